@@ -1,0 +1,38 @@
+# Everything happens in .venv, made on first use and again when its inputs change.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INPUTS := pyproject.toml constraints.txt
+
+.PHONY: install quickstart test test-all lint clean
+
+quickstart: $(VENV)/.core
+	$(BIN)/oneway quickstart
+
+install: $(VENV)/.core
+
+# What the product needs.
+$(VENV)/.core: $(INPUTS)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+# What its tests need on top of it.
+$(VENV)/.test: $(VENV)/.core
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
+	touch $@
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+test: lint
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 -m 'not slow'
+
+# The slow proofs too.
+test-all: lint
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

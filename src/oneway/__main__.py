@@ -1,0 +1,5 @@
+"""`python -m oneway`."""
+
+from oneway.cli import main
+
+main()

@@ -1,0 +1,168 @@
+"""The command line. A verb imports what it needs when it runs, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pydantic
+from cyclopts import App, CycloptsError, Parameter
+from rich.console import Console
+from rich.table import Table
+
+from oneway import __version__
+from oneway import config as configuration
+from oneway.config import Config
+from oneway.errors import UserError
+from oneway.recipes import RECIPES, recipe
+
+app = App(
+    name="oneway",
+    help="Train real-time segmentation models from a few labelled and many unlabelled images.",
+    version=__version__,
+    help_epilogue="New here? `oneway quickstart` needs no data and ends in a report.",
+    # A recipe decides the defaults: a fixed one in the help would mislead.
+    default_parameter=Parameter(show_default=False, negative_iterable=(), negative_none=()),
+)
+console = Console()
+Switch = Annotated[bool, Parameter(negative=())]
+
+
+@app.command
+def quickstart(*, out: Path = Path("runs/quickstart"), seed: int = 0) -> None:
+    """Train with and without unlabelled images on embedded street scenes, and compare the two in a report.
+
+    Takes a few minutes on a laptop's CPU. Run again, it continues where it was stopped.
+
+    Args:
+        out: Folder of the two runs, summary.json and report.html.
+        seed: Decides the labelled subset, the initial weights and every random draw.
+    """
+    from oneway.quickstart import quickstart
+
+    quickstart(out, seed, console)
+
+
+@app.command
+def train(
+    recipe_name: Annotated[str, Parameter(name="recipe", help=f"What to start from: {', '.join(RECIPES)}.")],
+    /,
+    *,
+    data: Path | None = None,
+    out: Path | None = None,
+    resume: Switch = False,
+    config: Path | None = None,
+    dry_run: Switch = False,
+    settings: Annotated[Config, Parameter(name="*")] = Config(),  # noqa: B008 (frozen)
+) -> None:
+    """Train a model as a recipe says; any setting of the recipe can be changed by its flag.
+
+    Args:
+        recipe_name: What to start from.
+        data: Folder of the data set, for recipes that read one.
+        out: Run folder; by default one below runs/ named after recipe, method, labels and seed.
+        resume: Continue the run in the folder from its last checkpoint, to the bit.
+        config: Take the settings of a YAML file, such as the config.yaml of an earlier run; flags win over it.
+        dry_run: Print the settings that would be used, and stop.
+        settings: The configuration.
+    """
+    changes = settings.model_dump(exclude_unset=True)
+    if data is not None:
+        changes = configuration.merge(changes, {"data": {"path": data}})
+    base = recipe(recipe_name).model_dump()
+    if config is not None:
+        base = configuration.merge(base, configuration.read_yaml(config))
+    resolved = configuration.build(configuration.merge(base, changes), source=str(config or "command line"))
+    folder = out or Path("runs") / _folder_name(resolved)
+    if resume:
+        from oneway.run import open_run
+
+        # What the flags do not mention is as it was, so that continuing needs none of them again.
+        earlier = open_run(folder).config.model_dump()
+        resolved = configuration.build(configuration.merge(earlier, changes), source="command line")
+    if dry_run:
+        print(resolved.to_yaml(), end="")
+        return
+
+    from oneway.train import train
+
+    summary = train(resolved, folder, resume, console)
+    console.print(f"{summary['value']:.1f} % mIoU on validation with {summary['labels']} labels; run folder {folder}")
+
+
+@app.command(name="eval")
+def evaluate(
+    run: Path,
+    /,
+    *,
+    data: Path | None = None,
+    split: Literal["val", "train"] = "val",
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+) -> None:
+    """Print how good a trained model is, class by class.
+
+    Args:
+        run: Run folder.
+        data: Folder of the data set, where it is not the one trained on.
+        split: Which images.
+        as_json: Print JSON, for machines.
+    """
+    from oneway.evaluate import evaluate_run
+
+    result = evaluate_run(run, split, data)
+    if as_json:
+        print(json.dumps(result, indent=1))
+        return
+    table = Table(title=f"{run}, {result['images']} {split} images", caption=_absent_note(result["absent"]))
+    table.add_column("class")
+    table.add_column("IoU in %", justify="right")
+    for name, value in result["per_class"].items():
+        table.add_row(name, "–" if value is None else f"{value:.1f}")
+    table.add_section()
+    table.add_row("mean", f"{result['value']:.1f}", style="bold")
+    console.print(table)
+
+
+@app.command
+def report(*runs: Path, out: Path | None = None) -> None:
+    """Write one self-contained HTML page about one run, or about several side by side.
+
+    Args:
+        runs: Run folders, the baseline first.
+        out: The page; by default report.html in the (last) run folder.
+    """
+    from oneway.report import write_report
+
+    page = write_report(list(runs), out)
+    console.print(f"Report: {page}")
+
+
+def _absent_note(absent: list[str]) -> str | None:
+    return f"No pixel of these images is labelled {', '.join(absent)}." if absent else None
+
+
+def _folder_name(config: Config) -> str:
+    labels = Path(config.labels).stem if Path(config.labels).is_file() else config.labels.replace("/", "of")
+    return f"{config.recipe}-{config.method}-{labels}-seed{config.seed}"
+
+
+def main() -> None:
+    """The `oneway` command: what the user can mend is said in a line or two, without a traceback."""
+    from oneway.interrupt import Interrupted
+
+    try:
+        app(print_error=False, exit_on_error=False)
+    except CycloptsError as error:
+        cause = error.__cause__
+        _fail(configuration.explain(cause) if isinstance(cause, pydantic.ValidationError) else str(error), status=2)
+    except UserError as error:
+        _fail(str(error), status=1)
+    except Interrupted as error:
+        _fail(str(error), status=error.exit_status)
+
+
+def _fail(message: str, status: int) -> None:
+    Console(stderr=True).print(f"[bold red]oneway:[/] {message}", highlight=False, soft_wrap=True)
+    sys.exit(status)

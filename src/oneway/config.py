@@ -1,0 +1,247 @@
+"""The configuration tree: typed, ranges checked, unknown keys refused with a suggestion.
+
+Every field is a flag (`train.iterations` is `--train.iterations`) and a key of a run's `config.yaml`. The defaults are
+the paper's where it gives them; a recipe changes what its data set needs.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from cyclopts import Group, Parameter
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from oneway.errors import UserError
+from oneway.methods import MethodName, VariantName
+
+
+def _ascending(pair: tuple[float, float]) -> tuple[float, float]:
+    if pair[0] > pair[1]:
+        raise ValueError(f"the lower end {pair[0]} is above the upper end {pair[1]}")
+    return pair
+
+
+Positive = Annotated[int, Field(gt=0)]
+Pixels = tuple[Positive, Positive]
+Strength = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Section(BaseModel):
+    """A part of the tree. Frozen: a configuration is decided once, before anything runs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+def _flags(title: str) -> Parameter:
+    """A section's flags stand together in the help, in the order of the tree."""
+    return Parameter(group=Group.create_ordered(title))
+
+
+class Data(Section):
+    """Which images."""
+
+    name: Annotated[Literal["streets"], Parameter(show=False)] = "streets"
+    """The reader; chosen by the recipe."""
+
+    path: Annotated[Path | None, Parameter(parse=False)] = None
+    """The folder the data are read from (`--data`)."""
+
+    size: Pixels = (64, 128)
+    """Height and width at which `streets` is rendered."""
+
+    images: Positive = 400
+    """Number of training images of `streets`."""
+
+
+class Jitter(Section):
+    """Standard augmentation of every training image; what comes out is called *clean*."""
+
+    crop: Pixels = (448, 448)
+    """Height and width of the training crops; an image smaller than that is padded with ignored pixels."""
+
+    scale: Annotated[tuple[Rate, Rate], AfterValidator(_ascending)] = (1 / 1.5, 1.5)
+    """Range of the random scale, log-uniform."""
+
+    flip: bool = True
+    """Mirror half of the images."""
+
+
+class Perturb(Section):
+    """What the student's unlabelled input undergoes on top of the jitter."""
+
+    photometric: Strength = 1.0
+    """s_P: 0 leaves colours alone, 1 is the paper's strength."""
+
+    geometric: Strength = 1.0
+    """s_G: multiplies the displacements of the thin-plate spline; 0 is no warp."""
+
+    deviation: Strength = 0.05
+    """Standard deviation of a control point's displacement at s_G = 1, as a fraction of the crop's height."""
+
+
+class Model(Section):
+    """The network."""
+
+    backbone: Literal["resnet18", "resnet34"] = "resnet18"
+    """Encoder of SwiftNet."""
+
+    width: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Fraction of the channels of every layer; 1 is the paper's model, 0.5 trains on a laptop."""
+
+    weights: str | None = None
+    """Initial encoder: nothing for random, `imagenet` to download, or a .safetensors or .pth file."""
+
+
+class Optimiser(Section):
+    """Adam, and the learning rate over time."""
+
+    learning_rate: Rate = 4e-4
+    """For randomly initialised parameters."""
+
+    learning_rate_pretrained: Rate = 1e-4
+    """For parameters that came with `model.weights`."""
+
+    weight_decay: Weight = 1e-4
+    """L2 regularisation of randomly initialised parameters."""
+
+    weight_decay_pretrained: Weight = 2.5e-5
+    """L2 regularisation of parameters that came with `model.weights`."""
+
+    betas: tuple[Fraction, Fraction] = (0.9, 0.99)
+    """Adam's moment decays."""
+
+    schedule: Literal["quarter-cosine", "polynomial", "constant"] = "quarter-cosine"
+    """How the learning rate falls over the run."""
+
+
+class Train(Section):
+    """The loop."""
+
+    iterations: Positive | None = None
+    """Number of optimiser steps; wins over `train.epochs`."""
+
+    epochs: Rate = 100.0
+    """Passes over the labelled images, as the paper counts them: one is ⌊labelled / batch⌋ iterations."""
+
+    batch_labelled: Positive = 8
+    """B_l, labelled images per iteration."""
+
+    batch_unlabelled: Positive = 8
+    """B_u, unlabelled images per iteration."""
+
+    alpha: Weight = 0.5
+    """α, the weight of the consistency loss."""
+
+    teacher_decay: Fraction = 0.99
+    """Decay of the mean teacher's moving average (methods `mt-…`)."""
+
+    batch_norm: Literal["clean", "both"] = "clean"
+    """Which of the student's inputs update the running batch-norm statistics: clean ones, or perturbed ones too."""
+
+    validate_every: Positive | None = None
+    """Iterations between validations; by default a tenth of the run. The last iteration is always validated."""
+
+    checkpoint_every: Positive | None = None
+    """Iterations between checkpoints; by default as often as validation."""
+
+    log_every: Positive = 10
+    """Iterations between lines of `metrics.jsonl`."""
+
+    device: str = "auto"
+    """`auto`, `cpu`, `cuda`, `cuda:1`, …"""
+
+
+class Config(Section):
+    """Everything that decides a run."""
+
+    recipe: Annotated[str, Parameter(parse=False)] = "none"
+    """The recipe this configuration started from."""
+
+    method: MethodName = "simple-phtps"
+    """How unlabelled images are used."""
+
+    variant: VariantName = "1w-ct"
+    """Which branch is perturbed and where gradients flow."""
+
+    labels: str = "1/8"
+    """Labelled images: a fraction (`1/8`), a number (`45`), or a file with one image name per line."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    """Decides the labelled subset, the initial weights and every random draw."""
+
+    data: Annotated[Data, _flags("Data")] = Data()
+    jitter: Annotated[Jitter, _flags("Jitter: scale, crop and flip of every training image")] = Jitter()
+    perturb: Annotated[Perturb, _flags("Perturbation of the student's unlabelled input")] = Perturb()
+    model: Annotated[Model, _flags("Model")] = Model()
+    optimiser: Annotated[Optimiser, _flags("Optimiser")] = Optimiser()
+    train: Annotated[Train, _flags("Training")] = Train()
+
+    def to_yaml(self) -> str:
+        """The resolved tree, as kept in a run folder."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
+
+
+def build(tree: dict[str, Any], source: str) -> Config:
+    """A checked configuration from nested values; what is wrong is said with `source`, key and value."""
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        raise UserError(f"{source}: {explain(error)}") from None
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The nested values of a configuration file, not yet checked."""
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not valid YAML ({str(error).splitlines()[0]}).") from None
+    if not isinstance(tree, dict):
+        raise UserError(f"{path}: expected keys and values at the top level, found {type(tree).__name__}.")
+    return tree
+
+
+def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """`base` with the leaves of `changes` put over it."""
+    merged = dict(base)
+    for key, value in changes.items():
+        both_sections = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = merge(merged[key], value) if both_sections else value
+    return merged
+
+
+def explain(error: ValidationError) -> str:
+    """A validation error in the user's words: one line per key, with its value and the nearest known key."""
+    return "\n".join(
+        _explain_one(detail["type"], detail["loc"], detail["msg"], detail["input"]) for detail in error.errors()
+    )
+
+
+def _explain_one(kind: str, location: tuple[int | str, ...], message: str, value: object) -> str:
+    # Positions inside tuples and names of union members are pydantic's, not the user's.
+    key = ".".join(part for part in location if isinstance(part, str) and part.isidentifier())
+    if kind == "extra_forbidden":
+        near = get_close_matches(key, flat_keys(Config), n=1)
+        return f"unknown key '{key}'." + (f" Did you mean '{near[0]}'?" if near else "")
+    reason = message.removeprefix("Value error, ").removeprefix("Input ")
+    return (
+        f"{key or 'configuration'}: {reason} (got {value!r})." if not isinstance(value, dict) else f"{key}: {reason}."
+    )
+
+
+def flat_keys(section: type[BaseModel], prefix: str = "") -> list[str]:
+    """Every key of the tree, dotted."""
+    keys = []
+    for name, field in section.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            keys += flat_keys(field.annotation, f"{prefix}{name}.")
+        else:
+            keys.append(f"{prefix}{name}")
+    return keys

@@ -1,0 +1,145 @@
+"""All randomness of an iteration, as a function of (seed, iteration).
+
+A run has no generator state: iteration i's images, crops and perturbations are a small table that depends on the seed
+and on i alone. So a run's position is its iteration number, resuming is exact by construction, and a CPU and a GPU run
+see the same augmentations.
+
+Shapes: N images. Numbers are drawn on the CPU by NumPy and wrapped as tensors.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from oneway.streams import stream
+
+Table = TypeVar("Table", "Jitters", "Photometric")
+
+
+class Jitters(NamedTuple):
+    """Which images, and the scale, crop and flip of each."""
+
+    item: Tensor  # N int64, index into the store
+    scale: Tensor  # N
+    top: Tensor  # N, in [0, 1]: where the crop lies between the highest and the lowest possible place
+    left: Tensor  # N, likewise
+    flip: Tensor  # N bool
+
+
+class Photometric(NamedTuple):
+    """φ = (b, s, h, c, π) of the paper, at strength 1, with what decides whether π is used at lower strength."""
+
+    brightness: Tensor  # N, b
+    saturation: Tensor  # N, s
+    hue: Tensor  # N, h, in turns (36° is 0.1)
+    contrast: Tensor  # N, c
+    permutation: Tensor  # N×3 int64, π
+    lot: Tensor  # N, in [0, 1): the channels are permuted where it is below s_P
+
+
+class PerturbationDraw(NamedTuple):
+    """Everything random about the perturbation of N images."""
+
+    photometric: Photometric
+    displacements: Tensor  # N×4×2, γ in standard deviations: (x, y) of the four control points
+
+    def to(self, device: torch.device) -> PerturbationDraw:
+        """The draw on a device."""
+        return PerturbationDraw(_to(self.photometric, device), self.displacements.to(device))
+
+
+class Draws(NamedTuple):
+    """Everything random about one iteration."""
+
+    labelled: Jitters
+    unlabelled: Jitters
+    perturbation: PerturbationDraw
+
+    def to(self, device: torch.device) -> Draws:
+        """The table on a device."""
+        return Draws(_to(self.labelled, device), _to(self.unlabelled, device), self.perturbation.to(device))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the draws of a run are drawn from."""
+
+    seed: int
+    labelled: tuple[int, ...]
+    unlabelled: tuple[int, ...]
+    batch_labelled: int
+    batch_unlabelled: int
+    scale: tuple[float, float]
+    flip: bool
+
+
+def draw(plan: Plan, iteration: int) -> Draws:
+    """The table of one iteration."""
+    return Draws(
+        labelled=_jitters(plan, "labelled", plan.labelled, plan.batch_labelled, iteration),
+        unlabelled=_jitters(plan, "unlabelled", plan.unlabelled, plan.batch_unlabelled, iteration),
+        perturbation=draw_perturbation(plan.seed, iteration, plan.batch_unlabelled),
+    )
+
+
+def draw_perturbation(seed: int, index: int, count: int) -> PerturbationDraw:
+    """Draw number `index` of the perturbation of `count` images."""
+    return PerturbationDraw(
+        draw_photometric(stream(seed, "photometric", index), count),
+        _wrap(stream(seed, "displacements", index).standard_normal((count, 4, 2))),
+    )
+
+
+def draw_photometric(random: np.random.Generator, count: int) -> Photometric:
+    """Image-wide parameters from the paper's distributions."""
+    return Photometric(
+        brightness=_wrap(random.uniform(-0.25, 0.25, count)),
+        saturation=_wrap(random.uniform(0.25, 2, count)),
+        hue=_wrap(random.uniform(-0.1, 0.1, count)),
+        contrast=_wrap(random.uniform(0.25, 2, count)),
+        permutation=torch.from_numpy(random.permuted(np.tile(np.arange(3), (count, 1)), axis=1)),
+        lot=_wrap(random.uniform(0, 1, count)),
+    )
+
+
+def batch_of(seed: int, purpose: str, available: int, batch: int, iteration: int) -> list[int]:
+    """Positions of the images of one batch, out of `available`.
+
+    An epoch is a permutation cut into ⌊available / batch⌋ batches, the rest dropped, as the paper counts. A batch
+    larger than the set takes whole permutations until it is full, so that every image occurs as often as any other,
+    give or take one.
+    """
+    per_epoch = max(1, available // batch)
+    epoch, position = divmod(iteration, per_epoch)
+    random = stream(seed, f"order of {purpose}", epoch)
+    order = np.concatenate([random.permutation(available) for _ in range(math.ceil(batch / available))])
+    return [int(index) for index in order[position * batch : (position + 1) * batch]]
+
+
+def _jitters(plan: Plan, purpose: str, items: tuple[int, ...], batch: int, iteration: int) -> Jitters:
+    positions = batch_of(plan.seed, purpose, len(items), batch, iteration)
+    random = stream(plan.seed, f"jitter of {purpose}", iteration)
+    low, high = plan.scale
+    return Jitters(
+        item=torch.tensor([items[position] for position in positions]),
+        scale=_wrap(np.exp(random.uniform(math.log(low), math.log(high), batch))),
+        top=_wrap(random.uniform(0, 1, batch)),
+        left=_wrap(random.uniform(0, 1, batch)),
+        flip=torch.from_numpy((random.uniform(0, 1, batch) < 0.5) & plan.flip),
+    )
+
+
+def _wrap(numbers: npt.NDArray[np.float64]) -> Tensor:
+    # Float32, because some devices know nothing wider.
+    return torch.from_numpy(numbers.astype(np.float32))
+
+
+def _to(table: Table, device: torch.device) -> Table:
+    return type(table)(*(column.to(device) for column in table))

@@ -1,0 +1,18 @@
+"""The one error a user can mend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class UserError(Exception):
+    """Something the user can mend: says what is wrong, with the value, and the way out. Printed without a traceback."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
+    """The answer to a name nobody knows: the nearest known one, and all of them."""
+    known = list(known)
+    near = get_close_matches(name, known, n=1)
+    suggestion = f" Did you mean '{near[0]}'?" if near else ""
+    return UserError(f"Unknown {kind} '{name}'.{suggestion} Known: {', '.join(known)}.")

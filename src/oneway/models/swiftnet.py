@@ -1,0 +1,96 @@
+"""SwiftNet: a ResNet, a spatial pyramid, and three upsampling blocks with lateral connections.
+
+Shapes: N images of H×W pixels; logits of C classes at h×w, a quarter of that.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from oneway.models.encoder import ResNetEncoder
+
+FEATURES = 128
+PYRAMID_GRIDS = (8, 4, 2)
+PYRAMID_MOMENTUM = 0.005
+"""Pooled features have few samples per image; their statistics are averaged over more iterations."""
+
+IMAGE_MEAN = (0.485, 0.456, 0.406)
+IMAGE_DEVIATION = (0.229, 0.224, 0.225)
+
+
+class SwiftNet(nn.Module):
+    """Logits at stride 4 of RGB images in [0, 1]; the normalisation is part of the model."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, classes: int, backbone: str = "resnet18", width: float = 1.0) -> None:
+        super().__init__()
+        features = round(width * FEATURES)
+        self.register_buffer("mean", torch.tensor(IMAGE_MEAN).view(3, 1, 1))
+        self.register_buffer("deviation", torch.tensor(IMAGE_DEVIATION).view(3, 1, 1))
+        self.encoder = ResNetEncoder(backbone, width)
+        *skips, deepest = self.encoder.channels
+        self.pyramid = SpatialPyramid(deepest, features)
+        self.upsampling = nn.ModuleList(UpsamplingBlock(skip, features) for skip in reversed(skips))
+        self.head = norm_relu_conv(features, classes, kernel=1, bias=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        *skips, deepest = self.encoder((x - self.mean) / self.deviation)
+        x = self.pyramid(deepest)
+        for block, skip in zip(self.upsampling, reversed(skips), strict=True):
+            x = block(x, skip)
+        return self.head(x)
+
+
+class SpatialPyramid(nn.Module):
+    """Context at several scales: the features pooled onto coarse grids, projected, and put beside themselves."""
+
+    def __init__(self, channels: int, features: int) -> None:
+        super().__init__()
+        level = features // len(PYRAMID_GRIDS)
+        self.bottleneck = norm_relu_conv(channels, features, kernel=1, momentum=PYRAMID_MOMENTUM)
+        self.levels = nn.ModuleList(
+            norm_relu_conv(features, level, kernel=1, momentum=PYRAMID_MOMENTUM) for _ in PYRAMID_GRIDS
+        )
+        fused = features + level * len(PYRAMID_GRIDS)
+        self.fuse = norm_relu_conv(fused, features, kernel=1, momentum=PYRAMID_MOMENTUM)
+
+    def forward(self, x: Tensor) -> Tensor:
+        height, width = x.shape[-2:]
+        x = self.bottleneck(x)
+        scales = [x]
+        for rows, project in zip(PYRAMID_GRIDS, self.levels, strict=True):
+            columns = max(1, round(rows * width / height))  # cells stay square
+            pooled = F.adaptive_avg_pool2d(x, (rows, columns))
+            scales.append(resize(project(pooled), (height, width)))
+        return self.fuse(torch.cat(scales, dim=1))
+
+
+class UpsamplingBlock(nn.Module):
+    """Brings the features to the resolution of a lateral connection, adds it, and blends the two."""
+
+    def __init__(self, skip_channels: int, features: int) -> None:
+        super().__init__()
+        self.lateral = norm_relu_conv(skip_channels, features, kernel=1)
+        self.blend = norm_relu_conv(features, features, kernel=3)
+
+    def forward(self, x: Tensor, skip: Tensor) -> Tensor:
+        skip = self.lateral(skip)
+        return self.blend(resize(x, (skip.shape[-2], skip.shape[-1])) + skip)
+
+
+def norm_relu_conv(inputs: int, outputs: int, kernel: int, bias: bool = False, momentum: float = 0.1) -> nn.Sequential:
+    """Batch norm, ReLU, convolution: the order of pre-activation networks."""
+    return nn.Sequential(
+        nn.BatchNorm2d(inputs, momentum=momentum),
+        nn.ReLU(),
+        nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2, bias=bias),
+    )
+
+
+def resize(x: Tensor, size: tuple[int, int]) -> Tensor:
+    """Bilinear interpolation between pixel centres."""
+    return F.interpolate(x, size, mode="bilinear", align_corners=False)

@@ -1,0 +1,89 @@
+"""The geometric component T^G: a thin-plate-spline warp with four control points.
+
+Coordinates: an image covers [0, W] × [0, H]; pixel (i, j) has its centre at (j + ½, i + ½). Control points and
+displacements are (x, y) in pixels. The warp is backward: output pixel q takes its value from q − f(q).
+Shapes: N images of H×W pixels, C channels.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+Matrix = npt.NDArray[np.float64]
+
+
+def sampling_points(displacements: Tensor, height: int, width: int) -> Tensor:
+    """N×H×W×2 places q − f(q), as (x, y) in units of pixels with pixel (0, 0)'s *centre* at the origin.
+
+    `displacements` (N×4×2) are f's values in the quadrant centres. The centres are fixed, so f is linear in the
+    displacements, and the dense field is one small matrix product.
+    """
+    basis = _basis(height, width, displacements.device, displacements.dtype)
+    field = (basis @ displacements).view(-1, height, width, 2)
+    rows = torch.arange(height, device=field.device, dtype=field.dtype)
+    columns = torch.arange(width, device=field.device, dtype=field.dtype)
+    centres = torch.stack((columns.expand(height, width), rows[:, None].expand(height, width)), dim=-1)
+    return centres - field
+
+
+def warp(x: Tensor, points: Tensor) -> Tensor:
+    """N×C×H×W bilinearly sampled at N×H×W×2 `points`; zero where a sample is not wholly inside the image.
+
+    Written out instead of `grid_sample`, whose normalised coordinates lose the last bits of a position: here a point on
+    a pixel's centre gives that pixel to the bit, and a constant image stays constant.
+    """
+    n, c, height, width = x.shape
+    column, row = points[..., 0], points[..., 1]
+    left = column.floor().clamp(0, width - 1)
+    top = row.floor().clamp(0, height - 1)
+    right_weight = (column - left).to(x.dtype).view(n, 1, -1)
+    bottom_weight = (row - top).to(x.dtype).view(n, 1, -1)
+    corner = (top * width + left).long().view(n, 1, -1)
+    step_right = (left < width - 1).long().view(n, 1, -1)
+    step_down = (top < height - 1).long().view(n, 1, -1) * width
+    pixels = x.reshape(n, c, -1)
+
+    def at(index: Tensor) -> Tensor:
+        return pixels.gather(2, index.expand(n, c, -1))
+
+    upper = torch.lerp(at(corner), at(corner + step_right), right_weight)
+    lower = torch.lerp(at(corner + step_down), at(corner + step_down + step_right), right_weight)
+    sampled = torch.lerp(upper, lower, bottom_weight).view(n, c, height, width)
+    return torch.where(valid_points(points)[:, None], sampled, 0)
+
+
+def valid_points(points: Tensor) -> Tensor:
+    """N×H×W: whether the bilinear sample at a point lies wholly inside the image (T^G(1) = 1 in the paper)."""
+    height, width = points.shape[1:3]
+    column, row = points[..., 0], points[..., 1]
+    return (column >= 0) & (column <= width - 1) & (row >= 0) & (row <= height - 1)
+
+
+def basis_matrix(height: int, width: int) -> Matrix:
+    """(H·W)×4: the dense displacement field of a unit displacement in each control point.
+
+    Solves the interpolation system of φ(r) = r² ln r with an affine part, once, for the four unit displacements.
+    """
+    control = np.array([(x * width, y * height) for y in (0.25, 0.75) for x in (0.25, 0.75)])
+    affine = np.hstack((np.ones((4, 1)), control))
+    system = np.block([[_radial(control, control), affine], [affine.T, np.zeros((3, 3))]])
+    coefficients = np.linalg.solve(system, np.vstack((np.eye(4), np.zeros((3, 4)))))
+    rows, columns = np.mgrid[:height, :width] + 0.5
+    q = np.stack((columns.ravel(), rows.ravel()), axis=1)
+    return np.hstack((_radial(q, control), np.ones((len(q), 1)), q)) @ coefficients
+
+
+def _radial(points: Matrix, centres: Matrix) -> Matrix:
+    squared = ((points[:, None] - centres) ** 2).sum(axis=2)
+    # r² ln r = ½ r² ln r², which is 0 at r = 0.
+    return 0.5 * squared * np.log(np.where(squared == 0, 1, squared))
+
+
+@lru_cache(maxsize=8)
+def _basis(height: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    return torch.from_numpy(basis_matrix(height, width)).to(device, dtype)

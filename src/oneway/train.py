@@ -1,0 +1,138 @@
+"""The loop."""
+
+from __future__ import annotations
+
+import math
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from oneway import checkpoint, data, models, optim
+from oneway import run as runs
+from oneway.config import Config
+from oneway.data.splits import choose
+from oneway.data.store import Store
+from oneway.draws import Plan, draw
+from oneway.errors import UserError
+from oneway.evaluate import Scores, evaluate
+from oneway.interrupt import Interrupted, signals_noted
+from oneway.methods import METHODS
+from oneway.models.teacher import mean_teacher
+from oneway.progress import narrated
+from oneway.run import Run, TrainedModel
+from oneway.step import Losses, TrainingState, step
+
+
+def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str, Any]:
+    """Trains as configured into the run folder `out`; returns the summary."""
+    device = runs.choose_device(config.train.device)
+    dataset = data.load(config.data)
+    split = choose(dataset.train.names, config.labels, config.seed)
+    run = runs.open_to_resume(out, config, split) if resume else runs.start(out, config, split)
+    if run.summary is not None:
+        console.print(f"{out}: this run has ended; nothing to do.", soft_wrap=True)
+        return run.summary
+
+    iterations = optim.total_iterations(config.train, len(split.labelled))
+    validate_every = config.train.validate_every or math.ceil(iterations / 10)
+    checkpoint_every = config.train.checkpoint_every or validate_every
+
+    item = {name: index for index, name in enumerate(dataset.train.names)}
+    plan = Plan(
+        seed=config.seed,
+        labelled=tuple(item[name] for name in split.labelled),
+        unlabelled=tuple(item[name] for name in split.unlabelled),
+        batch_labelled=config.train.batch_labelled,
+        batch_unlabelled=config.train.batch_unlabelled,
+        scale=config.jitter.scale,
+        flip=config.jitter.flip,
+    )
+    store, validation = Store.hold(dataset.train, device), Store.hold(dataset.val, device)
+    classes = len(dataset.classes)
+
+    student = models.build(config.model, classes, config.seed).to(device)
+    # A mean teacher is also the model to keep: an average of students is better than the last of them.
+    teacher = kept = mean_teacher(student) if METHODS[config.method].teacher == "mean" else student
+    optimiser = optim.optimiser_for(student, config.optimiser, pretrained_encoder=config.model.weights is not None)
+    state = TrainingState(student, teacher, optimiser)
+
+    scores: Scores | None = None
+    done, seconds_before = _resume_from(run, state) if resume else (0, 0.0)
+    began = time.monotonic()
+
+    def save_checkpoint() -> None:
+        checkpoint.save(run.checkpoints, done, seconds_before + time.monotonic() - began, state)
+
+    title = f"{config.method} · {len(split.labelled)} labels · seed {config.seed}"
+    with signals_noted() as noted, narrated(console, title, done, iterations) as narrator:
+        while done < iterations:
+            optim.set_learning_rate(optimiser, config.optimiser.schedule, done, iterations)
+            losses = step(state, store, draw(plan, done).to(device), config)
+            done += 1
+            narrator.advanced(done)
+
+            if done % config.train.log_every == 0 or done == iterations:
+                values = _read_back(losses, done)  # waits for the device
+                rate = optimiser.param_groups[0]["lr"]
+                run.log(iteration=done, **values, learning_rate=rate)
+                narrator.measured(done, values, rate)
+            if done % validate_every == 0 or done == iterations:
+                scores = evaluate(kept, validation, classes)
+                run.log(iteration=done, miou=scores.miou, iou=scores.iou)
+                narrator.validated(done, scores.miou)
+            if done % checkpoint_every == 0 or done == iterations:
+                save_checkpoint()
+            if (signal := noted()) is not None and done < iterations:
+                save_checkpoint()
+                raise Interrupted(signal, f"Stopped after {done} of {iterations} iterations; --resume continues {out}.")
+
+    runs.save_model(out / "model.safetensors", TrainedModel(kept, dataset.classes, dataset.colours), config.model)
+    # Killed between the last checkpoint and here, a run comes back with nothing left to train, and no scores yet.
+    scores = scores or evaluate(kept, validation, classes)
+    summary = {
+        "method": config.method,
+        "variant": config.variant,
+        "seed": config.seed,
+        "labels": len(split.labelled),
+        "iterations": iterations,
+        "metric": "miou",
+        "value": scores.miou,
+        "per_class": dict(zip(dataset.classes, scores.iou, strict=True)),
+        "absent": [dataset.classes[index] for index in scores.absent],
+        "confusion": scores.confusion.tolist(),
+        "seconds": seconds_before + time.monotonic() - began,
+        "peak_memory_mib": _peak_memory_mib(device),
+    }
+    run.write("summary.json", summary)
+    return summary
+
+
+def _resume_from(run: Run, state: TrainingState) -> tuple[int, float]:
+    """Restores the newest checkpoint, if there is one; returns iterations done and seconds spent."""
+    saved = checkpoint.existing(run.checkpoints)
+    done, seconds = checkpoint.load(saved[-1], state) if saved else (0, 0.0)
+    run.forget_metrics_after(done)
+    return done, seconds
+
+
+def _read_back(losses: Losses, iteration: int) -> dict[str, float]:
+    values = {name: float(loss) for name, loss in losses._asdict().items() if loss is not None}
+    if not all(math.isfinite(value) for value in values.values()):
+        raise UserError(
+            f"The loss is not finite at iteration {iteration} ({values}). "
+            "Try a lower --optimiser.learning-rate; --resume continues from the last checkpoint."
+        )
+    return values
+
+
+def _peak_memory_mib(device: torch.device) -> float:
+    """Most device memory allocated so far; on a CPU, the most memory the process has had."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)

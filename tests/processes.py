@@ -1,0 +1,13 @@
+"""The command as a user types it, in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+def oneway(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Runs `oneway …` in a folder and returns what it printed."""
+    command = [sys.executable, "-m", "oneway", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120)

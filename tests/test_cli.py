@@ -1,0 +1,172 @@
+"""Facts about the command line, tried as real processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from processes import oneway
+
+TINY = (
+    "--data.images 16 --data.size 32 64 --jitter.crop 32 64 --model.width 0.125 --labels 4 "
+    "--train.batch-labelled 2 --train.batch-unlabelled 2 --train.iterations 4 --train.log-every 2"
+).split()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    """A finished run."""
+    folder = tmp_path_factory.mktemp("runs")
+    done = oneway("train", "streets", *TINY, "--out", "run", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "run"
+
+
+@pytest.mark.parametrize("verb", [[], ["train"], ["eval"], ["report"], ["quickstart"]])
+def test_help_answers_without_torch(verb, tmp_path):
+    """Every verb explains itself before anything heavy is imported."""
+    check = (
+        "import sys; sys.argv = ['oneway', *sys.argv[1:]]\n"
+        "from oneway.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "assert 'torch' not in sys.modules and 'matplotlib' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", check, *verb, "--help"], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Usage" in done.stdout
+
+
+def test_run_folder_holds_what_it_promises(run):
+    """Every file of the contract; the summary has its fields and the value of the last iteration."""
+    names = {path.name for path in run.iterdir()}
+    assert names >= {
+        "config.yaml",
+        "environment.json",
+        "split.json",
+        "metrics.jsonl",
+        "summary.json",
+        "model.safetensors",
+        "checkpoint",
+    }
+    summary = json.loads((run / "summary.json").read_text())
+    assert set(summary) >= {
+        "method",
+        "variant",
+        "seed",
+        "labels",
+        "iterations",
+        "metric",
+        "value",
+        "per_class",
+        "seconds",
+        "peak_memory_mib",
+    }
+    assert (summary["method"], summary["labels"], summary["iterations"]) == ("simple-phtps", 4, 4)
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    last = [line for line in lines if "miou" in line][-1]
+    assert (last["iteration"], last["miou"]) == (4, summary["value"])
+    split = json.loads((run / "split.json").read_text())
+    assert len(split["labelled"]) == 4
+    assert len(split["unlabelled"]) == 16
+
+
+def test_eval_agrees_with_the_summary(run):
+    """The model on disk scores what the run said at its end, as JSON and as a table."""
+    summary = json.loads((run / "summary.json").read_text())
+    result = json.loads(oneway("eval", run, "--json", cwd=run.parent).stdout)
+    assert result["value"] == pytest.approx(summary["value"], abs=1e-6)
+    assert result["per_class"] == pytest.approx(summary["per_class"], abs=1e-6)
+    table = oneway("eval", run, cwd=run.parent).stdout
+    assert f"{summary['value']:.1f}" in table
+    assert "pavement" in table
+
+
+def test_a_config_file_repeats_a_run(run, tmp_path):
+    """`--config` with a run's own config.yaml trains the same weights again, to the byte."""
+    done = oneway("train", "streets", "--config", run / "config.yaml", "--out", "again", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "again/model.safetensors").read_bytes() == (run / "model.safetensors").read_bytes()
+
+
+def test_an_ended_run_is_not_trained_again(run):
+    """`--resume` says so and changes nothing."""
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    done = oneway("train", "streets", "--out", run, "--resume", cwd=run.parent)
+    assert done.returncode == 0
+    assert "has ended" in done.stdout
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("train streats", "Unknown recipe 'streats'. Did you mean 'streets'?"),
+        ("train streets --method simple-phtp", "'simple-phtps'"),
+        ("train streets --variant 1w", "'1w-ct'"),
+        ("train streets --train.iteration 5", "Did you mean --train.iterations?"),
+        ("train streets --train.iterations 0", "greater than 0 (got '0')"),
+        ("train streets --labels 0", "no image would be labelled"),
+        ("train streets --labels 401", "asks for 401 labelled images, there are 400"),
+        ("train streets --config missing.yaml", "missing.yaml: cannot be read"),
+        ("train streets --config wrong.yaml", "unknown key 'train.iteration'. Did you mean 'train.iterations'?"),
+        ("train streets --train.device tpu9", "train.device tpu9"),
+        ("train streets --train.device cuda:7", "CUDA devices are visible"),
+        ("train streets --model.weights none.pth", "no such file"),
+        ("train streets --out occupied", "occupied: exists and is not a run folder"),
+        ("train streets --out run --resume", "run: not a run folder"),
+        ("trian streets", 'Did you mean "train"?'),
+        ("eval nowhere", "nowhere: not a run folder"),
+        ("report nowhere", "nowhere: not a run folder"),
+    ],
+)
+def test_bad_input_is_answered_before_any_training(arguments, message, tmp_path):
+    """One readable message with the value in it, a status of failure, no traceback, and nothing left behind."""
+    (tmp_path / "wrong.yaml").write_text("train: {iteration: 5}\n")
+    (tmp_path / "occupied").mkdir()
+    (tmp_path / "occupied" / "thesis.txt").write_text("precious")
+    before = sorted(tmp_path.rglob("*"))
+    done = oneway(*arguments.split(), cwd=tmp_path)
+    assert done.returncode in (1, 2)
+    assert message in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_another_run_is_never_overwritten(run):
+    """A folder that holds a run is refused, and the way out is named."""
+    before = (run / "model.safetensors").read_bytes()
+    done = oneway("train", "streets", *TINY, "--seed", "5", "--out", run, cwd=run.parent)
+    assert done.returncode == 1
+    assert "holds another run" in done.stderr
+    assert "--resume" in done.stderr
+    assert "--out" in done.stderr
+    assert (run / "model.safetensors").read_bytes() == before
+
+
+def test_resuming_with_other_settings_is_refused(run):
+    """The difference is shown, old and new."""
+    done = oneway("train", "streets", "--out", run, "--resume", "--train.iterations", "8", cwd=run.parent)
+    assert done.returncode == 1
+    assert "train.iterations: 4 → 8" in done.stderr
+
+
+def test_a_crop_larger_than_the_scaled_image_trains(tmp_path):
+    """It is padded: 32×64 images at half scale in crops of 48×80."""
+    larger = [*TINY, "--jitter.crop", "48", "80", "--jitter.scale", "0.5", "0.6"]
+    done = oneway("train", "streets", *larger, "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_dry_run_prints_the_settings_and_does_nothing(tmp_path):
+    """The printed YAML is a configuration file."""
+    done = oneway("train", "streets", "--train.alpha", "0.7", "--dry-run", cwd=tmp_path)
+    assert "alpha: 0.7" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "settings.yaml").write_text(done.stdout)
+    again = oneway("train", "streets", "--config", "settings.yaml", "--dry-run", cwd=tmp_path)
+    assert again.stdout == done.stdout

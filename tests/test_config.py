@@ -1,0 +1,74 @@
+"""Facts about configurations, recipes and the names in them."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+import yaml
+
+from oneway import config as configuration
+from oneway.config import Config
+from oneway.errors import UserError
+from oneway.methods import METHODS, VARIANTS, MethodName, VariantName
+from oneway.recipes import RECIPES, recipe
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_configuration_survives_yaml(name):
+    """What a run folder keeps is what the run used."""
+    config = recipe(name)
+    assert configuration.build(yaml.safe_load(config.to_yaml()), source="test") == config
+    assert config.recipe == name
+
+
+def test_every_name_has_its_row():
+    """The names that can be chosen are the names of the tables."""
+    assert set(get_args(MethodName)) == set(METHODS)
+    assert set(get_args(VariantName)) == set(VARIANTS)
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({"train": {"iteration": 5}}, r"unknown key 'train.iteration'. Did you mean 'train.iterations'\?"),
+        ({"metod": "supervised"}, r"unknown key 'metod'. Did you mean 'method'\?"),
+        ({"train": {"iterations": 0}}, r"train.iterations: should be greater than 0 \(got 0\)"),
+        ({"train": {"alpha": float("nan")}}, "train.alpha"),
+        ({"train": {"teacher_decay": 1.0}}, r"train.teacher_decay: should be less than 1 \(got 1.0\)"),
+        ({"method": "simple-phtp"}, "method: .*'simple-phtps'.*got 'simple-phtp'"),
+        ({"jitter": {"scale": [2, 1]}}, "jitter.scale: the lower end 2.0 is above the upper end 1.0"),
+        ({"jitter": {"crop": [64]}}, "jitter.crop"),
+        ({"train": 3}, "train: "),
+    ],
+)
+def test_what_is_wrong_is_said_with_key_and_value(tree, message):
+    """Unknown keys get a suggestion, values out of range their range."""
+    with pytest.raises(UserError, match=message):
+        configuration.build(tree, source="test")
+
+
+@pytest.mark.parametrize("content", ["- a\n- b\n", "a: [", "a: !!python/object:os.system {}", "\xff"])
+def test_files_that_are_no_configuration_are_refused_by_name(tmp_path, content):
+    """Lists, broken YAML and YAML that wants to build objects."""
+    file = tmp_path / "config.yaml"
+    file.write_text(content, encoding="latin-1")
+    with pytest.raises(UserError, match=r"config\.yaml"):
+        configuration.read_yaml(file)
+
+
+def test_merge_puts_leaves_over_leaves():
+    """Sections merge, values replace, and the base stays as it was."""
+    base = {"a": {"b": 1, "c": 2}, "d": 3}
+    assert configuration.merge(base, {"a": {"b": 9}}) == {"a": {"b": 9, "c": 2}, "d": 3}
+    assert base["a"] == {"b": 1, "c": 2}
+
+
+def test_every_field_says_what_it_is():
+    """A flag without a help text is a riddle."""
+    for key in configuration.flat_keys(Config):
+        section: type = Config
+        *path, name = key.split(".")
+        for part in path:
+            section = section.model_fields[part].annotation  # type: ignore[attr-defined]
+        assert section.model_fields[name].description, key  # type: ignore[attr-defined]

@@ -1,0 +1,82 @@
+"""Facts about randomness: it is a function of (seed, iteration)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+
+from oneway.draws import Draws, Plan, batch_of, draw
+
+PLAN = Plan(
+    seed=3,
+    labelled=(4, 7, 9),
+    unlabelled=tuple(range(20)),
+    batch_labelled=2,
+    batch_unlabelled=4,
+    scale=(0.5, 2),
+    flip=True,
+)
+
+
+def columns(draws: Draws) -> list[torch.Tensor]:
+    return [*draws.labelled, *draws.unlabelled, *draws.perturbation.photometric, draws.perturbation.displacements]
+
+
+def test_an_iteration_does_not_depend_on_the_ones_before():
+    """Drawn in any order, as often as one likes, iteration 17 is iteration 17."""
+    first = draw(PLAN, 17)
+    for iteration in (3, 99, 0):
+        draw(PLAN, iteration)
+    assert all(torch.equal(a, b) for a, b in zip(columns(first), columns(draw(PLAN, 17)), strict=True))
+
+
+@pytest.mark.parametrize(("seed", "iteration"), [(3, 18), (4, 17)])
+def test_another_seed_or_iteration_draws_something_else(seed, iteration):
+    """Every continuous column differs."""
+    other = draw(Plan(**{**PLAN.__dict__, "seed": seed}), iteration)
+    here = draw(PLAN, 17)
+    for a, b in zip(columns(here), columns(other), strict=True):
+        if a.is_floating_point():
+            assert not torch.isclose(a, b).any()
+
+
+def test_values_stay_where_they_have_been():
+    """Golden numbers: a change here would silently change every run that is resumed or repeated."""
+    draws = draw(PLAN, 17)
+    assert draws.labelled.item.tolist() == [4, 9]
+    torch.testing.assert_close(draws.perturbation.displacements[0, 0], torch.tensor([-1.0219090, 0.7446728]))
+
+
+def test_an_epoch_shows_every_image_once():
+    """⌊20 / 4⌋ batches are a permutation; the next epoch is another one."""
+    epochs = [[i for k in range(5) for i in batch_of(0, "x", 20, 4, 5 * epoch + k)] for epoch in range(2)]
+    assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(20))
+    assert epochs[0] != epochs[1]
+
+
+def test_the_rest_of_an_epoch_is_dropped():
+    """Of 10 images in batches of 4, an epoch shows 8 different ones, as the paper counts its epochs."""
+    epoch = batch_of(0, "x", 10, 4, 0) + batch_of(0, "x", 10, 4, 1)
+    assert len(set(epoch)) == 8
+
+
+def test_a_batch_larger_than_the_set_repeats_evenly():
+    """8 out of 3: every image twice or three times."""
+    for iteration in range(10):
+        assert sorted(Counter(batch_of(0, "x", 3, 8, iteration)).values()) == [2, 3, 3]
+
+
+def test_items_come_from_their_sets():
+    """Labelled batches hold labelled images only."""
+    for iteration in range(20):
+        assert set(draw(PLAN, iteration).labelled.item.tolist()) <= {4, 7, 9}
+
+
+def test_scale_is_log_uniform_in_its_range():
+    """Half of the scales in [½, 2] lie below 1."""
+    scales = torch.cat([draw(PLAN, iteration).unlabelled.scale for iteration in range(500)])
+    assert scales.min() >= 0.5
+    assert scales.max() <= 2
+    assert abs((scales < 1).double().mean() - 0.5) < 0.04

@@ -1,0 +1,57 @@
+"""Facts about the confusion matrix and IoU, against torchmetrics."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torchmetrics.classification import MulticlassConfusionMatrix, MulticlassJaccardIndex
+
+from oneway.data import IGNORE
+from oneway.evaluate import Scores, confusion_matrix
+
+CLASSES = 6
+
+
+def random_case(seed: int, present: list[int], predicted: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    shape = (3, 20, 30)
+    labels = torch.tensor(present)[torch.randint(len(present), shape, generator=generator)]
+    predictions = torch.tensor(predicted)[torch.randint(len(predicted), shape, generator=generator)]
+    predictions = torch.where(torch.rand(shape, generator=generator) < 0.5, labels, predictions)
+    labels[torch.rand(shape, generator=generator) < 0.2] = IGNORE
+    return predictions, labels
+
+
+@pytest.mark.parametrize(
+    ("present", "predicted"),
+    [
+        ([0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5]),
+        ([0, 1, 4], [0, 1, 4]),  # classes that neither occur nor are predicted
+        ([0, 1, 4], [0, 1, 2, 4]),  # one that is predicted and does not occur
+    ],
+)
+def test_miou_is_torchmetrics(present, predicted):
+    """Per class and in the mean, with ignored pixels and absent classes."""
+    predictions, labels = random_case(len(predicted), present, predicted)
+    confusion = confusion_matrix(predictions, labels, CLASSES)
+    oracle = MulticlassConfusionMatrix(CLASSES, ignore_index=IGNORE)(predictions, labels)
+    assert torch.equal(confusion, oracle)
+    scores = Scores(confusion)
+    expected = 100 * MulticlassJaccardIndex(CLASSES, ignore_index=IGNORE)(predictions, labels)
+    assert scores.miou == pytest.approx(float(expected), abs=1e-4)
+    per_class = MulticlassJaccardIndex(CLASSES, average=None, ignore_index=IGNORE)(predictions, labels)
+    for index, value in enumerate(scores.iou):
+        if index in present or index in predicted:
+            assert value == pytest.approx(100 * float(per_class[index]), abs=1e-4)
+        else:
+            assert value is None
+    assert scores.absent == [index for index in range(CLASSES) if index not in present]
+
+
+def test_hand_computed():
+    """Two classes, four counted pixels: IoU 1/2 and 2/3."""
+    labels = torch.tensor([[[0, 0, 1, 1, IGNORE]]])
+    predictions = torch.tensor([[[0, 1, 1, 1, 0]]])
+    scores = Scores(confusion_matrix(predictions, labels, 2))
+    assert scores.iou == pytest.approx([50, 200 / 3])
+    assert scores.miou == pytest.approx(175 / 3)

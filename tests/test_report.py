@@ -1,0 +1,324 @@
+"""The report: one self-contained page that says what the run folders say."""
+
+import io
+import json
+import re
+import shutil
+from base64 import b64decode
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from rich.console import Console
+from scipy.ndimage import map_coordinates
+
+from oneway.config import Config, Data, Jitter, Model, Perturb, Train
+from oneway.data import IGNORE
+from oneway.data.streets import CLASSES
+from oneway.draws import draw_perturbation
+from oneway.errors import UserError
+from oneway.methods import MethodName
+from oneway.perturb import Perturbation, phtps, tps
+from oneway.perturb.tps import sampling_points
+from oneway.report import pictures, plots, words, write_report
+from oneway.report.facts import RunFacts, Series, read_runs
+from oneway.report.gallery import SCENES, evenly_spaced, warp_labels
+from oneway.train import train
+
+METHODS: tuple[MethodName, MethodName] = ("supervised", "simple-phtps")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two finished runs: as small as can be, but trained like any other."""
+    out = tmp_path_factory.mktemp("runs")
+    for method in METHODS:
+        config = Config(
+            recipe="streets",
+            method=method,
+            labels="4",
+            data=Data(size=(32, 64), images=24),
+            jitter=Jitter(crop=(32, 64)),
+            model=Model(width=0.125),
+            train=Train(iterations=4, batch_labelled=2, batch_unlabelled=2, log_every=2, device="cpu"),
+        )
+        train(config, out / method, resume=False, console=Console(quiet=True))
+    return [out / method for method in METHODS]
+
+
+@pytest.fixture(scope="module")
+def page(folders: list[Path], tmp_path_factory: pytest.TempPathFactory) -> str:
+    out = tmp_path_factory.mktemp("report") / "deep" / "report.html"
+    assert write_report(folders, out) == out
+    return out.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def copies(folders: list[Path], tmp_path: Path) -> list[Path]:
+    """The runs again, for a test to change."""
+    return [Path(shutil.copytree(folder, tmp_path / folder.name)) for folder in folders]
+
+
+def change_summary(folder: Path, **values: object) -> None:
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    (folder / "summary.json").write_text(json.dumps(summary | values), encoding="utf-8")
+
+
+class Outline(HTMLParser):
+    """Elements in order of their start, and whether every one that must be closed is, in order."""
+
+    VOID = frozenset({"meta", "img", "br", "link"})
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, f"</{tag}> closes something else, line {self.getpos()[0]}"
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def text_of(page: str) -> str:
+    without_style = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", without_style)).split())
+
+
+def test_page_needs_nothing_but_itself(page: str) -> None:
+    """No address, no script, no style sheet from elsewhere; every picture and reference is within the page."""
+    assert "http:" not in page
+    assert "https:" not in page
+    assert "@import" not in page
+    outline = Outline(page)
+    assert not outline.all("script")
+    assert not outline.all("link")
+    assert all((image["src"] or "").startswith("data:image/png;base64,") for image in outline.all("img"))
+    ids = [attributes["id"] for _, attributes in outline.elements if "id" in attributes]
+    assert len(ids) == len(set(ids)), "identifiers of different plots clash"
+    references = re.findall(r'(?:url\(#|href="#)([^")]+)', page)
+    assert references
+    assert set(references) <= set(ids)
+
+
+def test_tags_are_balanced(page: str) -> None:
+    """Every element that is opened is closed, in order."""
+    assert Outline(page).open == []
+
+
+def test_headline_has_the_values_of_both_summaries(page: str, folders: list[Path]) -> None:
+    before, after = (json.loads((folder / "summary.json").read_text(encoding="utf-8"))["value"] for folder in folders)
+    title = re.search(r"<title>(.*?)</title>", page)
+    assert title is not None
+    assert title.group(1).replace("\N{NO-BREAK SPACE}", " ") == f"4 labels: {before:.1f} → {after:.1f} % mIoU"
+    assert "20 unlabelled images" in text_of(page)
+
+
+def test_every_class_and_method_is_named(page: str) -> None:
+    text = text_of(page)
+    for name in (*CLASSES, *METHODS):
+        assert re.search(rf"\b{name}\b", text), name
+
+
+def test_every_picture_and_plot_is_there(page: str) -> None:
+    """Input, ground truth and a prediction per run for each scene, clean and perturbed; three curves, bars, two heat maps."""
+    outline = Outline(page)
+    assert len(outline.all("img")) == SCENES * 2 * (2 + len(METHODS))
+    assert all(image["alt"] for image in outline.all("img"))
+    assert len(outline.all("svg")) == 3 + 1 + len(METHODS)
+
+
+def test_configuration_and_its_only_difference_are_shown(page: str) -> None:
+    """The runs differ in their method alone, and the page says so."""
+    table = page[page.index("What differs between") : page.index("<details>")]
+    assert re.findall(r"<th><code>(.*?)</code></th>", table) == ["method"]
+    assert page.count("batch_unlabelled: 2") == len(METHODS)
+
+
+def test_same_runs_give_the_same_bytes(page: str, folders: list[Path], tmp_path: Path) -> None:
+    again = write_report(folders, tmp_path / "again.html")
+    assert again.read_text(encoding="utf-8") == page
+
+
+def test_one_run_gets_a_page_in_its_folder(copies: list[Path]) -> None:
+    """Without `out`, the page stands beside the last run; a single run has no second column and no difference."""
+    written = write_report(copies[:1], None)
+    assert written == copies[0] / "report.html"
+    page = written.read_text(encoding="utf-8")
+    assert len(Outline(page).all("img")) == SCENES * 2 * 3
+    assert "What differs" not in page
+
+
+def test_names_are_escaped(copies: list[Path]) -> None:
+    """A command with an angle bracket does not become markup."""
+    file = copies[0] / "environment.json"
+    environment = json.loads(file.read_text(encoding="utf-8")) | {"command": "/usr/bin/oneway train <img>"}
+    file.write_text(json.dumps(environment), encoding="utf-8")
+    assert "<code>oneway train &lt;img&gt;</code>" in write_report(copies[:1], None).read_text(encoding="utf-8")
+
+
+def test_no_run_is_refused() -> None:
+    with pytest.raises(UserError, match="No run folder given"):
+        write_report([], None)
+
+
+def test_run_that_has_not_ended_is_refused_by_name(copies: list[Path]) -> None:
+    """The message has the folder and the way out."""
+    (copies[1] / "summary.json").unlink()
+    with pytest.raises(UserError, match=rf"{re.escape(str(copies[1]))}: this run has not ended.*--resume"):
+        write_report(copies, None)
+
+
+def test_runs_with_different_classes_are_refused(copies: list[Path]) -> None:
+    change_summary(copies[1], per_class={"sky": 50.0, "sea": 40.0})
+    with pytest.raises(UserError, match=r"cannot be compared.*classes: sky, building.* → sky, sea"):
+        write_report(copies, None)
+
+
+def test_runs_on_different_images_are_refused(copies: list[Path]) -> None:
+    file = copies[1] / "config.yaml"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("- 32\n  - 64\n  images", "- 48\n  - 64\n  images"), encoding="utf-8")
+    with pytest.raises(UserError, match=r"cannot be compared.*data\.size: \[32, 64\] → \[48, 64\]"):
+        write_report(copies, None)
+
+
+def test_page_that_cannot_be_written_is_the_users_to_mend(folders: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"cannot be written.*--out"):
+        write_report(folders[:1], tmp_path / "file" / "report.html")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((41.3, 52.8), "+11.5 points from the same 4 labels, the same number of iterations and 20 further images"),
+        ((52.8, 41.3), "simple-phtps is 11.5 points worse than supervised, with the same 4 labels"),
+        ((52.84, 52.8), "simple-phtps is no better and no worse than supervised"),
+    ],
+)
+def test_lead_says_plainly_what_was_gained(copies: list[Path], values: tuple[float, float], expected: str) -> None:
+    """A gain, a loss and no difference are each called what they are."""
+    for folder, value in zip(copies, values, strict=True):
+        change_summary(folder, value=value)
+    assert words.lead(read_runs(copies)).startswith(expected)
+
+
+def test_best_of_several_is_named_and_same_methods_told_apart(copies: list[Path], tmp_path: Path) -> None:
+    """Three runs: the headline names the best; two with one method and setting differ by folder."""
+    third = Path(shutil.copytree(copies[1], tmp_path / "third"))
+    change_summary(third, value=99.0)
+    runs = read_runs([*copies, third])
+    assert len({run.name for run in runs}) == 3
+    headline = "".join(phrase.text for phrase in words.headline(runs))
+    assert "third is the best of 3 with 99.0" in headline
+
+
+def test_most_confused_class_is_read_off_the_rows(copies: list[Path]) -> None:
+    """Hand-made matrix: 30 of 100 pixels of the first class are given the third; the second class is always right."""
+    matrix = np.zeros((len(CLASSES), len(CLASSES)), dtype=int)
+    matrix[0, :3] = 60, 10, 30
+    matrix[1, 1] = 7
+    change_summary(copies[0], confusion=matrix.tolist(), absent=list(CLASSES[2:]))
+    run: RunFacts = read_runs(copies[:1])[0]
+    assert words.most_confused(run)[CLASSES[0]] == (CLASSES[2], pytest.approx(30))
+    assert words.most_confused(run)[CLASSES[1]] is None
+    assert words.present(run) == list(CLASSES[:2])
+
+
+def test_absent_class_is_marked() -> None:
+    """A class without a value gets no bar but the word."""
+    bars = [plots.Bars([50.0, None], 1)]
+    drawing = plots.class_bars("x", "IoU", ["road", "train"], bars, ["", "absent"])
+    assert "50.0" in drawing
+    assert ">absent<" in drawing
+    assert "None" not in drawing
+
+
+def test_plots_take_their_colours_from_the_page() -> None:
+    """No colour of its own, so that one plot is readable on light and on dark."""
+    drawing = plots.curves("x", "mIoU", [plots.Curve(Series((1, 2), (10.0, 20.0)), 0)])
+    assert "var(--run-0)" in drawing
+    assert not re.findall(r"#[0-9a-f]{6}\b(?!\")", re.sub(r"(id|href|url\(#)[^ ]*", "", drawing))
+
+
+def test_long_curve_is_averaged() -> None:
+    """4000 points become 120, and the mean stays the mean."""
+    x, y = plots._averaged(Series(tuple(range(4000)), (1.0,) * 4000))
+    assert len(x) == len(y) == plots.POINTS
+    assert (y == 1).all()
+
+
+def test_scenes_are_evenly_spaced() -> None:
+    assert evenly_spaced(100, 4) == [12, 37, 62, 87]
+    assert evenly_spaced(3, 4) == [0, 1, 2]
+
+
+def test_labels_are_warped_by_the_nearest_pixel() -> None:
+    """As SciPy samples them at the same points with order 0; IGNORE where the perturbation leaves nothing."""
+    size, config = (24, 40), Perturb()
+    draw = draw_perturbation(3, 0, count=1)
+    labels = torch.from_numpy(np.random.default_rng(0).integers(0, 9, (1, *size), dtype=np.uint8))
+    points = sampling_points(config.deviation * size[0] * draw.displacements, *size)[0].numpy()
+    expected = map_coordinates(labels[0].numpy(), np.moveaxis(points[..., ::-1], -1, 0).round(), order=0)
+    perturbation = phtps(draw, size, config)
+    assert perturbation.valid is not None
+    valid = perturbation.valid[0].numpy()
+    warped = warp_labels(labels, perturbation)[0].numpy()
+    assert not valid.all()
+    assert (warped[valid] == expected[valid]).all()
+    assert (warped[~valid] == IGNORE).all()
+
+
+def test_labels_stay_where_nothing_moves() -> None:
+    labels = torch.arange(12, dtype=torch.uint8).view(1, 3, 4)
+    assert torch.equal(warp_labels(labels, Perturbation()), labels)
+    still = tps(draw_perturbation(0, 0, count=1), (3, 4), Perturb(geometric=0))
+    assert torch.equal(warp_labels(labels, still), labels)
+
+
+def decoded(uri: str) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(b64decode(uri.partition(",")[2]))).convert("RGB"))
+
+
+def test_class_map_shows_exact_colours_and_hatches_ignored_pixels() -> None:
+    """Every pixel of a class has its colour, also when enlarged; ignored ones have the hatching's two greys."""
+    labels = np.repeat(np.array([[0, 1], [1, IGNORE]], dtype=np.uint8), 32, axis=1)
+    picture = decoded(pictures.class_map(labels, [(1, 2, 3), (200, 100, 50)]))
+    height, width = picture.shape[0] // 2, picture.shape[1] // 2
+    assert (picture[:height, :width] == (1, 2, 3)).all()
+    assert (picture[:height, width:] == (200, 100, 50)).all()
+    assert {tuple(int(c) for c in pixel) for pixel in picture[height:, width:].reshape(-1, 3)} == set(pictures.HATCH)
+
+
+def test_photo_is_hatched_outside_the_image() -> None:
+    """What a warp leaves empty is not shown as black."""
+    valid = np.ones((32, 64), dtype=bool)
+    valid[:, :32] = False
+    picture = decoded(pictures.photo(np.zeros((32, 64, 3), dtype=np.uint8), valid))
+    half = picture.shape[1] // 2
+    assert picture[:, :half].min() > 0
+    assert picture[:, half:].max() == 0
+
+
+@pytest.mark.parametrize(
+    ("shape", "shown"), [((64, 128), (192, 384)), ((1024, 2048), (204, 409)), ((300, 384), (300, 384))]
+)
+def test_pictures_come_to_about_one_width(shape: tuple[int, int], shown: tuple[int, int]) -> None:
+    """Small images are enlarged and large ones reduced, by whole numbers."""
+    assert decoded(pictures.class_map(np.zeros(shape, dtype=np.uint8), [(0, 0, 0)])).shape[:2] == shown

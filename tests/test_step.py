@@ -1,0 +1,161 @@
+"""Algorithm 1, against a literal and slow transcription of it: float64, plain autograd, no tricks."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from weakref import WeakSet
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from oneway.config import Model, Perturb
+from oneway.data import IGNORE
+from oneway.draws import draw_perturbation
+from oneway.methods import VARIANTS
+from oneway.models import build
+from oneway.models.teacher import mean_teacher
+from oneway.perturb import phtps
+from oneway.perturb.tps import sampling_points
+from oneway.step import Unlabelled, compute_loss_gradient
+
+SIZE = (40, 56)
+CLASSES = 5
+ALPHA = 0.5
+PERTURB = Perturb(geometric=1.5)
+
+
+def network(seed: int) -> nn.Module:
+    model = build(Model(width=0.125), CLASSES, seed).double()
+    for name, parameter in model.named_parameters():
+        if name.endswith("bn2.weight"):
+            nn.init.ones_(parameter)  # residual branches start at zero; let them take part
+    return model.train()
+
+
+def world(ignored: bool) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    x_l = torch.rand(3, 3, *SIZE, dtype=torch.float64, generator=generator)
+    y_l = torch.randint(CLASSES, (3, *SIZE), generator=generator)
+    if ignored:
+        y_l[torch.rand(y_l.shape, generator=generator) < 0.3] = IGNORE
+        y_l[0] = IGNORE
+    x_u = torch.rand(4, 3, *SIZE, dtype=torch.float64, generator=generator)
+    return x_l, y_l, x_u
+
+
+def literally_warped(x: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+    """Bilinear interpolation written as its definition, a sum over all pixels; and the same of an image of ones."""
+    height, width = x.shape[-2:]
+    rows = torch.arange(height, dtype=x.dtype)
+    columns = torch.arange(width, dtype=x.dtype)
+    row_weights = (1 - (points[..., 1, None] - rows).abs()).clamp(min=0)  # N×H×W×rows
+    column_weights = (1 - (points[..., 0, None] - columns).abs()).clamp(min=0)
+    warped = torch.einsum("nijr,nijs,ncrs->ncij", row_weights, column_weights, x)
+    ones = torch.einsum("nijr,nijs->nij", row_weights, column_weights)
+    return warped, ones
+
+
+def literal_losses(
+    student: nn.Module, teacher: nn.Module, x_l: Tensor, y_l: Tensor, x_u: Tensor
+) -> tuple[Tensor, Tensor]:
+    """L_s and L_c, sum by sum. The student is in training mode, the teacher in evaluation mode."""
+
+    def probabilities(model: nn.Module, x: Tensor) -> Tensor:
+        logits = nn.functional.interpolate(model(x), SIZE, mode="bilinear")
+        return logits.exp() / logits.exp().sum(dim=1, keepdim=True)
+
+    p_l = probabilities(student, x_l)
+    terms = [-p_l[n, y_l[n, i, j], i, j].log() for n, i, j in (y_l != IGNORE).nonzero()]
+    loss_s = torch.stack(terms).mean()
+
+    draw = draw_perturbation(0, 0, len(x_u))
+    points = sampling_points(PERTURB.geometric * PERTURB.deviation * SIZE[0] * draw.displacements, *SIZE).double()
+    p_t, ones = literally_warped(probabilities(teacher, x_u).detach(), points)
+    perturbed = phtps(draw, SIZE, PERTURB).image(x_u)
+    p_s = probabilities(student, perturbed)
+    terms = [
+        (p_t[n, :, i, j] * (p_t[n, :, i, j].log() - p_s[n, :, i, j].log())).sum()
+        for n, i, j in ((ones - 1).abs() < 1e-9).nonzero()
+    ]
+    return loss_s, torch.stack(terms).mean()
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+@pytest.mark.parametrize("teacher_kind", ["simple", "mean"])
+@pytest.mark.parametrize("update_on_perturbed", [False, True])
+def test_gradient_and_statistics_are_those_of_the_paper(teacher_kind, ignored, update_on_perturbed):
+    """Gradients to 1e-9; running statistics exactly those of the passes that the policy lets update them."""
+    x_l, y_l, x_u = world(ignored)
+    student = network(0)
+    teacher = student if teacher_kind == "simple" else mean_teacher(network(1))
+
+    # The transcription: copies play each role, so that no mode needs switching.
+    reference = deepcopy(student)
+    seen_labelled = deepcopy(student)
+    seen_labelled(x_l)  # a simple teacher's population statistics include this iteration's labelled batch
+    frozen = (seen_labelled if teacher_kind == "simple" else deepcopy(teacher)).eval().requires_grad_(False)
+    loss_s, loss_c = literal_losses(reference, frozen, x_l, y_l, x_u)
+    (loss_s + ALPHA * loss_c).backward()
+
+    perturbation = phtps(draw_perturbation(0, 0, len(x_u)), SIZE, PERTURB)
+    unlabelled = Unlabelled(x_u, perturbation, VARIANTS["1w-ct"], ALPHA, update_on_perturbed)
+    teacher_before = {name: value.clone() for name, value in teacher.state_dict().items()}
+    losses = compute_loss_gradient(student, teacher, x_l, y_l, unlabelled)
+
+    torch.testing.assert_close(losses.supervised, loss_s.detach(), atol=1e-9, rtol=0)
+    torch.testing.assert_close(losses.consistency, loss_c.detach(), atol=1e-9, rtol=0)
+    for (name, ours), literal in zip(student.named_parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, literal.grad, atol=1e-9, rtol=0, msg=lambda m, n=name: f"{n}: {m}")
+
+    # `reference` saw the labelled batch and then the perturbed one; `seen_labelled` the labelled one alone.
+    expected = reference if update_on_perturbed else seen_labelled
+    for (name, buffer), wanted in zip(student.named_buffers(), expected.buffers(), strict=True):
+        assert torch.equal(buffer, wanted), name
+    if teacher_kind == "mean":
+        assert all(torch.equal(value, teacher_before[name]) for name, value in teacher.state_dict().items())
+        assert all(p.grad is None for p in teacher.parameters())
+    assert student.training
+
+
+def test_supervised_step_is_cross_entropy_alone():
+    """Without unlabelled images the gradient is that of L_s."""
+    x_l, y_l, _ = world(ignored=True)
+    student = network(0)
+    reference = deepcopy(student)
+    logits = nn.functional.interpolate(reference(x_l), SIZE, mode="bilinear")
+    nn.functional.cross_entropy(logits, y_l, ignore_index=IGNORE).backward()
+    losses = compute_loss_gradient(student, student, x_l, y_l, None)
+    assert losses.consistency is None
+    for ours, literal in zip(student.parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, literal.grad, atol=1e-12, rtol=0)
+
+
+class Saved:
+    """A tensor that a graph keeps for its backward pass; lives exactly as long as the graph does."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+
+def test_memory_behaviour_of_algorithm_1():
+    """The supervised pass has freed its activations when the teacher runs, and the teacher keeps none of its own."""
+    x_l, y_l, x_u = world(ignored=False)
+    student = network(0)
+    alive: WeakSet[Saved] = WeakSet()
+
+    def pack(tensor: Tensor) -> Saved:
+        saved = Saved(tensor)
+        alive.add(saved)
+        return saved
+
+    numbers: list[int] = []
+    student.register_forward_hook(lambda *_: numbers.append(sum(saved.tensor.numel() for saved in alive)))
+    perturbation = phtps(draw_perturbation(0, 0, len(x_u)), SIZE, PERTURB)
+    unlabelled = Unlabelled(x_u, perturbation, VARIANTS["1w-ct"], ALPHA, update_on_perturbed=False)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved.tensor):
+        compute_loss_gradient(student, student, x_l, y_l, unlabelled)
+    after_labelled, after_teacher, after_perturbed = numbers
+    assert after_labelled > 100_000
+    assert after_teacher < 0.01 * after_labelled
+    assert after_perturbed == pytest.approx(after_labelled * len(x_u) / len(x_l), rel=0.05)
