@@ -18,8 +18,8 @@ import safetensors.torch
 import torch
 from torch import nn
 
+from oneway import __version__, models
 from oneway import config as configuration
-from oneway import models
 from oneway.checkpoint import write_atomically
 from oneway.config import Config, Model
 from oneway.data.splits import Split
@@ -154,13 +154,13 @@ def choose_device(name: str) -> torch.device:
 
 def environment(device: str) -> dict[str, Any]:
     """Versions, hardware, commit and command: what a number needs beside it."""
-    packages = ("oneway", "torch", "timm", "numpy", "Pillow")
+    packages = ("torch", "timm", "numpy", "Pillow")
     chosen = choose_device(device)
     hardware = torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else f"{os.cpu_count()} CPU cores"
     return {
         "command": " ".join(sys.argv),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": {name: importlib.metadata.version(name) for name in packages},
+        "versions": {"oneway": __version__, **{name: importlib.metadata.version(name) for name in packages}},
         "python": platform.python_version(),
         "platform": platform.platform(),
         "hardware": hardware,

@@ -62,6 +62,12 @@ GOLDEN = Light((112, 132, 178), (250, 202, 142), (0.55, 0.5, 0.5), (0.8, 0.52, 0
 DUSK = Light((48, 54, 100), (222, 132, 104), (0.4, 0.36, 0.46), (0.08, 0.05, 0.04), 0.007, 0.6, 0.0, True)
 NIGHT = Light((10, 12, 28), (46, 44, 60), (0.3, 0.28, 0.36), (0.05, 0.05, 0.04), 0.006, 0.4, 0.0, True)
 FOG = Light((186, 190, 194), (204, 206, 208), (0.72, 0.73, 0.75), (0.05, 0.05, 0.05), 0.04, 0.2, 0.0, False)
+import os
+K = float(os.environ.get("K", "1"))
+SATURATION = (1-0.8*K, 1+0.5*K)
+EXPOSURE = (1-0.4*K, 1+0.5*K)
+WARMTH = 0.4*K
+TINT = 0.15*K
 LIGHTS = (NOON, NOON, NOON, OVERCAST, OVERCAST, GOLDEN, GOLDEN, DUSK, NIGHT, FOG)
 
 
@@ -362,7 +368,7 @@ def place_furniture(dice: Dice, street: Street, side: int) -> list[Thing]:
 
 
 def photograph(picture: Bytes, labels: Bytes, stage: Stage) -> Bytes:
-    """What the camera makes of the scene: blur, halos, white balance, exposure, vignette and noise."""
+    """What the camera makes of the scene: blur, halos, saturation, white balance, exposure, vignette and noise."""
     dice, (down, right) = stage.dice, screen(*labels.shape)
     blurred = Image.fromarray(picture).filter(ImageFilter.GaussianBlur(0.007 * dice.roll() ** 2 * len(labels)))
     scene = np.asarray(blurred).transpose(2, 0, 1).astype(np.float32, order="C")
@@ -371,7 +377,9 @@ def photograph(picture: Bytes, labels: Bytes, stage: Stage) -> Bytes:
     for (u, v), radius, colour in stage.halos:
         halo = 1 / (1 + ((right - u) ** 2 + (down - v) ** 2) * (4 / radius**2))
         scene += planes(colour) * (0.5 * halo * halo)
-    exposure, warmth, tint = dice.between(0.8, 1.25), dice.between(-0.15, 0.15), dice.between(-0.04, 0.04)
+    grey = scene.mean(axis=0)
+    scene = grey + dice.between(*SATURATION) * (scene - grey)
+    exposure, warmth, tint = dice.between(*EXPOSURE), dice.between(-WARMTH, WARMTH), dice.between(-TINT, TINT)
     balance = planes((exposure * (1 + warmth), exposure * (1 + tint), exposure * (1 - warmth)))
     scene *= balance * (1 - dice.between(0, 0.28) * (right**2 + (down - 0.5) ** 2))
     scene += dice.between(1, 8) * dice.generator.standard_normal(scene.shape, np.float32)

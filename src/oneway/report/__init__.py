@@ -1,0 +1,165 @@
+"""One self-contained page about finished runs: the answer first, then what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from oneway import data
+from oneway.checkpoint import write_atomically
+from oneway.errors import UserError
+from oneway.report import plots, words
+from oneway.report.facts import RunFacts, differing_settings, read_runs
+from oneway.report.gallery import Row, gallery
+from oneway.report.words import Phrase
+from oneway.run import load_model
+
+__all__ = ["write_report"]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A drawing with its title and, where it is about one run, that run's colour."""
+
+    title: str
+    svg: Markup
+    colour: int | None = None
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything the template shows."""
+
+    headline: list[Phrase]
+    lead: str
+    subtitle: list[str]
+    runs: list[RunFacts]
+    legend: list[tuple[str, str]]  # class, CSS colour
+    rows: list[Row]
+    strengths: str
+    curves: list[Plot]
+    bars: Plot
+    class_by_class: str
+    absent_counted: bool
+    heat_maps: list[Plot]
+    confused: dict[str, list[str]]
+    differences: dict[str, list[Any]]
+    made: dict[str, list[str]]
+    command: str
+
+
+def write_report(runs: list[Path], out: Path | None) -> Path:
+    """Writes the page about run folders, the baseline first; by default `report.html` in the last one's folder."""
+    facts = read_runs(runs)
+    page = _render(_gather(facts))
+    out = out or runs[-1] / "report.html"
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(out, page.encode())
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written ({error.strerror}). Choose another file with --out.") from None
+    return out
+
+
+def _render(page: Page) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["duration"] = words.duration
+    return environment.get_template("page.html.j2").render(page=page)
+
+
+def _gather(runs: list[RunFacts]) -> Page:
+    last = runs[-1]
+    # Only validation images are shown: those `streets` would render for training are not needed here.
+    dataset = data.load(last.config.data.model_copy(update={"images": 1}))
+    # On the CPU: a few pictures are not worth a GPU, and come out the same wherever the page is written.
+    models = [load_model(run.path / "model.safetensors", torch.device("cpu")) for run in runs]
+    perturb = last.config.perturb
+    return Page(
+        headline=words.headline(runs),
+        lead=words.lead(runs),
+        subtitle=words.subtitle(runs, len(dataset.val)),
+        runs=runs,
+        legend=[(name, f"rgb{colour}") for name, colour in zip(models[0].classes, models[0].colours, strict=True)],
+        rows=gallery(dataset.val, models, perturb),
+        strengths=f"photometric strength {perturb.photometric:g}, geometric {perturb.geometric:g}",
+        curves=_curves(runs),
+        bars=_bars(runs),
+        class_by_class=words.class_by_class(runs),
+        absent_counted=any(run.per_class[name] is not None for run in runs for name in run.absent),
+        heat_maps=_heat_maps(runs),
+        confused=_confused(runs),
+        differences=differing_settings(runs),
+        made=_made(runs),
+        command=f"oneway report {' '.join(str(run.path) for run in runs)}",
+    )
+
+
+def _curves(runs: Sequence[RunFacts]) -> list[Plot]:
+    """Validation mIoU and the losses; a loss that no run has is left out."""
+    titles = {"miou": "Validation mIoU, %", "supervised": "Supervised loss", "consistency": "Consistency loss"}
+    drawn = []
+    for key, title in titles.items():
+        lines = [plots.Curve(run.series(key), run.colour) for run in runs if run.series(key).values]
+        if lines:
+            drawn.append(Plot(title, Markup(plots.curves(f"curve-{key}", title, lines))))
+    return drawn
+
+
+def _bars(runs: Sequence[RunFacts]) -> Plot:
+    """IoU per class; with two runs the classes are sorted by gain, else they stand in their own order."""
+    gains = words.class_gains(*runs) if len(runs) == 2 else {}
+    classes = sorted(runs[0].classes, key=lambda name: -gains.get(name, float("-inf"))) if gains else runs[0].classes
+    absent = set(runs[0].absent)
+    bars = []
+    for run in runs:
+        values = [None if name in absent else run.per_class[name] for name in classes]
+        bars.append(plots.Bars(values, run.colour))
+    notes = ["absent" if name in absent else words.signed(gains[name]) if name in gains else "" for name in classes]
+    title = "IoU per class, %, and the gain in points" if gains else "IoU per class, %"
+    return Plot(title, Markup(plots.class_bars("classes", title, classes, bars, notes)))
+
+
+def _heat_maps(runs: Sequence[RunFacts]) -> list[Plot]:
+    drawn = []
+    for index, run in enumerate(runs):
+        svg = plots.heat_map(f"confusion-{index}", f"Confusion of {run.name}", run.classes, run.row_shares, run.colour)
+        drawn.append(Plot(run.name, Markup(svg), run.colour))
+    return drawn
+
+
+def _confused(runs: Sequence[RunFacts]) -> dict[str, list[str]]:
+    """For each class of the validation images and each run: what its pixels are taken for most often."""
+    found = [words.most_confused(run) for run in runs]
+    return {
+        name: [f"{other[0]} {other[1]:.1f} %" if (other := of_run[name]) else "–" for of_run in found]
+        for name in words.present(runs[0])
+    }
+
+
+def _made(runs: Sequence[RunFacts]) -> dict[str, list[str]]:
+    """How each run was made; a single value where it is the same for all."""
+    rows = {
+        "command": [words.command(run.environment["command"]) for run in runs],
+        "started": [run.environment["started"] for run in runs],
+        "hardware": [run.environment["hardware"] for run in runs],
+        "platform": [run.environment["platform"] for run in runs],
+        "versions": [
+            ", ".join(f"{name} {version}" for name, version in run.environment["versions"].items())
+            + f", Python {run.environment['python']}"
+            for run in runs
+        ],
+        "commit": [run.environment["commit"] or "not a source checkout" for run in runs],
+    }
+    return {key: values[:1] if len(set(values)) == 1 else values for key, values in rows.items()}

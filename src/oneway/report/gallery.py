@@ -1,0 +1,98 @@
+"""The qualitative figure: validation images, clean and perturbed, and what each model makes of them.
+
+Shapes: N images of H×W pixels, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from oneway.config import Perturb
+from oneway.data import IGNORE, Images
+from oneway.draws import draw_perturbation
+from oneway.evaluate import Scores, confusion_matrix, predict
+from oneway.perturb import Perturbation, phtps
+from oneway.report import pictures
+from oneway.run import TrainedModel
+
+SCENES = 4
+SEED = 0
+"""Of the perturbations: every report shows the same ones, whatever the seed of its runs."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A model's prediction, and how good it is on this one picture."""
+
+    picture: str
+    miou: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One image, clean or perturbed. Pictures are data URIs."""
+
+    name: str
+    perturbed: bool
+    image: str
+    truth: str
+    attempts: list[Attempt]  # one per model
+
+
+def gallery(images: Images, models: Sequence[TrainedModel], config: Perturb) -> list[Row]:
+    """Clean and perturbed rows in turn, of images evenly spaced over all."""
+    rows = []
+    for number, index in enumerate(evenly_spaced(len(images), SCENES)):
+        x = torch.from_numpy(images.pixels[index]).permute(2, 0, 1)[None].float() / 255
+        y = torch.from_numpy(images.labels[index])[None]
+        perturbation = phtps(draw_perturbation(SEED, number, count=1), (y.shape[1], y.shape[2]), config)
+        rows.append(_row(images.names[index], x, y, None, models))
+        warped = warp_labels(y, perturbation)
+        rows.append(_row(images.names[index], perturbation.image(x), warped, perturbation.valid, models))
+    return rows
+
+
+def evenly_spaced(available: int, count: int) -> list[int]:
+    """The middles of `count` equal parts of what is available; all of it where there is no more than that."""
+    count = min(count, available)
+    return [(2 * part + 1) * available // (2 * count) for part in range(count)]
+
+
+def warp_labels(labels: Tensor, perturbation: Perturbation) -> Tensor:
+    """N×H×W labels moved as the perturbation moves predictions, by the nearest pixel; IGNORE where nothing is left.
+
+    Classes cannot be interpolated, but coordinates can: a warped map of positions says where each pixel comes from.
+    """
+    height, width = labels.shape[1:]
+    rows = torch.arange(height, dtype=torch.float64)[:, None].expand(height, width)
+    columns = torch.arange(width, dtype=torch.float64).expand(height, width)
+    positions = torch.stack((rows, columns)).expand(len(labels), 2, height, width)
+    row, column = perturbation.prediction(positions).round().long().unbind(dim=1)
+    warped = labels[torch.arange(len(labels))[:, None, None], row, column]
+    return warped if perturbation.valid is None else torch.where(perturbation.valid, warped, IGNORE)
+
+
+def _row(name: str, x: Tensor, y: Tensor, valid: Tensor | None, models: Sequence[TrainedModel]) -> Row:
+    """One image (N = 1). What is predicted outside the image is nobody's mistake and is not shown."""
+    inside = torch.ones_like(y, dtype=torch.bool) if valid is None else valid
+    colours = models[0].colours
+    attempts = []
+    for model in models:
+        prediction = predict(model.network, x)
+        shown = torch.where(inside, prediction, IGNORE).to(torch.uint8)[0].numpy()
+        miou = Scores(confusion_matrix(prediction, y, len(colours))).miou
+        attempts.append(Attempt(pictures.class_map(shown, colours), miou))
+    # A perturbed image leaves the range of colours, a picture cannot.
+    pixels = (x[0].permute(1, 2, 0).clamp(0, 1) * 255).round().numpy().astype(np.uint8)
+    return Row(
+        name=name,
+        perturbed=valid is not None,
+        image=pictures.photo(pixels, inside[0].numpy()),
+        truth=pictures.class_map(y[0].numpy(), colours),
+        attempts=attempts,
+    )

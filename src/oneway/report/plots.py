@@ -1,0 +1,194 @@
+"""Numbers to plots: pure functions that return SVG to stand in the page.
+
+Plots carry no colours of their own. They are drawn in stand-ins, which become variables of the page's style sheet, so
+that one plot serves light, dark and paper.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+import numpy as np
+import numpy.typing as npt
+from markupsafe import escape
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from oneway.report.facts import RUN_COLOURS, Series
+
+INK, FAINT, RULE, PAPER = "#000001", "#000002", "#000003", "#000004"
+RUN = tuple(f"#0000{16 + index:x}" for index in range(RUN_COLOURS))
+VARIABLES = {INK: "--ink", FAINT: "--faint", RULE: "--rule", PAPER: "--paper"} | {
+    colour: f"--run-{index}" for index, colour in enumerate(RUN)
+}
+
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",  # text stays text: the style sheet gives it the page's font, and it can be selected
+    "svg.hashsalt": "oneway",
+    "font.family": "DejaVu Sans",  # comes with Matplotlib, so that text measures the same everywhere
+    "font.size": 11,
+    "text.parse_math": False,  # a dollar sign is part of a name
+    "text.color": INK,
+    "axes.edgecolor": RULE,
+    "axes.labelcolor": FAINT,
+    "axes.facecolor": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.axisbelow": True,
+    "grid.color": RULE,
+    "grid.linewidth": 0.6,
+    "xtick.color": RULE,
+    "xtick.labelcolor": FAINT,
+    "ytick.color": RULE,
+    "ytick.labelcolor": FAINT,
+    "ytick.left": False,
+    "figure.constrained_layout.use": True,
+}
+
+UNIT = 72
+"""SVG units per inch. A plot of 340 units is readable as wide as a phone, and three fit on a laptop."""
+
+POINTS = 120
+"""A curve has at most so many; a longer one is averaged over windows."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A series of one run."""
+
+    series: Series
+    colour: int
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A value per class of one run; None where there is none."""
+
+    values: Sequence[float | None]
+    colour: int
+
+
+def curves(name: str, title: str, lines: Sequence[Curve]) -> str:
+    """Values over iterations, one line per run, the last value written at its end."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(340 / UNIT, 230 / UNIT))
+        axes = figure.subplots()
+        axes.grid(visible=True, axis="y")
+        ends = []
+        for line in lines:
+            x, y = _averaged(line.series)
+            axes.plot(x, y, color=RUN[line.colour], linewidth=2, solid_capstyle="round")
+            axes.plot(x[-1:], y[-1:], "o", color=RUN[line.colour], markersize=4.5, clip_on=False)
+            ends.append((float(y[-1]), RUN[line.colour]))
+        axes.set_ylim(0, 1.08 * max(axes.dataLim.ymax, 1e-3))
+        axes.set_xlim(0, max(line.series.iterations[-1] for line in lines))
+        axes.set_xlabel("iteration")
+        axes.locator_params(axis="x", nbins=5, integer=True)
+        axes.locator_params(axis="y", nbins=5)
+        _label_ends(axes, ends)
+        return _svg(figure, name, title)
+
+
+def class_bars(name: str, title: str, classes: Sequence[str], bars: Sequence[Bars], notes: Sequence[str]) -> str:
+    """Percentages per class, the runs' bars beneath each other, with a note at the right of each class."""
+    with matplotlib.rc_context(STYLE | {"axes.spines.bottom": False, "xtick.bottom": False}):
+        row = 14 * len(bars) + 12
+        figure = Figure(figsize=(400 / UNIT, (row * len(classes) + 14) / UNIT))
+        axes = figure.subplots()
+        thickness = 13 / row
+        for number, run in enumerate(bars):
+            offset = (number - (len(bars) - 1) / 2) * 14 / row
+            for place, value in enumerate(run.values):
+                if value is None:
+                    continue
+                axes.barh(place + offset, value, height=thickness, color=RUN[run.colour], linewidth=0)
+                axes.text(value + 1, place + offset, f"{value:.1f}", va="center_baseline", fontsize=10, color=INK)
+        for place, note in enumerate(notes):
+            without = all(run.values[place] is None for run in bars)
+            axes.text(0 if without else 118, place, note, ha="left" if without else "right", va="center", color=FAINT)
+        axes.set_yticks(range(len(classes)), classes)
+        axes.tick_params(axis="y", labelcolor=INK)
+        axes.set_xticks([])
+        axes.set_xlim(0, 118 if any(notes) else 108)
+        axes.set_ylim(len(classes) - 0.5, -0.5)
+        axes.axvline(0, color=RULE, linewidth=1)
+        return _svg(figure, name, title)
+
+
+def heat_map(name: str, title: str, classes: Sequence[str], shares: npt.NDArray[np.float64], colour: int) -> str:
+    """Row-normalised confusion (C×C, in [0, 1]): the fuller the colour, the larger the share."""
+    count = len(classes)
+    few = count <= 12
+    with matplotlib.rc_context(STYLE | {"axes.spines.bottom": False, "xtick.bottom": False}):
+        figure = Figure(figsize=(430 / UNIT, 420 / UNIT))
+        axes = figure.subplots()
+        for (row, column), share in np.ndenumerate(shares):
+            cell = Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, linewidth=0, facecolor=RUN[colour])
+            cell.set_alpha(0.06 + 0.94 * float(share))
+            axes.add_patch(cell)
+            # Less than half a percent would read 0; among many classes a number would be too small to read.
+            if few and share >= 0.005:
+                text = PAPER if share > 0.65 else INK
+                axes.text(column, row, f"{100 * share:.0f}", ha="center", va="center", fontsize=10, color=text)
+        axes.set_xticks(range(count), classes, rotation=45 if few else 90, rotation_mode="anchor", ha="right")
+        axes.set_yticks(range(count), classes)
+        axes.tick_params(labelcolor=INK)
+        axes.set_xlabel("predicted")
+        axes.set_ylabel("true")
+        axes.set_xlim(-0.5, count - 0.5)
+        axes.set_ylim(count - 0.5, -0.5)
+        axes.set_aspect("equal")
+        return _svg(figure, name, title)
+
+
+def _averaged(series: Series) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """At most POINTS points; the last one is the last value itself, which is written beside it."""
+    windows = min(POINTS, len(series.values))
+    x, y = (
+        np.array([window.mean() for window in np.array_split(np.array(column, dtype=np.float64), windows)])
+        for column in (series.iterations, series.values)
+    )
+    x[-1], y[-1] = series.iterations[-1], series.values[-1]
+    return x, y
+
+
+def _label_ends(axes: Axes, ends: Sequence[tuple[float, str]]) -> None:
+    """Writes last values right of the axes, pushed apart where they would overlap."""
+    decimals = 1 if max(value for value, _ in ends) >= 10 else 2
+    low, high = axes.get_ylim()
+    gap = (high - low) * 0.075
+    place = -np.inf
+    for value, colour in sorted(ends):
+        place = max(value, place + gap)
+        axes.annotate(
+            f"{value:.{decimals}f}",
+            (1, place),
+            xycoords=("axes fraction", "data"),
+            xytext=(8, 0),
+            textcoords="offset points",
+            va="center",
+            color=colour,
+            weight="bold",
+        )
+
+
+def _svg(figure: Figure, name: str, title: str) -> str:
+    """The figure as an `<svg>` element. `name` keeps its identifiers apart from those of other plots in the page."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    # Of the file only the drawing is kept: its header names a DTD, its metadata a licence of no concern, and its style
+    # element would apply to the whole page.
+    body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", buffer.getvalue(), flags=re.DOTALL)
+    body = body[body.index(">", body.index("<svg")) + 1 :]
+    body = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", body)
+    for colour, variable in VARIABLES.items():
+        body = body.replace(colour, f"var({variable})")
+    width, height = figure.get_size_inches() * UNIT
+    return f'<svg class="plot" role="img" aria-label="{escape(title)}" viewBox="0 0 {width:g} {height:g}">{body}'

@@ -1,0 +1,155 @@
+"""The sentences of the page: what a person would say about these numbers, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from oneway.report.facts import RunFacts
+
+MINUS = "−"
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A piece of a sentence, in a run's colour where it speaks of that run."""
+
+    text: str
+    colour: int | None = None
+
+
+def headline(runs: Sequence[RunFacts]) -> list[Phrase]:
+    """The answer in one sentence."""
+    first, last = runs[0], runs[-1]
+    if len(runs) > 2:
+        best = max(runs, key=lambda run: run.miou)
+        return [
+            Phrase(f"{labels(len(best.labelled))}: {best.name} is the best of {len(runs)} with "),
+            Phrase(f"{best.miou:.1f}\N{NO-BREAK SPACE}% mIoU", best.colour),
+        ]
+    counts = list(dict.fromkeys(len(run.labelled) for run in runs))
+    given = Phrase(f"{' → '.join(map(str, counts))} label{'' if counts == [1] else 's'}: ")
+    result = Phrase(f"{last.miou:.1f}\N{NO-BREAK SPACE}% mIoU", last.colour)
+    before = [Phrase(f"{first.miou:.1f}", first.colour), Phrase(" → ")] if len(runs) > 1 else []
+    return [given, *before, result]
+
+
+def lead(runs: Sequence[RunFacts]) -> str:
+    """What the later runs gained over the first, and under which conditions."""
+    baseline, others = runs[0], runs[1:]
+    if not others:
+        return f"{baseline.name}, trained on {listing([labels(len(baseline.labelled)), *further_images(runs)])}."
+    gains = [other.miou - baseline.miou for other in others]
+    if len(others) > 1:
+        listed = ", ".join(f"{other.name} {signed(gain)}" for other, gain in zip(others, gains, strict=True))
+        further = "".join(f"; the semi-supervised ones use {images}" for images in further_images(runs))
+        return f"Points of mIoU over {baseline.name}: {listed}. The runs have {listing(shared(runs))}{further}."
+    conditions = listing([*shared(runs), *(further_images(runs) if not baseline.semi_supervised else [])])
+    # Judged as printed: a difference that rounds to zero is not called a gain.
+    gain = round(gains[0], 1)
+    if gain > 0:
+        return f"{signed(gain)} points from {conditions}."
+    verdict = f"{-gain:.1f} points worse than" if gain < 0 else "no better and no worse than"
+    return f"{others[0].name} is {verdict} {baseline.name}, with {conditions}."
+
+
+def shared(runs: Sequence[RunFacts]) -> list[str]:
+    """Whether the runs had the same labelled images and as many iterations."""
+    same_labels = all(run.labelled == runs[0].labelled for run in runs)
+    same_iterations = all(run.iterations == runs[0].iterations for run in runs)
+    return [
+        f"the same {labels(len(runs[0].labelled))}" if same_labels else "different labelled images",
+        "the same number of iterations" if same_iterations else "different numbers of iterations",
+    ]
+
+
+def further_images(runs: Sequence[RunFacts]) -> list[str]:
+    """The images that semi-supervised runs used beside the labelled ones, as a phrase; none if no run did."""
+    counts = sorted({run.further for run in runs if run.semi_supervised})
+    return [f"{' or '.join(map(str, counts))} further images without labels"] if counts else []
+
+
+def subtitle(runs: Sequence[RunFacts], validation_images: int) -> list[str]:
+    """The facts beneath the headline, to be set in one line."""
+
+    def each(values: list[str]) -> str:
+        return " / ".join(dict.fromkeys(values))
+
+    facts = [
+        each([run.config.recipe for run in runs]),
+        f"{each([str(len(run.labelled)) for run in runs])} labelled",
+        f"{each([str(run.further) for run in runs])} unlabelled images",
+        f"{each([f'{run.iterations:,}' for run in runs])} iterations",
+        f"seed {each([str(run.config.seed) for run in runs])}",
+    ]
+    return [*facts, f"the last iteration’s model on {validation_images} validation images"]
+
+
+def class_by_class(runs: Sequence[RunFacts]) -> str:
+    """Which classes gained and lost most between two runs; nothing for one run or several."""
+    if len(runs) != 2:
+        return ""
+    gains = sorted(class_gains(*runs).items(), key=lambda item: item[1], reverse=True)
+    if not gains:
+        return ""
+    (best, most), (worst, least) = gains[0], gains[-1]
+    better = sum(gain > 0 for _, gain in gains)
+    sentence = f"{better} of {len(gains)} classes are better with {runs[1].name}."
+    if most > 0:
+        sentence += f" The largest gain is {best} ({signed(most)})"
+        sentence += f", the largest loss {worst} ({signed(least)})." if least < 0 else "; no class loses."
+    return sentence
+
+
+def class_gains(baseline: RunFacts, other: RunFacts) -> dict[str, float]:
+    """Points of IoU per class that occurs in the validation images."""
+    pairs = {name: (baseline.per_class[name], other.per_class[name]) for name in present(baseline)}
+    return {name: b - a for name, (a, b) in pairs.items() if a is not None and b is not None}
+
+
+def most_confused(run: RunFacts) -> dict[str, tuple[str, float] | None]:
+    """For each class the other class its pixels are given most often, and their percentage; None if there is none."""
+    found: dict[str, tuple[str, float] | None] = {}
+    for row, name in enumerate(run.classes):
+        shares = run.row_shares[row].copy()
+        shares[row] = 0
+        column = int(shares.argmax())
+        found[name] = (run.classes[column], 100 * float(shares[column])) if shares[column] > 0 else None
+    return found
+
+
+def present(run: RunFacts) -> list[str]:
+    """Classes that occur in the validation images."""
+    return [name for name in run.classes if name not in run.absent]
+
+
+def command(recorded: str) -> str:
+    """A recorded command as one would type it: the program without the folder it is installed in."""
+    program, _, arguments = recorded.partition(" ")
+    name = "python -m oneway" if Path(program).name == "__main__.py" else Path(program).name
+    return f"{name} {arguments}".strip()
+
+
+def signed(points: float) -> str:
+    """A difference with its sign, to a tenth."""
+    rounded = round(points, 1)
+    return f"{MINUS if rounded < 0 else '+' if rounded > 0 else '±'}{abs(rounded):.1f}"
+
+
+def labels(count: int) -> str:
+    """`1 label`, `12 labels`."""
+    return f"{count} label{'' if count == 1 else 's'}"
+
+
+def listing(parts: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def duration(seconds: float) -> str:
+    """`42 s`, `3 min 05 s`, `2 h 10 min`."""
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
