@@ -110,13 +110,13 @@ def test_an_ended_run_is_not_trained_again(run):
         ("train streets --variant 1w", "'1w-ct'"),
         ("train streets --train.iteration 5", "Did you mean --train.iterations?"),
         ("train streets --train.iterations 0", "greater than 0 (got '0')"),
-        ("train streets --labels 0", "no image would be labelled"),
-        ("train streets --labels 401", "asks for 401 labelled images, there are 400"),
+        ("train streets --data.images 16 --labels 0", "no image would be labelled"),
+        ("train streets --data.images 16 --labels 17", "asks for 17 labelled images, there are 16"),
         ("train streets --config missing.yaml", "missing.yaml: cannot be read"),
         ("train streets --config wrong.yaml", "unknown key 'train.iteration'. Did you mean 'train.iterations'?"),
         ("train streets --train.device tpu9", "train.device tpu9"),
         ("train streets --train.device cuda:7", "CUDA devices are visible"),
-        ("train streets --model.weights none.pth", "no such file"),
+        ("train streets --data.images 16 --model.weights none.pth", "no such file"),
         ("train streets --out occupied", "occupied: exists and is not a run folder"),
         ("train streets --out run --resume", "run: not a run folder"),
         ("trian streets", 'Did you mean "train"?'),
@@ -157,7 +157,7 @@ def test_resuming_with_other_settings_is_refused(run):
 
 def test_a_crop_larger_than_the_scaled_image_trains(tmp_path):
     """It is padded: 32×64 images at half scale in crops of 48×80."""
-    larger = [*TINY, "--jitter.crop", "48", "80", "--jitter.scale", "0.5", "0.6"]
+    larger = " ".join(TINY).replace("--jitter.crop 32 64", "--jitter.crop 48 80 --jitter.scale 0.5 0.6").split()
     done = oneway("train", "streets", *larger, "--out", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 

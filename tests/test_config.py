@@ -66,7 +66,7 @@ def test_merge_puts_leaves_over_leaves():
 
 def test_every_field_says_what_it_is():
     """A flag without a help text is a riddle."""
-    for key in configuration.flat_keys(Config):
+    for key in Config().flat():
         section: type = Config
         *path, name = key.split(".")
         for part in path:

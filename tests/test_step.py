@@ -158,4 +158,4 @@ def test_memory_behaviour_of_algorithm_1():
     after_labelled, after_teacher, after_perturbed = numbers
     assert after_labelled > 100_000
     assert after_teacher < 0.01 * after_labelled
-    assert after_perturbed == pytest.approx(after_labelled * len(x_u) / len(x_l), rel=0.05)
+    assert after_perturbed == pytest.approx(after_labelled * len(x_u) / len(x_l), rel=0.1)

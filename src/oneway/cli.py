@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import pydantic
 from cyclopts import App, CycloptsError, Parameter
@@ -16,6 +16,7 @@ from oneway import __version__
 from oneway import config as configuration
 from oneway.config import Config
 from oneway.errors import UserError
+from oneway.methods import SplitName
 from oneway.recipes import RECIPES, recipe
 
 app = App(
@@ -98,7 +99,7 @@ def evaluate(
     /,
     *,
     data: Path | None = None,
-    split: Literal["val", "train"] = "val",
+    split: SplitName = "val",
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
 ) -> None:
     """Print how good a trained model is, class by class.

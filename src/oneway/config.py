@@ -186,6 +186,10 @@ class Config(Section):
         """The resolved tree, as kept in a run folder."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
 
+    def flat(self) -> dict[str, Any]:
+        """Dotted keys and plain values, for comparing two configurations."""
+        return _flat(self.model_dump(mode="json"))
+
 
 def build(tree: dict[str, Any], source: str) -> Config:
     """A checked configuration from nested values; what is wrong is said with `source`, key and value."""
@@ -228,7 +232,7 @@ def _explain_one(kind: str, location: tuple[int | str, ...], message: str, value
     # Positions inside tuples and names of union members are pydantic's, not the user's.
     key = ".".join(part for part in location if isinstance(part, str) and part.isidentifier())
     if kind == "extra_forbidden":
-        near = get_close_matches(key, flat_keys(Config), n=1)
+        near = get_close_matches(key, Config().flat(), n=1)
         return f"unknown key '{key}'." + (f" Did you mean '{near[0]}'?" if near else "")
     reason = message.removeprefix("Value error, ").removeprefix("Input ")
     return (
@@ -236,12 +240,8 @@ def _explain_one(kind: str, location: tuple[int | str, ...], message: str, value
     )
 
 
-def flat_keys(section: type[BaseModel], prefix: str = "") -> list[str]:
-    """Every key of the tree, dotted."""
-    keys = []
-    for name, field in section.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            keys += flat_keys(field.annotation, f"{prefix}{name}.")
-        else:
-            keys.append(f"{prefix}{name}")
-    return keys
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat

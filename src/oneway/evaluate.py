@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from oneway import run as runs
 from oneway.data.dataset import IGNORE
 from oneway.data.store import Store
 from oneway.losses import upsample
+from oneway.methods import SplitName
 from oneway.models.norm import population_statistics
 
 
@@ -68,13 +69,13 @@ def evaluate(model: nn.Module, store: Store, classes: int, batch: int = 16) -> S
     return Scores(confusion.cpu())
 
 
-def evaluate_run(path: Path, split: Literal["train", "val"], data_path: Path | None) -> dict[str, Any]:
+def evaluate_run(path: Path, split: SplitName, data_path: Path | None) -> dict[str, Any]:
     """A run's kept model on a split of its data set, or of the same kind of data set elsewhere."""
     run = runs.open_run(path)
     device = runs.choose_device("auto")
     trained = runs.load_model(path / "model.safetensors", device)
     dataset = data.load(run.config.data.model_copy(update={"path": data_path or run.config.data.path}))
-    images = dataset.train if split == "train" else dataset.val
+    images = dataset.read(split)
     scores = evaluate(trained.network, Store.hold(images, device), len(trained.classes))
     return {
         "run": str(path),

@@ -7,6 +7,7 @@ from typing import Literal
 
 MethodName = Literal["supervised", "simple-ph", "simple-tps", "simple-phtps", "mt-phtps"]
 VariantName = Literal["1w-ct", "1w-cs", "2w-c1"]
+SplitName = Literal["train", "val"]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -66,12 +67,17 @@ class Run:
         write_atomically(self.path / name, (json.dumps(values, indent=1) + "\n").encode())
 
 
-def start(path: Path, config: Config, split: Split) -> Run:
-    """A new run folder. One that holds anything is refused: nothing is overwritten."""
+def refuse_occupied(path: Path) -> None:
+    """A new run wants an empty place: nothing is ever overwritten."""
     if (path / "config.yaml").is_file():
         raise UserError(f"{path}: holds another run. Continue it with --resume, or choose another folder with --out.")
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UserError(f"{path}: exists and is not a run folder. Choose another folder with --out.")
+
+
+def start(path: Path, config: Config, split: Split) -> Run:
+    """A new run folder, with what is known before the first iteration."""
+    refuse_occupied(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
         run = Run(path, config)
@@ -91,16 +97,20 @@ def open_run(path: Path) -> Run:
     return Run(path, configuration.build(configuration.read_yaml(file), source=str(file)))
 
 
-def open_to_resume(path: Path, config: Config, split: Split) -> Run:
-    """An existing run folder that `config` and `split` agree with; a difference is refused and shown."""
+def open_to_resume(path: Path, config: Config) -> Run:
+    """An existing run folder that `config` agrees with; a difference is refused and shown."""
     run = open_run(path)
-    stored, asked = _flat(run.config.model_dump(mode="json")), _flat(config.model_dump(mode="json"))
+    stored, asked = run.config.flat(), config.flat()
     differences = [f"{key}: {stored[key]} → {asked[key]}" for key in stored if stored[key] != asked[key]]
     if differences:
         raise UserError(f"{path}: --resume would change the run ({'; '.join(differences)}). Leave those flags out.")
-    if json.loads((path / "split.json").read_text(encoding="utf-8"))["hash"] != split.hash:
-        raise UserError(f"{path}: the labelled images are not those of split.json; has the data set changed?")
     return run
+
+
+def refuse_other_split(run: Run, split: Split) -> None:
+    """A resumed run must find the images it was started with."""
+    if json.loads((run.path / "split.json").read_text(encoding="utf-8"))["hash"] != split.hash:
+        raise UserError(f"{run.path}: the images are not those of split.json; has the data set changed?")
 
 
 @dataclass(frozen=True)
@@ -158,7 +168,7 @@ def environment(device: str) -> dict[str, Any]:
     chosen = choose_device(device)
     hardware = torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else f"{os.cpu_count()} CPU cores"
     return {
-        "command": " ".join(sys.argv),
+        "command": shlex.join([_program(), *sys.argv[1:]]),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {"oneway": __version__, **{name: importlib.metadata.version(name) for name in packages}},
         "python": platform.python_version(),
@@ -166,6 +176,11 @@ def environment(device: str) -> dict[str, Any]:
         "hardware": hardware,
         "commit": _commit(),
     }
+
+
+def _program() -> str:
+    name = Path(sys.argv[0]).name
+    return "oneway" if name == "__main__.py" else name
 
 
 def _commit() -> str | None:
@@ -176,10 +191,3 @@ def _commit() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None
-
-
-def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat

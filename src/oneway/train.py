@@ -19,7 +19,7 @@ from oneway.data.splits import choose
 from oneway.data.store import Store
 from oneway.draws import Plan, draw
 from oneway.errors import UserError
-from oneway.evaluate import Scores, evaluate
+from oneway.evaluate import evaluate
 from oneway.interrupt import Interrupted, signals_noted
 from oneway.methods import METHODS
 from oneway.models.teacher import mean_teacher
@@ -31,18 +31,29 @@ from oneway.step import Losses, TrainingState, step
 def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str, Any]:
     """Trains as configured into the run folder `out`; returns the summary."""
     device = runs.choose_device(config.train.device)
+    if resume:
+        run = runs.open_to_resume(out, config)
+        if run.summary is not None:
+            console.print(f"{out}: this run has ended; nothing to do.", soft_wrap=True)
+            return run.summary
+    else:
+        runs.refuse_occupied(out)
+
     dataset = data.load(config.data)
-    split = choose(dataset.train.names, config.labels, config.seed)
-    run = runs.open_to_resume(out, config, split) if resume else runs.start(out, config, split)
-    if run.summary is not None:
-        console.print(f"{out}: this run has ended; nothing to do.", soft_wrap=True)
-        return run.summary
+    images, classes = dataset.read("train"), len(dataset.classes)
+    split = choose(images.names, config.labels, config.seed)
+    store, validation = Store.hold(images, device), Store.hold(dataset.read("val"), device)
+
+    student = models.build(config.model, classes, config.seed).to(device)
+    # A mean teacher is also the model to keep: an average of students is better than the last of them.
+    teacher = kept = mean_teacher(student) if METHODS[config.method].teacher == "mean" else student
+    optimiser = optim.optimiser_for(student, config.optimiser, pretrained_encoder=config.model.weights is not None)
+    state = TrainingState(student, teacher, optimiser)
 
     iterations = optim.total_iterations(config.train, len(split.labelled))
     validate_every = config.train.validate_every or math.ceil(iterations / 10)
     checkpoint_every = config.train.checkpoint_every or validate_every
-
-    item = {name: index for index, name in enumerate(dataset.train.names)}
+    item = {name: index for index, name in enumerate(images.names)}
     plan = Plan(
         seed=config.seed,
         labelled=tuple(item[name] for name in split.labelled),
@@ -52,17 +63,14 @@ def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str
         scale=config.jitter.scale,
         flip=config.jitter.flip,
     )
-    store, validation = Store.hold(dataset.train, device), Store.hold(dataset.val, device)
-    classes = len(dataset.classes)
 
-    student = models.build(config.model, classes, config.seed).to(device)
-    # A mean teacher is also the model to keep: an average of students is better than the last of them.
-    teacher = kept = mean_teacher(student) if METHODS[config.method].teacher == "mean" else student
-    optimiser = optim.optimiser_for(student, config.optimiser, pretrained_encoder=config.model.weights is not None)
-    state = TrainingState(student, teacher, optimiser)
-
-    scores: Scores | None = None
-    done, seconds_before = _resume_from(run, state) if resume else (0, 0.0)
+    # From here on nothing is left to refuse: the run gets its folder, or its last checkpoint.
+    done, seconds_before, scores = 0, 0.0, None
+    if resume:
+        runs.refuse_other_split(run, split)
+        done, seconds_before = _resume_from(run, state)
+    else:
+        run = runs.start(out, config, split)
     began = time.monotonic()
 
     def save_checkpoint() -> None:

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache, partial
 
 import numpy as np
 
 from oneway.config import Data
 from oneway.data import streets
 from oneway.data.dataset import IGNORE, Dataset, Images
+from oneway.methods import SplitName
 
 __all__ = ["IGNORE", "READERS", "Dataset", "Images", "load"]
 
 STREETS_VALIDATION_IMAGES = 100
 
 
-def _streets(config: Data) -> Dataset:
-    def render(series: str, seed: int, count: int) -> Images:
-        scenes = [streets.render(seed, index, *config.size) for index in range(count)]
-        pixels, labels = zip(*scenes, strict=True)
-        return Images(tuple(f"{series}-{index:05d}" for index in range(count)), np.stack(pixels), np.stack(labels))
+@lru_cache(maxsize=2)  # a comparison reads the same scenes for each of its runs, and for its report
+def _render_streets(size: tuple[int, int], training_images: int, split: SplitName) -> Images:
+    series, count = {"train": (0, training_images), "val": (1, STREETS_VALIDATION_IMAGES)}[split]
+    pixels, labels = zip(*(streets.render(series, index, *size) for index in range(count)), strict=True)
+    return Images(tuple(f"{split}-{index:05d}" for index in range(count)), np.stack(pixels), np.stack(labels))
 
-    return Dataset(
-        streets.CLASSES,
-        streets.COLOURS,
-        train=render("train", 0, config.images),
-        val=render("val", 1, STREETS_VALIDATION_IMAGES),
-    )
+
+def _streets(config: Data) -> Dataset:
+    return Dataset(streets.CLASSES, streets.COLOURS, partial(_render_streets, config.size, config.images))
 
 
 READERS: dict[str, Callable[[Data], Dataset]] = {"streets": _streets}

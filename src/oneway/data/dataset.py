@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from oneway.methods import SplitName
 
 IGNORE = 255
 """The label of a pixel that belongs to no class: it neither trains nor counts."""
@@ -27,9 +30,8 @@ class Images:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Training and validation images, and what their labels mean."""
+    """What the labels mean, and how to read the images of a split; nothing is read before it is asked for."""
 
     classes: tuple[str, ...]
     colours: tuple[tuple[int, int, int], ...]
-    train: Images
-    val: Images
+    read: Callable[[SplitName], Images]

@@ -62,12 +62,7 @@ GOLDEN = Light((112, 132, 178), (250, 202, 142), (0.55, 0.5, 0.5), (0.8, 0.52, 0
 DUSK = Light((48, 54, 100), (222, 132, 104), (0.4, 0.36, 0.46), (0.08, 0.05, 0.04), 0.007, 0.6, 0.0, True)
 NIGHT = Light((10, 12, 28), (46, 44, 60), (0.3, 0.28, 0.36), (0.05, 0.05, 0.04), 0.006, 0.4, 0.0, True)
 FOG = Light((186, 190, 194), (204, 206, 208), (0.72, 0.73, 0.75), (0.05, 0.05, 0.05), 0.04, 0.2, 0.0, False)
-import os
-K = float(os.environ.get("K", "1"))
-SATURATION = (1-0.8*K, 1+0.5*K)
-EXPOSURE = (1-0.4*K, 1+0.5*K)
-WARMTH = 0.4*K
-TINT = 0.15*K
+SATURATION, EXPOSURE, WARMTH, TINT = (0.2, 1.5), (0.6, 1.5), (-0.4, 0.4), (-0.15, 0.15)  # of the camera
 LIGHTS = (NOON, NOON, NOON, OVERCAST, OVERCAST, GOLDEN, GOLDEN, DUSK, NIGHT, FOG)
 
 
@@ -379,7 +374,7 @@ def photograph(picture: Bytes, labels: Bytes, stage: Stage) -> Bytes:
         scene += planes(colour) * (0.5 * halo * halo)
     grey = scene.mean(axis=0)
     scene = grey + dice.between(*SATURATION) * (scene - grey)
-    exposure, warmth, tint = dice.between(*EXPOSURE), dice.between(-WARMTH, WARMTH), dice.between(-TINT, TINT)
+    exposure, warmth, tint = dice.between(*EXPOSURE), dice.between(*WARMTH), dice.between(*TINT)
     balance = planes((exposure * (1 + warmth), exposure * (1 + tint), exposure * (1 - warmth)))
     scene *= balance * (1 - dice.between(0, 0.28) * (right**2 + (down - 0.5) ** 2))
     scene += dice.between(1, 8) * dice.generator.standard_normal(scene.shape, np.float32)

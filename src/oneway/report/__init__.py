@@ -81,18 +81,17 @@ def _render(page: Page) -> str:
 
 def _gather(runs: list[RunFacts]) -> Page:
     last = runs[-1]
-    # Only validation images are shown: those `streets` would render for training are not needed here.
-    dataset = data.load(last.config.data.model_copy(update={"images": 1}))
+    images = data.load(last.config.data).read("val")
     # On the CPU: a few pictures are not worth a GPU, and come out the same wherever the page is written.
     models = [load_model(run.path / "model.safetensors", torch.device("cpu")) for run in runs]
     perturb = last.config.perturb
     return Page(
         headline=words.headline(runs),
         lead=words.lead(runs),
-        subtitle=words.subtitle(runs, len(dataset.val)),
+        subtitle=words.subtitle(runs, len(images)),
         runs=runs,
         legend=[(name, f"rgb{colour}") for name, colour in zip(models[0].classes, models[0].colours, strict=True)],
-        rows=gallery(dataset.val, models, perturb),
+        rows=gallery(images, models, perturb),
         strengths=f"photometric strength {perturb.photometric:g}, geometric {perturb.geometric:g}",
         curves=_curves(runs),
         bars=_bars(runs),
@@ -151,7 +150,7 @@ def _confused(runs: Sequence[RunFacts]) -> dict[str, list[str]]:
 def _made(runs: Sequence[RunFacts]) -> dict[str, list[str]]:
     """How each run was made; a single value where it is the same for all."""
     rows = {
-        "command": [words.command(run.environment["command"]) for run in runs],
+        "command": [run.environment["command"] for run in runs],
         "started": [run.environment["started"] for run in runs],
         "hardware": [run.environment["hardware"] for run in runs],
         "platform": [run.environment["platform"] for run in runs],

@@ -86,7 +86,7 @@ def read_runs(paths: list[Path]) -> list[RunFacts]:
 
 def differing_settings(facts: list[RunFacts]) -> dict[str, list[Any]]:
     """Dotted keys of the configuration whose values are not the same in all runs, with the value in each."""
-    flat = [_flat(run.config.model_dump(mode="json")) for run in facts]
+    flat = [run.config.flat() for run in facts]
     rows = {key: [settings[key] for settings in flat] for key in flat[0]}
     return {key: values for key, values in rows.items() if any(value != values[0] for value in values)}
 
@@ -145,10 +145,3 @@ def _refuse_if_incomparable(first: RunFacts, other: RunFacts) -> None:
             f"{first.path} and {other.path} cannot be compared: they differ in {'; '.join(differences)}. "
             "Write a report about each."
         )
-
-
-def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat

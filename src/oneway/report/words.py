@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from oneway.report.facts import RunFacts
 
@@ -122,13 +121,6 @@ def most_confused(run: RunFacts) -> dict[str, tuple[str, float] | None]:
 def present(run: RunFacts) -> list[str]:
     """Classes that occur in the validation images."""
     return [name for name in run.classes if name not in run.absent]
-
-
-def command(recorded: str) -> str:
-    """A recorded command as one would type it: the program without the folder it is installed in."""
-    program, _, arguments = recorded.partition(" ")
-    name = "python -m oneway" if Path(program).name == "__main__.py" else Path(program).name
-    return f"{name} {arguments}".strip()
 
 
 def signed(points: float) -> str:
