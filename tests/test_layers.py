@@ -10,7 +10,7 @@ ORDER = """
     errors streams methods config recipes
     data draws jitter perturb models losses consistency step
     optim checkpoint run evaluate interrupt progress train
-    report quickstart cli
+    report quickstart reproduce cli
 """.split()
 
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import safetensors.torch
 import timm
 import torch
 import torch.nn.functional as F
 
-from oneway.config import Model, Optimiser
+from oneway.config import Model, Optimiser, Train
 from oneway.errors import UserError
 from oneway.models import SwiftNet, build
 from oneway.models.norm import population_statistics, untracked_statistics
 from oneway.models.teacher import mean_teacher, update_mean_teacher
-from oneway.optim import optimiser_for, set_learning_rate
+from oneway.optim import alpha_at, optimiser_for, set_learning_rate, total_iterations
 
 
-def small(seed: int = 0) -> SwiftNet:
-    return build(Model(width=0.125), classes=5, seed=seed)
+def small(seed: int = 0, **settings: Any) -> SwiftNet:
+    model = build(Model(width=0.125, **settings), classes=5, seed=seed)
+    assert isinstance(model, SwiftNet)
+    return model
 
 
 def awakened(model: SwiftNet) -> SwiftNet:
@@ -77,7 +81,7 @@ def test_encoder_weights_come_from_a_file(tmp_path, suffix):
         torch.save(source.state_dict(), path)
     else:
         safetensors.torch.save_file(source.state_dict(), path)
-    model = build(Model(width=0.125, weights=str(path)), classes=5, seed=0)
+    model = small(weights=str(path))
     assert torch.equal(model.encoder.net.conv1.weight, source.conv1.weight)
     assert torch.equal(model.encoder.net.layer4[1].bn2.bias, source.layer4[1].bn2.bias)
 
@@ -97,7 +101,7 @@ def test_unusable_weights_are_refused_with_the_reason(tmp_path, capsys):
     torch.save({"conv1.weight": Trap()}, trap)
     for path, reason in ((tmp_path / "none.pth", "no such file"), (other, "shape"), (trap, "not a readable")):
         with pytest.raises(UserError, match=reason) as error:
-            build(Model(width=0.125, weights=str(path)), classes=5, seed=0)
+            small(weights=str(path))
         assert str(path) in str(error.value)
     assert "executed" not in capsys.readouterr().out
 
@@ -145,12 +149,12 @@ def test_mean_teacher_averages_parameters_and_statistics():
 def test_pretrained_and_new_parameters_have_their_own_rates():
     """Every parameter is in exactly one group; without pretrained weights there is one group."""
     model, config = small(), Optimiser(learning_rate=4e-4, learning_rate_pretrained=1e-4)
-    new, pretrained = optimiser_for(model, config, pretrained_encoder=True).param_groups
+    new, pretrained = optimiser_for(model, config, list(model.encoder.parameters())).param_groups
     assert (new["lr"], pretrained["lr"]) == (4e-4, 1e-4)
     assert (new["weight_decay"], pretrained["weight_decay"]) == (1e-4, 2.5e-5)
     assert {id(p) for p in pretrained["params"]} == {id(p) for p in model.encoder.parameters()}
     assert len(new["params"]) + len(pretrained["params"]) == len(list(model.parameters()))
-    assert len(optimiser_for(model, config, pretrained_encoder=False).param_groups) == 1
+    assert len(optimiser_for(model, config).param_groups) == 1
 
 
 @pytest.mark.parametrize(
@@ -158,7 +162,22 @@ def test_pretrained_and_new_parameters_have_their_own_rates():
 )
 def test_schedules(schedule, halfway):
     """cos(eπ/2), (1 − e)^0.9 and 1, at the start and halfway."""
-    optimiser = optimiser_for(small(), Optimiser(learning_rate=1e-3), pretrained_encoder=False)
+    optimiser = optimiser_for(small(), Optimiser(learning_rate=1e-3))
     for iteration, factor in ((0, 1.0), (50, halfway)):
         set_learning_rate(optimiser, schedule, iteration, 100)
         assert optimiser.param_groups[0]["lr"] == pytest.approx(1e-3 * factor)
+
+
+def test_epochs_are_counted_as_the_paper_does():
+    """⌊|D_l| / B_l⌋ iterations each, at least one; 200 epochs of Cityscapes are 74,200, and iterations win."""
+    assert total_iterations(Train(epochs=200, batch_labelled=8), labelled=2975) == 74_200
+    assert total_iterations(Train(epochs=100, batch_labelled=128), labelled=4000) == 3_100
+    assert total_iterations(Train(epochs=10, batch_labelled=8), labelled=3) == 10
+    assert total_iterations(Train(epochs=10, iterations=7), labelled=100) == 7
+
+
+def test_alpha_can_wait_for_a_warm_up():
+    """Constant by default; zero before a fraction of the run (CAC: 5 of 80 epochs)."""
+    assert [alpha_at(Train(alpha=0.5), iteration, 80) for iteration in (0, 79)] == [0.5, 0.5]
+    warm = Train(alpha=0.1, consistency_from=5 / 80)
+    assert [alpha_at(warm, iteration, 80) for iteration in (0, 4, 5, 79)] == [0, 0, 0.1, 0.1]

@@ -58,7 +58,7 @@ def test_strength_zero_is_the_identity():
     x = torch.rand(8, 3, 6, 6, dtype=torch.float64)
     draw = draw_photometric(np.random.default_rng(2), 8)
     torch.testing.assert_close(photometric(x, with_strength(draw, 0)), x, atol=1e-12, rtol=0)
-    whole = phtps(draw_perturbation(0, 0, 8), (6, 6), Perturb(photometric=0, geometric=0))
+    whole = phtps(draw_perturbation(0, 0, 8), x, Perturb(photometric=0, geometric=0))
     assert torch.equal(whole.image(x), x)
 
 

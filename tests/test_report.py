@@ -13,23 +13,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 from rich.console import Console
-from scipy.ndimage import map_coordinates
 
 from oneway import data
-from oneway.config import Config, Data, Jitter, Model, Perturb, Train
+from oneway.config import Config, Data, Jitter, Model, Train
 from oneway.data import IGNORE
 from oneway.data.streets import CLASSES
-from oneway.draws import draw_perturbation
 from oneway.errors import UserError
 from oneway.methods import MethodName
-from oneway.perturb import Perturbation, phtps, tps
-from oneway.perturb.tps import sampling_points
 from oneway.report import pictures, plots, words, write_report
 from oneway.report.facts import RunFacts, Series, read_runs
-from oneway.report.gallery import SCENES, evenly_spaced, warp_labels
+from oneway.report.gallery import SCENES, evenly_spaced
 from oneway.train import train
 
 METHODS: tuple[MethodName, MethodName] = ("supervised", "simple-phtps")
@@ -281,29 +276,6 @@ def test_long_curve_is_averaged_and_ends_with_its_last_value() -> None:
 def test_scenes_are_evenly_spaced() -> None:
     assert evenly_spaced(100, 4) == [12, 37, 62, 87]
     assert evenly_spaced(3, 4) == [0, 1, 2]
-
-
-def test_labels_are_warped_by_the_nearest_pixel() -> None:
-    """As SciPy samples them at the same points with order 0; IGNORE where the perturbation leaves nothing."""
-    size, config = (24, 40), Perturb()
-    draw = draw_perturbation(3, 0, count=1)
-    labels = torch.from_numpy(np.random.default_rng(0).integers(0, 9, (1, *size), dtype=np.uint8))
-    points = sampling_points(config.deviation * size[0] * draw.displacements, *size)[0].numpy()
-    expected = map_coordinates(labels[0].numpy(), np.moveaxis(points[..., ::-1], -1, 0).round(), order=0)
-    perturbation = phtps(draw, size, config)
-    assert perturbation.valid is not None
-    valid = perturbation.valid[0].numpy()
-    warped = warp_labels(labels, perturbation)[0].numpy()
-    assert not valid.all()
-    assert (warped[valid] == expected[valid]).all()
-    assert (warped[~valid] == IGNORE).all()
-
-
-def test_labels_stay_where_nothing_moves() -> None:
-    labels = torch.arange(12, dtype=torch.uint8).view(1, 3, 4)
-    assert torch.equal(warp_labels(labels, Perturbation()), labels)
-    still = tps(draw_perturbation(0, 0, count=1), (3, 4), Perturb(geometric=0))
-    assert torch.equal(warp_labels(labels, still), labels)
 
 
 def decoded(uri: str) -> np.ndarray:

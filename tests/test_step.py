@@ -70,9 +70,9 @@ def literal_losses(
     loss_s = torch.stack(terms).mean()
 
     draw = draw_perturbation(0, 0, len(x_u))
-    points = sampling_points(PERTURB.geometric * PERTURB.deviation * SIZE[0] * draw.displacements, *SIZE).double()
+    points = sampling_points(PERTURB.geometric * PERTURB.deviation * SIZE[0] * draw.displacements.double(), *SIZE)
     p_t, ones = literally_warped(probabilities(teacher, x_u).detach(), points)
-    perturbed = phtps(draw, SIZE, PERTURB).image(x_u)
+    perturbed = phtps(draw, x_u, PERTURB).image(x_u)
     p_s = probabilities(student, perturbed)
     terms = [
         (p_t[n, :, i, j] * (p_t[n, :, i, j].log() - p_s[n, :, i, j].log())).sum()
@@ -98,8 +98,8 @@ def test_gradient_and_statistics_are_those_of_the_paper(teacher_kind, ignored, u
     loss_s, loss_c = literal_losses(reference, frozen, x_l, y_l, x_u)
     (loss_s + ALPHA * loss_c).backward()
 
-    perturbation = phtps(draw_perturbation(0, 0, len(x_u)), SIZE, PERTURB)
-    unlabelled = Unlabelled(x_u, perturbation, VARIANTS["1w-ct"], ALPHA, update_on_perturbed)
+    perturbation = phtps(draw_perturbation(0, 0, len(x_u)), x_u, PERTURB)
+    unlabelled = Unlabelled(x_u, perturbation, VARIANTS["1w-ct"], ALPHA, update_on_perturbed=update_on_perturbed)
     teacher_before = {name: value.clone() for name, value in teacher.state_dict().items()}
     losses = compute_loss_gradient(student, teacher, x_l, y_l, unlabelled)
 
@@ -151,8 +151,8 @@ def test_memory_behaviour_of_algorithm_1():
 
     numbers: list[int] = []
     student.register_forward_hook(lambda *_: numbers.append(sum(saved.tensor.numel() for saved in alive)))
-    perturbation = phtps(draw_perturbation(0, 0, len(x_u)), SIZE, PERTURB)
-    unlabelled = Unlabelled(x_u, perturbation, VARIANTS["1w-ct"], ALPHA, update_on_perturbed=False)
+    perturbation = phtps(draw_perturbation(0, 0, len(x_u)), x_u, PERTURB)
+    unlabelled = Unlabelled(x_u, perturbation, VARIANTS["1w-ct"], ALPHA)
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved.tensor):
         compute_loss_gradient(student, student, x_l, y_l, unlabelled)
     after_labelled, after_teacher, after_perturbed = numbers

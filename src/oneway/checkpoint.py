@@ -19,6 +19,8 @@ from oneway.step import TrainingState
 
 FORMAT = 1
 KEPT = 2
+OPTIMISER_STATE = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")
+"""What Adam and stochastic gradient descent remember of a parameter."""
 
 
 def save(folder: Path, iteration: int, seconds: float, state: TrainingState) -> Path:
@@ -53,7 +55,8 @@ def tensors_of(state: TrainingState) -> dict[str, Tensor]:
         tensors |= {f"teacher.{name}": tensor for name, tensor in state.teacher.state_dict().items()}
     for name, parameter in state.student.named_parameters():
         for key, tensor in state.optimiser.state[parameter].items():
-            tensors[f"optimiser.{key}.{name}"] = tensor
+            if tensor is not None:  # no momentum before the first step
+                tensors[f"optimiser.{key}.{name}"] = tensor
     return tensors
 
 
@@ -62,12 +65,10 @@ def restore(state: TrainingState, tensors: Mapping[str, Tensor]) -> None:
     state.student.load_state_dict(_below(tensors, "student."))
     if state.teacher is not state.student:
         state.teacher.load_state_dict(_below(tensors, "teacher."))
-    moments = {key: _below(tensors, f"optimiser.{key}.") for key in ("step", "exp_avg", "exp_avg_sq")}
+    moments = {key: _below(tensors, f"optimiser.{key}.") for key in OPTIMISER_STATE}
     for name, parameter in state.student.named_parameters():
         state.optimiser.state[parameter] = {
-            # Adam counts its steps on the CPU, whatever the device of the parameters.
-            key: values[name] if key == "step" else values[name].to(parameter.device)
-            for key, values in moments.items()
+            key: values[name].to(parameter.device) for key, values in moments.items() if name in values
         }
 
 

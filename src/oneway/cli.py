@@ -14,7 +14,7 @@ from rich.table import Table
 
 from oneway import __version__
 from oneway import config as configuration
-from oneway.config import Config
+from oneway.config import Config, Positive
 from oneway.errors import UserError
 from oneway.methods import SplitName
 from oneway.recipes import RECIPES, recipe
@@ -87,10 +87,12 @@ def train(
         print(resolved.to_yaml(), end="")
         return
 
+    from oneway.evaluate import METRIC_NAMES
     from oneway.train import train
 
     summary = train(resolved, folder, resume, console)
-    console.print(f"{summary['value']:.1f} % mIoU on validation with {summary['labels']} labels; run folder {folder}")
+    metric = METRIC_NAMES[summary["metric"]]
+    console.print(f"{summary['value']:.1f} % {metric} on validation with {summary['labels']} labels: {folder}")
 
 
 @app.command(name="eval")
@@ -116,13 +118,13 @@ def evaluate(
     if as_json:
         print(json.dumps(result, indent=1))
         return
-    table = Table(title=f"{run}, {result['images']} {split} images", caption=_absent_note(result["absent"]))
+    table = Table(title=f"{run}, {result['samples']} {split} samples", caption=_absent_note(result["absent"]))
     table.add_column("class")
-    table.add_column("IoU in %", justify="right")
+    table.add_column("IoU in %" if result["metric"] == "miou" else "recognised in %", justify="right")
     for name, value in result["per_class"].items():
         table.add_row(name, "–" if value is None else f"{value:.1f}")
     table.add_section()
-    table.add_row("mean", f"{result['value']:.1f}", style="bold")
+    table.add_row("mean" if result["metric"] == "miou" else "accuracy", f"{result['value']:.1f}", style="bold")
     console.print(table)
 
 
@@ -138,6 +140,26 @@ def report(*runs: Path, out: Path | None = None) -> None:
 
     page = write_report(list(runs), out)
     console.print(f"Report: {page}")
+
+
+@app.command
+def reproduce(name: str | None = None, /, *, out: Path = Path("runs/reproduce"), seeds: Positive = 1) -> None:
+    """Train and draw what the paper shows: a table or a figure by name; without a name, list them.
+
+    What has been trained before is not trained again.
+
+    Args:
+        name: Which table or figure.
+        out: Folder of the runs and the result.
+        seeds: Number of runs of each setup; the result tells mean and deviation.
+    """
+    from oneway.reproduce import EXPERIMENTS, reproduce
+
+    if name is None:
+        for known, experiment in EXPERIMENTS.items():
+            console.print(f"[bold]{known}[/]  {experiment.shows}", soft_wrap=True)
+        return
+    reproduce(name, out, seeds, console)
 
 
 def _absent_note(absent: list[str]) -> str | None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from cyclopts import Group, Parameter
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from oneway.errors import UserError
-from oneway.methods import MethodName, VariantName
+from oneway.methods import METHODS, VARIANTS, MethodName, VariantName
 
 
 def _ascending(pair: tuple[float, float]) -> tuple[float, float]:
@@ -46,7 +46,7 @@ def _flags(title: str) -> Parameter:
 class Data(Section):
     """Which images."""
 
-    name: Annotated[Literal["streets"], Parameter(show=False)] = "streets"
+    name: Annotated[Literal["streets", "cifar10", "moons"], Parameter(show=False)] = "streets"
     """The reader; chosen by the recipe."""
 
     path: Annotated[Path | None, Parameter(parse=False)] = None
@@ -58,12 +58,18 @@ class Data(Section):
     images: Positive = 400
     """Number of training images of `streets`."""
 
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    """Which set of points `moons` draws."""
+
 
 class Jitter(Section):
     """Standard augmentation of every training image; what comes out is called *clean*."""
 
-    crop: Pixels = (448, 448)
+    crop: Pixels | None = (448, 448)
     """Height and width of the training crops; an image smaller than that is padded with ignored pixels."""
+
+    padding: Annotated[int, Field(ge=0)] = 0
+    """Pixels that a crop may reach beyond each border of the scaled image."""
 
     scale: Annotated[tuple[Rate, Rate], AfterValidator(_ascending)] = (1 / 1.5, 1.5)
     """Range of the random scale, log-uniform."""
@@ -84,22 +90,34 @@ class Perturb(Section):
     deviation: Strength = 0.05
     """Standard deviation of a control point's displacement at s_G = 1, as a fraction of the crop's height."""
 
+    noise: Strength = 0.2
+    """Standard deviation of additive Gaussian noise (method `simple-noise`)."""
+
+    adversarial_norm: Strength = 10.0
+    """ε, the norm of virtual adversarial perturbations (method `vat-entmin`)."""
+
 
 class Model(Section):
     """The network."""
+
+    name: Literal["swiftnet", "wrn-28-2", "mlp"] = "swiftnet"
+    """SwiftNet segments images, WRN-28-2 classifies them, the multi-layer perceptron is for points in the plane."""
 
     backbone: Literal["resnet18", "resnet34"] = "resnet18"
     """Encoder of SwiftNet."""
 
     width: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Fraction of the channels of every layer; 1 is the paper's model, 0.5 trains on a laptop."""
+    """Fraction of the channels of every layer of SwiftNet; 1 is the paper's model, 0.5 trains on a laptop."""
 
     weights: str | None = None
     """Initial encoder: nothing for random, `imagenet` to download, or a .safetensors or .pth file."""
 
 
 class Optimiser(Section):
-    """Adam, and the learning rate over time."""
+    """The optimiser, and the learning rate over time."""
+
+    name: Literal["adam", "sgd"] = "adam"
+    """Adam, or stochastic gradient descent with Nesterov momentum."""
 
     learning_rate: Rate = 4e-4
     """For randomly initialised parameters."""
@@ -115,6 +133,9 @@ class Optimiser(Section):
 
     betas: tuple[Fraction, Fraction] = (0.9, 0.99)
     """Adam's moment decays."""
+
+    momentum: Fraction = 0.9
+    """Momentum of stochastic gradient descent."""
 
     schedule: Literal["quarter-cosine", "polynomial", "constant"] = "quarter-cosine"
     """How the learning rate falls over the run."""
@@ -137,6 +158,15 @@ class Train(Section):
 
     alpha: Weight = 0.5
     """α, the weight of the consistency loss."""
+
+    consistency_from: Fraction = 0.0
+    """Fraction of the run before which α is zero: a warm-up on the labels alone."""
+
+    confidence: Fraction = 0.97
+    """Teacher's confidence above which a pixel counts in the thresholded L2 loss (method `mt-cutmix-l2`)."""
+
+    entropy: Weight = 1.0
+    """Weight of entropy minimisation (method `vat-entmin`)."""
 
     teacher_decay: Fraction = 0.99
     """Decay of the mean teacher's moving average (methods `mt-…`)."""
@@ -181,6 +211,21 @@ class Config(Section):
     model: Annotated[Model, _flags("Model")] = Model()
     optimiser: Annotated[Optimiser, _flags("Optimiser")] = Optimiser()
     train: Annotated[Train, _flags("Training")] = Train()
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        method, variant = METHODS[self.method], VARIANTS[self.variant]
+        if variant.two_way and method.teacher == "mean":
+            raise ValueError(
+                f"variant {self.variant} sends gradients into both branches, but the mean teacher of method "
+                f"{self.method} is an average that gradients cannot reach; use a simple-… method or a 1w-… variant"
+            )
+        if not variant.first_is_clean and method.perturbation in ("cutmix", "vat"):
+            raise ValueError(
+                f"variant {self.variant} brings a perturbed prediction back to the clean image, which method "
+                f"{self.method} cannot; use 1w-ct, 1w-cs or 2w-c1"
+            )
+        return self
 
     def to_yaml(self) -> str:
         """The resolved tree, as kept in a run folder."""

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from oneway.streams import stream
 
-Table = TypeVar("Table", "Jitters", "Photometric")
+Table = TypeVar("Table", "Jitters", "Photometric", "Boxes")
 
 
 class Jitters(NamedTuple):
@@ -44,15 +44,30 @@ class Photometric(NamedTuple):
     lot: Tensor  # N, in [0, 1): the channels are permuted where it is below s_P
 
 
+class Boxes(NamedTuple):
+    """CutMix rectangles, in fractions of the image; one for each pair of images."""
+
+    height: Tensor  # ⌊N/2⌋, log-uniform in [½, 1]; the width follows, since the area is one half
+    top: Tensor  # ⌊N/2⌋, in [0, 1]: between the highest and the lowest possible place
+    left: Tensor  # ⌊N/2⌋, likewise
+
+
 class PerturbationDraw(NamedTuple):
     """Everything random about the perturbation of N images."""
 
     photometric: Photometric
     displacements: Tensor  # N×4×2, γ in standard deviations: (x, y) of the four control points
+    boxes: Boxes
+    noise: Tensor  # N×…, standard normal, as large as the inputs; empty where no perturbation asks for it
 
     def to(self, device: torch.device) -> PerturbationDraw:
         """The draw on a device."""
-        return PerturbationDraw(_to(self.photometric, device), self.displacements.to(device))
+        return PerturbationDraw(
+            _to(self.photometric, device),
+            self.displacements.to(device),
+            _to(self.boxes, device),
+            self.noise.to(device),
+        )
 
 
 class Draws(NamedTuple):
@@ -61,10 +76,18 @@ class Draws(NamedTuple):
     labelled: Jitters
     unlabelled: Jitters
     perturbation: PerturbationDraw
+    other_perturbation: PerturbationDraw | None  # of the first branch, where a variant perturbs both
+    augmentation: PerturbationDraw | None  # of half of the labelled images, where a method asks for it
 
     def to(self, device: torch.device) -> Draws:
         """The table on a device."""
-        return Draws(_to(self.labelled, device), _to(self.unlabelled, device), self.perturbation.to(device))
+        return Draws(
+            _to(self.labelled, device),
+            _to(self.unlabelled, device),
+            self.perturbation.to(device),
+            self.other_perturbation and self.other_perturbation.to(device),
+            self.augmentation and self.augmentation.to(device),
+        )
 
 
 @dataclass(frozen=True)
@@ -78,22 +101,37 @@ class Plan:
     batch_unlabelled: int
     scale: tuple[float, float]
     flip: bool
+    noise_shape: tuple[int, ...] = (0,)
+    perturb_both: bool = False
+    augment: bool = False
 
 
 def draw(plan: Plan, iteration: int) -> Draws:
     """The table of one iteration."""
+
+    def perturbation(role: str, count: int) -> PerturbationDraw:
+        return draw_perturbation(plan.seed, iteration, count, role, plan.noise_shape)
+
     return Draws(
         labelled=_jitters(plan, "labelled", plan.labelled, plan.batch_labelled, iteration),
         unlabelled=_jitters(plan, "unlabelled", plan.unlabelled, plan.batch_unlabelled, iteration),
-        perturbation=draw_perturbation(plan.seed, iteration, plan.batch_unlabelled),
+        perturbation=perturbation("", plan.batch_unlabelled),
+        other_perturbation=perturbation("other ", plan.batch_unlabelled) if plan.perturb_both else None,
+        augmentation=perturbation("labelled ", plan.batch_labelled // 2) if plan.augment else None,
     )
 
 
-def draw_perturbation(seed: int, index: int, count: int) -> PerturbationDraw:
-    """Draw number `index` of the perturbation of `count` images."""
+def draw_perturbation(
+    seed: int, index: int, count: int, role: str = "", noise_shape: tuple[int, ...] = (0,)
+) -> PerturbationDraw:
+    """Draw number `index` of the perturbation of `count` images; each role in an iteration has numbers of its own."""
+    random = stream(seed, f"{role}perturbation", index)
+    # In this order for ever: a new perturbation draws after those that are here, so that it does not shift them.
     return PerturbationDraw(
-        draw_photometric(stream(seed, "photometric", index), count),
-        _wrap(stream(seed, "displacements", index).standard_normal((count, 4, 2))),
+        draw_photometric(random, count),
+        _wrap(random.standard_normal((count, 4, 2))),
+        draw_boxes(random, count // 2),
+        torch.from_numpy(random.standard_normal((count, *noise_shape), dtype=np.float32)),
     )
 
 
@@ -107,6 +145,12 @@ def draw_photometric(random: np.random.Generator, count: int) -> Photometric:
         permutation=torch.from_numpy(random.permuted(np.tile(np.arange(3), (count, 1)), axis=1)),
         lot=_wrap(random.uniform(0, 1, count)),
     )
+
+
+def draw_boxes(random: np.random.Generator, count: int) -> Boxes:
+    """Rectangles of half the image's area, as French et al. draw them."""
+    height, top, left = (random.uniform(0, 1, count) for _ in range(3))
+    return Boxes(_wrap(0.5**height), _wrap(top), _wrap(left))
 
 
 def batch_of(seed: int, purpose: str, available: int, batch: int, iteration: int) -> list[int]:

@@ -1,6 +1,7 @@
 """Losses between stride-4 logits and full-resolution targets. The reference for every faster way to compute them.
 
-Shapes: N images of H×W pixels, C classes, logits at h×w.
+Shapes: N images of H×W pixels, C classes, logits at h×w. Where there is one prediction for a whole image (N×C logits,
+N labels), the same functions average over images instead of pixels.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ from torch import Tensor
 from oneway.data.dataset import IGNORE
 
 
-def upsample(logits: Tensor, size: tuple[int, int]) -> Tensor:
-    """N×C×h×w logits at full resolution, bilinearly, in at least single precision."""
-    return F.interpolate(_at_least_float32(logits), size, mode="bilinear", align_corners=False)
+def upsample(logits: Tensor, like: Tensor) -> Tensor:
+    """N×C×h×w logits at the resolution of `like` (…×H×W), bilinearly, in at least single precision."""
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    if logits.ndim == 2:
+        return logits
+    return F.interpolate(logits, (like.shape[-2], like.shape[-1]), mode="bilinear", align_corners=False)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross-entropy over the pixels of N×H×W labels that are not ignored; 0 where all are."""
-    logits = upsample(logits, (labels.shape[-2], labels.shape[-1]))
-    total = F.cross_entropy(logits, labels, ignore_index=IGNORE, reduction="sum")
+    """Mean cross-entropy over the N×H×W (or N) labels that are not ignored; 0 where all are."""
+    total = F.cross_entropy(upsample(logits, labels), labels, ignore_index=IGNORE, reduction="sum")
     return total / (labels != IGNORE).sum().clamp(min=1)
 
 
@@ -29,12 +32,29 @@ def masked_kl(target: Tensor, logits: Tensor, valid: Tensor | None) -> Tensor:
 
     `target` holds N×C×H×W probabilities, `valid` is N×H×W (None: every pixel).
     """
-    log_student = upsample(logits, (target.shape[-2], target.shape[-1])).log_softmax(dim=1)
-    divergence = (torch.xlogy(target, target) - target * log_student).sum(dim=1)
-    if valid is None:
-        return divergence.mean()
-    return torch.where(valid, divergence, 0).sum() / valid.sum().clamp(min=1)
+    log_second = upsample(logits, target).log_softmax(dim=1)
+    if valid is not None:
+        target = torch.where(valid[:, None], target, 1)  # what is masked out must not divide by zero in the gradient
+    target = target.clamp(min=torch.finfo(target.dtype).tiny)
+    return _mean((target * (target.log() - log_second)).sum(dim=1), valid)
 
 
-def _at_least_float32(x: Tensor) -> Tensor:
-    return x if x.dtype == torch.float64 else x.float()
+def confident_l2(target: Tensor, logits: Tensor, valid: Tensor | None, confidence: float) -> Tensor:
+    """Mean of ‖hard(target) − softmax(logits)‖² over valid pixels where the target's maximum exceeds `confidence`."""
+    certainty, winner = target.max(dim=1)
+    hard = F.one_hot(winner, target.shape[1]).movedim(-1, 1)
+    distance = (hard - upsample(logits, target).softmax(dim=1)).square().sum(dim=1)
+    confident = certainty > confidence
+    return _mean(distance, confident if valid is None else confident & valid)
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """Mean entropy of the predictions, at their own resolution."""
+    log_p = logits.log_softmax(dim=1)
+    return -(log_p.exp() * log_p).sum(dim=1).mean()
+
+
+def _mean(values: Tensor, counted: Tensor | None) -> Tensor:
+    if counted is None:
+        return values.mean()
+    return torch.where(counted, values, 0).sum() / counted.sum().clamp(min=1)

@@ -5,17 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-MethodName = Literal["supervised", "simple-ph", "simple-tps", "simple-phtps", "mt-phtps"]
-VariantName = Literal["1w-ct", "1w-cs", "2w-c1"]
+MethodName = Literal[
+    "supervised",
+    "supervised-phtps-aug",
+    "simple-ph",
+    "simple-tps",
+    "simple-phtps",
+    "mt-phtps",
+    "simple-cutmix",
+    "mt-cutmix",
+    "mt-cutmix-l2",
+    "simple-noise",
+    "vat-entmin",
+]
+VariantName = Literal["1w-ct", "1w-cs", "2w-c1", "1w-p2", "2w-p2"]
+PerturbationName = Literal["ph", "tps", "phtps", "cutmix", "noise", "vat"]
 SplitName = Literal["train", "val"]
 
 
 @dataclass(frozen=True)
 class Method:
-    """What is done with unlabelled images: how the student's input is perturbed, and who teaches."""
+    """How images teach: perturbation, teacher and loss of the unlabelled ones, augmentation of the labelled ones."""
 
-    perturbation: Literal["ph", "tps", "phtps"] | None
+    perturbation: PerturbationName | None
     teacher: Literal["simple", "mean"] = "simple"
+    loss: Literal["kl", "confident-l2"] = "kl"
+    entropy: bool = False
+    augmentation: PerturbationName | None = None
 
     @property
     def supervised(self) -> bool:
@@ -25,31 +41,40 @@ class Method:
 
 METHODS: dict[MethodName, Method] = {
     "supervised": Method(perturbation=None),
+    "supervised-phtps-aug": Method(perturbation=None, augmentation="phtps"),
     "simple-ph": Method(perturbation="ph"),
     "simple-tps": Method(perturbation="tps"),
     "simple-phtps": Method(perturbation="phtps"),
     "mt-phtps": Method(perturbation="phtps", teacher="mean"),
+    "simple-cutmix": Method(perturbation="cutmix"),
+    "mt-cutmix": Method(perturbation="cutmix", teacher="mean"),
+    "mt-cutmix-l2": Method(perturbation="cutmix", teacher="mean", loss="confident-l2"),
+    "simple-noise": Method(perturbation="noise"),
+    "vat-entmin": Method(perturbation="vat", entropy=True),
 }
 
 
 @dataclass(frozen=True)
 class Variant:
-    """Where gradients flow in D(prediction on the clean image, prediction on the perturbed image).
+    """The two branches of D(first, second). The second always sees T(x); the first sees x, or another T'(x).
 
     A branch that learns is the student; one that does not is the teacher.
     """
 
-    clean_learns: bool
-    perturbed_learns: bool
+    first_is_clean: bool
+    first_learns: bool
+    second_learns: bool
 
     @property
     def two_way(self) -> bool:
         """Whether both branches learn."""
-        return self.clean_learns and self.perturbed_learns
+        return self.first_learns and self.second_learns
 
 
 VARIANTS: dict[VariantName, Variant] = {
-    "1w-ct": Variant(clean_learns=False, perturbed_learns=True),
-    "1w-cs": Variant(clean_learns=True, perturbed_learns=False),
-    "2w-c1": Variant(clean_learns=True, perturbed_learns=True),
+    "1w-ct": Variant(first_is_clean=True, first_learns=False, second_learns=True),
+    "1w-cs": Variant(first_is_clean=True, first_learns=True, second_learns=False),
+    "2w-c1": Variant(first_is_clean=True, first_learns=True, second_learns=True),
+    "1w-p2": Variant(first_is_clean=False, first_learns=False, second_learns=True),
+    "2w-p2": Variant(first_is_clean=False, first_learns=True, second_learns=True),
 }

@@ -1,14 +1,14 @@
-"""The optimiser's parameter groups, and the learning rate as a function of the iteration."""
+"""The optimiser's parameter groups, and what changes with the iteration: learning rate and α."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
+from torch import nn
 
 from oneway.config import Optimiser, Train
-from oneway.models import SwiftNet
 
 SCHEDULES: dict[str, Callable[[float], float]] = {
     "quarter-cosine": lambda e: math.cos(e * math.pi / 2),
@@ -18,22 +18,23 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
 """Factor of the learning rate after a fraction e of the run."""
 
 
-def optimiser_for(model: SwiftNet, config: Optimiser, pretrained_encoder: bool) -> torch.optim.Adam:
-    """Adam with rates and L2 weights of their own for parameters that were pretrained."""
-    pretrained = {id(parameter) for parameter in model.encoder.parameters()} if pretrained_encoder else set()
+def optimiser_for(
+    model: nn.Module, config: Optimiser, pretrained: Sequence[nn.Parameter] = ()
+) -> torch.optim.Optimizer:
+    """The configured optimiser, with a rate and an L2 weight of their own for parameters that were pretrained."""
+    known = {id(parameter) for parameter in pretrained}
+    new = [parameter for parameter in model.parameters() if id(parameter) not in known]
     groups = [
-        {
-            "params": [p for p in model.parameters() if (id(p) in pretrained) == is_pretrained],
-            "initial_lr": rate,
-            "lr": rate,
-            "weight_decay": decay,
-        }
-        for is_pretrained, rate, decay in (
-            (False, config.learning_rate, config.weight_decay),
-            (True, config.learning_rate_pretrained, config.weight_decay_pretrained),
+        {"params": list(parameters), "initial_lr": rate, "lr": rate, "weight_decay": decay}
+        for parameters, rate, decay in (
+            (new, config.learning_rate, config.weight_decay),
+            (pretrained, config.learning_rate_pretrained, config.weight_decay_pretrained),
         )
+        if parameters
     ]
-    return torch.optim.Adam([group for group in groups if group["params"]], betas=config.betas)
+    if config.name == "sgd":
+        return torch.optim.SGD(groups, momentum=config.momentum, nesterov=config.momentum > 0, fused=True)
+    return torch.optim.Adam(groups, betas=config.betas, fused=True)
 
 
 def set_learning_rate(optimiser: torch.optim.Optimizer, schedule: str, iteration: int, iterations: int) -> None:
@@ -41,6 +42,11 @@ def set_learning_rate(optimiser: torch.optim.Optimizer, schedule: str, iteration
     factor = SCHEDULES[schedule](iteration / iterations)
     for group in optimiser.param_groups:
         group["lr"] = factor * group["initial_lr"]
+
+
+def alpha_at(config: Train, iteration: int, iterations: int) -> float:
+    """α of one iteration: zero during the warm-up, if there is one."""
+    return config.alpha if iteration >= config.consistency_from * iterations else 0.0
 
 
 def total_iterations(config: Train, labelled: int) -> int:

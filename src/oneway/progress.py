@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from oneway.evaluate import METRIC_NAMES
+
 SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -51,11 +53,11 @@ class Narrator:
             left = (self.total - iteration) / per_second
             self._line(f"{iteration}/{self.total}  {text}  lr {rate:.1e}  {per_second:.1f} it/s  {left:.0f} s left")
 
-    def validated(self, iteration: int, miou: float) -> None:
+    def validated(self, iteration: int, metric: str, value: float) -> None:
         """The model was validated."""
-        self.bar.update(self.task, score=f"val {miou:.1f} % ")
+        self.bar.update(self.task, score=f"val {value:.1f} % ")
         if not self.console.is_terminal:
-            self._line(f"{iteration}/{self.total}  validation mIoU {miou:.1f} %")
+            self._line(f"{iteration}/{self.total}  validation {METRIC_NAMES[metric]} {value:.1f} %")
 
     def _line(self, text: str) -> None:
         self.console.print(f"{self.title}  {text}", highlight=False, soft_wrap=True)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from oneway.config import Config
-from oneway.consistency import consistency_loss
+from oneway.consistency import Divergence, branch, consistency_loss
 from oneway.data.store import Store
-from oneway.draws import Draws
-from oneway.jitter import jitter_images, jitter_labels
-from oneway.losses import cross_entropy
-from oneway.methods import METHODS, VARIANTS, Variant
+from oneway.draws import Draws, PerturbationDraw
+from oneway.jitter import jitter_inputs, jitter_labels
+from oneway.losses import confident_l2, cross_entropy, entropy, masked_kl
+from oneway.methods import METHODS, VARIANTS, PerturbationName, Variant
 from oneway.models.teacher import update_mean_teacher
-from oneway.perturb import PERTURBATIONS, Perturbation
+from oneway.perturb import PERTURBATIONS, Perturbation, perturb_labels
+from oneway.perturb.vat import adversarial_change
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,10 @@ class Unlabelled(NamedTuple):
     perturbation: Perturbation
     variant: Variant
     alpha: float
-    update_on_perturbed: bool
+    other: Perturbation | None = None  # of the first branch, where a variant perturbs both
+    divergence: Divergence = masked_kl
+    entropy_weight: float = 0.0
+    update_on_perturbed: bool = False
 
 
 class Losses(NamedTuple):
@@ -58,30 +63,24 @@ def compute_loss_gradient(
     if unlabelled is None:
         return Losses(loss_s.detach(), None)
 
-    loss_c = consistency_loss(
-        unlabelled.variant, student, teacher, unlabelled.x_u, unlabelled.perturbation, unlabelled.update_on_perturbed
+    u = unlabelled
+    loss_c, logits = consistency_loss(
+        u.variant, u.divergence, student, teacher, u.x_u, u.perturbation, u.other, u.update_on_perturbed
     )
-    (unlabelled.alpha * loss_c).backward()
+    loss = u.alpha * loss_c
+    if u.entropy_weight > 0:
+        loss = loss + u.entropy_weight * entropy(logits)
+    loss.backward()
     return Losses(loss_s.detach(), loss_c.detach())
 
 
-def step(state: TrainingState, store: Store, draws: Draws, config: Config) -> Losses:
+def step(state: TrainingState, store: Store, draws: Draws, config: Config, alpha: float) -> Losses:
     """One iteration as a function of its draws: jitter, perturb, gradient, optimiser, moving average."""
-    crop = config.jitter.crop
-    images, labels = store.look_up(draws.labelled.item)
-    x_l, y_l = jitter_images(images, draws.labelled, crop), jitter_labels(labels, draws.labelled, crop)
-    unlabelled = None
-    perturbation = METHODS[config.method].perturbation
-    if perturbation is not None:
-        images, _ = store.look_up(draws.unlabelled.item)
-        x_u = jitter_images(images, draws.unlabelled, crop)
-        unlabelled = Unlabelled(
-            x_u,
-            PERTURBATIONS[perturbation](draws.perturbation, crop, config.perturb),
-            VARIANTS[config.variant],
-            config.train.alpha,
-            update_on_perturbed=config.train.batch_norm == "both",
-        )
+    x_l, y_l = _labelled(store, draws, config)
+    # At α = 0, before a warm-up has ended, unlabelled images have no say yet.
+    unlabelled = (
+        None if METHODS[config.method].supervised or alpha == 0 else _unlabelled(state, store, draws, config, alpha)
+    )
 
     state.optimiser.zero_grad()
     losses = compute_loss_gradient(state.student, state.teacher, x_l, y_l, unlabelled)
@@ -89,3 +88,45 @@ def step(state: TrainingState, store: Store, draws: Draws, config: Config) -> Lo
     if state.teacher is not state.student:
         update_mean_teacher(state.teacher, state.student, config.train.teacher_decay)
     return losses
+
+
+def _labelled(store: Store, draws: Draws, config: Config) -> tuple[Tensor, Tensor]:
+    """x_l and y_l; with an augmenting method, the first half of them perturbed."""
+    inputs, labels = store.look_up(draws.labelled.item)
+    x, y = jitter_inputs(inputs, draws.labelled, config.jitter), jitter_labels(labels, draws.labelled, config.jitter)
+    augmentation = METHODS[config.method].augmentation
+    if augmentation is None or draws.augmentation is None:
+        return x, y
+    half = len(x) // 2
+    perturbation = PERTURBATIONS[augmentation](draws.augmentation, x[:half], config.perturb)
+    x = torch.cat((perturbation.image(x[:half]), x[half:]))
+    return x, torch.cat((perturb_labels(y[:half], perturbation), y[half:]))
+
+
+def _unlabelled(state: TrainingState, store: Store, draws: Draws, config: Config, alpha: float) -> Unlabelled:
+    """x_u with its perturbation, and the row of the table that says how it is used."""
+    method, variant = METHODS[config.method], VARIANTS[config.variant]
+    assert method.perturbation is not None
+    inputs, _ = store.look_up(draws.unlabelled.item)
+    x_u = jitter_inputs(inputs, draws.unlabelled, config.jitter)
+    other = draws.other_perturbation
+    return Unlabelled(
+        x_u,
+        _perturbation(method.perturbation, draws.perturbation, x_u, state, config),
+        variant,
+        alpha,
+        other and _perturbation(method.perturbation, other, x_u, state, config),
+        partial(confident_l2, confidence=config.train.confidence) if method.loss == "confident-l2" else masked_kl,
+        config.train.entropy if method.entropy else 0.0,
+        update_on_perturbed=config.train.batch_norm == "both",
+    )
+
+
+def _perturbation(
+    name: PerturbationName, draw: PerturbationDraw, x: Tensor, state: TrainingState, config: Config
+) -> Perturbation:
+    if name != "vat":
+        return PERTURBATIONS[name](draw, x, config.perturb)
+    logits_of = partial(branch, state.student, state.teacher, learns=True, update_statistics=False)
+    change = adversarial_change(logits_of, x, draw.noise.to(x.dtype), config.perturb.adversarial_norm)
+    return Perturbation(image=lambda x: x + change)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 
 import numpy as np
 
@@ -13,5 +14,9 @@ def stream(seed: int, purpose: str, index: int = 0) -> np.random.Generator:
     Philox is counter-based, so a stream costs nothing to enter in the middle. Each purpose has a key of its own:
     drawing more for one never shifts the numbers of another.
     """
-    key = int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8])
-    return np.random.Generator(np.random.Philox(key=[seed, key], counter=[0, 0, 0, index]))
+    return np.random.Generator(np.random.Philox(key=[seed, _key(purpose)], counter=[0, 0, 0, index]))
+
+
+@cache
+def _key(purpose: str) -> int:
+    return int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8])

@@ -19,9 +19,9 @@ from oneway.data.splits import choose
 from oneway.data.store import Store
 from oneway.draws import Plan, draw
 from oneway.errors import UserError
-from oneway.evaluate import evaluate
+from oneway.evaluate import as_json, evaluate
 from oneway.interrupt import Interrupted, signals_noted
-from oneway.methods import METHODS
+from oneway.methods import METHODS, VARIANTS
 from oneway.models.teacher import mean_teacher
 from oneway.progress import narrated
 from oneway.run import Run, TrainedModel
@@ -30,6 +30,7 @@ from oneway.step import Losses, TrainingState, step
 
 def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str, Any]:
     """Trains as configured into the run folder `out`; returns the summary."""
+    method, variant = METHODS[config.method], VARIANTS[config.variant]
     device = runs.choose_device(config.train.device)
     if resume:
         run = runs.open_to_resume(out, config)
@@ -40,20 +41,21 @@ def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str
         runs.refuse_occupied(out)
 
     dataset = data.load(config.data)
-    images, classes = dataset.read("train"), len(dataset.classes)
-    split = choose(images.names, config.labels, config.seed)
-    store, validation = Store.hold(images, device), Store.hold(dataset.read("val"), device)
+    samples, classes = dataset.read("train"), len(dataset.classes)
+    split = choose(samples, config.labels, config.seed)
+    store, validation = Store.hold(samples, device), Store.hold(dataset.read("val"), device)
 
     student = models.build(config.model, classes, config.seed).to(device)
     # A mean teacher is also the model to keep: an average of students is better than the last of them.
-    teacher = kept = mean_teacher(student) if METHODS[config.method].teacher == "mean" else student
-    optimiser = optim.optimiser_for(student, config.optimiser, pretrained_encoder=config.model.weights is not None)
+    teacher = kept = mean_teacher(student) if method.teacher == "mean" else student
+    pretrained = models.pretrained_parameters(student, config.model)
+    optimiser = optim.optimiser_for(student, config.optimiser, pretrained)
     state = TrainingState(student, teacher, optimiser)
 
     iterations = optim.total_iterations(config.train, len(split.labelled))
     validate_every = config.train.validate_every or math.ceil(iterations / 10)
     checkpoint_every = config.train.checkpoint_every or validate_every
-    item = {name: index for index, name in enumerate(images.names)}
+    item = {name: index for index, name in enumerate(samples.names)}
     plan = Plan(
         seed=config.seed,
         labelled=tuple(item[name] for name in split.labelled),
@@ -62,6 +64,9 @@ def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str
         batch_unlabelled=config.train.batch_unlabelled,
         scale=config.jitter.scale,
         flip=config.jitter.flip,
+        noise_shape=tuple(store.inputs.shape[1:]) if method.perturbation in ("noise", "vat") else (0,),
+        perturb_both=not method.supervised and not variant.first_is_clean,
+        augment=method.augmentation is not None,
     )
 
     # From here on nothing is left to refuse: the run gets its folder, or its last checkpoint.
@@ -80,7 +85,8 @@ def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str
     with signals_noted() as noted, narrated(console, title, done, iterations) as narrator:
         while done < iterations:
             optim.set_learning_rate(optimiser, config.optimiser.schedule, done, iterations)
-            losses = step(state, store, draw(plan, done).to(device), config)
+            alpha = optim.alpha_at(config.train, done, iterations)
+            losses = step(state, store, draw(plan, done).to(device), config, alpha)
             done += 1
             narrator.advanced(done)
 
@@ -90,9 +96,9 @@ def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str
                 run.log(iteration=done, **values, learning_rate=rate)
                 narrator.measured(done, values, rate)
             if done % validate_every == 0 or done == iterations:
-                scores = evaluate(kept, validation, classes)
-                run.log(iteration=done, miou=scores.miou, iou=scores.iou)
-                narrator.validated(done, scores.miou)
+                scores = evaluate(kept, validation, classes, dataset.task)
+                run.log(iteration=done, **{scores.metric: scores.value}, per_class=scores.per_class)
+                narrator.validated(done, scores.metric, scores.value)
             if done % checkpoint_every == 0 or done == iterations:
                 save_checkpoint()
             if (signal := noted()) is not None and done < iterations:
@@ -101,18 +107,14 @@ def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str
 
     runs.save_model(out / "model.safetensors", TrainedModel(kept, dataset.classes, dataset.colours), config.model)
     # Killed between the last checkpoint and here, a run comes back with nothing left to train, and no scores yet.
-    scores = scores or evaluate(kept, validation, classes)
+    scores = scores or evaluate(kept, validation, classes, dataset.task)
     summary = {
         "method": config.method,
         "variant": config.variant,
         "seed": config.seed,
         "labels": len(split.labelled),
         "iterations": iterations,
-        "metric": "miou",
-        "value": scores.miou,
-        "per_class": dict(zip(dataset.classes, scores.iou, strict=True)),
-        "absent": [dataset.classes[index] for index in scores.absent],
-        "confusion": scores.confusion.tolist(),
+        **as_json(scores, dataset.classes),
         "seconds": seconds_before + time.monotonic() - began,
         "peak_memory_mib": _peak_memory_mib(device),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,16 +14,16 @@ from oneway.methods import SplitName
 IGNORE = 255
 """The label of a pixel that belongs to no class: it neither trains nor counts."""
 
-Bytes = npt.NDArray[np.uint8]
+Task = Literal["segmentation", "classification"]
 
 
 @dataclass(frozen=True)
-class Images:
-    """N images of one size with their labels, as decoded."""
+class Samples:
+    """N inputs with their labels, as decoded."""
 
     names: tuple[str, ...]
-    pixels: Bytes  # N×H×W×3, RGB
-    labels: Bytes  # N×H×W, class indices or IGNORE
+    inputs: npt.NDArray[Any]  # N×H×W×3 uint8 images in RGB, or N×2 float32 points
+    labels: npt.NDArray[np.uint8]  # N×H×W (segmentation) or N (classification) class indices, or IGNORE
 
     def __len__(self) -> int:
         return len(self.names)
@@ -30,8 +31,9 @@ class Images:
 
 @dataclass(frozen=True)
 class Dataset:
-    """What the labels mean, and how to read the images of a split; nothing is read before it is asked for."""
+    """What the labels mean, and how to read the samples of a split; nothing is read before it is asked for."""
 
+    task: Task
     classes: tuple[str, ...]
     colours: tuple[tuple[int, int, int], ...]
-    read: Callable[[SplitName], Images]
+    read: Callable[[SplitName], Samples]

@@ -7,6 +7,10 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
+from oneway.data.dataset import Samples
 from oneway.errors import UserError
 from oneway.streams import stream
 
@@ -28,16 +32,29 @@ class Split:
         return json.dumps({"hash": self.hash, **asdict(self)}, indent=1)
 
 
-def choose(names: tuple[str, ...], labels: str, seed: int) -> Split:
+def choose(samples: Samples, labels: str, seed: int) -> Split:
     """The split that `labels` asks for: a fraction, a number, or a file of names.
 
-    Consistency uses every training image, the labelled ones too, as in the paper.
+    Where whole images have a class, each class gets the same number of labels, give or take one. Consistency uses every
+    training image, the labelled ones too, as in the paper.
     """
+    names = samples.names
     if Path(labels).is_file():
         return Split(_from_file(Path(labels), names), names)
     count = _count(labels, len(names))
-    chosen = stream(seed, "split").permutation(len(names))[:count]
-    return Split(tuple(names[index] for index in sorted(chosen)), names)
+    order = stream(seed, "split").permutation(len(names))
+    if samples.labels.ndim == 1:
+        order = _alternating(order, samples.labels[order])
+    return Split(tuple(names[index] for index in sorted(order[:count])), names)
+
+
+def _alternating(order: npt.NDArray[np.int64], classes: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    """`order` rearranged so that the first of every class come first, then the second of every class, and so on."""
+    turn = np.zeros(len(order), dtype=np.int64)
+    for label in np.unique(classes):
+        members = classes == label
+        turn[members] = np.arange(members.sum())
+    return order[np.argsort(turn, kind="stable")]
 
 
 def _count(labels: str, available: int) -> int:

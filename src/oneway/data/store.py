@@ -7,25 +7,24 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from oneway.data.dataset import Images
+from oneway.data.dataset import Samples
 
 
 @dataclass(frozen=True)
 class Store:
-    """Images in device memory, looked up by index."""
+    """Samples in device memory, looked up by index."""
 
-    images: Tensor  # N×3×H×W uint8
-    labels: Tensor  # N×H×W uint8
+    inputs: Tensor  # N×3×H×W uint8 images, or N×2 float32 points
+    labels: Tensor  # N×H×W or N uint8
 
     @classmethod
-    def hold(cls, images: Images, device: torch.device) -> Store:
-        """Copies decoded images to the device, once."""
-        pixels = torch.from_numpy(images.pixels).permute(0, 3, 1, 2).contiguous()
-        return cls(pixels.to(device), torch.from_numpy(images.labels).to(device))
+    def hold(cls, samples: Samples, device: torch.device) -> Store:
+        """Copies decoded samples to the device, once."""
+        inputs = torch.from_numpy(samples.inputs)
+        if inputs.ndim == 4:
+            inputs = inputs.permute(0, 3, 1, 2).contiguous()
+        return cls(inputs.to(device), torch.from_numpy(samples.labels).to(device))
 
     def look_up(self, items: Tensor) -> tuple[Tensor, Tensor]:
-        """Images and labels of a batch."""
-        return self.images[items], self.labels[items]
-
-    def __len__(self) -> int:
-        return len(self.images)
+        """Inputs and labels of a batch."""
+        return self.inputs[items], self.labels[items]

@@ -57,6 +57,32 @@ def warp(x: Tensor, points: Tensor) -> Tensor:
     return torch.where(valid_points(points)[:, None], sampled, 0)
 
 
+MINIMUM_WEIGHT = 0.5
+"""Splatted pixels that received less than this are holes: what little arrived came from one side, half a pixel off."""
+
+
+def splat(x: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+    """The way back: forward warping of N×C×H×W values to where `points` say they came from, and which pixels are valid.
+
+    Every pixel is spread bilinearly over the four around its point, and what a pixel receives is divided by the weights
+    that came with it.
+    """
+    n, c, height, width = x.shape
+    column, row = points[..., 0], points[..., 1]
+    total = x.new_zeros(n, c, height * width)
+    weights = x.new_zeros(n, 1, height * width)
+    for down, right in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        i, j = row.floor() + down, column.floor() + right
+        inside = (i >= 0) & (i < height) & (j >= 0) & (j < width)
+        weight = torch.where(inside, (1 - (row - i).abs()) * (1 - (column - j).abs()), 0).to(x.dtype).view(n, 1, -1)
+        target = torch.where(inside, i * width + j, 0).long().view(n, 1, -1)
+        total = total.scatter_add(2, target.expand(n, c, -1), x.reshape(n, c, -1) * weight)
+        weights = weights.scatter_add(2, target, weight)
+    valid = (weights >= MINIMUM_WEIGHT).view(n, height, width)
+    mean = (total / weights.clamp(min=MINIMUM_WEIGHT)).view(n, c, height, width)
+    return torch.where(valid[:, None], mean, 0), valid
+
+
 def valid_points(points: Tensor) -> Tensor:
     """N×H×W: whether the bilinear sample at a point lies wholly inside the image (T^G(1) = 1 in the paper)."""
     height, width = points.shape[1:3]

@@ -81,17 +81,20 @@ def _render(page: Page) -> str:
 
 def _gather(runs: list[RunFacts]) -> Page:
     last = runs[-1]
-    images = data.load(last.config.data).read("val")
+    dataset = data.load(last.config.data)
+    samples, segmentation = dataset.read("val"), dataset.task == "segmentation"
     # On the CPU: a few pictures are not worth a GPU, and come out the same wherever the page is written.
     models = [load_model(run.path / "model.safetensors", torch.device("cpu")) for run in runs]
     perturb = last.config.perturb
     return Page(
         headline=words.headline(runs),
         lead=words.lead(runs),
-        subtitle=words.subtitle(runs, len(images)),
+        subtitle=words.subtitle(runs, len(samples)),
         runs=runs,
-        legend=[(name, f"rgb{colour}") for name, colour in zip(models[0].classes, models[0].colours, strict=True)],
-        rows=gallery(images, models, perturb),
+        legend=[(name, f"rgb{colour}") for name, colour in zip(models[0].classes, models[0].colours, strict=True)]
+        if segmentation
+        else [],
+        rows=gallery(samples, models, perturb) if segmentation else [],
         strengths=f"photometric strength {perturb.photometric:g}, geometric {perturb.geometric:g}",
         curves=_curves(runs),
         bars=_bars(runs),
@@ -106,8 +109,12 @@ def _gather(runs: list[RunFacts]) -> Page:
 
 
 def _curves(runs: Sequence[RunFacts]) -> list[Plot]:
-    """Validation mIoU and the losses; a loss that no run has is left out."""
-    titles = {"miou": "Validation mIoU, %", "supervised": "Supervised loss", "consistency": "Consistency loss"}
+    """The metric on validation, and the losses; a loss that no run has is left out."""
+    titles = {
+        runs[0].metric: f"Validation {runs[0].metric_name}, %",
+        "supervised": "Supervised loss",
+        "consistency": "Consistency loss",
+    }
     drawn = []
     for key, title in titles.items():
         lines = [plots.Curve(run.series(key), run.colour) for run in runs if run.series(key).values]
@@ -126,7 +133,8 @@ def _bars(runs: Sequence[RunFacts]) -> Plot:
         values = [None if name in absent else run.per_class[name] for name in classes]
         bars.append(plots.Bars(values, run.colour))
     notes = ["absent" if name in absent else words.signed(gains[name]) if name in gains else "" for name in classes]
-    title = "IoU per class, %, and the gain in points" if gains else "IoU per class, %"
+    measured = "IoU per class, %" if runs[0].metric == "miou" else "Share of a class that is recognised, %"
+    title = f"{measured}, and the gain in points" if gains else measured
     return Plot(title, Markup(plots.class_bars("classes", title, classes, bars, notes)))
 
 

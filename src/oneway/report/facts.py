@@ -13,6 +13,7 @@ import numpy.typing as npt
 from oneway import run as runs
 from oneway.config import Config
 from oneway.errors import UserError
+from oneway.evaluate import METRIC_NAMES
 from oneway.methods import METHODS
 
 RUN_COLOURS = 6
@@ -39,13 +40,19 @@ class RunFacts:
     further: int  # unlabelled images that are not among the labelled ones
     environment: dict[str, Any]
     metrics: tuple[dict[str, Any], ...]
-    miou: float
+    metric: str  # as summaries call it
+    value: float  # percent
     per_class: dict[str, float | None]  # percent; None where a class neither occurs nor is predicted
     absent: tuple[str, ...]  # classes without a pixel in the validation images
     confusion: npt.NDArray[np.int64]  # C×C, rows are true classes
     iterations: int
     seconds: float
     peak_memory_mib: float
+
+    @property
+    def metric_name(self) -> str:
+        """The metric as a person writes it."""
+        return METRIC_NAMES[self.metric]
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -108,7 +115,8 @@ def _read(run: runs.Run, name: str, colour: int) -> RunFacts:
         further=len(set(split["unlabelled"]) - set(split["labelled"])),
         environment=json.loads((run.path / "environment.json").read_text(encoding="utf-8")),
         metrics=tuple(run.metrics()),
-        miou=summary["value"],
+        metric=summary["metric"],
+        value=summary["value"],
         per_class=summary["per_class"],
         absent=tuple(summary["absent"]),
         confusion=np.array(summary["confusion"], dtype=np.int64),

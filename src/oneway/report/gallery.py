@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from oneway.config import Perturb
-from oneway.data import IGNORE, Images
+from oneway.data import IGNORE, Samples
 from oneway.draws import draw_perturbation
 from oneway.evaluate import Scores, confusion_matrix, predict
-from oneway.perturb import Perturbation, phtps
+from oneway.perturb import perturb_labels, phtps
 from oneway.report import pictures
 from oneway.run import TrainedModel
 
@@ -44,15 +44,15 @@ class Row:
     attempts: list[Attempt]  # one per model
 
 
-def gallery(images: Images, models: Sequence[TrainedModel], config: Perturb) -> list[Row]:
+def gallery(images: Samples, models: Sequence[TrainedModel], config: Perturb) -> list[Row]:
     """Clean and perturbed rows in turn, of images evenly spaced over all."""
     rows = []
     for number, index in enumerate(evenly_spaced(len(images), SCENES)):
-        x = torch.from_numpy(images.pixels[index]).permute(2, 0, 1)[None].float() / 255
+        x = torch.from_numpy(images.inputs[index]).permute(2, 0, 1)[None].float() / 255
         y = torch.from_numpy(images.labels[index])[None]
-        perturbation = phtps(draw_perturbation(SEED, number, count=1), (y.shape[1], y.shape[2]), config)
+        perturbation = phtps(draw_perturbation(SEED, number, count=1), x, config)
         rows.append(_row(images.names[index], x, y, None, models))
-        warped = warp_labels(y, perturbation)
+        warped = perturb_labels(y, perturbation)
         rows.append(_row(images.names[index], perturbation.image(x), warped, perturbation.valid, models))
     return rows
 
@@ -63,20 +63,6 @@ def evenly_spaced(available: int, count: int) -> list[int]:
     return [(2 * part + 1) * available // (2 * count) for part in range(count)]
 
 
-def warp_labels(labels: Tensor, perturbation: Perturbation) -> Tensor:
-    """N×H×W labels moved as the perturbation moves predictions, by the nearest pixel; IGNORE where nothing is left.
-
-    Classes cannot be interpolated, but coordinates can: a warped map of positions says where each pixel comes from.
-    """
-    height, width = labels.shape[1:]
-    rows = torch.arange(height, dtype=torch.float64)[:, None].expand(height, width)
-    columns = torch.arange(width, dtype=torch.float64).expand(height, width)
-    positions = torch.stack((rows, columns)).expand(len(labels), 2, height, width)
-    row, column = perturbation.prediction(positions).round().long().unbind(dim=1)
-    warped = labels[torch.arange(len(labels))[:, None, None], row, column]
-    return warped if perturbation.valid is None else torch.where(perturbation.valid, warped, IGNORE)
-
-
 def _row(name: str, x: Tensor, y: Tensor, valid: Tensor | None, models: Sequence[TrainedModel]) -> Row:
     """One image (N = 1). What is predicted outside the image is nobody's mistake and is not shown."""
     inside = torch.ones_like(y, dtype=torch.bool) if valid is None else valid
@@ -85,7 +71,7 @@ def _row(name: str, x: Tensor, y: Tensor, valid: Tensor | None, models: Sequence
     for model in models:
         prediction = predict(model.network, x)
         shown = torch.where(inside, prediction, IGNORE).to(torch.uint8)[0].numpy()
-        miou = Scores(confusion_matrix(prediction, y, len(colours))).miou
+        miou = Scores(confusion_matrix(prediction, y, len(colours))).value
         attempts.append(Attempt(pictures.class_map(shown, colours), miou))
     # A perturbed image leaves the range of colours, a picture cannot.
     pixels = (x[0].permute(1, 2, 0).clamp(0, 1) * 255).round().numpy().astype(np.uint8)

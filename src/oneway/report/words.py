@@ -22,15 +22,15 @@ def headline(runs: Sequence[RunFacts]) -> list[Phrase]:
     """The answer in one sentence."""
     first, last = runs[0], runs[-1]
     if len(runs) > 2:
-        best = max(runs, key=lambda run: run.miou)
+        best = max(runs, key=lambda run: run.value)
         return [
             Phrase(f"{labels(len(best.labelled))}: {best.name} is the best of {len(runs)} with "),
-            Phrase(f"{best.miou:.1f}\N{NO-BREAK SPACE}% mIoU", best.colour),
+            Phrase(f"{best.value:.1f}\N{NO-BREAK SPACE}% {best.metric_name}", best.colour),
         ]
     counts = list(dict.fromkeys(len(run.labelled) for run in runs))
     given = Phrase(f"{' → '.join(map(str, counts))} label{'' if counts == [1] else 's'}: ")
-    result = Phrase(f"{last.miou:.1f}\N{NO-BREAK SPACE}% mIoU", last.colour)
-    before = [Phrase(f"{first.miou:.1f}", first.colour), Phrase(" → ")] if len(runs) > 1 else []
+    result = Phrase(f"{last.value:.1f}\N{NO-BREAK SPACE}% {last.metric_name}", last.colour)
+    before = [Phrase(f"{first.value:.1f}", first.colour), Phrase(" → ")] if len(runs) > 1 else []
     return [given, *before, result]
 
 
@@ -39,11 +39,12 @@ def lead(runs: Sequence[RunFacts]) -> str:
     baseline, others = runs[0], runs[1:]
     if not others:
         return f"{baseline.name}, trained on {listing([labels(len(baseline.labelled)), *further_images(runs)])}."
-    gains = [other.miou - baseline.miou for other in others]
+    gains = [other.value - baseline.value for other in others]
     if len(others) > 1:
         listed = ", ".join(f"{other.name} {signed(gain)}" for other, gain in zip(others, gains, strict=True))
         further = "".join(f"; the semi-supervised ones use {images}" for images in further_images(runs))
-        return f"Points of mIoU over {baseline.name}: {listed}. The runs have {listing(shared(runs))}{further}."
+        conditions = f"The runs have {listing(shared(runs))}{further}."
+        return f"Points of {baseline.metric_name} over {baseline.name}: {listed}. {conditions}"
     conditions = listing([*shared(runs), *(further_images(runs) if not baseline.semi_supervised else [])])
     # Judged as printed: a difference that rounds to zero is not called a gain.
     gain = round(gains[0], 1)
