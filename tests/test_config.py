@@ -40,6 +40,17 @@ def test_every_name_has_its_row():
         ({"jitter": {"scale": [2, 1]}}, "jitter.scale: the lower end 2.0 is above the upper end 1.0"),
         ({"jitter": {"crop": [64]}}, "jitter.crop"),
         ({"train": 3}, "train: "),
+        ({"method": "mt-phtps", "variant": "2w-c1"}, "^test: variant 2w-c1 with method mt-phtps: .*mean teacher"),
+        ({"method": "mt-phtps", "variant": "2w-p2"}, "simple-… method"),
+        ({"method": "simple-cutmix", "variant": "1w-p2"}, "no way back"),
+        ({"method": "mt-cutmix-l2", "variant": "1w-cs"}, "hard targets carry no gradient"),
+        ({"method": "vat-entmin", "variant": "1w-cs"}, "use 1w-ct"),
+        ({"model": {"name": "mlp"}}, "model mlp does not fit the labels of streets; use swiftnet"),
+        ({"jitter": {"crop": None}}, "jitter.crop is for images"),
+        (
+            {"data": {"name": "moons"}, "model": {"name": "mlp"}, "jitter": {"crop": None}, "method": "simple-phtps"},
+            "perturbs images, and moons has points",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_with_key_and_value(tree, message):

@@ -54,7 +54,7 @@ def test_values_stay_where_they_have_been():
     """Golden numbers: a change here would silently change every run that is resumed or repeated."""
     draws = draw(PLAN, 17)
     assert draws.labelled.item.tolist() == [4, 9]
-    torch.testing.assert_close(draws.perturbation.displacements[0, 0], torch.tensor([0.0941456, 2.3330774]))
+    torch.testing.assert_close(draws.perturbation.displacements[0, 0], torch.tensor([-0.8802762, 0.0342557]))
 
 
 def test_an_epoch_shows_every_image_once():

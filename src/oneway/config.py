@@ -6,6 +6,7 @@ the paper's where it gives them; a recipe changes what its data set needs.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -186,6 +187,9 @@ class Train(Section):
     device: str = "auto"
     """`auto`, `cpu`, `cuda`, `cuda:1`, …"""
 
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of the network's activations; `auto` is bfloat16 on a GPU. Weights, losses and batch norm stay in float32."""
+
 
 class Config(Section):
     """Everything that decides a run."""
@@ -214,17 +218,8 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
-        method, variant = METHODS[self.method], VARIANTS[self.variant]
-        if variant.two_way and method.teacher == "mean":
-            raise ValueError(
-                f"variant {self.variant} sends gradients into both branches, but the mean teacher of method "
-                f"{self.method} is an average that gradients cannot reach; use a simple-… method or a 1w-… variant"
-            )
-        if not variant.first_is_clean and method.perturbation in ("cutmix", "vat"):
-            raise ValueError(
-                f"variant {self.variant} brings a perturbed prediction back to the clean image, which method "
-                f"{self.method} cannot; use 1w-ct, 1w-cs or 2w-c1"
-            )
+        for refusal in _refusals(self):
+            raise ValueError(refusal)
         return self
 
     def to_yaml(self) -> str:
@@ -234,6 +229,34 @@ class Config(Section):
     def flat(self) -> dict[str, Any]:
         """Dotted keys and plain values, for comparing two configurations."""
         return _flat(self.model_dump(mode="json"))
+
+
+MODEL_FOR = {"streets": "swiftnet", "cifar10": "wrn-28-2", "moons": "mlp"}
+"""Which kind of network the labels of a data set ask for."""
+
+
+def _refusals(config: Config) -> Iterator[str]:
+    """Why choices that are fine one by one make no sense together."""
+    method, variant = METHODS[config.method], VARIANTS[config.variant]
+    chosen = f"variant {config.variant} with method {config.method}"
+    if variant.two_way and method.teacher == "mean":
+        yield (
+            f"{chosen}: gradients would flow into both branches, and a mean teacher is an average that none can reach; "
+            "use a simple-… method or a 1w-… variant"
+        )
+    if not variant.first_is_clean and method.perturbation == "cutmix":
+        yield f"{chosen}: no way back from exchanged rectangles is defined; use 1w-ct, 1w-cs or 2w-c1"
+    if method.loss == "confident-l2" and not variant.second_learns:
+        yield f"{chosen}: hard targets carry no gradient, so the branch that makes them cannot learn; use 1w-ct"
+    if method.perturbation == "vat" and config.variant != "1w-ct":
+        yield f"{chosen}: an adversarial change is searched around the clean prediction that teaches; use 1w-ct"
+    if config.model.name != MODEL_FOR[config.data.name]:
+        fitting = MODEL_FOR[config.data.name]
+        yield f"model {config.model.name} does not fit the labels of {config.data.name}; use {fitting}"
+    if (config.jitter.crop is None) != (config.data.name == "moons"):
+        yield "jitter.crop is for images, and every image needs it; the points of moons have none"
+    if config.jitter.crop is None and method.perturbation in ("ph", "tps", "phtps", "cutmix"):
+        yield f"method {config.method} perturbs images, and {config.data.name} has points; use simple-noise"
 
 
 def build(tree: dict[str, Any], source: str) -> Config:
@@ -280,9 +303,8 @@ def _explain_one(kind: str, location: tuple[int | str, ...], message: str, value
         near = get_close_matches(key, Config().flat(), n=1)
         return f"unknown key '{key}'." + (f" Did you mean '{near[0]}'?" if near else "")
     reason = message.removeprefix("Value error, ").removeprefix("Input ")
-    return (
-        f"{key or 'configuration'}: {reason} (got {value!r})." if not isinstance(value, dict) else f"{key}: {reason}."
-    )
+    place = f"{key}: " if key else ""
+    return f"{place}{reason}." if isinstance(value, dict) else f"{place}{reason} (got {value!r})."
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

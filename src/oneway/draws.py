@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -129,28 +128,29 @@ def draw_perturbation(
     # In this order for ever: a new perturbation draws after those that are here, so that it does not shift them.
     return PerturbationDraw(
         draw_photometric(random, count),
-        _wrap(random.standard_normal((count, 4, 2))),
+        _normal(random, count, 4, 2),
         draw_boxes(random, count // 2),
-        torch.from_numpy(random.standard_normal((count, *noise_shape), dtype=np.float32)),
+        _normal(random, count, *noise_shape),
     )
 
 
 def draw_photometric(random: np.random.Generator, count: int) -> Photometric:
     """Image-wide parameters from the paper's distributions."""
+    u = _uniform(random, 8, count)
     return Photometric(
-        brightness=_wrap(random.uniform(-0.25, 0.25, count)),
-        saturation=_wrap(random.uniform(0.25, 2, count)),
-        hue=_wrap(random.uniform(-0.1, 0.1, count)),
-        contrast=_wrap(random.uniform(0.25, 2, count)),
-        permutation=torch.from_numpy(random.permuted(np.tile(np.arange(3), (count, 1)), axis=1)),
-        lot=_wrap(random.uniform(0, 1, count)),
+        brightness=_between(-0.25, 0.25, u[0]),
+        saturation=_between(0.25, 2, u[1]),
+        hue=_between(-0.1, 0.1, u[2]),
+        contrast=_between(0.25, 2, u[3]),
+        permutation=u[4:7].argsort(dim=0).T,
+        lot=u[7],
     )
 
 
 def draw_boxes(random: np.random.Generator, count: int) -> Boxes:
     """Rectangles of half the image's area, as French et al. draw them."""
-    height, top, left = (random.uniform(0, 1, count) for _ in range(3))
-    return Boxes(_wrap(0.5**height), _wrap(top), _wrap(left))
+    height, top, left = _uniform(random, 3, count)
+    return Boxes(0.5**height, top, left)
 
 
 def batch_of(seed: int, purpose: str, available: int, batch: int, iteration: int) -> list[int]:
@@ -164,25 +164,32 @@ def batch_of(seed: int, purpose: str, available: int, batch: int, iteration: int
     epoch, position = divmod(iteration, per_epoch)
     random = stream(seed, f"order of {purpose}", epoch)
     order = np.concatenate([random.permutation(available) for _ in range(math.ceil(batch / available))])
-    return [int(index) for index in order[position * batch : (position + 1) * batch]]
+    return order[position * batch : (position + 1) * batch].tolist()
 
 
 def _jitters(plan: Plan, purpose: str, items: tuple[int, ...], batch: int, iteration: int) -> Jitters:
     positions = batch_of(plan.seed, purpose, len(items), batch, iteration)
-    random = stream(plan.seed, f"jitter of {purpose}", iteration)
+    scale, top, left, flip = _uniform(stream(plan.seed, f"jitter of {purpose}", iteration), 4, batch)
     low, high = plan.scale
     return Jitters(
         item=torch.tensor([items[position] for position in positions]),
-        scale=_wrap(np.exp(random.uniform(math.log(low), math.log(high), batch))),
-        top=_wrap(random.uniform(0, 1, batch)),
-        left=_wrap(random.uniform(0, 1, batch)),
-        flip=torch.from_numpy((random.uniform(0, 1, batch) < 0.5) & plan.flip),
+        scale=_between(math.log(low), math.log(high), scale).exp(),
+        top=top,
+        left=left,
+        flip=(flip < 0.5) & plan.flip,
     )
 
 
-def _wrap(numbers: npt.NDArray[np.float64]) -> Tensor:
-    # Float32, because some devices know nothing wider.
-    return torch.from_numpy(numbers.astype(np.float32))
+def _uniform(random: np.random.Generator, *shape: int) -> Tensor:
+    return torch.from_numpy(random.random(shape, dtype=np.float32))
+
+
+def _normal(random: np.random.Generator, *shape: int) -> Tensor:
+    return torch.from_numpy(random.standard_normal(shape, dtype=np.float32))
+
+
+def _between(low: float, high: float, u: Tensor) -> Tensor:
+    return low + (high - low) * u
 
 
 def _to(table: Table, device: torch.device) -> Table:

@@ -83,11 +83,16 @@ def step(state: TrainingState, store: Store, draws: Draws, config: Config, alpha
     )
 
     state.optimiser.zero_grad()
-    losses = compute_loss_gradient(state.student, state.teacher, x_l, y_l, unlabelled)
+    with torch.autocast(x_l.device.type, torch.bfloat16, enabled=_in_bfloat16(config, x_l.device)):
+        losses = compute_loss_gradient(state.student, state.teacher, x_l, y_l, unlabelled)
     state.optimiser.step()
     if state.teacher is not state.student:
         update_mean_teacher(state.teacher, state.student, config.train.teacher_decay)
     return losses
+
+
+def _in_bfloat16(config: Config, device: torch.device) -> bool:
+    return config.train.precision == "bfloat16" or (config.train.precision == "auto" and device.type == "cuda")
 
 
 def _labelled(store: Store, draws: Draws, config: Config) -> tuple[Tensor, Tensor]:

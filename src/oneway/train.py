@@ -46,6 +46,8 @@ def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str
     store, validation = Store.hold(samples, device), Store.hold(dataset.read("val"), device)
 
     student = models.build(config.model, classes, config.seed).to(device)
+    if device.type == "cuda":
+        student = student.to(memory_format=torch.channels_last)  # the layout of the fast convolutions
     # A mean teacher is also the model to keep: an average of students is better than the last of them.
     teacher = kept = mean_teacher(student) if method.teacher == "mean" else student
     pretrained = models.pretrained_parameters(student, config.model)
@@ -64,7 +66,7 @@ def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str
         batch_unlabelled=config.train.batch_unlabelled,
         scale=config.jitter.scale,
         flip=config.jitter.flip,
-        noise_shape=tuple(store.inputs.shape[1:]) if method.perturbation in ("noise", "vat") else (0,),
+        noise_shape=_input_shape(config, store) if method.perturbation in ("noise", "vat") else (0,),
         perturb_both=not method.supervised and not variant.first_is_clean,
         augment=method.augmentation is not None,
     )
@@ -128,6 +130,12 @@ def _resume_from(run: Run, state: TrainingState) -> tuple[int, float]:
     done, seconds = checkpoint.load(saved[-1], state) if saved else (0, 0.0)
     run.forget_metrics_after(done)
     return done, seconds
+
+
+def _input_shape(config: Config, store: Store) -> tuple[int, ...]:
+    """Of one input of the network: a crop, or what is stored."""
+    stored = tuple(store.inputs.shape[1:])
+    return stored if config.jitter.crop is None else (stored[0], *config.jitter.crop)
 
 
 def _read_back(losses: Losses, iteration: int) -> dict[str, float]:

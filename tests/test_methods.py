@@ -1,0 +1,157 @@
+"""Every method and every variant trains, on every kind of data: a few iterations each, on the CPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from rich.console import Console
+
+from oneway import config as configuration
+from oneway.config import Config
+from oneway.data import cifar10
+from oneway.methods import METHODS, VARIANTS
+from oneway.recipes import recipe
+from oneway.reproduce.two_moons import PANELS, draw_figure, panel_config
+from oneway.train import train
+
+SEGMENTATION = {
+    "data": {"size": (32, 64), "images": 12},
+    "jitter": {"crop": (32, 48)},  # not the images' size, so that nothing can mistake one for the other
+    "model": {"width": 0.125},
+    "labels": "4",
+    "train": {"iterations": 3, "batch_labelled": 2, "batch_unlabelled": 4, "log_every": 1, "device": "cpu"},
+}
+COMBINATIONS = [(method, "1w-ct") for method in METHODS] + [
+    ("simple-phtps", variant) for variant in VARIANTS if variant != "1w-ct"
+]
+
+
+def changed(name: str, **changes: object) -> Config:
+    return configuration.build(configuration.merge(recipe(name).model_dump(), changes), source="test")
+
+
+def losses(folder: Path) -> list[dict[str, float]]:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if "supervised" in line]
+
+
+def trained(config: Config, folder: Path) -> dict[str, object]:
+    """The summary of a run whose losses are finite, and whose consistency loss is there exactly if it should be."""
+    summary = train(config, folder, resume=False, console=Console(quiet=True))
+    for line in losses(folder):
+        assert np.isfinite(line["supervised"])
+        assert ("consistency" in line) != METHODS[config.method].supervised
+    return summary
+
+
+@pytest.mark.parametrize(("method", "variant"), COMBINATIONS)
+def test_streets(method, variant, tmp_path):
+    """Dense prediction."""
+    summary = trained(changed("streets", **SEGMENTATION, method=method, variant=variant), tmp_path / "run")
+    assert summary["metric"] == "miou"
+
+
+@pytest.fixture(scope="module")
+def tiny_cifar(tmp_path_factory) -> Path:
+    """500 training and 40 test images in the official binary layout: each class has a colour of its own, and noise."""
+    random = np.random.default_rng(0)
+    palette = random.integers(40, 216, (10, 3, 1))
+    folder = tmp_path_factory.mktemp("data") / "cifar-10-batches-bin"
+    folder.mkdir()
+
+    def write(name: str, count: int) -> None:
+        labels = np.arange(count) % 10
+        pixels = np.clip(palette[labels] + random.normal(0, 25, (count, 3, 1024)), 0, 255).astype(np.uint8)
+        records = np.concatenate((labels[:, None].astype(np.uint8), pixels.reshape(count, 3072)), axis=1)
+        (folder / name).write_bytes(records.tobytes())
+
+    for batch in range(1, 6):
+        write(f"data_batch_{batch}.bin", 100)
+    write("test_batch.bin", 40)
+    (folder / "batches.meta.txt").write_text("\n".join(cifar10.CLASSES))
+    return folder.parent
+
+
+@pytest.mark.parametrize(
+    ("method", "variant"),
+    [(m, v) for m, v in COMBINATIONS if m in ("supervised", "supervised-phtps-aug", "simple-phtps", "vat-entmin")]
+    + [("mt-phtps", "1w-ct"), ("simple-cutmix", "1w-ct")],
+)
+def test_cifar10(method, variant, tiny_cifar, tmp_path):
+    """Classification of images; labels are shared equally among the classes."""
+    settings = {"batch_labelled": 4, "batch_unlabelled": 6, "iterations": 2, "log_every": 1, "device": "cpu"}
+    changes = {"data": {"path": tiny_cifar}, "labels": "20", "method": method, "variant": variant, "train": settings}
+    summary = trained(changed("cifar10", **changes), tmp_path / "run")
+    assert summary["metric"] == "accuracy"
+    labelled = json.loads((tmp_path / "run/split.json").read_text())["labelled"]
+    assert sorted(int(name.removeprefix("train-")) % 10 for name in labelled) == sorted([*range(10)] * 2)
+
+
+@pytest.mark.slow
+def test_cifar10_is_learnt(tiny_cifar, tmp_path):
+    """Colours tell the classes apart: 40 iterations with 50 labels are enough for most of them."""
+    settings = {"batch_labelled": 20, "batch_unlabelled": 40, "iterations": 40, "device": "cpu"}
+    changes = {
+        "data": {"path": tiny_cifar},
+        "labels": "50",
+        "method": "supervised",
+        "optimiser": {"learning_rate": 0.05},
+        "train": settings,
+    }
+    summary = trained(changed("cifar10", **changes), tmp_path / "run")
+    assert summary["value"] > 50
+
+
+def test_a_warm_up_leaves_the_unlabelled_images_out(tmp_path):
+    """No consistency loss before its time, one afterwards."""
+    config = changed("streets", **configuration.merge(SEGMENTATION, {"train": {"consistency_from": 0.5}}))
+    train(config, tmp_path / "run", resume=False, console=Console(quiet=True))
+    assert ["consistency" in line for line in losses(tmp_path / "run")] == [False, False, True]
+
+
+def test_bfloat16_trains_close_to_float32(tmp_path):
+    """Losses of the first iterations agree within the noise of a shorter mantissa; weights stay float32."""
+    found = {}
+    for precision in ("float32", "bfloat16"):
+        config = changed("streets", **configuration.merge(SEGMENTATION, {"train": {"precision": precision}}))
+        train(config, tmp_path / precision, resume=False, console=Console(quiet=True))
+        found[precision] = [line["supervised"] for line in losses(tmp_path / precision)]
+    assert found["bfloat16"] == pytest.approx(found["float32"], rel=0.05)
+    assert found["bfloat16"] != found["float32"]
+    weights = safetensors.torch.load_file(tmp_path / "bfloat16/model.safetensors")
+    assert all(tensor.dtype != torch.bfloat16 for tensor in weights.values())
+
+
+def test_two_moons_and_their_figure(tmp_path):
+    """All four panels of the figure, from short runs: each has its title, and 154 + 6 points."""
+    folders = {panel: tmp_path / panel for panel in PANELS}
+    for panel, folder in folders.items():
+        config = panel_config(panel, seed=0)
+        short = config.train.model_copy(update={"iterations": 30})
+        train(config.model_copy(update={"train": short}), folder, resume=False, console=Console(quiet=True))
+    figure = draw_figure(folders)
+    assert len(figure.axes) == 4
+    for axes, (panel, (title, _, _)) in zip(figure.axes, PANELS.items(), strict=True):
+        assert title in axes.get_title()
+        assert panel in axes.get_title()
+        points = [len(collection.get_offsets()) for collection in axes.collections[-3:]]
+        assert points == [154, 3, 3]
+
+
+@pytest.mark.slow
+def test_the_clean_teacher_finds_the_moons(tmp_path):
+    """3,000 steps from six labels: the clean teacher is far above no consistency, as in the paper's figure."""
+    values = {}
+    for panel in ("none", "1w-ct"):
+        config = panel_config(panel, seed=0)
+        shorter = config.train.model_copy(update={"iterations": 3000})
+        folder = tmp_path / panel
+        values[panel] = train(
+            config.model_copy(update={"train": shorter}), folder, resume=False, console=Console(quiet=True)
+        )["value"]
+    assert values["1w-ct"] > values["none"] + 5
