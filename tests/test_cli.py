@@ -137,6 +137,16 @@ def test_bad_input_is_answered_before_any_training(arguments, message, tmp_path)
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_weights_that_cannot_be_fetched_are_said_to_be(tmp_path):
+    """Without a network, `imagenet` names the two ways out, and no run is begun."""
+    asked = [*TINY, "--model.weights", "imagenet", "--out", "run"]
+    done = oneway("train", "streets", *asked, cwd=tmp_path, HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path / "hub"))
+    assert done.returncode == 1
+    assert "could not be fetched" in done.stderr
+    assert "--model.weights FILE" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
 def test_another_run_is_never_overwritten(run):
     """A folder that holds a run is refused, and the way out is named."""
     before = (run / "model.safetensors").read_bytes()

@@ -12,6 +12,7 @@ from oneway.config import Config
 from oneway.errors import UserError
 from oneway.methods import METHODS, VARIANTS, MethodName, VariantName
 from oneway.recipes import RECIPES, recipe
+from processes import oneway
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -20,6 +21,18 @@ def test_a_configuration_survives_yaml(name):
     config = recipe(name)
     assert configuration.build(yaml.safe_load(config.to_yaml()), source="test") == config
     assert config.recipe == name
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_makes_sense(name):
+    """None of the combinations that are refused from a user comes from us."""
+    configuration.build(recipe(name).model_dump(), source="test")
+
+
+def test_flags_are_judged_together_with_their_recipe(tmp_path):
+    """A flag that repeats what the recipe says is no contradiction to the defaults of another."""
+    done = oneway("train", "cifar10", "--model.name", "wrn-28-2", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 def test_every_name_has_its_row():
@@ -46,6 +59,10 @@ def test_every_name_has_its_row():
         ({"method": "mt-cutmix-l2", "variant": "1w-cs"}, "hard targets carry no gradient"),
         ({"method": "vat-entmin", "variant": "1w-cs"}, "use 1w-ct"),
         ({"model": {"name": "mlp"}}, "model mlp does not fit the labels of streets; use swiftnet"),
+        (
+            {"data": {"name": "cifar10"}, "model": {"name": "wrn-28-2", "weights": "imagenet"}},
+            "fills the encoder of swiftnet",
+        ),
         ({"jitter": {"crop": None}}, "jitter.crop is for images"),
         (
             {"data": {"name": "moons"}, "model": {"name": "mlp"}, "jitter": {"crop": None}, "method": "simple-phtps"},

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 import yaml
 from cyclopts import Group, Parameter
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from oneway.errors import UserError
 from oneway.methods import METHODS, VARIANTS, MethodName, VariantName
@@ -216,12 +216,6 @@ class Config(Section):
     optimiser: Annotated[Optimiser, _flags("Optimiser")] = Optimiser()
     train: Annotated[Train, _flags("Training")] = Train()
 
-    @model_validator(mode="after")
-    def _makes_sense(self) -> Self:
-        for refusal in _refusals(self):
-            raise ValueError(refusal)
-        return self
-
     def to_yaml(self) -> str:
         """The resolved tree, as kept in a run folder."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
@@ -253,6 +247,8 @@ def _refusals(config: Config) -> Iterator[str]:
     if config.model.name != MODEL_FOR[config.data.name]:
         fitting = MODEL_FOR[config.data.name]
         yield f"model {config.model.name} does not fit the labels of {config.data.name}; use {fitting}"
+    if config.model.weights is not None and config.model.name != "swiftnet":
+        yield f"model.weights fills the encoder of swiftnet; {config.model.name} has none"
     if (config.jitter.crop is None) != (config.data.name == "moons"):
         yield "jitter.crop is for images, and every image needs it; the points of moons have none"
     if config.jitter.crop is None and method.perturbation in ("ph", "tps", "phtps", "cutmix"):
@@ -262,9 +258,12 @@ def _refusals(config: Config) -> Iterator[str]:
 def build(tree: dict[str, Any], source: str) -> Config:
     """A checked configuration from nested values; what is wrong is said with `source`, key and value."""
     try:
-        return Config.model_validate(tree)
+        config = Config.model_validate(tree)
     except ValidationError as error:
         raise UserError(f"{source}: {explain(error)}") from None
+    for refusal in _refusals(config):
+        raise UserError(f"{source}: {refusal}.")
+    return config
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

@@ -27,11 +27,11 @@ def build(config: Model, classes: int, seed: int) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = MODELS[config.name](config, classes)
-    if config.weights is not None and isinstance(model, SwiftNet):
+    if isinstance(model, SwiftNet) and config.weights is not None:
         load_encoder(model.encoder, config.backbone, config.weights)
     return model
 
 
 def pretrained_parameters(model: nn.Module, config: Model) -> list[nn.Parameter]:
     """The parameters that `model.weights` filled."""
-    return list(model.encoder.parameters()) if config.weights is not None and isinstance(model, SwiftNet) else []
+    return list(model.encoder.parameters()) if isinstance(model, SwiftNet) and config.weights is not None else []
