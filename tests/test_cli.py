@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from processes import oneway
 
@@ -26,7 +27,7 @@ def run(tmp_path_factory) -> Path:
     return folder / "run"
 
 
-@pytest.mark.parametrize("verb", [[], ["train"], ["eval"], ["report"], ["quickstart"]])
+@pytest.mark.parametrize("verb", [[], ["train"], ["eval"], ["report"], ["quickstart"], ["reproduce"]])
 def test_help_answers_without_torch(verb, tmp_path):
     """Every verb explains itself before anything heavy is imported."""
     check = (
@@ -52,6 +53,7 @@ def test_run_folder_holds_what_it_promises(run):
         "summary.json",
         "model.safetensors",
         "checkpoint",
+        "report.html",
     }
     summary = json.loads((run / "summary.json").read_text())
     assert set(summary) >= {
@@ -163,6 +165,45 @@ def test_resuming_with_other_settings_is_refused(run):
     done = oneway("train", "streets", "--out", run, "--resume", "--train.iterations", "8", cwd=run.parent)
     assert done.returncode == 1
     assert "train.iterations: 4 → 8" in done.stderr
+    for arguments, message in (
+        (["moons"], "is a run of recipe streets, not of moons"),
+        (["streets", "--config", "other.yaml"], "train.alpha: 1.0 → 0.25"),
+    ):
+        (run.parent / "other.yaml").write_text("train: {alpha: 0.25}\n")
+        done = oneway("train", *arguments, "--out", run, "--resume", cwd=run.parent)
+        assert done.returncode == 1
+        assert message in " ".join(done.stderr.split())
+
+
+def test_epochs_asked_for_win_over_a_recipes_iterations(tmp_path):
+    """10 epochs of ⌊16 / 8⌋ iterations, although the recipe counts in iterations."""
+    done = oneway("train", "streets", "--train.epochs", "10", "--dry-run", cwd=tmp_path)
+    settings = yaml.safe_load(done.stdout)["train"]
+    assert (settings["epochs"], settings["iterations"]) == (10, None)
+
+
+def test_paths_are_text_and_not_markup(tmp_path):
+    """Brackets in a path reach the reader as they are."""
+    done = oneway("eval", "runs/[a]/[/b]", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "runs/[a]/[/b]: not a run folder" in done.stderr
+
+
+def test_quickstart_does_not_overwrite_a_run(run):
+    """Its summary would replace the run's own."""
+    before = (run / "summary.json").read_bytes()
+    done = oneway("quickstart", "--out", run, cwd=run.parent)
+    assert done.returncode == 1
+    assert "would be overwritten" in done.stderr
+    assert (run / "summary.json").read_bytes() == before
+
+
+def test_quickstart_refuses_an_impossible_seed(tmp_path):
+    """Before anything is rendered or written."""
+    done = oneway("quickstart", "--seed", "-1", cwd=tmp_path)
+    assert done.returncode != 0
+    assert "seed" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_crop_larger_than_the_scaled_image_trains(tmp_path):

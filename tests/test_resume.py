@@ -13,6 +13,10 @@ import pytest
 import safetensors.torch
 import torch
 
+from oneway import checkpoint
+from oneway.config import Optimiser
+from oneway.optim import optimiser_for
+from oneway.step import TrainingState
 from processes import oneway
 
 ITERATIONS = 60
@@ -84,3 +88,49 @@ def test_only_the_last_two_checkpoints_are_kept(uninterrupted):
     _, folder = uninterrupted
     names = sorted(path.name for path in (folder / "checkpoint").iterdir())
     assert names == ["00000050.safetensors", "00000060.safetensors"]
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_over(uninterrupted, tmp_path):
+    """Nothing was saved, so the resumed run is the whole run; a half-written line of metrics is no obstacle."""
+    method, whole = uninterrupted
+    folder = tmp_path / "run"
+    process = start(folder, "--method", method)
+    while not (folder / "config.yaml").exists():
+        assert process.poll() is None
+        time.sleep(0.005)
+    process.kill()
+    process.wait(60)
+    for saved in (folder / "checkpoint").glob("*"):
+        saved.unlink()
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"iteration": 5, "superv')
+    done = oneway("train", "streets", "--out", folder, "--resume", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert (folder / "metrics.jsonl").read_text() == (whole / "metrics.jsonl").read_text()
+
+
+@pytest.mark.parametrize("name", ["adam", "sgd"])
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_a_restored_optimiser_takes_the_same_step(name, memory_format, tmp_path):
+    """For both optimisers and both memory layouts: saved, restored into fresh objects, and stepped, to the bit."""
+
+    def fresh() -> TrainingState:
+        torch.manual_seed(0)
+        model = torch.nn.Conv2d(4, 8, 3).to(memory_format=memory_format)
+        return TrainingState(model, model, optimiser_for(model, Optimiser(name=name, learning_rate=0.1)))
+
+    def step(state: TrainingState, seed: int) -> None:
+        state.optimiser.zero_grad()
+        x = torch.rand(2, 4, 9, 9, generator=torch.Generator().manual_seed(seed))
+        state.student(x).square().sum().backward()
+        state.optimiser.step()
+
+    state, other = fresh(), fresh()
+    for seed in range(3):
+        step(state, seed)
+    checkpoint.load(checkpoint.save(tmp_path / "checkpoint", 3, 0.0, state), other)
+    for each in (state, other):
+        step(each, 3)
+    for mine, theirs in zip(state.student.parameters(), other.student.parameters(), strict=True):
+        assert torch.equal(mine, theirs)

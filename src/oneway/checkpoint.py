@@ -13,6 +13,7 @@ from pathlib import Path
 
 import safetensors
 import safetensors.torch
+import torch
 from torch import Tensor
 
 from oneway.step import TrainingState
@@ -68,8 +69,15 @@ def restore(state: TrainingState, tensors: Mapping[str, Tensor]) -> None:
     moments = {key: _below(tensors, f"optimiser.{key}.") for key in OPTIMISER_STATE}
     for name, parameter in state.student.named_parameters():
         state.optimiser.state[parameter] = {
-            key: values[name].to(parameter.device) for key, values in moments.items() if name in values
+            key: _laid_out_like(parameter, values[name]) for key, values in moments.items() if name in values
         }
+
+
+def _laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:
+    """On the parameter's device and in its memory format: fused optimisers walk both in step."""
+    if value.ndim == 0:
+        return value.to(parameter.device)
+    return torch.empty_like(parameter, dtype=value.dtype).copy_(value)
 
 
 def write_atomically(path: Path, content: bytes) -> None:

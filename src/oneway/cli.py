@@ -11,6 +11,7 @@ import pydantic
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from oneway import __version__
 from oneway import config as configuration
@@ -72,27 +73,36 @@ def train(
     changes = settings.model_dump(exclude_unset=True)
     if data is not None:
         changes = configuration.merge(changes, {"data": {"path": data}})
-    base = recipe(recipe_name).model_dump()
+    if {"epochs"} == changes.get("train", {}).keys() & {"epochs", "iterations"}:
+        changes["train"]["iterations"] = None  # a recipe's own would win over the epochs asked for
     if config is not None:
-        base = configuration.merge(base, configuration.read_yaml(config))
-    resolved = configuration.build(configuration.merge(base, changes), source=str(config or "command line"))
+        changes = configuration.merge(configuration.read_yaml(config), changes)
+    source = str(config or "command line")
+    base = recipe(recipe_name).model_dump()
+    resolved = configuration.build(configuration.merge(base, changes), source)
     folder = out or Path("runs") / _folder_name(resolved)
     if resume:
         from oneway.run import open_run
 
-        # What the flags do not mention is as it was, so that continuing needs none of them again.
-        earlier = open_run(folder).config.model_dump()
-        resolved = configuration.build(configuration.merge(earlier, changes), source="command line")
+        # What is not mentioned now is as it was, so that continuing needs no flags again.
+        earlier = open_run(folder).config
+        if earlier.recipe != recipe_name:
+            raise UserError(f"{folder}: is a run of recipe {earlier.recipe}, not of {recipe_name}.")
+        resolved = configuration.build(configuration.merge(earlier.model_dump(), changes), source)
     if dry_run:
         print(resolved.to_yaml(), end="")
         return
 
     from oneway.evaluate import METRIC_NAMES
+    from oneway.report import write_report
     from oneway.train import train
 
     summary = train(resolved, folder, resume, console)
+    page = folder / "report.html"
+    if not page.exists():
+        write_report([folder], page)
     metric = METRIC_NAMES[summary["metric"]]
-    console.print(f"{summary['value']:.1f} % {metric} on validation with {summary['labels']} labels: {folder}")
+    _say(f"{summary['value']:.1f} % {metric} on validation with {summary['labels']} labels\nReport: {page}")
 
 
 @app.command(name="eval")
@@ -118,7 +128,7 @@ def evaluate(
     if as_json:
         print(json.dumps(result, indent=1))
         return
-    table = Table(title=f"{run}, {result['samples']} {split} samples", caption=_absent_note(result["absent"]))
+    table = Table(title=Text(f"{run}, {result['samples']} {split} samples"), caption=_absent_note(result["absent"]))
     table.add_column("class")
     table.add_column("IoU in %" if result["metric"] == "miou" else "recognised in %", justify="right")
     for name, value in result["per_class"].items():
@@ -138,8 +148,7 @@ def report(*runs: Path, out: Path | None = None) -> None:
     """
     from oneway.report import write_report
 
-    page = write_report(list(runs), out)
-    console.print(f"Report: {page}")
+    _say(f"Report: {write_report(list(runs), out)}")
 
 
 @app.command
@@ -168,7 +177,8 @@ def _absent_note(absent: list[str]) -> str | None:
 
 def _folder_name(config: Config) -> str:
     labels = Path(config.labels).stem if Path(config.labels).is_file() else config.labels.replace("/", "of")
-    return f"{config.recipe}-{config.method}-{labels}-seed{config.seed}"
+    variant = "" if config.variant == "1w-ct" else f"-{config.variant}"
+    return f"{config.recipe}-{config.method}{variant}-{labels}-seed{config.seed}"
 
 
 def main() -> None:
@@ -186,6 +196,11 @@ def main() -> None:
         _fail(str(error), status=error.exit_status)
 
 
+def _say(message: str) -> None:
+    # What a user typed, a path say, is text and not markup.
+    console.print(message, markup=False, highlight=False, soft_wrap=True)
+
+
 def _fail(message: str, status: int) -> None:
-    Console(stderr=True).print(f"[bold red]oneway:[/] {message}", highlight=False, soft_wrap=True)
+    Console(stderr=True).print(Text.assemble(("oneway: ", "bold red"), message), soft_wrap=True)
     sys.exit(status)

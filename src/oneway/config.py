@@ -27,16 +27,15 @@ def _ascending(pair: tuple[float, float]) -> tuple[float, float]:
 
 Positive = Annotated[int, Field(gt=0)]
 Pixels = tuple[Positive, Positive]
-Strength = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Section(BaseModel):
     """A part of the tree. Frozen: a configuration is decided once, before anything runs."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, coerce_numbers_to_str=True)
 
 
 def _flags(title: str) -> Parameter:
@@ -82,19 +81,19 @@ class Jitter(Section):
 class Perturb(Section):
     """What the student's unlabelled input undergoes on top of the jitter."""
 
-    photometric: Strength = 1.0
+    photometric: NonNegative = 1.0
     """s_P: 0 leaves colours alone, 1 is the paper's strength."""
 
-    geometric: Strength = 1.0
+    geometric: NonNegative = 1.0
     """s_G: multiplies the displacements of the thin-plate spline; 0 is no warp."""
 
-    deviation: Strength = 0.05
+    deviation: NonNegative = 0.05
     """Standard deviation of a control point's displacement at s_G = 1, as a fraction of the crop's height."""
 
-    noise: Strength = 0.2
+    noise: NonNegative = 0.2
     """Standard deviation of additive Gaussian noise (method `simple-noise`)."""
 
-    adversarial_norm: Strength = 10.0
+    adversarial_norm: NonNegative = 10.0
     """ε, the norm of virtual adversarial perturbations (method `vat-entmin`)."""
 
 
@@ -108,7 +107,7 @@ class Model(Section):
     """Encoder of SwiftNet."""
 
     width: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Fraction of the channels of every layer of SwiftNet; 1 is the paper's model, 0.5 trains on a laptop."""
+    """Fraction of SwiftNet's channels behind the stem; 1 is the paper's model, 0.5 trains on a laptop."""
 
     weights: str | None = None
     """Initial encoder: nothing for random, `imagenet` to download, or a .safetensors or .pth file."""
@@ -126,10 +125,10 @@ class Optimiser(Section):
     learning_rate_pretrained: Rate = 1e-4
     """For parameters that came with `model.weights`."""
 
-    weight_decay: Weight = 1e-4
+    weight_decay: NonNegative = 1e-4
     """L2 regularisation of randomly initialised parameters."""
 
-    weight_decay_pretrained: Weight = 2.5e-5
+    weight_decay_pretrained: NonNegative = 2.5e-5
     """L2 regularisation of parameters that came with `model.weights`."""
 
     betas: tuple[Fraction, Fraction] = (0.9, 0.99)
@@ -157,7 +156,7 @@ class Train(Section):
     batch_unlabelled: Positive = 8
     """B_u, unlabelled images per iteration."""
 
-    alpha: Weight = 0.5
+    alpha: NonNegative = 0.5
     """α, the weight of the consistency loss."""
 
     consistency_from: Fraction = 0.0
@@ -166,7 +165,7 @@ class Train(Section):
     confidence: Fraction = 0.97
     """Teacher's confidence above which a pixel counts in the thresholded L2 loss (method `mt-cutmix-l2`)."""
 
-    entropy: Weight = 1.0
+    entropy: NonNegative = 1.0
     """Weight of entropy minimisation (method `vat-entmin`)."""
 
     teacher_decay: Fraction = 0.99
@@ -244,6 +243,10 @@ def _refusals(config: Config) -> Iterator[str]:
         yield f"{chosen}: hard targets carry no gradient, so the branch that makes them cannot learn; use 1w-ct"
     if method.perturbation == "vat" and config.variant != "1w-ct":
         yield f"{chosen}: an adversarial change is searched around the clean prediction that teaches; use 1w-ct"
+    if method.augmentation is not None and config.train.batch_labelled < 2:
+        yield f"method {config.method} perturbs half of the labelled images of a batch; use --train.batch-labelled 2"
+    if method.perturbation == "cutmix" and config.train.batch_unlabelled < 2:
+        yield f"method {config.method} mixes pairs of images; use --train.batch-unlabelled 2"
     if config.model.name != MODEL_FOR[config.data.name]:
         fitting = MODEL_FOR[config.data.name]
         yield f"model {config.model.name} does not fit the labels of {config.data.name}; use {fitting}"

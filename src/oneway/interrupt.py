@@ -12,8 +12,12 @@ class Interrupted(Exception):
     """The run was asked to stop and has saved its state; the exit status is the shell's for that signal."""
 
     def __init__(self, number: int, message: str) -> None:
-        super().__init__(message)
+        super().__init__(number, message)  # both, so that it survives the way back from a worker process
         self.exit_status = 128 + number
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
 
 
 @contextmanager

@@ -8,7 +8,8 @@ from pathlib import Path
 from rich.console import Console
 
 from oneway.checkpoint import write_atomically
-from oneway.config import Config
+from oneway.config import Config, build, merge
+from oneway.errors import UserError
 from oneway.methods import MethodName
 from oneway.recipes import recipe
 from oneway.report import write_report
@@ -19,6 +20,8 @@ METHODS: tuple[MethodName, MethodName] = ("supervised", "simple-phtps")
 
 def quickstart(out: Path, seed: int, console: Console) -> None:
     """Trains both methods with the same labels and iterations; writes `summary.json` and `report.html` beside them."""
+    if (out / "config.yaml").is_file():
+        raise UserError(f"{out}: holds a run, whose summary would be overwritten. Choose another folder with --out.")
     values: dict[str, float] = {}
     for method in METHODS:
         folder = out / method
@@ -32,10 +35,11 @@ def quickstart(out: Path, seed: int, console: Console) -> None:
         f"{config.labels} labels: {supervised:.1f} → {semi_supervised:.1f} % mIoU "
         f"({summary['gain']:+.1f} with unlabelled images)\nReport: {page}",
         highlight=False,
+        markup=False,
         soft_wrap=True,
     )
 
 
 def quickstart_config(method: MethodName, seed: int) -> Config:
     """The `streets` recipe; the method is the only difference between the two runs."""
-    return recipe("streets").model_copy(update={"method": method, "seed": seed})
+    return build(merge(recipe("streets").model_dump(), {"method": method, "seed": seed}), source="quickstart")

@@ -27,6 +27,8 @@ from oneway.data.splits import Split
 from oneway.errors import UserError
 
 MODEL_FORMAT = 1
+MAY_CHANGE = ("data.path", "train.device")
+"""Where a run finds its data and computes may differ when it is continued; the data are checked by their split."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,9 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of `metrics.jsonl`, in order."""
         file = self.path / "metrics.jsonl"
-        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
+        lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.is_file() else []
+        # A line without its end was being written when the machine stopped.
+        return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def log(self, **values: Any) -> None:
         """Adds a line to `metrics.jsonl`."""
@@ -101,9 +105,13 @@ def open_to_resume(path: Path, config: Config) -> Run:
     """An existing run folder that `config` agrees with; a difference is refused and shown."""
     run = open_run(path)
     stored, asked = run.config.flat(), config.flat()
-    differences = [f"{key}: {stored[key]} → {asked[key]}" for key in stored if stored[key] != asked[key]]
+    differing = [key for key in stored if stored[key] != asked[key] and key not in MAY_CHANGE]
+    differences = [f"{key}: {stored[key]} → {asked[key]}" for key in differing]
     if differences:
-        raise UserError(f"{path}: --resume would change the run ({'; '.join(differences)}). Leave those flags out.")
+        raise UserError(
+            f"{path}: continuing would change the run ({'; '.join(differences)}). "
+            "Leave those settings as they were, or start another run with --out."
+        )
     return run
 
 
@@ -157,6 +165,8 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise UserError(f"train.device {name}: no such kind of device. Use auto, cpu, cuda or cuda:1.") from None
+    if device.type not in ("cpu", "cuda"):
+        raise UserError(f"train.device {name}: only cpu and cuda are supported.")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UserError(f"train.device {name}: {torch.cuda.device_count()} CUDA devices are visible. Use auto or cpu.")
     return device

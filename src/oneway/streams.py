@@ -14,7 +14,9 @@ def stream(seed: int, purpose: str, index: int = 0) -> np.random.Generator:
     Philox is counter-based, so a stream costs nothing to enter in the middle. Each purpose has a key of its own:
     drawing more for one never shifts the numbers of another.
     """
-    return np.random.Generator(np.random.Philox(key=[seed, _key(purpose)], counter=[0, 0, 0, index]))
+    # As unsigned arrays: NumPy would turn a list with a large number in it into floats, and round it.
+    key, counter = (np.array(words, dtype=np.uint64) for words in ([seed, _key(purpose)], [0, 0, 0, index]))
+    return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 
 @cache

@@ -35,15 +35,16 @@ def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str
     if resume:
         run = runs.open_to_resume(out, config)
         if run.summary is not None:
-            console.print(f"{out}: this run has ended; nothing to do.", soft_wrap=True)
+            console.print(f"{out}: this run has ended; nothing to do.", markup=False, soft_wrap=True)
             return run.summary
     else:
         runs.refuse_occupied(out)
 
     dataset = data.load(config.data)
-    samples, classes = dataset.read("train"), len(dataset.classes)
-    split = choose(samples, config.labels, config.seed)
-    store, validation = Store.hold(samples, device), Store.hold(dataset.read("val"), device)
+    with console.status(f"Reading {config.data.name} …"):
+        samples, held_out = dataset.read("train"), dataset.read("val")
+    split, classes = choose(samples, config.labels, config.seed), len(dataset.classes)
+    store, validation = Store.hold(samples, device), Store.hold(held_out, device)
 
     student = models.build(config.model, classes, config.seed).to(device)
     if device.type == "cuda":
@@ -79,6 +80,8 @@ def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str
     else:
         run = runs.start(out, config, split)
     began = time.monotonic()
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
 
     def save_checkpoint() -> None:
         checkpoint.save(run.checkpoints, done, seconds_before + time.monotonic() - began, state)
@@ -102,10 +105,12 @@ def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str
                 run.log(iteration=done, **{scores.metric: scores.value}, per_class=scores.per_class)
                 narrator.validated(done, scores.metric, scores.value)
             if done % checkpoint_every == 0 or done == iterations:
+                _read_back(losses, done)  # what is not finite is not worth keeping
                 save_checkpoint()
             if (signal := noted()) is not None and done < iterations:
                 save_checkpoint()
                 raise Interrupted(signal, f"Stopped after {done} of {iterations} iterations; --resume continues {out}.")
+        stopped_by = noted()
 
     runs.save_model(out / "model.safetensors", TrainedModel(kept, dataset.classes, dataset.colours), config.model)
     # Killed between the last checkpoint and here, a run comes back with nothing left to train, and no scores yet.
@@ -117,10 +122,13 @@ def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str
         "labels": len(split.labelled),
         "iterations": iterations,
         **as_json(scores, dataset.classes),
+        "validation_samples": len(held_out),
         "seconds": seconds_before + time.monotonic() - began,
         "peak_memory_mib": _peak_memory_mib(device),
     }
     run.write("summary.json", summary)
+    if stopped_by is not None:
+        raise Interrupted(stopped_by, f"Stopped after the last iteration; {out} is complete.")
     return summary
 
 
@@ -143,7 +151,7 @@ def _read_back(losses: Losses, iteration: int) -> dict[str, float]:
     if not all(math.isfinite(value) for value in values.values()):
         raise UserError(
             f"The loss is not finite at iteration {iteration} ({values}). "
-            "Try a lower --optimiser.learning-rate; --resume continues from the last checkpoint."
+            "Start another run with a lower --optimiser.learning-rate."
         )
     return values
 

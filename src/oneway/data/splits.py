@@ -73,7 +73,10 @@ def _count(labels: str, available: int) -> int:
 
 
 def _from_file(path: Path, names: tuple[str, ...]) -> tuple[str, ...]:
-    listed = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    try:
+        listed = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: not a text file. Give one with an image name per line.") from None
     if not listed:
         raise UserError(f"{path}: lists no image.")
     known = set(names)

@@ -16,5 +16,6 @@ def moons() -> Config:
         perturb=Perturb(noise=0.2),
         model=Model(name="mlp"),
         optimiser=Optimiser(learning_rate=1e-3, weight_decay=0, betas=(0.9, 0.999), schedule="constant"),
-        train=Train(iterations=20_000, batch_labelled=6, batch_unlabelled=160, alpha=1.0, log_every=1000),
+        # On the CPU: the steps are too small for anything else.
+        train=Train(iterations=20_000, batch_labelled=6, batch_unlabelled=160, alpha=1.0, log_every=1000, device="cpu"),
     )

@@ -82,19 +82,19 @@ def _render(page: Page) -> str:
 def _gather(runs: list[RunFacts]) -> Page:
     last = runs[-1]
     dataset = data.load(last.config.data)
-    samples, segmentation = dataset.read("val"), dataset.task == "segmentation"
+    segmentation = dataset.task == "segmentation"
     # On the CPU: a few pictures are not worth a GPU, and come out the same wherever the page is written.
     models = [load_model(run.path / "model.safetensors", torch.device("cpu")) for run in runs]
     perturb = last.config.perturb
     return Page(
         headline=words.headline(runs),
         lead=words.lead(runs),
-        subtitle=words.subtitle(runs, len(samples)),
+        subtitle=words.subtitle(runs),
         runs=runs,
         legend=[(name, f"rgb{colour}") for name, colour in zip(models[0].classes, models[0].colours, strict=True)]
         if segmentation
         else [],
-        rows=gallery(samples, models, perturb) if segmentation else [],
+        rows=gallery(dataset.read("val"), models, perturb) if segmentation else [],
         strengths=f"photometric strength {perturb.photometric:g}, geometric {perturb.geometric:g}",
         curves=_curves(runs),
         bars=_bars(runs),

@@ -45,6 +45,7 @@ class RunFacts:
     per_class: dict[str, float | None]  # percent; None where a class neither occurs nor is predicted
     absent: tuple[str, ...]  # classes without a pixel in the validation images
     confusion: npt.NDArray[np.int64]  # C×C, rows are true classes
+    validation_samples: int
     iterations: int
     seconds: float
     peak_memory_mib: float
@@ -120,6 +121,7 @@ def _read(run: runs.Run, name: str, colour: int) -> RunFacts:
         per_class=summary["per_class"],
         absent=tuple(summary["absent"]),
         confusion=np.array(summary["confusion"], dtype=np.int64),
+        validation_samples=summary["validation_samples"],
         iterations=summary["iterations"],
         seconds=summary["seconds"],
         peak_memory_mib=summary["peak_memory_mib"],
@@ -143,7 +145,10 @@ def _names(configs: list[Config], paths: list[Path]) -> list[str]:
 def _refuse_if_incomparable(first: RunFacts, other: RunFacts) -> None:
     # The number of training images may differ: that is something one may want to compare. What is validated on may not.
     of_first, of_other = (
-        {f"data.{key}": value for key, value in run.config.data.model_dump(mode="json", exclude={"images"}).items()}
+        {
+            f"data.{key}": value
+            for key, value in run.config.data.model_dump(mode="json", exclude={"images", "path"}).items()
+        }
         | {"classes": ", ".join(run.classes)}
         for run in (first, other)
     )

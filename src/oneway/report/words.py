@@ -70,7 +70,7 @@ def further_images(runs: Sequence[RunFacts]) -> list[str]:
     return [f"{' or '.join(map(str, counts))} further images without labels"] if counts else []
 
 
-def subtitle(runs: Sequence[RunFacts], validation_images: int) -> list[str]:
+def subtitle(runs: Sequence[RunFacts]) -> list[str]:
     """The facts beneath the headline, to be set in one line."""
 
     def each(values: list[str]) -> str:
@@ -83,7 +83,7 @@ def subtitle(runs: Sequence[RunFacts], validation_images: int) -> list[str]:
         f"{each([f'{run.iterations:,}' for run in runs])} iterations",
         f"seed {each([str(run.config.seed) for run in runs])}",
     ]
-    return [*facts, f"the last iteration’s model on {validation_images} validation images"]
+    return [*facts, f"the last iteration’s model on {runs[0].validation_samples:,} validation images"]
 
 
 def class_by_class(runs: Sequence[RunFacts]) -> str:

@@ -40,7 +40,7 @@ def two_moons(out: Path, seeds: int, console: Console) -> None:
     """Trains the four panels for each seed, draws the first seed's figure, and tells the mean over all."""
     jobs = [(panel, seed, out / f"seed{seed}" / panel) for seed in range(seeds) for panel in PANELS]
     # The runs are too small for more than a core each.
-    with ProcessPoolExecutor(min(len(jobs), os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(min(len(jobs), _cores()), mp_context=get_context("spawn")) as pool:
         accuracies: dict[str, list[float]] = {panel: [] for panel in PANELS}
         for (panel, seed, _), accuracy in zip(jobs, pool.map(_train_panel, jobs), strict=True):
             accuracies[panel].append(accuracy)
@@ -51,6 +51,11 @@ def two_moons(out: Path, seeds: int, console: Console) -> None:
     write_atomically(out / "accuracies.json", (json.dumps(accuracies, indent=1) + "\n").encode())
     console.print(_table(accuracies))
     console.print(f"Figure: {out / 'two-moons.png'} and .svg")
+
+
+def _cores() -> int:
+    """Cores this process may use, which a container can make fewer than there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def panel_config(panel: str, seed: int) -> Config:
