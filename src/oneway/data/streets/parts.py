@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from oneway.data.dataset import IGNORE
-from oneway.data.street_stage import (
+from oneway.data.streets.stage import (
     BLACK,
     BUILDING,
     CAR,

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
-from oneway.data import street_parts as parts
-from oneway.data.street_parts import House
-from oneway.data.street_stage import (
+from oneway.data.streets import parts
+from oneway.data.streets.parts import House
+from oneway.data.streets.stage import (
     PAVEMENT,
     ROAD,
     SKY,
