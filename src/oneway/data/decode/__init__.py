@@ -1,0 +1,1 @@
+"""From bytes on disk to pixels and labels; nothing a file holds is trusted."""

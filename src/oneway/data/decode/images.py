@@ -1,0 +1,140 @@
+"""Reading image files of any origin: common formats and pixel types in, RGB bytes out, one error for all that fails.
+
+Shapes: an image has H×W pixels.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import ExifTags, Image, UnidentifiedImageError
+
+from oneway.data.dataset import Bytes
+from oneway.errors import UserError
+
+FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP")
+SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".tif", ".tiff", ".bmp"})
+"""How the names of image files end, in lower case."""
+
+MOST_PIXELS = 2**28
+"""A header that announces more is not believed; Pillow would reserve a GiB for as many."""
+
+BELIEVED_PIXELS = 2**24
+"""As many may be in a file of any length; of more, each byte must account for its share."""
+
+PIXELS_PER_BYTE = {"PNG": 8 * 1032, "TIFF": 8 * 1032}
+"""What a byte of a file can hold: eight pixels of one bit each, shrunk by deflate at most 1032-fold."""
+PIXELS_PER_BYTE_ELSEWHERE = 8 * 64
+"""A bit for each 8×8 block of a JPEG; other formats hold photographs in no less."""
+
+# Settings of the whole process. Pillow's own guard would refuse what we allow, and its warnings about damaged files do
+# not say which; what cannot be read becomes our error, which does.
+Image.MAX_IMAGE_PIXELS = MOST_PIXELS
+warnings.filterwarnings("ignore", module=r"PIL\.")
+
+TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""What makes an image upright, by its EXIF orientation."""
+SIDEWAYS = (5, 6, 7, 8)
+
+
+def read_image(path: Path) -> Bytes:
+    """H×W×3 in RGB, upright as its EXIF orientation says.
+
+    Alpha is dropped, palettes are looked up, and of samples with 16 bits the upper 8 remain: 65535 becomes 255, and the
+    4095 of a camera with 12 bits becomes 15. Of several frames the first is read.
+
+    Raises:
+        UserError: The file is missing, damaged, too large, or of another kind; says which.
+    """
+    with opened(path, FORMATS) as image:
+        turn = TURNS.get(_orientation(image))
+        upright = _as_rgb(path, image) if turn is None else _as_rgb(path, image).transpose(turn)
+        return np.asarray(upright)
+
+
+def image_size(path: Path) -> tuple[int, int]:
+    """Height and width of what `read_image` gives, from the file's header."""
+    with opened(path, FORMATS) as image:
+        width, height = image.size
+        return (width, height) if _orientation(image) in SIDEWAYS else (height, width)
+
+
+def orientation(path: Path) -> int:
+    """The EXIF orientation that `read_image` undoes: 1 is upright, 5 to 8 lie on their side."""
+    with opened(path, FORMATS) as image:
+        return _orientation(image)
+
+
+@contextmanager
+def opened(path: Path, formats: Iterable[str]) -> Iterator[Image.Image]:
+    """A file of one of Pillow's `formats`, its header read; whatever fails in the block becomes a UserError."""
+    if not path.is_file():  # a pipe would keep us waiting
+        raise UserError(f"{path}: {'not a file' if path.exists() else 'no such file'}.")
+    try:
+        with Image.open(path, formats=tuple(formats)) as image:
+            _believe(path, image)
+            yield image
+    except UserError:
+        raise
+    except UnidentifiedImageError:
+        kinds = ", ".join(formats)
+        raise UserError(f"{path}: damaged, or of another kind than {kinds}. Save it again, or remove it.") from None
+    except Exception as error:  # hostile bytes make Pillow raise errors of some twenty kinds
+        cause = " ".join(str(error).split())[:200] or type(error).__name__
+        raise UserError(f"{path}: cannot be read as an image ({cause}). Save it again, or remove it.") from error
+
+
+def _believe(path: Path, image: Image.Image) -> None:
+    """Refuses a header that announces more pixels than we decode, or than the file can hold."""
+    width, height = image.size
+    pixels, size = width * height, path.stat().st_size
+    if not pixels:
+        raise UserError(f"{path}: an image of {width}×{height} pixels. Save it again, or remove it.")
+    if pixels > MOST_PIXELS:
+        raise UserError(
+            f"{path}: {width}×{height} pixels are more than the {MOST_PIXELS} we decode. Cut it into tiles."
+        )
+    per_byte = PIXELS_PER_BYTE.get(image.format or "", PIXELS_PER_BYTE_ELSEWHERE)
+    if pixels > max(BELIEVED_PIXELS, per_byte * size):
+        raise UserError(f"{path}: damaged; its header announces {width}×{height} pixels, in a file of {size} bytes.")
+
+
+def _orientation(image: Image.Image) -> int:
+    """Of an image whose pixels are not decoded yet; what stands behind them, as a PNG allows, does not count."""
+    if image.format == "TIFF":
+        return 1  # there it belongs to the format, and Pillow heeds it
+    try:
+        found = Image.Image.getexif(image).get(ExifTags.Base.Orientation)
+    except Exception:  # viewers show an image with damaged EXIF data as it is stored, and so do we
+        return 1
+    return found if isinstance(found, int) and found in TURNS else 1
+
+
+def _as_rgb(path: Path, image: Image.Image) -> Image.Image:
+    if image.mode == "F":
+        raise UserError(f"{path}: floating-point samples have no agreed range. Save it with 8 or 16 bits per sample.")
+    if image.mode.startswith("I"):
+        return Image.fromarray(_upper_bits(path, np.asarray(image))).convert("RGB")
+    image.info.pop("transparency", None)  # Pillow would warn that it is lost, and it is meant to be
+    return image.convert("RGB")
+
+
+def _upper_bits(path: Path, samples: npt.NDArray[Any]) -> Bytes:
+    low, high = int(samples.min()), int(samples.max())
+    if low < 0 or high > 0xFFFF:
+        raise UserError(f"{path}: samples from {low} to {high} need more than 16 bits. Save it with 8 or 16.")
+    return (samples >> 8).astype(np.uint8)

@@ -1,0 +1,184 @@
+"""Reading masks: files that hold, for each pixel, a number or a colour that stands for a class.
+
+Nothing is converted on the way. The index into a palette is the number, greyscale is numbers and never colours, and
+EXIF orientation does not apply: a mask is no photograph.
+
+Shapes: a mask has H×W pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from oneway.data.dataset import IGNORE, Bytes, Colour
+from oneway.data.decode.images import FORMATS, opened
+from oneway.errors import UserError
+
+Numbers = npt.NDArray[np.int32]
+
+LOSSY = ("JPEG", "MPO", "WEBP", "jpeg", "tiff_jpeg", "webp")
+"""Formats, and compressions within TIFF, that change values; WebP can do without, but does not say whether it did."""
+
+BLOCK = 2**20
+"""Pixels looked up at once: their indices take eight times the room of their labels."""
+
+
+@dataclass(frozen=True)
+class RawMask:
+    """A mask as it is stored."""
+
+    values: Numbers
+    """H×W: the number of each pixel, or 0xRRGGBB where `coloured`; in a mask of one bit, 0 or 1."""
+
+    coloured: bool
+    """Whether it has three channels that differ somewhere; where they agree it is greyscale, however it is stored."""
+
+    palette: tuple[Colour, ...] | None
+    """The colours in which the numbers of a palette image are shown."""
+
+    mode: str
+    """Pillow's name for the kind of its pixels."""
+
+
+@dataclass(frozen=True)
+class Coding:
+    """What the numbers or the colours of masks stand for."""
+
+    table: Mapping[int, int]
+    """Class index, or IGNORE, of each number, or of each colour as 0xRRGGBB."""
+
+    coloured: bool
+    names: tuple[str, ...]
+
+
+def pack(colour: Colour) -> int:
+    """0xRRGGBB."""
+    red, green, blue = colour
+    return red << 16 | green << 8 | blue
+
+
+def unpack(packed: int) -> Colour:
+    """What `pack` was given."""
+    return packed >> 16, packed >> 8 & 0xFF, packed & 0xFF
+
+
+def mask_size(path: Path) -> tuple[int, int]:
+    """Height and width, from the file's header."""
+    with opened(path, FORMATS) as image:
+        width, height = image.size
+        return height, width
+
+
+def read_raw(path: Path) -> RawMask:
+    """A mask as it is stored; a UserError where it cannot be read, or could only be read with losses."""
+    with opened(path, FORMATS) as image:
+        _refuse_losses(path, image)
+        pixels = np.asarray(image)
+        if image.mode in ("RGB", "RGBA"):
+            red, green, blue = (pixels[..., channel].astype(np.int32) for channel in range(3))
+            if coloured := not (np.array_equal(red, green) and np.array_equal(green, blue)):
+                red = red << 16 | green << 8 | blue
+            return RawMask(red, coloured, None, image.mode)
+        values = pixels[..., 0] if pixels.ndim == 3 else pixels  # without alpha
+        return RawMask(values.astype(np.int32), False, _palette(image), image.mode)
+
+
+def read_mask(path: Path, coding: Coding) -> Bytes:
+    """H×W class indices, or IGNORE; a UserError names a value that stands for nothing, its place, and the way out."""
+    raw = read_raw(path)
+    values = _colours(path, raw) if coding.coloured else _numbers(path, raw, coding)
+    known = np.array(sorted(coding.table), dtype=np.int32)
+    meanings = np.array([coding.table[value] for value in known.tolist()], dtype=np.uint8)
+    labels = np.empty(values.shape, dtype=np.uint8)
+    rows = max(1, BLOCK // values.shape[1])
+    for block in (slice(top, top + rows) for top in range(0, len(values), rows)):
+        nearest = np.searchsorted(known, values[block]).clip(max=len(known) - 1)
+        if not np.array_equal(known[nearest], values[block]):
+            raise UserError(f"{path}: {_explain(values, coding)}")
+        labels[block] = meanings[nearest]
+    return labels
+
+
+def _refuse_losses(path: Path, image: Image.Image) -> None:
+    for kind in (image.format, image.info.get("compression")):
+        if kind in LOSSY:
+            name = kind.removeprefix("tiff_").upper()
+            raise UserError(
+                f"{path}: {name} compression changes values, and a mask must keep them. Export the masks as PNG."
+            )
+    if not (image.mode in ("1", "L", "LA", "P", "PA", "RGB", "RGBA") or image.mode.startswith("I")):
+        raise UserError(f"{path}: no mask has pixels of kind {image.mode}. Save it as greyscale, palette or RGB PNG.")
+    # Pillow reads 16 bits in full where there is a single channel, and the upper half of each where there are several.
+    if ";16" in str(getattr(image, "tile", "")) and not image.mode.startswith("I"):
+        raise UserError(f"{path}: several channels of 16 bits. Save it as PNG with 8 bits, or with a single channel.")
+
+
+def _palette(image: Image.Image) -> tuple[Colour, ...] | None:
+    """All 256, black where the file has fewer."""
+    if image.mode not in ("P", "PA"):
+        return None
+    entries = [*(image.getpalette("RGB") or []), *[0] * 768][:768]
+    return tuple(zip(entries[::3], entries[1::3], entries[2::3], strict=True))
+
+
+def _numbers(path: Path, raw: RawMask, coding: Coding) -> Numbers:
+    if raw.coloured:
+        raise UserError(
+            f"{path}: a mask of colours ({raw.mode}), where each pixel should be the number of its class. Give each "
+            "class its colour in dataset.yaml, as `oneway check` proposes, or save it as greyscale or palette PNG."
+        )
+    # Programs that save black and white in one bit mean 0 and 255 as often as 0 and 1.
+    white_is_255 = raw.mode == "1" and 1 not in coding.table and coding.table.get(255, IGNORE) != IGNORE
+    return raw.values * np.int32(255 if white_is_255 else 1)
+
+
+def _colours(path: Path, raw: RawMask) -> Numbers:
+    if raw.palette is not None:
+        return np.array([pack(colour) for colour in raw.palette], dtype=np.int32)[raw.values]
+    if not raw.mode.startswith("RGB"):
+        raise UserError(
+            f"{path}: a greyscale mask ({raw.mode}), where dataset.yaml gives each class a colour. List the classes by "
+            "number there, or save the mask in these colours."
+        )
+    return raw.values if raw.coloured else raw.values * np.int32(0x010101)
+
+
+def _explain(values: Numbers, coding: Coding) -> str:
+    """Which value stands for nothing, how often and where it first occurs, and what to do about it."""
+    unknown = np.isin(values, list(coding.table), invert=True)
+    row, column = (int(index) for index in np.unravel_index(unknown.argmax(), unknown.shape))
+    value, others = int(values[row, column]), len(np.unique(values[unknown])) - 1
+    shown = f"colour {list(unpack(value))}" if coding.coloured else f"value {value}"
+    hint = _nearest(value, coding) if coding.coloured else f"known are {_enumerate(coding)}"
+    return (
+        f"{(values == value).sum()} pixels have {shown}, which stands for no class, the first at row {row}, "
+        f"column {column}{f' (and there are {others} more such values)' if others else ''}; {hint}. "
+        "Correct the mask, or add the value to `classes` or `ignore` in dataset.yaml."
+    )
+
+
+def _nearest(value: int, coding: Coding) -> str:
+    def distance(known: int) -> int:
+        return sum((one - other) ** 2 for one, other in zip(unpack(known), unpack(value), strict=True))
+
+    nearest = min(coding.table, key=distance)
+    return f"the nearest known colour is {list(unpack(nearest))} ({_meaning(coding, nearest)})"
+
+
+def _enumerate(coding: Coding) -> str:
+    values = sorted(coding.table)
+    if (classes := [value for value in values if coding.table[value] != IGNORE]) == list(range(len(classes))):
+        ignored = "".join(f", {value} (ignored)" for value in values if value not in classes)
+        return f"0 to {len(classes) - 1}{ignored}"
+    return ", ".join(f"{value} ({_meaning(coding, value)})" for value in values)
+
+
+def _meaning(coding: Coding, value: int) -> str:
+    label = coding.table[value]
+    return "ignored" if label == IGNORE else coding.names[label]

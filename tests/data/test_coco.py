@@ -1,0 +1,238 @@
+"""Facts about COCO annotations: rasters computed by hand, by Matplotlib and from the published form of run lengths."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from matplotlib.path import Path as Outline
+
+from oneway.data.dataset import IGNORE
+from oneway.data.decode.coco import label_map, read_coco
+from oneway.data.decode.outlines import decompress, outline_mask, polygon_mask, runs_mask
+from oneway.errors import UserError
+
+
+def compress(counts: list[int]) -> str:
+    """The text form, written from its description: differences from the fourth on, five bits to a character."""
+    text = ""
+    for index, count in enumerate(counts):
+        number, more = count - (counts[index - 2] if index > 2 else 0), True
+        while more:
+            low, number = number & 31, number >> 5
+            more = number != (-1 if low & 16 else 0)
+            text += chr((low | 32 if more else low) + 48)
+    return text
+
+
+def tree(*annotations: dict, size: tuple[int, int] = (4, 5)) -> dict:
+    """A file with one image, and categories out of order."""
+    return {
+        "images": [{"id": 3, "file_name": "a.jpg", "height": size[0], "width": size[1]}],
+        "annotations": [{"id": index, "image_id": 3, "category_id": 9} | one for index, one in enumerate(annotations)],
+        "categories": [{"id": 20, "name": "car"}, {"id": 9, "name": "road"}],
+    }
+
+
+def box(left: float, top: float, right: float, bottom: float) -> dict:
+    return {"segmentation": [[left, top, right, top, right, bottom, left, bottom]]}
+
+
+def written(tmp_path, content) -> object:
+    path = tmp_path / "instances.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return path
+
+
+def labels(tmp_path, *annotations: dict, size: tuple[int, int] = (4, 5)) -> list:
+    return label_map(read_coco(written(tmp_path, tree(*annotations, size=size))), "a.jpg").tolist()
+
+
+def refusal(tmp_path, content) -> str:
+    path = written(tmp_path, content)
+    with pytest.raises(UserError) as error:
+        label_map(read_coco(path), "a.jpg")
+    assert str(error.value).startswith(f"{path}: ")
+    return str(error.value)
+
+
+def test_classes_are_the_background_and_the_categories_by_id(tmp_path):
+    """Whatever their order in the file; a category of that name is the background."""
+    content = tree(box(0, 0, 1, 1) | {"category_id": 20})
+    assert read_coco(written(tmp_path, content)).classes == ("background", "road", "car")
+    content["categories"].append({"id": 0, "name": "Background"})
+    coco = read_coco(written(tmp_path, content))
+    assert coco.classes == ("background", "road", "car")
+    assert label_map(coco, "a.jpg")[0].tolist() == [2, 0, 0, 0, 0]
+
+
+def test_a_box_covers_its_pixels(tmp_path):
+    """From column 1 up to 4 and from row 2 up to 3; what reaches beyond the image is cut off."""
+    assert labels(tmp_path, box(1, 2, 4, 3)) == [[0] * 5, [0] * 5, [0, 1, 1, 1, 0], [0] * 5]
+    assert labels(tmp_path, box(3, -7, 99, 1)) == [[0, 0, 0, 1, 1], [0] * 5, [0] * 5, [0] * 5]
+    assert labels(tmp_path, box(6, 6, 9, 9)) == [[0] * 5] * 4
+
+
+def test_a_triangle_covers_the_pixels_whose_centres_are_inside(tmp_path):
+    """Corners (0, 0), (4, 0) and (0, 4): centres with x + y < 4; those on the slope are on a right border."""
+    expected = [[1, 1, 1, 0, 0], [1, 1, 0, 0, 0], [1, 0, 0, 0, 0], [0, 0, 0, 0, 0]]
+    assert labels(tmp_path, {"segmentation": [[0, 0, 4, 0, 0, 4]]}) == expected
+    assert labels(tmp_path, {"segmentation": [[0, 4, 4, 0, 0, 0]]}) == expected  # the other way round
+
+
+def test_neighbours_share_no_pixel_and_leave_none_out():
+    """A square cut along lines through pixel centres: its two halves make up the whole."""
+    for cut in ([0, 0, 8, 8], [0, 8, 8, 0], [2.5, 0, 2.5, 8], [1, 0, 6, 8]):
+        x, y, other_x, other_y = cut
+        corners = {"left": [[0, 0], [0, 8]], "right": [[8, 0], [8, 8]]}
+        halves = [
+            polygon_mask(np.array([side[0], [x, y], [other_x, other_y], side[1]], float), (8, 8))
+            if y < other_y
+            else polygon_mask(np.array([side[0], [other_x, other_y], [x, y], side[1]], float), (8, 8))
+            for side in corners.values()
+        ]
+        assert np.array_equal(halves[0], ~halves[1])
+
+
+def test_polygons_are_those_of_matplotlib():
+    """100 that do not cross themselves, of 3 to 7 vertices, partly outside, with centres on no border."""
+    rng = np.random.default_rng(0)
+    rows, columns = np.mgrid[:20, :30] + 0.5
+    centres = np.stack([columns.ravel(), rows.ravel()], axis=1)
+    for _ in range(100):
+        angles = np.sort(rng.uniform(0, 2 * np.pi, rng.integers(3, 8)))
+        radii = rng.uniform(2, 18, len(angles))
+        vertices = np.stack([15 + radii * np.cos(angles), 10 + radii * np.sin(angles)], axis=1)
+        expected = Outline(vertices).contains_points(centres).reshape(20, 30)
+        assert np.array_equal(polygon_mask(vertices, (20, 30)), expected)
+
+
+def test_crossing_edges_follow_the_even_odd_rule_and_polygons_unite(tmp_path):
+    """A bow tie has two halves; a box inside a box, as two polygons of one annotation, leaves no hole."""
+    bow_tie = {"segmentation": [[0, 0, 4, 4, 4, 0, 0, 4]]}
+    assert labels(tmp_path, bow_tie, size=(4, 4)) == [[0, 0, 0, 1], [1, 0, 1, 1], [1, 0, 1, 1], [0, 0, 0, 1]]
+    mask = outline_mask([[0, 0, 4, 0, 4, 4, 0, 4], [1, 1, 3, 1, 3, 3, 1, 3]], (4, 4))
+    assert mask.all()
+
+
+def test_later_annotations_win_and_crowds_lie_beneath(tmp_path):
+    """A car over a road over a crowd that comes last in the file."""
+    road, car = box(0, 0, 3, 1), box(2, 0, 4, 1) | {"category_id": 20}
+    crowd = {"segmentation": {"counts": [0, 20], "size": [4, 5]}, "iscrowd": 1}
+    assert labels(tmp_path, road, car, crowd)[0] == [1, 1, 2, 2, IGNORE]
+    assert labels(tmp_path, car, road)[0] == [1, 1, 1, 2, 0]
+
+
+def test_runs_go_down_columns_outside_first():
+    """2×3 pixels: one outside, two inside, three outside."""
+    assert runs_mask([1, 2, 3], (2, 3)).tolist() == [[False, True, False], [True, False, False]]
+    assert runs_mask([0, 6], (2, 3)).all()
+
+
+def test_compressed_runs_are_decoded():
+    """By hand: '0' to '?' are 0 to 15, '@' to 'O' are −16 to −1, and from 'P' on more follows."""
+    assert decompress("123") == [1, 2, 3]
+    assert decompress("1234") == [1, 2, 3, 6]  # from the fourth on, the difference to two before
+    assert decompress("555N") == [5, 5, 5, 3]  # N: −2
+    assert decompress("P1") == [32]  # five zero bits, then 1
+    assert decompress("_1") == [47]  # 15, then 1
+    assert decompress("o0") == [31]  # alone, its upper bit would be a sign
+    assert decompress("") == []
+
+
+def test_compressing_and_decompressing_are_inverse():
+    """On random run lengths, of up to a million pixels each."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        counts = (10 ** rng.uniform(0, 6, rng.integers(1, 40))).astype(int).tolist()
+        assert decompress(compress(counts)) == counts
+
+
+def test_both_forms_of_run_lengths_give_the_same(tmp_path):
+    """A column of the image, as a list and as text."""
+    counts = [4, 4, 12]
+    expected = [[0, 1, 0, 0, 0]] * 4
+    assert labels(tmp_path, {"segmentation": {"counts": counts, "size": [4, 5]}}) == expected
+    assert labels(tmp_path, {"segmentation": {"counts": compress(counts), "size": [4, 5]}}) == expected
+
+
+def test_an_image_without_annotations_is_background(tmp_path):
+    """COCO lists what was looked at."""
+    assert labels(tmp_path) == [[0] * 5] * 4
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
+        ("[]", "dictionary"),
+        ({"images": [], "annotations": []}, "categories"),
+        (tree() | {"images": [{"id": 1}]}, "images[0].file_name"),
+        (tree() | {"images": {}}, "images"),
+        (tree() | {"images": [{"id": 1, "file_name": "a", "height": -4, "width": 5}]}, "images[0].height"),
+        (tree() | {"images": [{"id": 1, "file_name": "a", "height": "x", "width": 5}]}, "images[0].height"),
+        (tree(size=(2**20, 2**20)), "images[0]"),
+        (tree() | {"images": tree()["images"] * 2}, "listed twice"),
+        (tree() | {"categories": tree()["categories"] * 2}, "categories"),
+        (tree(box(0, 0, 1, 1) | {"image_id": 8}), "annotations[0].image_id: no image has id 8"),
+        (tree(box(0, 0, 1, 1) | {"category_id": 8}), "annotations[0].category_id: no category has id 8"),
+        (tree({}), "annotations[0].segmentation"),
+    ],
+)
+def test_what_does_not_fit_is_named_by_its_key(tmp_path, content, words):
+    """Bad JSON, missing keys, wrong types, sizes beyond reason, entries that refer to nothing."""
+    assert words in refusal(tmp_path, content)
+
+
+@pytest.mark.parametrize(
+    "segmentation",
+    [
+        [],
+        [[]],
+        [[0, 0, 1, 1]],
+        [[0, 0, 1, 1, 2, 2, 3]],
+        [[0, 0, 1, 1, 2, "x"]],
+        [[0, 0, 1, 1, 2, None]],
+        [[0, 0, 1, 1, 2, [3]]],
+        [[0, 0, 1e300, 1, 2, 2]],
+        [[0, 0, 10**400, 1, 2, 2]],
+        [[0, 0, float("nan"), 1, 2, 2]],
+        [[0, 0, float("inf"), 1, 2, 2]],
+        [[0, 0, 4, 0, 4, 4], 7],
+        "text",
+        None,
+        {"counts": [20]},
+        {"size": [4, 5]},
+        {"counts": [19], "size": [4, 5]},
+        {"counts": [21], "size": [4, 5]},
+        {"counts": [-1, 21], "size": [4, 5]},
+        {"counts": [10.0, 10.0], "size": [4, 5]},
+        {"counts": ["20"], "size": [4, 5]},
+        {"counts": [20], "size": [5, 4]},
+        {"counts": [10**12], "size": [10**6, 10**6]},
+        {"counts": "d", "size": [4, 5]},
+        {"counts": "\x00", "size": [4, 5]},
+        {"counts": "o" * 1000, "size": [4, 5]},
+        {"counts": "é1", "size": [4, 5]},
+    ],
+)
+def test_a_bad_outline_is_named_by_its_key(tmp_path, segmentation):
+    """Empty, too short, no numbers, out of reach, or not the size of the image: found when it is painted."""
+    message = refusal(tmp_path, tree(box(0, 0, 1, 1), {"segmentation": segmentation}))
+    assert "annotations[1].segmentation: " in message
+    assert len(message) < 400 + len(str(tmp_path))
+
+
+def test_countless_edges_are_computed_in_blocks():
+    """A star with 5,000 points, on 2,000 rows, against a loop over its edges."""
+    angles = np.arange(5000) * 2 * np.pi * 2377 / 5000
+    vertices = np.stack([1000 + 900 * np.cos(angles), 1000 + 900 * np.sin(angles)], axis=1)
+    whole = polygon_mask(vertices, (2000, 2000))
+    flips = np.zeros((2000, 2001), bool)
+    for (x, y), (other_x, other_y) in zip(vertices, np.roll(vertices, -1, axis=0), strict=True):
+        rows = np.flatnonzero((np.arange(2000) + 0.5 >= y) != (np.arange(2000) + 0.5 >= other_y))
+        columns = np.ceil(x + (rows + 0.5 - y) * (other_x - x) / (other_y - y) - 0.5).astype(int)
+        flips[rows, columns] ^= True
+    assert (whole != np.logical_xor.accumulate(flips, axis=1)[:, :-1]).mean() < 1e-5
