@@ -1,0 +1,134 @@
+"""A user's own folder as a data set: found, understood and listed, and whatever had to be decided is said.
+
+A `dataset.yaml` in the folder has the last word. Without one, files are found by the names of subfolders, and classes
+by looking at the masks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+from oneway.data.dataset import IGNORE, Bytes, Item, Listing
+from oneway.data.decode.coco import Coco, label_map
+from oneway.data.decode.masks import Coding, read_mask
+from oneway.data.folder.classes import default_colours
+from oneway.data.folder.description import FILE, Description
+from oneway.data.folder.files import Found, find
+from oneway.data.folder.infer import LABELMAP, Inferred, infer, read_labelmap
+from oneway.data.folder.layout import Problem, stay
+from oneway.errors import UserError
+from oneway.streams import stream
+
+__all__ = ["Found", "Problem", "describe", "find", "list_folder", "problems"]
+
+COLOURS_SHOWN = 8
+"""In a message."""
+
+
+def problems(root: Path, unlabelled: Path | None = None) -> list[Problem]:
+    """What is wrong with single files of a folder, though the others can be used."""
+    return list(find(root, unlabelled).problems)
+
+
+def describe(root: Path, unlabelled: Path | None = None) -> Description:
+    """The description by which a folder is read, or, for masks in unexplained colours, one to complete."""
+    return _described(find(root, unlabelled))[0]
+
+
+def list_folder(root: Path, unlabelled: Path | None, holdout: float, seed: int) -> Listing:
+    """The data set in a folder, ready to decode.
+
+    Args:
+        root: The data folder; nothing outside is read.
+        unlabelled: Another folder, all of whose images join the training set without labels.
+        holdout: Share of the labelled images that validate, where there is no validation set.
+        seed: Decides which ones.
+
+    Raises:
+        UserError: The files make no data set; says why, and the way out.
+    """
+    found = find(root, unlabelled)
+    labelled = [item for item in found.train if item.mask]
+    if len(labelled) < (1 if found.val else 2):
+        raise UserError(
+            f"{root}: {len(labelled)} of {len(found.train)} training images have labels, which is too few. Put images "
+            f"into {root / 'images'} and masks of the same names into {root / 'masks'}, or say in {FILE} where they "
+            "are."
+        )
+    description, inferred = _described(found)
+    if inferred and not inferred.named:
+        shown = ", ".join(str(list(colour)) for colour in description.palette[:COLOURS_SHOWN])
+        more = f" and {len(description.names) - COLOURS_SHOWN} more" if len(description.names) > COLOURS_SHOWN else ""
+        raise UserError(
+            f"{root}: the masks are painted in colours, and nothing says which class each stands for: {shown}{more}. "
+            f"`oneway check` prints a {FILE} to complete."
+        )
+    coco = next((coco for coco, _ in found.outlines.values()), None)
+    held_out = () if found.val else _hold_out(labelled, holdout, seed)
+    names = {item.name for item in held_out}
+    return Listing(
+        root=root,
+        classes=coco.classes if coco else description.names,
+        colours=default_colours(coco.classes) if coco else description.palette,
+        train=tuple(item for item in found.train if item.name not in names),
+        val=found.val or held_out,
+        read_labels=partial(_read_outlines, found.outlines) if coco else partial(_read_mask, description.coding()),
+        remarks=tuple(_remarks(found, inferred, len(held_out), len(labelled))),
+        dialect=description.to_yaml(),
+    )
+
+
+def _described(found: Found) -> tuple[Description, Inferred | None]:
+    """The description with its classes, and how they came about if nobody gave them."""
+    given = found.description
+    masks = [item.mask for item in (*found.train, *found.val) if item.mask]
+    if given.classes is not None or found.outlines or not masks:
+        return given, None
+    labelmap = stay(found.root / LABELMAP, found.root)
+    inferred = infer(masks, given.ignore, read_labelmap(labelmap) if labelmap.is_file() else None)
+    classes = inferred.classes
+    ignore = None if classes.coloured or IGNORE in classes.table else (IGNORE,)
+    changes = {
+        "classes": classes,
+        "colours": inferred.colours if given.colours is None else given.colours,
+        "ignore": ignore if given.ignore is None else given.ignore,
+    }
+    return given.model_copy(update=changes), inferred
+
+
+def _hold_out(labelled: list[Item], holdout: float, seed: int) -> tuple[Item, ...]:
+    """A share of the labelled images, in order of name: at least one, and not all."""
+    count = min(max(round(holdout * len(labelled)), 1), len(labelled) - 1)
+    chosen = stream(seed, "holdout").permutation(len(labelled))[:count]
+    return tuple(labelled[index] for index in sorted(chosen))
+
+
+def _remarks(found: Found, inferred: Inferred | None, held_out: int, labelled: int) -> Iterator[str]:
+    """What was decided for the user."""
+    if inferred:
+        yield from inferred.remarks
+    if held_out:
+        yield f"No validation set: {held_out} of the {labelled} labelled images are held out to validate."
+    bare = [name for name, (coco, file_name) in found.outlines.items() if not coco.images[file_name].regions]
+    if bare:
+        yield (
+            f"{len(bare)} images are listed without an annotation ({bare[0]} is the first) and count as background; "
+            "take them out of the list if they are not annotated yet."
+        )
+    if found.problems:
+        first = found.problems[0]
+        yield f"{len(found.problems)} files do not fit; `oneway check` lists them. {first.file}: {first.message}"
+
+
+def _read_mask(coding: Coding, item: Item) -> Bytes:
+    if item.mask is None:
+        raise UserError(f"{item.image}: no mask belongs to it.")
+    return read_mask(item.mask, coding)
+
+
+def _read_outlines(outlines: Mapping[str, tuple[Coco, str]], item: Item) -> Bytes:
+    if item.name not in outlines:
+        raise UserError(f"{item.image}: no annotations list it.")
+    return label_map(*outlines[item.name])

@@ -1,0 +1,144 @@
+"""The classes of a data set: their names, what stands for them in masks, and the colours they are shown in."""
+
+from __future__ import annotations
+
+import colorsys
+import re
+import reprlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from oneway.data.dataset import IGNORE, Colour
+
+MOST_CLASSES = IGNORE
+"""Class indices are bytes below IGNORE."""
+
+SHADES = ((0.65, 0.95), (0.85, 0.7), (0.45, 0.85))
+"""Saturation and brightness of eight hues each."""
+
+Value = int | Colour
+"""What stands for a class in masks."""
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Names, in order of class index, and the class index of each value that stands for one."""
+
+    names: tuple[str, ...]
+    table: dict[Value, int]
+
+    @property
+    def coloured(self) -> bool:
+        """Whether masks are painted in colours, rather than made of numbers."""
+        return any(isinstance(value, tuple) for value in self.table)
+
+    @property
+    def plain(self) -> bool:
+        """Whether masks hold class indices."""
+        return list(self.table.items()) == [(index, index) for index in range(len(self.names))]
+
+
+def listed(names: Iterable[str]) -> Classes:
+    """Classes whose masks hold class indices."""
+    names = tuple(names)
+    return _unique(Classes(names, {index: index for index in range(len(names))}))
+
+
+def numbered(names: dict[int, str]) -> Classes:
+    """Classes by the numbers of masks; several may have one name, and are one class."""
+    distinct = tuple(dict.fromkeys(names.values()))
+    return _unique(Classes(distinct, {value: distinct.index(name) for value, name in names.items()}))
+
+
+def painted(colours: dict[str, Colour]) -> Classes:
+    """Classes by the colours of masks."""
+    if len(set(colours.values())) < len(colours):
+        raise ValueError("two classes have the same colour")
+    return _unique(Classes(tuple(colours), {colour: index for index, colour in enumerate(colours.values())}))
+
+
+def _unique(classes: Classes) -> Classes:
+    if len(set(classes.names)) < len(classes.names):
+        raise ValueError(f"the name {Counter(classes.names).most_common(1)[0][0]!r} appears twice")
+    if len(classes.names) > MOST_CLASSES:
+        raise ValueError(f"{len(classes.names)} classes are too many; the most is {MOST_CLASSES}")
+    return classes
+
+
+def parse_classes(value: Any) -> Classes | None:
+    """From `[name, …]`, `{number: name, …}` or `{name: colour, …}` in YAML; a ValueError says what is wrong."""
+    match value:
+        case None | Classes():
+            return value
+        case [_, *_]:
+            return listed(_name(entry) for entry in value)
+        case dict() if value and all(isinstance(entry, list) or _is_hex(entry) for entry in value.values()):
+            return painted({_name(key): parse_colour(entry) for key, entry in value.items()})
+        case dict() if value and all(_is_number(key) for key in value):
+            return numbered({parse_number(key): _name(entry) for key, entry in value.items()})
+    raise ValueError(
+        "write [name, …] in order of number, or {number: name, …}, or {name: [red, green, blue], …}; "
+        f"{_short(value)} is none of these"
+    )
+
+
+def parse_values(value: Any) -> tuple[Value, ...] | None:
+    """Numbers or colours."""
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"write [value, …], and not {_short(value)}")
+    return tuple(parse_number(entry) if _is_number(entry) else parse_colour(entry) for entry in value)
+
+
+def parse_colours(value: Any) -> tuple[Colour, ...] | None:
+    """Colours alone."""
+    if value is not None and not isinstance(value, list | tuple):
+        raise ValueError(f"write [[red, green, blue], …], and not {_short(value)}")
+    return None if value is None else tuple(parse_colour(entry) for entry in value)
+
+
+def parse_colour(value: Any) -> Colour:
+    """From `[red, green, blue]` or `'#rrggbb'`."""
+    if _is_hex(value):
+        red, green, blue = bytes.fromhex(value[1:])
+        return red, green, blue
+    match value:
+        case [int(red), int(green), int(blue)] if all(0 <= channel <= 255 for channel in value):
+            return red, green, blue
+    raise ValueError(f"a colour is [red, green, blue] of 0 to 255, or '#rrggbb', and not {_short(value)}")
+
+
+def parse_number(value: Any) -> int:
+    """One that a mask can hold."""
+    if _is_number(value) and 0 <= value < 2**31:
+        return int(value)
+    raise ValueError(f"masks hold numbers from 0 on, and not {_short(value)}")
+
+
+def default_colours(names: tuple[str, ...]) -> tuple[Colour, ...]:
+    """Distinct colours that go together: black for the background, and hues far from the ones before."""
+    hues = (index * 0.618034 % 1 for index in range(len(names)))  # steps of the golden section
+    mixed = (colorsys.hsv_to_rgb(hue, *SHADES[index // 8 % len(SHADES)]) for index, hue in enumerate(hues))
+    colours = [(round(255 * red), round(255 * green), round(255 * blue)) for red, green, blue in mixed]
+    return tuple((0, 0, 0) if name == "background" else colour for name, colour in zip(names, colours, strict=True))
+
+
+def _short(value: Any) -> str:
+    return reprlib.repr(value)[:80]  # with references of YAML to itself, the full one can be endless
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_hex(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch("#[0-9a-fA-F]{6}", value) is not None
+
+
+def _name(value: Any) -> str:
+    if (isinstance(value, str) and value.strip() and value.isprintable()) or _is_number(value):
+        return str(value)
+    raise ValueError(f"{_short(value)} is no name; put it in quotes if it is meant to be one")

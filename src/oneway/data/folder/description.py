@@ -1,0 +1,194 @@
+"""What a `dataset.yaml` may say about a folder of images and masks; any of it can be left out.
+
+`classes` is one of
+
+- `[background, crack]`: masks hold the numbers 0 and 1;
+- `{0: background, 255: crack}`: masks hold these numbers;
+- `{road: [128, 64, 128], car: "#00008e"}`: masks are painted in these colours.
+
+`colours: [[0, 0, 0], [255, 0, 0]]` are those in which the classes are shown, `ignore: [255]` the numbers or colours
+that neither train nor count. `train: {images: photos, masks: labels}` or `{images: photos, coco: instances.json}` and
+likewise `val` name the folders, `unlabelled: [video]` those of images without labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, ValidationError, model_validator
+
+from oneway.config import read_yaml
+from oneway.data.dataset import IGNORE, Colour
+from oneway.data.decode.masks import Coding, pack
+from oneway.data.folder.classes import Classes, Value, default_colours, parse_classes, parse_colours, parse_values
+from oneway.errors import UserError
+
+FILE = "dataset.yaml"
+
+
+def _several(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+class Section(BaseModel):
+    """Frozen, and unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+
+class Part(Section):
+    """Where the images of a training or validation set are, and their labels; paths are below the data folder."""
+
+    images: str
+
+    masks: str | None = None
+    """A folder with the subfolders of the images'; without it, masks are looked for beside the images."""
+
+    coco: str | None = None
+    """A file of instance annotations, in place of masks."""
+
+    @model_validator(mode="after")
+    def _labelled_once(self) -> Part:
+        if self.masks is not None and self.coco is not None:
+            raise ValueError("labels come from masks or from coco, and not from both")
+        return self
+
+
+class Description(Section):
+    """How a folder is read."""
+
+    classes: Annotated[Classes | None, PlainValidator(parse_classes)] = None
+    """None until they are known: from COCO's categories, or by looking at the masks."""
+
+    colours: Annotated[tuple[Colour, ...] | None, PlainValidator(parse_colours)] = None
+
+    ignore: Annotated[tuple[Value, ...] | None, PlainValidator(parse_values)] = None
+    """By default 255, unless it is a class; among colours, none."""
+
+    train: Part | None = None
+    val: Part | None = None
+    unlabelled: Annotated[tuple[str, ...], BeforeValidator(_several)] = ()
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Description:
+        for refusal in _refusals(self):
+            raise ValueError(refusal)
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the classes, in order of class index; empty where they are not known yet."""
+        return self.classes.names if self.classes else ()
+
+    @property
+    def palette(self) -> tuple[Colour, ...]:
+        """The colour in which each class is shown."""
+        if self.classes and self.classes.coloured:
+            return tuple(value for value in self.classes.table if isinstance(value, tuple))
+        return self.colours or default_colours(self.names)
+
+    def coding(self) -> Coding:
+        """How masks are decoded, once the classes are known."""
+        table, coloured = (dict(self.classes.table), self.classes.coloured) if self.classes else ({}, False)
+        default = () if coloured or IGNORE in table else (IGNORE,)
+        table |= dict.fromkeys(default if self.ignore is None else self.ignore, IGNORE)
+        packed = {pack(value) if isinstance(value, tuple) else value: label for value, label in table.items()}
+        return Coding(packed, coloured, self.names)
+
+    def to_yaml(self) -> str:
+        """The content of a `dataset.yaml` that is read as this description, with comments."""
+        return "\n".join(["# How this folder is read. Rename the classes as you like.", *_lines(self), ""])
+
+
+def read_description(path: Path) -> Description:
+    """A checked `dataset.yaml`; a UserError names the file, the key, and the nearest known key."""
+    try:
+        return Description.model_validate(read_yaml(path))
+    except ValidationError as error:
+        raise UserError(f"{path}: {_explain(error)}") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not valid YAML ({error}).") from None
+
+
+def _refusals(description: Description) -> Iterator[str]:
+    """Why keys that are fine one by one do not fit each other."""
+    if description.val and not description.train:
+        yield "val: name the folders of `train` as well"
+    if description.train and description.val and bool(description.train.coco) != bool(description.val.coco):
+        yield "train and val: both need masks, or both coco"
+    if any(part and part.coco for part in (description.train, description.val)):
+        if description.classes or description.ignore or description.colours:
+            yield "the categories of coco are the classes; leave out `classes`, `colours` and `ignore`"
+        return
+    if (classes := description.classes) is None:
+        return
+    if description.colours is not None and classes.coloured:
+        yield "colours: leave them out; `classes` gives each its colour already"
+    elif description.colours is not None and len(description.colours) != len(classes.names):
+        yield f"colours: there are {len(description.colours)}, for {len(classes.names)} classes"
+    for value in description.ignore or ():
+        if isinstance(value, tuple) != classes.coloured:
+            kinds = ("a number", "a colour, as [red, green, blue]")
+            yield f"ignore: {value} should be {kinds[classes.coloured]}, as the classes are"
+        elif value in classes.table:
+            yield f"ignore: {value} stands for the class {classes.names[classes.table[value]]!r} already"
+
+
+def _lines(description: Description) -> Iterator[str]:
+    if classes := description.classes:
+        yield f"classes:  # {_explain_classes(classes)}"
+        for value, label in classes.table.items():
+            name = _flow(classes.names[label])
+            if classes.plain:
+                yield f"  - {name}  # {value}"
+            else:
+                yield f"  {name}: {_flow(value)}" if classes.coloured else f"  {value}: {name}"
+    if description.colours is not None:
+        yield "colours:  # in which the classes are shown"
+        yield from (f"  - {_flow(colour)}" for colour in description.colours)
+    if description.ignore is not None:
+        yield f"ignore: {_flow(description.ignore)}  # neither trains nor counts"
+    for key, part in (("train", description.train), ("val", description.val)):
+        if part is not None:
+            yield f"{key}: {_flow(part.model_dump(exclude_none=True))}"
+    if description.unlabelled:
+        yield f"unlabelled: {_flow(description.unlabelled)}"
+
+
+def _explain_classes(classes: Classes) -> str:
+    if classes.coloured:
+        return "the colour of each in the masks: red, green, blue"
+    return "masks hold the number behind each" if classes.plain else "masks hold the number before each"
+
+
+def _flow(value: Any) -> str:
+    """A value on one line of YAML."""
+    return yaml.dump(
+        [value], Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=2**20, sort_keys=False
+    )[1:-2]
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes tuples as lists, without references to those it wrote before."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _explain(error: ValidationError) -> str:
+    """The first thing that is wrong, in the user's words."""
+    details = error.errors(include_url=False)
+    detail = min(details, key=lambda detail: detail["type"] != "extra_forbidden")  # may explain why another is missing
+    key = ".".join(str(part) for part in detail["loc"])
+    if detail["type"] == "extra_forbidden":
+        parts = [f"{part}.{name}" for part in ("train", "val") for name in Part.model_fields]
+        known = [*Description.model_fields, *parts]
+        near = get_close_matches(key, known, n=1)
+        return f"unknown key {key!r}." + (f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(known)}.")
+    ways_out = {"model_type": "write {images: FOLDER, masks: FOLDER}", "tuple_type": "write [FOLDER, …]"}
+    message = ways_out.get(detail["type"], detail["msg"].removeprefix("Value error, "))
+    return f"{key}: {message}." if key else f"{message}."

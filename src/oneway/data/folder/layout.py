@@ -1,0 +1,166 @@
+"""Which files a folder holds, without ever leaving it, and which of the common layouts they follow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from oneway.data.decode.coco import is_coco, read_json
+from oneway.data.decode.images import SUFFIXES
+from oneway.data.folder.description import FILE, Part
+from oneway.errors import UserError
+
+IMAGES = ("images", "jpegimages")
+MASKS = ("masks", "labels", "annotations", "segmentationclass")
+TRAIN = ("train", "training")
+VAL = ("val", "valid", "validation")
+UNLABELLED = ("unlabelled", "unlabeled")
+"""Names of folders, in lower case, the preferred ones first."""
+
+CAMVID = "annot"
+"""What CamVid appends to the name of a folder of images for that of their masks."""
+
+CLUTTER = ("thumbs.db", "desktop.ini", "__macosx")
+UNREAD = frozenset(
+    ".gif .heic .heif .avif .jp2 .jxl .svg .psd .dcm .npy .npz .mat .dng .nef .cr2 .mp4 .mov .avi .mkv .zip".split()
+)
+"""How the names of files end that someone may expect to be read."""
+
+MOST_JSON_FILES = 8
+"""Annotations for the whole set come in a few files; more of them belong to single images, and are no COCO."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with one file, though the others can be used."""
+
+    file: Path
+    message: str
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a data set has its parts."""
+
+    train: Part
+    val: Part | None
+    unlabelled: tuple[str, ...]
+
+
+def recognise(root: Path) -> Layout:
+    """Where a folder has its parts, going by the names of its subfolders."""
+    unlabelled = _images_of(root, _choose(root, ".", UNLABELLED))
+    whole = _part(root, ".")
+    labelled_here = whole.images != "." and (whole.masks or whole.coco)
+    if labelled_here and (split := _split(root, whole)):
+        return Layout(*split, (*unlabelled, *_images_of(root, _choose(root, whole.images, UNLABELLED))))
+    train = None if labelled_here else _choose(root, ".", TRAIN)
+    val = _choose(root, ".", VAL)
+    return Layout(_part(root, train) if train else whole, _part(root, val) if val else None, unlabelled)
+
+
+def _part(root: Path, folder: str) -> Part:
+    """Images in a folder called so, or right here; masks in another, or in CamVid's, or else COCO's annotations."""
+    images = _choose(root, folder, IMAGES) or folder
+    masks = _choose(root, folder, MASKS, with_images=True)
+    if masks is None and folder != ".":
+        parent, name = PurePosixPath(folder).parent.as_posix(), PurePosixPath(folder).name
+        masks = _choose(root, parent, (f"{name}{CAMVID}".lower(),), with_images=True)
+    return Part(images=images, masks=masks, coco=None if masks else _coco_in(root, folder))
+
+
+def _split(root: Path, whole: Part) -> tuple[Part, Part] | None:
+    """The parts of `images/train`, `images/val`, `masks/train` and `masks/val`."""
+    if whole.masks is None:
+        return None
+    chosen = [_choose(root, side, names) for names in (TRAIN, VAL) for side in (whole.images, whole.masks)]
+    match chosen:
+        case [str(images), str(masks), str(val_images), str(val_masks)]:
+            return Part(images=images, masks=masks), Part(images=val_images, masks=val_masks)
+    return None
+
+
+def _images_of(root: Path, folder: str | None) -> tuple[str, ...]:
+    return () if folder is None else (_choose(root, folder, IMAGES) or folder,)
+
+
+def _choose(root: Path, folder: str, names: tuple[str, ...], with_images: bool = False) -> str | None:
+    """The subfolder with the first of these names, whatever its case; perhaps only if images are in it."""
+    called_so = {entry.name.lower(): entry.name for entry in _entries(root / folder) if entry.name.lower() in names}
+    present = {lower: name for lower, name in called_so.items() if (root / folder / name).is_dir()}
+    for name in names:
+        if name in present:
+            path = PurePosixPath(folder, present[name]).as_posix()
+            files = walk(stay(root / path, root), root, [])
+            if not with_images or any(file.suffix.lower() in SUFFIXES for file in files):
+                return path
+    return None
+
+
+def _coco_in(root: Path, folder: str) -> str | None:
+    """The one file of COCO annotations in a folder, or in `annotations` within."""
+    folders = [folder, *filter(None, [_choose(root, folder, ("annotations",))])]
+    files = [
+        PurePosixPath(place, entry.name).as_posix()
+        for place in folders
+        for entry in _entries(root / place)
+        if entry.name.lower().endswith(".json") and (root / place / entry.name).is_file()
+    ]
+    if len(files) > MOST_JSON_FILES:
+        return None
+    found = [file for file in files if is_coco(read_json(stay(root / file, root)))]
+    if len(found) > 1:
+        raise UserError(
+            f"{root / folder}: {', '.join(found)} all hold annotations. Say in {FILE} which belongs to which images, "
+            f"as in `train: {{images: images, coco: {found[0]}}}`."
+        )
+    return found[0] if found else None
+
+
+def walk(folder: Path, home: Path, problems: list[Problem]) -> Iterator[Path]:
+    """Files in a folder and its subfolders, in order of name; a link that leads out of `home` is a UserError."""
+    waiting = [(folder, entry) for entry in reversed(_entries(folder))]
+    while waiting:
+        parent, entry = waiting.pop()
+        path = parent / entry.name
+        if entry.is_dir(follow_symlinks=False):
+            waiting += [(path, inner) for inner in reversed(_entries(path))]
+        elif not entry.name.isprintable():  # nor can it be stored in a list of names
+            named = f"the file {entry.name!a} in it has a name that cannot be shown; rename it."
+            problems.append(Problem(parent, named))
+        elif entry.is_file(follow_symlinks=False) or (entry.is_symlink() and stay(path, home).is_file()):
+            yield path
+        elif entry.is_symlink():  # followed, links among folders could go round in circles
+            target = "another folder" if path.is_dir() else "nothing"
+            problems.append(Problem(path, f"a link to {target}, which is not followed."))
+
+
+def images_in(folder: Path, home: Path, problems: list[Problem]) -> list[Path]:
+    """Image files in a folder and its subfolders, in order of name."""
+    files = list(walk(folder, home, problems))
+    for path in files:
+        if path.suffix.lower() in UNREAD:
+            problems.append(Problem(path, "left out: no JPEG, PNG, WebP, TIFF or BMP. Convert it if it is to be used."))
+    return [path for path in files if path.suffix.lower() in SUFFIXES]
+
+
+def stay(path: Path, home: Path) -> Path:
+    """The path, if what it leads to is inside `home`; a UserError if not."""
+    try:
+        target = path.resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle; a name with a zero byte
+        raise UserError(f"{path}: leads nowhere ({error}).") from None
+    if not target.is_relative_to(home.resolve()):
+        raise UserError(f"{path}: leads out of {home}, to {target}. Copy what is needed into the folder.")
+    return path
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """What a folder holds, in order of name, without hidden files and what file managers leave behind."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be listed ({error.strerror}).") from None
+    return [entry for entry in entries if not entry.name.startswith(".") and entry.name.lower() not in CLUTTER]
