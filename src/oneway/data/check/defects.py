@@ -1,0 +1,248 @@
+"""What can be wrong with a data set, rule by rule; a rule reads a listing and the surveys of all its items."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from oneway.data.check.duplicates import ALIKE, nearest, nearest_other
+from oneway.data.check.survey import UPRIGHT, Survey
+from oneway.data.dataset import IGNORE, Item, Listing
+from oneway.data.decode.images import SIDEWAYS, SUFFIXES
+
+TINY = 32
+"""Height or width below which a network that reduces its input 32 times has nothing left."""
+
+FORGOTTEN = 0.1
+"""Share of a folder's images, up to which those without a mask look forgotten rather than unlabelled on purpose."""
+
+REPEATED = 0.1
+"""Share of a split's images from which repeated scenes are worth a word."""
+
+DARK = 16
+"""Grey value that some region of any photograph reaches; what a camera of 12 bits stores in 16 stays below."""
+
+WHOLE_SET = "."
+"""The file of a finding that is about no single one."""
+
+Surveys = Mapping[str, Survey]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that would hurt (an error), or that is suspicious (a warning)."""
+
+    level: Literal["error", "warning"]
+
+    kind: str
+    """What it has in common with others, as a heading."""
+
+    file: str
+    """Its path below the data folder where it lies there, or WHOLE_SET."""
+
+    message: str
+    """The value, and what to do about it where the kind does not say."""
+
+
+UNUSABLE = {
+    "image": "Images that cannot be read",
+    "mask": "Masks that cannot be used",
+    "size": "Masks that do not fit their image",
+}
+
+
+def unusable(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
+    """Whatever decoding refuses."""
+    for item in every_item(listing):
+        survey = surveys[item.name]
+        if survey.problem and survey.part:
+            file = item.name if survey.part == "image" else _labels_file(item, listing)
+            # Said already, where it comes first.
+            message = survey.problem.removeprefix(f"{item.image}: ").removeprefix(f"{item.mask}: ")
+            yield Finding("error", UNUSABLE[survey.part], file, message)
+
+
+def too_few_labels(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
+    """Nothing to learn from, or to measure by."""
+    for split, items in (("training", listing.train), ("validation", listing.val)):
+        usable = [item for item in items if (surveys[item.name].labels or {}).keys() - {IGNORE}]
+        if any(surveys[item.name].problem for item in items):
+            continue  # which is said already, and must be mended first
+        if not usable:
+            yield Finding("error", "No labels", WHOLE_SET, f"no {split} image has a labelled pixel")
+        elif len(usable) == 1:
+            yield Finding("warning", f"A single labelled {split} image", usable[0].name, "add a handful at the least")
+
+
+def absent_masks(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
+    """Images that nothing can be measured by, and a few without a mask among many that have one."""
+    for split, items in held_out(listing):
+        for item in items:
+            if item.mask is None:
+                message = "add its mask, or move it to the training images"
+                yield Finding("error", f"{split.capitalize()} images without a mask", item.name, message)
+    folders = defaultdict(list)
+    for item in listing.train:
+        folders[item.image.parent].append(item)
+    for beside in folders.values():
+        bare = [item for item in beside if item.mask is None]
+        if len(bare) <= FORGOTTEN * len(beside):
+            message = f"no mask, but {len(beside) - len(bare)} of the {len(beside)} images in its folder have one"
+            for item in bare:
+                yield Finding("warning", "Masks that may be missing: these images serve unlabelled", item.name, message)
+
+
+def ignored_masks(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
+    """Masks in which no pixel has a class."""
+    for item in every_item(listing):
+        labels = surveys[item.name].labels or {}
+        if item.mask and labels.keys() == {IGNORE}:
+            message = f"all of its {labels[IGNORE]:,} pixels are ignored"
+            yield Finding("warning", "Masks without a labelled pixel", _labels_file(item, listing), message)
+
+
+def absent_classes(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
+    """Classes that do not occur, and the two mistakes that show in which do: 255 for a class, and counting from 1."""
+    counts = {split: total(items, surveys) for split, items in (("training", listing.train), *held_out(listing))}
+    every = set[int]().union(*counts.values())
+    present = every - {IGNORE}
+    if len(present) < 2:
+        for only in present:
+            message = f"every labelled pixel is of class {only} ({listing.classes[only]})"
+            if IGNORE in every:
+                message += "; what else is there is ignored, as 255 is unless `classes` in dataset.yaml lists it"
+            yield Finding("error", "A single class: there is nothing to tell apart", WHOLE_SET, message)
+        return
+    if 0 not in present:
+        message = f"classes from {min(present)} to {max(present)} occur, and never 0 ({listing.classes[0]})"
+        yield Finding("warning", "Labels that may be counted from 1", WHOLE_SET, message)
+    for label, name in enumerate(listing.classes):
+        for split, count in counts.items():
+            if count.keys() - {IGNORE} and label not in count and (label or 0 in present):
+                message = f"class {label} ({name}) has no pixel in any {split} mask"
+                yield Finding("warning", f"Classes that never occur in {split}", WHOLE_SET, message)
+
+
+def odd_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
+    """Images too small to learn from, of one colour, nearly black, or seen otherwise than they are stored."""
+    for item in every_item(listing):
+        survey = surveys[item.name]
+        height, width = survey.size
+        if not survey.fingerprint:
+            continue
+        if min(height, width) < TINY:
+            yield Finding("warning", f"Images below {TINY} pixels", item.name, f"{width}×{height} pixels")
+        if len(set(survey.fingerprint)) == 1:
+            yield Finding("warning", "Blank images", item.name, f"grey value {survey.fingerprint[0]} all over")
+        elif max(survey.fingerprint) < DARK:
+            message = f"no region is brighter than {max(survey.fingerprint)} of 255"
+            yield Finding("warning", "Nearly black images: are there fewer than 16 bits in 16?", item.name, message)
+        # Where an image lay on its side, an oblong mask that fits has heeded it; elsewhere both would fit.
+        if survey.orientation != UPRIGHT and (survey.orientation not in SIDEWAYS or height == width):
+            message = f"EXIF orientation {survey.orientation} is undone in the image; the mask is read as it is stored"
+            yield Finding("warning", "Images that may be turned against their mask: see the sheet", item.name, message)
+
+
+def same_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
+    """Images that occur twice where that matters; unlabelled ones may be copies of labelled ones, and often are."""
+    labelled: dict[str, str] = {}
+    unlabelled: dict[str, str] = {}
+    for item in listing.train:
+        if digest := surveys[item.name].digest:
+            if item.mask and digest in labelled:
+                message = f"the same as {labelled[digest]}"
+                yield Finding("warning", "Labelled images that occur twice", item.name, message)
+            (labelled if item.mask else unlabelled).setdefault(digest, item.name)
+    for split, items in held_out(listing):
+        kind = f"{split.capitalize()} images that"
+        for item in items:
+            digest = surveys[item.name].digest
+            if digest in labelled:
+                message = f"the same as {labelled[digest]}; remove one of the two"
+                yield Finding("error", f"{kind} are also trained on", item.name, message)
+            elif digest in unlabelled:
+                message = f"the same as {unlabelled[digest]}"
+                yield Finding("warning", f"{kind} are also trained on, without their labels", item.name, message)
+
+
+def similar_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
+    """Images to measure by that look like labelled training images, as neighbouring frames do; closest first."""
+    train = [surveys[item.name] for item in listing.train if item.mask and surveys[item.name].fingerprint]
+    digests = {survey.digest for survey in train}
+    for split, items in held_out(listing):
+        kind = f"{split.capitalize()} images that look like training images: keep the frames of a video on one side"
+        asked = [surveys[item.name] for item in items if surveys[item.name].fingerprint]
+        index, similarity = nearest([one.fingerprint for one in train], [one.fingerprint for one in asked])
+        for position in (-similarity).argsort(kind="stable"):
+            if similarity[position] >= ALIKE and asked[position].digest not in digests:
+                message = f"looks like {train[index[position]].name} (similarity {similarity[position]:.2f})"
+                yield Finding("warning", kind, asked[position].name, message)
+
+
+def repeated_scenes(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
+    """Labelled images of a split that look like others of it: there are fewer scenes than images."""
+    for split, items, so in (
+        ("training", listing.train, "a few of them, chosen at random, show much of what all show"),
+        *((split, items, "a score on them says less than their number suggests") for split, items in held_out(listing)),
+    ):
+        shown = (surveys[item.name] for item in items if item.mask and surveys[item.name].fingerprint)
+        seen = list({one.digest: one for one in shown}.values())  # copies are another rule's
+        index, similarity = nearest_other([one.fingerprint for one in seen])
+        alike = int((similarity >= ALIKE).sum())
+        if seen and alike >= REPEATED * len(seen):
+            first = int(similarity.argmax())
+            message = (
+                f"{alike} of {len(seen)} {split} images look like another of them ({seen[first].name} like "
+                f"{seen[index[first]].name}, similarity {similarity[first]:.2f}): {so}"
+            )
+            yield Finding("warning", "Scenes that repeat, as in the frames of a video", WHOLE_SET, message)
+
+
+RULES: tuple[Callable[[Listing, Surveys], Iterator[Finding]], ...] = (
+    unusable,
+    too_few_labels,
+    absent_masks,
+    ignored_masks,
+    absent_classes,
+    odd_images,
+    same_images,
+    similar_images,
+    repeated_scenes,
+)
+
+
+def total(items: Iterable[Item], surveys: Surveys) -> Counter[int]:
+    """Pixels of each label that occurs in the items, IGNORE among them."""
+    count = Counter[int]()
+    for item in items:
+        count.update(surveys[item.name].labels or {})
+    return count
+
+
+def relative(path: Path, root: Path) -> str:
+    """A path below the data folder, or the whole path where it lies elsewhere."""
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+
+
+def _labels_file(item: Item, listing: Listing) -> str:
+    """The item's own mask; its image, where one file holds the labels of all."""
+    own = item.mask is not None and item.mask.suffix.lower() in SUFFIXES
+    return relative(item.mask, listing.root) if item.mask and own else item.name
+
+
+def files_of(item: Item, listing: Listing) -> set[str]:
+    """The names under which findings may mention an item."""
+    return {item.name, _labels_file(item, listing)}
+
+
+def every_item(listing: Listing) -> tuple[Item, ...]:
+    """Of all splits."""
+    return (*listing.train, *listing.val, *listing.test)
+
+
+def held_out(listing: Listing) -> tuple[tuple[str, tuple[Item, ...]], ...]:
+    """The splits that are measured by, with their names in words."""
+    return ("validation", listing.val), ("test", listing.test)

@@ -1,0 +1,146 @@
+"""The verb `check`: looks at a data set, tells a person or a machine what it found, and draws the contact sheet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from textwrap import indent
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.text import Text
+
+from oneway.data.check import Check, look_at
+from oneway.data.check.contact_sheet import write_contact_sheet
+from oneway.data.check.defects import WHOLE_SET, Finding, relative
+from oneway.data.check.text import findings_text, summary
+from oneway.data.dataset import Listing
+from oneway.data.folder import describe, list_folder, problems
+from oneway.errors import UserError
+
+DESCRIPTION = "dataset.yaml"
+
+
+def check_folder(
+    root: Path,
+    console: Console,
+    *,
+    unlabelled: Path | None = None,
+    holdout: float = 0.2,
+    seed: int = 0,
+    out: Path | None = None,
+    save: bool = False,
+    as_json: bool = False,
+) -> int:
+    """Looks at a folder of images and masks; the exit status is 1 if anything in it would hurt.
+
+    Args:
+        root: The folder.
+        console: Where to tell what was found.
+        unlabelled: A further folder, of images without masks.
+        holdout: Share of the labelled images that validate, where the folder has no validation set of its own.
+        seed: Decides which ones.
+        out: The contact sheet; see `sheet_path`.
+        save: Write what was inferred about the folder into it, as dataset.yaml.
+        as_json: Tell it in JSON.
+    """
+    described = root / DESCRIPTION
+    inferred = not described.exists()
+    if save and not inferred:
+        raise UserError(f"{described}: exists already. Remove it to have it written anew, or leave out --save.")
+    description = describe(root, unlabelled).to_yaml()
+    if save:
+        with _writing(described):
+            described.write_text(description, encoding="utf-8")
+    known = [
+        Finding("warning", "Files that do not pair up", relative(problem.file, root), problem.message)
+        for problem in problems(root, unlabelled)
+    ]
+    try:
+        listing = list_folder(root, unlabelled, holdout, seed)
+    except UserError as error:
+        status = _not_listed(
+            root, console, [Finding("error", "Not a data set yet", WHOLE_SET, str(error)), *known], as_json
+        )
+    else:
+        status = check_listing(listing, console, known=known, out=out, as_json=as_json)
+    if not as_json:
+        if save:
+            _say(console, f"Written: {described}")
+        elif inferred:
+            _say(console, f"No {DESCRIPTION} says what is what; `--save` writes this one, which you can edit:")
+            _say(console, indent(description.rstrip(), "    "))
+    return status
+
+
+def check_listing(
+    listing: Listing,
+    console: Console,
+    *,
+    known: Iterable[Finding] = (),
+    out: Path | None = None,
+    as_json: bool = False,
+) -> int:
+    """Looks at a listed data set of any kind; the exit status is 1 if anything in it would hurt."""
+    sheet = sheet_path(listing.root, out, as_json)
+    check = _look(listing, console, known, hidden=as_json)
+    if as_json:
+        _draw(check, sheet)
+        print(json.dumps(check.to_json() | {"sheet": str(sheet) if sheet else None}, indent=1))
+    else:
+        console.print(summary(check), Text(), findings_text(check.findings), highlight=False)
+        _draw(check, sheet)
+        _say(console, f"Contact sheet: {sheet or 'none inside the data unless asked for; --out FILE.png draws it.'}")
+    return int(check.hurts)
+
+
+def sheet_path(root: Path, out: Path | None, as_json: bool) -> Path | None:
+    """Where the contact sheet goes: where the user says, or else the current folder, if it is not part of the data.
+
+    Machines have asked for no picture unless they say where.
+    """
+    if out is None:
+        outside = not Path.cwd().is_relative_to(root.resolve())
+        return Path(f"check-{root.resolve().name}.png") if outside and not as_json else None
+    if out.suffix.lower() != ".png":
+        raise UserError(f"{out}: the contact sheet is a PNG; let the name end with .png.")
+    if out.exists() and out.resolve().is_relative_to(root.resolve()):
+        raise UserError(f"{out}: is there already, among the data. Choose another file for the contact sheet.")
+    return out
+
+
+def _draw(check: Check, sheet: Path | None) -> None:
+    if sheet is not None:
+        with _writing(sheet):
+            write_contact_sheet(check, sheet)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror or error}).") from error
+
+
+def _look(listing: Listing, console: Console, known: Iterable[Finding], *, hidden: bool) -> Check:
+    columns = TextColumn("Looking at every image"), BarColumn(), MofNCompleteColumn()
+    with Progress(*columns, console=console, transient=True, disable=hidden or not console.is_terminal) as progress:
+        task = progress.add_task("", total=None)
+        return look_at(listing, lambda done, total: progress.update(task, completed=done, total=total), known)
+
+
+def _not_listed(root: Path, console: Console, findings: list[Finding], as_json: bool) -> int:
+    if as_json:
+        print(json.dumps({"data": str(root), "findings": [asdict(finding) for finding in findings]}, indent=1))
+    else:
+        console.print(findings_text(findings), highlight=False)
+    return 1
+
+
+def _say(console: Console, message: str) -> None:
+    # What a user typed, a path say, is text and not markup.
+    console.print(message, markup=False, highlight=False, soft_wrap=True)

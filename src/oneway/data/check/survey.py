@@ -1,0 +1,159 @@
+"""Decoding a listed item, and what one look at it tells: enough to judge a data set without decoding it again.
+
+Shapes: an image has H×W pixels.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from PIL import Image
+
+from oneway.data.dataset import Bytes, Item, Listing
+from oneway.data.decode.images import orientation, read_image
+from oneway.errors import UserError
+
+GRID = 16
+"""Rows and columns of a fingerprint: few enough for neighbouring video frames to agree, enough for places not to."""
+
+UPRIGHT = 1
+"""The EXIF orientation of an image that is stored as it is seen."""
+
+Part = Literal["image", "mask", "size"]
+Tell = Callable[[int, int], None]
+"""Called with how many are done, and how many there are."""
+
+
+class Unusable(UserError):
+    """An item that cannot serve: its image or its mask cannot be read, or their sizes differ."""
+
+    def __init__(self, message: str, part: Part) -> None:
+        super().__init__(message)
+        self.part = part
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What one item showed."""
+
+    name: str
+
+    size: tuple[int, int] = (0, 0)
+    """Height and width; zero where the image cannot be read, and neither fingerprint nor digest are there then."""
+
+    labels: dict[int, int] | None = None
+    """Pixels of each label that occurs, IGNORE among them; None without a mask."""
+
+    fingerprint: bytes = b""
+    """The image in GRID×GRID grey cells, row after row: alike for images that look alike."""
+
+    digest: str = ""
+    """The same for the same pixels only."""
+
+    orientation: int = UPRIGHT
+    """The EXIF orientation that decoding has undone; looked up where there is a mask."""
+
+    problem: str | None = None
+    """Why it cannot serve."""
+
+    part: Part | None = None
+    """What the problem is with."""
+
+
+def decode(listing: Listing, item: Item) -> tuple[Bytes, Bytes | None]:
+    """H×W×3 pixels and the H×W labels that fit them, None without a mask; an Unusable says what is wrong."""
+    image = _read_pixels(item)
+    return _reduced(image, listing.reduction), _read_labels(listing, item, image)
+
+
+def survey(item: Item, image: Bytes, labels: Bytes | None) -> Survey:
+    """What decoded pixels and labels tell."""
+    height, width = image.shape[:2]
+    cells = Image.fromarray(image).resize((GRID, GRID), Image.Resampling.BOX).convert("L")
+    return Survey(
+        name=item.name,
+        size=(height, width),
+        labels=None if labels is None else _count(labels),
+        fingerprint=cells.tobytes(),
+        digest=blake2b(np.ascontiguousarray(image).data, digest_size=16, key=f"{height}×{width}".encode()).hexdigest(),
+        orientation=UPRIGHT if labels is None else orientation(item.image),
+    )
+
+
+def look(listing: Listing, item: Item) -> tuple[Survey, Bytes | None, Bytes | None]:
+    """Decodes an item and surveys it; where it cannot serve, the survey says why and neither is returned."""
+    whole = None
+    try:
+        whole = _read_pixels(item)
+        labels = _read_labels(listing, item, whole)
+    except Unusable as error:
+        # With a mask that cannot be used, an image can still be compared with others.
+        found = Survey(item.name) if whole is None else survey(item, _reduced(whole, listing.reduction), None)
+        return replace(found, problem=str(error), part=error.part), None, None
+    image = _reduced(whole, listing.reduction)
+    return survey(item, image, labels), image, labels
+
+
+def survey_all(listing: Listing, items: Iterable[Item], tell: Tell) -> dict[str, Survey]:
+    """The survey of each item, by its name."""
+    items = list(items)
+    surveys = {}
+    with ThreadPoolExecutor(os.cpu_count()) as threads:  # Pillow decodes outside the interpreter's lock
+        try:
+            for result in threads.map(lambda item: look(listing, item)[0], items):
+                surveys[result.name] = result
+                tell(len(surveys), len(items))
+        except BaseException:
+            threads.shutdown(cancel_futures=True)  # who interrupts does not wait for the rest
+            raise
+    return surveys
+
+
+def _read_pixels(item: Item) -> Bytes:
+    try:
+        return read_image(item.image)
+    except UserError as error:
+        raise Unusable(str(error), "image") from error
+
+
+def _read_labels(listing: Listing, item: Item, image: Bytes) -> Bytes | None:
+    """Labels at the listing's resolution, that fit the image at its own."""
+    if item.mask is None:
+        return None
+    try:
+        labels = listing.read_labels(item)
+    except UserError as error:
+        raise Unusable(str(error), "mask") from error
+    if labels.shape != image.shape[:2]:
+        raise Unusable(_mismatch(item, item.mask, image, labels), "size")
+    return labels[:: listing.reduction, :: listing.reduction]
+
+
+def _count(labels: Bytes) -> dict[int, int]:
+    counts = np.bincount(labels.reshape(-1), minlength=256)
+    return {int(label): int(counts[label]) for label in counts.nonzero()[0]}
+
+
+def _reduced(image: Bytes, factor: int) -> Bytes:
+    return image if factor == 1 else np.asarray(Image.fromarray(image).reduce(factor))
+
+
+def _mismatch(item: Item, mask: Path, image: Bytes, labels: Bytes) -> str:
+    (height, width), (rows, columns) = image.shape[:2], labels.shape
+    message = f"{mask}: {columns}×{rows} labels for the {width}×{height} pixels of {item.image}."
+    turned = orientation(item.image)
+    if (rows, columns) != (width, height):
+        return message + " Give each image the mask that was drawn on it, at its size."
+    if turned == UPRIGHT:
+        return message + " One of the two is turned by 90°: turn it back."
+    return (
+        message + f" The image has EXIF orientation {turned}, which the mask does not heed:"
+        " set it to 1 in the image, or turn the mask."
+    )

@@ -1,0 +1,146 @@
+"""What `oneway check` found, on a terminal; colour helps, and nothing depends on it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from oneway.data.check import Check, in_words
+from oneway.data.check.contact_sheet import percentage
+from oneway.data.check.defects import Finding
+
+EXAMPLES = 5
+"""Findings of a kind that are shown."""
+
+SIZES = 4
+"""Image sizes that are told apart."""
+
+BAR = 20
+"""Characters of the longest bar, which the most frequent class has."""
+
+EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def summary(check: Check) -> Group:
+    """What is there: how many images of which sizes, and how often each class occurs."""
+    title = Text.assemble((check.name, "bold"), "  ", (str(check.listing.root), "dim"))
+    parts: list[RenderableType] = [title, Text(), _counts(check), _sizes(check), Text(), _classes(check)]
+    if check.listing.remarks:
+        parts += [Text(), *(Text(f"· {remark}") for remark in check.listing.remarks)]
+    return Group(*parts)
+
+
+def findings_text(findings: Sequence[Finding]) -> Group:
+    """What is wrong, kind by kind, a handful of each; and how much it is in all."""
+    kinds: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        kinds.setdefault((finding.level, finding.kind), []).append(finding)
+    return Group(*(part for group in kinds.values() for part in _group(group)), verdict(findings))
+
+
+def verdict(findings: Sequence[Finding]) -> Text:
+    """A line."""
+    errors = sum(finding.level == "error" for finding in findings)
+    warnings = len(findings) - errors
+    if not findings:
+        return Text("✓ No error and no warning: it can be trained on.", "bold green")
+    if not errors:
+        return Text(f"! {_plural(warnings, 'warning')}, no error: it can be trained on.", "bold yellow")
+    also = f" and {_plural(warnings, 'warning')}" if warnings else ""
+    return Text(f"✗ {_plural(errors, 'error')}{also}: mend the errors before training.", "bold red")
+
+
+def _group(findings: list[Finding]) -> Iterator[RenderableType]:
+    level, style = {"error": ("✗ error", "bold red"), "warning": ("! warning", "bold yellow")}[findings[0].level]
+    count = f"  ({len(findings):,})" if len(findings) > 1 else ""
+    yield Text.assemble((level, style), "  ", (findings[0].kind, "bold"), count)
+    said = set()
+    for finding in _examples(findings):
+        words = in_words(finding)
+        if _wording(finding) in said:
+            words = re.split("[;.] ", words, maxsplit=1)[0]  # advice is read once
+        said.add(_wording(finding))
+        yield Padding(Text(words), (0, 0, 0, 4), expand=False)
+    if len(findings) > EXAMPLES:
+        yield Padding(Text(f"… and {len(findings) - EXAMPLES} more", "dim"), (0, 0, 0, 4), expand=False)
+    yield Text()
+
+
+def _examples(findings: list[Finding]) -> list[Finding]:
+    """The first few; one of each wording before a second of any, so that the odd one is not among those left out."""
+    turns = Counter[str]()
+    ranked = []
+    for position, finding in enumerate(findings):
+        ranked.append((turns[_wording(finding)], position))
+        turns[_wording(finding)] += 1
+    return [findings[position] for position in sorted(position for _, position in sorted(ranked)[:EXAMPLES])]
+
+
+def _wording(finding: Finding) -> str:
+    """What is left of a message without file and numbers."""
+    return re.sub(r"\d+", "", finding.message.replace(finding.file, ""))
+
+
+def _counts(check: Check) -> Text:
+    counts = {
+        "labelled": len(check.labelled),
+        "unlabelled": len(check.unlabelled),
+        "for validation": len(check.listing.val),
+        "for testing": len(check.listing.test),
+    }
+    parts = [
+        Text.assemble((f"{count:,}", "bold"), f" {what}")
+        for what, count in counts.items()
+        if count or what != "for testing"
+    ]
+    return Text("   ").join(parts)
+
+
+def _sizes(check: Check) -> Text:
+    """The most frequent ones, with how many images have them where there are several."""
+    sizes = check.sizes.most_common()
+    if len(sizes) < 2:
+        return Text("".join(f"{width}×{height} pixels" for (height, width), _ in sizes) or "no image can be read")
+    shown = ", ".join(f"{width}×{height} ({count:,})" for (height, width), count in sizes[:SIZES])
+    rest = f" and {_plural(len(sizes) - SIZES, 'other size')}" if len(sizes) > SIZES else ""
+    return Text(shown + rest)
+
+
+def _classes(check: Check) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("class", overflow="fold")
+    table.add_column("share of labelled pixels", no_wrap=True)
+    table.add_column("", justify="right", no_wrap=True)
+    splits = check.splits
+    for split in splits:
+        table.add_column(f"in {split}", justify="right", no_wrap=True)
+    counts = check.classes()
+    largest = max((count.share for count in counts), default=0) or 1
+    for count in counts:
+        # A bar in the colour of its class would vanish where that is the terminal's, as black is for many a background.
+        name = Text.assemble(("■ ", "rgb({},{},{})".format(*count.colour)), count.name)
+        table.add_row(
+            name,
+            _bar(count.share / largest),
+            percentage(count.share),
+            *(f"{count.images[split]:,}" for split in splits),
+        )
+    if check.ignored:
+        table.add_row(Text("  ignored", "dim"), Text("of all pixels", "dim"), percentage(check.ignored), style="dim")
+    return table
+
+
+def _bar(fraction: float) -> str:
+    """In eighths of a character; at least a trace of what is there at all."""
+    eighths = max(round(8 * BAR * fraction), 1 if fraction else 0)
+    return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
