@@ -20,7 +20,7 @@ MethodName = Literal[
 ]
 VariantName = Literal["1w-ct", "1w-cs", "2w-c1", "1w-p2", "2w-p2"]
 PerturbationName = Literal["ph", "tps", "phtps", "cutmix", "noise", "vat"]
-SplitName = Literal["train", "val"]
+SplitName = Literal["train", "val", "test"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ class Method:
     loss: Literal["kl", "confident-l2"] = "kl"
     entropy: bool = False
     augmentation: PerturbationName | None = None
+    alpha: float | None = None
+    """Weight of the consistency loss, where the method brings its own and no recipe decides."""
 
     @property
     def supervised(self) -> bool:
@@ -48,9 +50,9 @@ METHODS: dict[MethodName, Method] = {
     "mt-phtps": Method(perturbation="phtps", teacher="mean"),
     "simple-cutmix": Method(perturbation="cutmix"),
     "mt-cutmix": Method(perturbation="cutmix", teacher="mean"),
-    "mt-cutmix-l2": Method(perturbation="cutmix", teacher="mean", loss="confident-l2"),
+    "mt-cutmix-l2": Method(perturbation="cutmix", teacher="mean", loss="confident-l2", alpha=1.0),
     "simple-noise": Method(perturbation="noise"),
-    "vat-entmin": Method(perturbation="vat", entropy=True),
+    "vat-entmin": Method(perturbation="vat", entropy=True, alpha=1.0),
 }
 
 

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 import numpy.typing as npt
 
 from oneway.data.dataset import Samples
+from oneway.data.decode.images import SUFFIXES
 from oneway.errors import UserError
 from oneway.streams import stream
+
+MOST_BYTES = 16 * 2**20
+"""Of a list file; one of all 23,000 training images of Cityscapes, with their masks, has 4 MiB."""
+
+FIRST_PATH = re.compile(rf".+?(?:{'|'.join(map(re.escape, SUFFIXES))})(?=[\s,;]|$)", re.IGNORECASE)
+"""Of a line: it ends with an image's extension, and not before, since names have spaces and commas in them too."""
 
 
 @dataclass(frozen=True)
@@ -33,19 +44,21 @@ class Split:
 
 
 def choose(samples: Samples, labels: str, seed: int) -> Split:
-    """The split that `labels` asks for: a fraction, a number, or a file of names.
+    """The split that `labels` asks for: a fraction, a number, `all`, or a file of names.
 
-    Where whole images have a class, each class gets the same number of labels, give or take one. Consistency uses every
-    training image, the labelled ones too, as in the paper.
+    Only images that come with labels can be chosen. Where whole images have a class, each class gets the same number of
+    labels, give or take one. Consistency uses every training image, the labelled ones too, as in the paper.
     """
-    names = samples.names
-    if Path(labels).is_file():
-        return Split(_from_file(Path(labels), names), names)
-    count = _count(labels, len(names))
-    order = stream(seed, "split").permutation(len(names))
-    if samples.labels.ndim == 1:
+    candidates = samples.names[: samples.labelled]
+    if not candidates:
+        raise UserError("No training image has labels; a few are needed to learn the classes from.")
+    count = _count(labels, len(candidates))
+    if count is None:
+        return Split(_from_file(Path(labels), candidates, samples.names), samples.names)
+    order = stream(seed, "split").permutation(len(candidates))
+    if not samples.dense:
         order = _alternating(order, samples.labels[order])
-    return Split(tuple(names[index] for index in sorted(order[:count])), names)
+    return Split(tuple(candidates[index] for index in sorted(order[:count])), samples.names)
 
 
 def _alternating(order: npt.NDArray[np.int64], classes: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
@@ -57,13 +70,19 @@ def _alternating(order: npt.NDArray[np.int64], classes: npt.NDArray[np.uint8]) -
     return order[np.argsort(turn, kind="stable")]
 
 
-def _count(labels: str, available: int) -> int:
-    """`45`, or `1/8` of what is available, rounded down."""
-    way_out = f"Give a number from 1 to {available}, a fraction such as 1/8, or a file with one image name per line."
+def _count(labels: str, available: int) -> int | None:
+    """`all`, `45`, or `1/8` of what is available, rounded down; None where `labels` is a file."""
+    way_out = (
+        f"Give a number from 1 to {available}, a fraction such as 1/8, all, or a file with one image name per line."
+    )
+    if labels == "all":
+        return available
     numerator, slash, denominator = labels.partition("/")
     try:
         count = available * int(numerator) // int(denominator) if slash else int(labels)
     except (ValueError, ZeroDivisionError):
+        if os.path.isfile(labels):  # which, unlike Path.is_file, answers whatever the text
+            return None
         raise UserError(f"--labels {labels}: neither a number, nor a fraction, nor a file. {way_out}") from None
     if count < 1:
         raise UserError(f"--labels {labels}: no image would be labelled. {way_out}")
@@ -72,15 +91,77 @@ def _count(labels: str, available: int) -> int:
     return count
 
 
-def _from_file(path: Path, names: tuple[str, ...]) -> tuple[str, ...]:
+def _from_file(path: Path, candidates: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of `candidates` that a file lists, in their order; entries are compared with names and never opened.
+
+    A line has the path of an image, and may have that of a mask behind it, as lists of other projects do.
+    """
+    meant_by, without_labels = _matcher(candidates), set(names) - set(candidates)
+    entries: dict[str, str] = {}
+    for number, line in _lines(path):
+        first_path = FIRST_PATH.match(line)
+        entry = first_path[0] if first_path and meant_by(line) != [line] else line
+        place, shown = f"{path}:{number}", repr(entry[:200])
+        match meant_by(entry):
+            case _ if entry in without_labels:
+                raise UserError(f"{place}: {shown} has no labels. List images that have a mask.")
+            case [image]:
+                if (earlier := entries.setdefault(image, entry)) != entry:
+                    raise UserError(
+                        f"{place}: {shown} and, before it, {earlier[:200]!r} both mean '{image}'. "
+                        "Write names as the data set has them."
+                    )
+            case [one, other, *_]:
+                raise UserError(f"{place}: {shown} could mean '{one}' or '{other}'. Write more of its path.")
+            case _:
+                raise UserError(
+                    f"{place}: there is no training image {shown}. "
+                    f"Write one per line, by its path below the data folder, such as '{candidates[0]}'."
+                )
+    if not entries:
+        raise UserError(f"{path}: lists no image. Give a file with one image name per line.")
+    return tuple(name for name in candidates if name in entries)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers, without comments and blank ones."""
     try:
-        listed = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        if (size := path.stat().st_size) > MOST_BYTES:
+            raise UserError(f"{path}: {size} bytes are too many for a list of image names.")
+        text = path.read_text(encoding="utf-8-sig")  # with or without the mark that some editors begin a file with
     except UnicodeDecodeError:
-        raise UserError(f"{path}: not a text file. Give one with an image name per line.") from None
-    if not listed:
-        raise UserError(f"{path}: lists no image.")
+        raise UserError(f"{path}: not a text file in UTF-8. Give one with an image name per line.") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+    for number, line in enumerate(text.split("\n"), start=1):
+        if (stripped := line.strip()) and not stripped.startswith("#"):
+            yield number, stripped
+
+
+def _matcher(names: tuple[str, ...]) -> Callable[[str], list[str]]:
+    """A function from an entry to the names it can mean.
+
+    Those are the name itself; else the names whose last folders and file name agree with the entry's in most places;
+    else the same without regard to extensions, since sets get converted and lists leave them out.
+    """
+    whole, stems = defaultdict(list), defaultdict(list)
+    for name in names:
+        path = PurePosixPath(name)
+        for start in range(len(path.parts)):
+            whole[path.parts[start:]].append(name)
+            stems[(*path.parts[start:-1], path.stem)].append(name)
+    deepest = max(len(ending) for ending in whole)
     known = set(names)
-    for number, name in enumerate(listed, start=1):
-        if name not in known:
-            raise UserError(f"{path}:{number}: there is no training image '{name}' (the first is called '{names[0]}').")
-    return tuple(sorted(set(listed)))
+
+    def meant_by(entry: str) -> list[str]:
+        if entry in known:
+            return [entry]
+        path = PurePosixPath(entry.replace("\\", "/"))
+        parts = path.parts[-deepest:]
+        for endings, sought in ((whole, parts), (stems, parts), (stems, (*parts[:-1], path.stem))):
+            for start in range(len(sought)):
+                if found := endings.get(sought[start:]):
+                    return found
+        return []
+
+    return meant_by

@@ -1,0 +1,135 @@
+"""Cityscapes, listed from its official layout.
+
+    leftImg8bit/{train,val,train_extra}/CITY/NAME_leftImg8bit.png
+    gtFine/{train,val}/CITY/NAME_gtFine_labelIds.png
+    gtCoarse/train_extra/CITY/NAME_gtCoarse_labelIds.png
+
+Files that end with `_labelTrainIds.png` serve where `_labelIds.png` are missing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from oneway.data.dataset import IGNORE, Bytes, Colour, Item, Listing
+from oneway.data.published import existing_folder, further_images, in_order, read_ids, visible_files
+from oneway.errors import UserError
+
+TABLE: dict[int, tuple[str, Colour]] = {
+    7: ("road", (128, 64, 128)),
+    8: ("sidewalk", (244, 35, 232)),
+    11: ("building", (70, 70, 70)),
+    12: ("wall", (102, 102, 156)),
+    13: ("fence", (190, 153, 153)),
+    17: ("pole", (153, 153, 153)),
+    19: ("traffic light", (250, 170, 30)),
+    20: ("traffic sign", (220, 220, 0)),
+    21: ("vegetation", (107, 142, 35)),
+    22: ("terrain", (152, 251, 152)),
+    23: ("sky", (70, 130, 180)),
+    24: ("person", (220, 20, 60)),
+    25: ("rider", (255, 0, 0)),
+    26: ("car", (0, 0, 142)),
+    27: ("truck", (0, 0, 70)),
+    28: ("bus", (0, 60, 100)),
+    31: ("train", (0, 80, 100)),
+    32: ("motorcycle", (0, 0, 230)),
+    33: ("bicycle", (119, 11, 32)),
+}
+"""Names and colours of the classes that are evaluated, by label id, in the order of their train ids."""
+
+CLASSES = tuple(name for name, _ in TABLE.values())
+COLOURS = tuple(colour for _, colour in TABLE.values())
+LABEL_IDS = dict.fromkeys(range(34), IGNORE) | {label: index for index, label in enumerate(TABLE)}
+TRAIN_IDS = {index: index for index in range(len(TABLE))} | {IGNORE: IGNORE}
+
+IMAGE_ENDING = "_leftImg8bit.png"
+TRAIN_IDS_ENDING = "_labelTrainIds.png"
+OFFICIAL_COUNTS = {"train": 2975, "val": 500, "train_extra": 19998}
+ARCHIVES = {
+    "train": "leftImg8bit_trainvaltest.zip",
+    "val": "leftImg8bit_trainvaltest.zip",
+    "train_extra": "leftImg8bit_trainextra.zip",
+    "gtFine": "gtFine_trainvaltest.zip",
+    "gtCoarse": "gtCoarse.zip",
+}
+
+
+Coarse = Literal["none", "images", "labels"]
+
+
+def list_cityscapes(
+    root: Path | None,
+    resolution: Literal["full", "half"] = "full",
+    coarse: Coarse = "none",
+    unlabelled: Path | None = None,
+) -> Listing:
+    """Fine training and validation images with the 19 classes that are evaluated; whatever else is labelled is ignored.
+
+    Args:
+        root: The folder with `leftImg8bit` and `gtFine`.
+        resolution: `half` is for images of 512×1024 pixels.
+        coarse: What of `train_extra` trains too: nothing, its images (the paper's F_l, F_u ∪ C_u), or its images with
+            their coarse labels (the paper's F_l, C_l).
+        unlabelled: A folder of further images without labels.
+
+    Raises:
+        UserError: A folder or file is missing; says what was looked for.
+    """
+    root = existing_folder(root, "Cityscapes")
+    train, val = (_with_labels(root, split, "gtFine") for split in ("train", "val"))
+    extra: tuple[Item, ...] = ()
+    if coarse != "none":
+        extra = _with_labels(root, "train_extra", "gtCoarse") if coarse == "labels" else _images(root, "train_extra")
+    further = further_images(unlabelled, root, (*train, *val, *extra))
+    return Listing(
+        root=root,
+        classes=CLASSES,
+        colours=COLOURS,
+        train=in_order((*train, *extra, *further)),
+        val=val,
+        read_labels=read_labels,
+        reduction={"full": 1, "half": 2}[resolution],
+        remarks=tuple(
+            f"{len(items)} of the {OFFICIAL_COUNTS[split]} images of Cityscapes {split} are there."
+            for split, items in (("train", train), ("val", val), ("train_extra", extra))
+            if items and len(items) != OFFICIAL_COUNTS[split]
+        ),
+        dialect="Cityscapes, 19 classes",
+    )
+
+
+def read_labels(item: Item) -> Bytes:
+    """H×W train ids."""
+    assert item.mask is not None
+    if item.mask.name.endswith(TRAIN_IDS_ENDING):
+        return read_ids(item.mask, TRAIN_IDS, "Train ids of Cityscapes are 0 to 18, and 255 for no class.")
+    return read_ids(item.mask, LABEL_IDS, "Label ids of Cityscapes are 0 to 33; unpack its archives again.")
+
+
+def _images(root: Path, split: str) -> tuple[Item, ...]:
+    folder = root / "leftImg8bit" / split
+    files = visible_files(folder, f"*/*{IMAGE_ENDING}")
+    if not files:
+        raise UserError(
+            f"{folder}: no image found; looked for {folder}/CITY/NAME{IMAGE_ENDING}. "
+            f"Unpack {ARCHIVES[split]} in {root}, or give another folder with --data DIR."
+        )
+    return in_order(Item(file.relative_to(root).as_posix(), file) for file in files)
+
+
+def _with_labels(root: Path, split: str, kind: Literal["gtFine", "gtCoarse"]) -> tuple[Item, ...]:
+    return tuple(Item(item.name, item.image, _mask(root, split, kind, item.image)) for item in _images(root, split))
+
+
+def _mask(root: Path, split: str, kind: Literal["gtFine", "gtCoarse"], image: Path) -> Path:
+    start = root / kind / split / image.parent.name / f"{image.name.removesuffix(IMAGE_ENDING)}_{kind}"
+    candidates = [start.with_name(start.name + ending) for ending in ("_labelIds.png", TRAIN_IDS_ENDING)]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    raise UserError(
+        f"{candidates[0]}: no such file, nor {candidates[1].name}, though {image} is there. "
+        f"Unpack {ARCHIVES[kind]} in {root}."
+    )

@@ -1,0 +1,94 @@
+"""What readers of published data sets share: their classes and files are known beforehand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from oneway.data.dataset import Bytes, Item
+from oneway.data.decode.images import SUFFIXES
+from oneway.data.decode.masks import read_raw
+from oneway.errors import UserError
+
+UNKNOWN = 254
+"""Stands for no class, and is not IGNORE."""
+
+
+def read_ids(path: Path, table: Mapping[int, int], expected: str) -> Bytes:
+    """H×W class indices, or IGNORE, of a mask whose pixels are numbers.
+
+    Args:
+        path: The mask.
+        table: What each number, 0 to 255, stands for.
+        expected: A sentence about the mask that should be there.
+
+    Raises:
+        UserError: The mask cannot be read, or has a number that `table` does not know.
+    """
+    raw = read_raw(path)
+    if raw.coloured:
+        raise UserError(f"{path}: has colours, where each pixel should be a number. {expected}")
+    meaning = np.full(256, UNKNOWN, dtype=np.uint8)
+    meaning[list(table)] = list(table.values())
+    within = raw.values.clip(0, 255)
+    labels = meaning[within]
+    unknown = (labels == UNKNOWN) | (within != raw.values)
+    if unknown.any():
+        row, column = np.unravel_index(unknown.argmax(), unknown.shape)
+        raise UserError(
+            f"{path}: the number {raw.values[row, column]} at row {row}, column {column} stands for nothing. {expected}"
+        )
+    return labels
+
+
+def existing_folder(root: Path | None, name: str) -> Path:
+    """The folder of a data set that is called `name`."""
+    if root is None:
+        raise UserError(f"{name} is read from a folder: give it with --data DIR.")
+    if not root.is_dir():
+        problem = "not a folder" if root.exists() else "no such folder"
+        raise UserError(f"{root}: {problem}. Give the folder of {name} with --data DIR.")
+    return root
+
+
+def visible_files(folder: Path, pattern: str) -> list[Path]:
+    """Files that match, without those that systems hide among them; nothing where there is no such folder."""
+    return [path for path in folder.glob(pattern) if not path.name.startswith(".") and path.is_file()]
+
+
+def in_order(items: Iterable[Item]) -> tuple[Item, ...]:
+    """Those with labels first, each kind in order of name."""
+    return tuple(sorted(items, key=lambda item: (item.mask is None, item.name)))
+
+
+def further_images(folder: Path | None, root: Path, listed: Iterable[Item]) -> tuple[Item, ...]:
+    """Images without labels from a folder and its subfolders, but for those that are listed, for whatever split.
+
+    A folder in which masks of the data set turn up is refused: they would train as if they were photographs.
+    """
+    if folder is None:
+        return ()
+    folder, root = (Path(os.path.abspath(path)) for path in (folder, root))
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder of images without labels (--data.unlabelled).")
+    files = [path for path in visible_files(folder, "**/*") if path.suffix.lower() in SUFFIXES]
+    if not files:
+        raise UserError(f"{folder}: no image found, nor in its subfolders (--data.unlabelled).")
+    listed = tuple(listed)
+    images = {item.image.resolve() for item in listed}
+    masks = {item.mask.resolve() for item in listed if item.mask}
+    found = {path: path.resolve() for path in files}
+    for path, resolved in found.items():
+        if resolved in masks:
+            raise UserError(f"{folder}: has masks in it, such as {path}. Give a folder of images (--data.unlabelled).")
+    return in_order(Item(_name(path, folder, root), path) for path in files if found[path] not in images)
+
+
+def _name(path: Path, folder: Path, root: Path) -> str:
+    """Below the data folder, or below one called `unlabelled` where the image is elsewhere."""
+    if path.is_relative_to(root):
+        return path.relative_to(root).as_posix()
+    return f"unlabelled/{path.relative_to(folder).as_posix()}"

@@ -1,0 +1,22 @@
+"""`folder`: images of your own, with masks for some of them."""
+
+from __future__ import annotations
+
+from oneway.config import Config, Data, Jitter, Optimiser, Train
+
+
+def folder() -> Config:
+    """SwiftNet-RN18 from random weights, all masks in use, and the paper's settings for images of middling size.
+
+    Expect a first answer: how well the classes can be told apart, and whether unlabelled images help. For the best
+    model, start from `--model.weights imagenet`, train longer (the paper has 74,200 iterations for 2,975 images), and
+    choose a `--jitter.crop` in which objects are seen with what surrounds them.
+    """
+    return Config(
+        recipe="folder",
+        labels="all",
+        data=Data(name="folder"),
+        jitter=Jitter(crop=(352, 352), scale=(1 / 1.5, 1.5)),
+        optimiser=Optimiser(learning_rate=4e-4, weight_decay=1e-4),
+        train=Train(iterations=4000, batch_labelled=8, batch_unlabelled=8, alpha=0.5),
+    )

@@ -1,0 +1,143 @@
+"""Facts about recipes: the paper's settings, typed in from its text and tables one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from oneway.config import Config
+from oneway.errors import UserError
+from oneway.methods import METHODS
+from oneway.recipes import RECIPES, recipe
+
+SHARED = {
+    # Experimental setup, "Semantic segmentation setup".
+    "model.name": "swiftnet",
+    "model.backbone": "resnet18",
+    "model.width": 1.0,
+    "model.weights": "imagenet",
+    "optimiser.schedule": "quarter-cosine",
+    "optimiser.learning_rate": 4e-4,
+    "optimiser.learning_rate_pretrained": 1e-4,
+    "optimiser.name": "adam",
+    "optimiser.betas": [0.9, 0.99],
+    "train.alpha": 0.5,
+    "train.batch_labelled": 8,
+    "train.batch_unlabelled": 8,
+    "jitter.flip": True,
+    "train.consistency_from": 0.0,
+    # Perturbations at the strengths s_P = s_G = 1, with displacements of 0.05 H.
+    "perturb.photometric": 1.0,
+    "perturb.geometric": 1.0,
+    "perturb.deviation": 0.05,
+    # The published code's; the paper does not say.
+    "train.teacher_decay": 0.99,
+}
+HALF = {
+    "data.resolution": "half",
+    "data.coarse": "none",
+    # Experimental setup, "In half-resolution Cityscapes experiments".
+    "jitter.crop": [448, 448],
+    "jitter.scale": [1 / 1.5, 1.5],
+    "train.iterations": 74_200,
+    # "The L² regularization weight in supervised experiments is", smaller only at full resolution.
+    "optimiser.weight_decay": 1e-4,
+    "optimiser.weight_decay_pretrained": 2.5e-5,
+    # "Common setup": "updated only in non-teacher model instances with clean inputs except for full-resolution".
+    "train.batch_norm": "clean",
+}
+FULL = {
+    "data.resolution": "full",
+    "data.coarse": "none",
+    # Experimental setup, "Our full-resolution experiments".
+    "jitter.crop": [768, 768],
+    "jitter.scale": [0.5, 2.0],
+    # Table of hyper-parameters in the appendix: 250 epochs.
+    "train.iterations": 92_750,
+    # Table of optimiser configurations in the appendix, "SN ours".
+    "optimiser.weight_decay": 2.5e-5,
+    "optimiser.weight_decay_pretrained": 6.25e-6,
+    "train.batch_norm": "both",
+}
+SUPERVISED = {"optimiser.weight_decay": 1e-4, "optimiser.weight_decay_pretrained": 2.5e-5}
+COARSE = {"data.coarse": "images", "labels": "all"}
+"""The whole fine subset is labelled, and the coarse one serves without its labels."""
+
+EXPECTED: dict[tuple[str, str | None], dict[str, Any]] = {
+    ("cityscapes-half", None): SHARED | HALF,
+    ("cityscapes-half", "mt-phtps"): SHARED | HALF,
+    ("cityscapes-half", "supervised"): SHARED | HALF,
+    ("cityscapes", None): SHARED | FULL,
+    ("cityscapes", "mt-phtps"): SHARED | FULL,
+    ("cityscapes", "supervised"): SHARED | FULL | SUPERVISED,
+    ("cityscapes-coarse", None): SHARED | FULL | COARSE,
+    ("cityscapes-coarse", "supervised"): SHARED | FULL | COARSE | SUPERVISED | {"data.coarse": "labels"},
+    ("cityscapes-half", "mt-cutmix-l2"): SHARED | HALF | {"train.alpha": 1.0},
+    ("cifar10", "vat-entmin"): {"train.alpha": 1.0},
+    ("camvid", None): {
+        "model.backbone": "resnet18",
+        "model.weights": None,
+        "jitter.crop": [352, 352],
+        "train.batch_labelled": 8,
+        "train.batch_unlabelled": 8,
+        "optimiser.name": "adam",
+        "optimiser.learning_rate": 4e-4,
+        "optimiser.weight_decay": 1e-4,
+        "optimiser.schedule": "quarter-cosine",
+        "train.iterations": 8000,
+        "labels": "1/8",
+    },
+    ("folder", None): {"model.weights": None, "labels": "all", "train.iterations": 4000},
+}
+
+
+@pytest.mark.parametrize(("name", "method"), EXPECTED, ids=str)
+def test_settings_are_as_written(name, method):
+    """Each value on its own, so that a failure names it."""
+    settings = recipe(name, method).flat()
+    assert {key: settings[key] for key in EXPECTED[name, method]} == EXPECTED[name, method]
+
+
+def test_the_length_of_training_is_the_paper_s_count_of_epochs():
+    """Experimental setup: 200 epochs at half and 250 at full resolution, of ⌊|D_l| / B_l⌋ steps, for all labels."""
+    assert recipe("cityscapes-half").train.iterations == 200 * (2975 // 8)
+    assert recipe("cityscapes").train.iterations == 250 * (2975 // 8)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_method_that_learns_from_unlabelled_images_changes_nothing(name):
+    """A recipe is written for those."""
+    assert recipe(name, "mt-phtps") == recipe(name, "simple-phtps") == recipe(name)
+
+
+@pytest.mark.parametrize("method", [method for method, row in METHODS.items() if row.supervised])
+def test_the_supervised_baseline_differs_in_the_l2_weight_alone(method):
+    """And in the method's name; at full resolution."""
+    ours, baseline = recipe("cityscapes").flat(), recipe("cityscapes", method).flat()
+    assert {key for key in ours if ours[key] != baseline[key]} == {
+        "method",
+        "optimiser.weight_decay",
+        "optimiser.weight_decay_pretrained",
+    }
+
+
+@pytest.mark.parametrize("method", ["no such method", ["a", "list"], None])
+def test_what_is_no_method_is_left_to_the_configuration_to_refuse(method):
+    """A file may have anything in the place of a name."""
+    assert recipe("cityscapes", method) == recipe("cityscapes")
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_names_itself_and_says_what_to_expect(name):
+    """In its configuration, and in its docstring."""
+    config = recipe(name)
+    assert isinstance(config, Config)
+    assert config.recipe == name
+    assert RECIPES[name].__doc__
+
+
+def test_an_unknown_recipe_gets_a_suggestion():
+    """With all that are known."""
+    with pytest.raises(UserError, match=r"Did you mean 'cityscapes-half'\?.*camvid"):
+        recipe("cityscape-half")
