@@ -1,0 +1,280 @@
+"""Facts about the fused kernels, against the plain functions in double precision.
+
+Triton decides when it is imported whether it compiles for a GPU or interprets on the CPU. So the facts, functions named
+`fact_…`, are checked in a process of their own: compiled where there is a GPU, interpreted elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from oneway.data.dataset import IGNORE
+from oneway.draws import Photometric
+from oneway.kernels import (
+    Warp,
+    fused_crops,
+    fused_cross_entropy,
+    fused_label_crops,
+    fused_masked_kl,
+    fused_perturb,
+    supports,
+)
+from oneway.losses import cross_entropy, masked_kl, upsample
+from oneway.perturb.photometric import photometric
+from oneway.perturb.tps import basis_matrix, sampling_points, valid_points, warp
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+UPSTREAM = 0.7
+
+
+@pytest.mark.parametrize("kernel", ["cross_entropy", "masked_kl", "perturb", "crops"])
+def test_facts_hold(kernel):
+    """Everything below about one kernel."""
+    interpreter = {} if DEVICE.type == "cuda" else {"TRITON_INTERPRET": "1"}
+    command = f"{sys.executable} -m pytest -q -o python_functions=fact_* -p no:cacheprovider -k {kernel} {__file__}"
+    environment = {**os.environ, **interpreter}
+    root = Path(__file__).parent.parent
+    done = subprocess.run(command.split(), capture_output=True, text=True, cwd=root, env=environment, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_is_not_for_these_kernels():
+    """Tensors on the CPU are left to the plain losses."""
+    assert not supports(torch.zeros(1, 2, 4, 4), (16, 16))
+
+
+def random(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
+
+
+def random_labels(classes: int, *shape: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(7)
+    labels = torch.randint(classes, shape, generator=generator)
+    labels[torch.rand(shape, generator=generator) < 0.2] = IGNORE
+    return labels.to(DEVICE)
+
+
+def random_warp(n: int, height: int, width: int, deviation: float) -> Warp:
+    basis = torch.from_numpy(basis_matrix(height, width)).float().to(DEVICE)
+    return Warp(basis, deviation * random(n, 4, 2, seed=11))
+
+
+def loss_and_gradient(loss, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """A loss of logits, and the gradient of a multiple of it."""
+    logits = logits.detach().requires_grad_()
+    value = loss(logits)
+    (UPSTREAM * value).backward()
+    return value.detach(), logits.grad
+
+
+def assert_agree(fused, plain, logits: torch.Tensor, tolerance: float = 1e-5) -> None:
+    """The fused loss has the plain one's value and gradient, computed in double precision."""
+    value, gradient = loss_and_gradient(fused, logits)
+    expected_value, expected = loss_and_gradient(plain, logits.double())
+    assert gradient.dtype == logits.dtype
+    assert gradient.stride() == logits.stride()
+    torch.testing.assert_close(value.double(), expected_value, rtol=tolerance, atol=0)
+    torch.testing.assert_close(
+        gradient.double(), expected, rtol=tolerance, atol=tolerance * expected.abs().max().item()
+    )
+
+
+SIZES = {
+    "two images, stride 4": (2, 3, (3, 5), (12, 20)),
+    "not whole multiples": (1, 2, (5, 6), (18, 23)),
+    "ratios below 4": (1, 11, (3, 4), (7, 9)),
+    "full resolution": (1, 3, (4, 3), (4, 3)),
+    "stride 8": (1, 3, (2, 3), (16, 24)),
+    "nineteen classes, one row of cells, two programs": (1, 19, (1, 17), (4, 68)),
+}
+
+
+@pytest.mark.parametrize(("n", "classes", "cells", "pixels"), SIZES.values(), ids=SIZES)
+def fact_cross_entropy_is_the_plain_one(n, classes, cells, pixels):
+    """Value and gradient are those of bilinear upsampling and PyTorch's cross-entropy, whatever the sizes."""
+    logits, labels = 3 * random(n, classes, *cells), random_labels(classes, n, *pixels)
+    assert_agree(lambda x: fused_cross_entropy(x, labels), lambda x: cross_entropy(x, labels), logits)
+
+
+def fact_cross_entropy_takes_labels_as_bytes():
+    """Stored labels need not be widened first."""
+    logits, labels = random(1, 3, 3, 3), random_labels(3, 1, 12, 12)
+    assert fused_cross_entropy(logits, labels.byte()) == fused_cross_entropy(logits, labels)
+
+
+def fact_cross_entropy_of_equal_logits_is_ln_c():
+    """Wherever there is a label, the loss is ln 5 with five classes."""
+    loss = fused_cross_entropy(torch.zeros(1, 5, 3, 3, device=DEVICE), random_labels(5, 1, 12, 12))
+    assert loss.item() == pytest.approx(math.log(5), rel=1e-6)
+
+
+def fact_cross_entropy_of_extreme_logits_is_finite():
+    """Neighbouring cells may differ by hundreds: a pixel's maximum may be far below its cells'."""
+    logits, labels = 200 * random(1, 4, 3, 3), random_labels(4, 1, 12, 12)
+    assert_agree(lambda x: fused_cross_entropy(x, labels), lambda x: cross_entropy(x, labels), logits)
+
+
+def fact_cross_entropy_in_bfloat16_only_rounds_what_goes_in_and_out():
+    """Logits that a network left in its memory layout: the same numbers' gradient, to the last bit that there is."""
+    logits = random(2, 5, 3, 4).bfloat16().contiguous(memory_format=torch.channels_last)
+    labels = random_labels(5, 2, 12, 16)
+    value, gradient = loss_and_gradient(lambda x: fused_cross_entropy(x, labels), logits)
+    expected_value, expected = loss_and_gradient(lambda x: cross_entropy(x, labels), logits.double())
+    torch.testing.assert_close(value.double(), expected_value, rtol=1e-5, atol=0)
+    torch.testing.assert_close(gradient.double(), expected, rtol=2**-7, atol=1e-8)
+
+
+def fact_cross_entropy_of_nothing_is_zero():
+    """All ignored: 0 with a gradient of 0, not NaN."""
+    labels = torch.full((1, 12, 12), IGNORE, device=DEVICE)
+    value, gradient = loss_and_gradient(lambda x: fused_cross_entropy(x, labels), random(1, 3, 3, 3))
+    assert value == 0
+    assert (gradient == 0).all()
+
+
+@pytest.mark.parametrize(("n", "classes", "cells", "pixels"), SIZES.values(), ids=SIZES)
+def fact_masked_kl_is_the_plain_one(n, classes, cells, pixels):
+    """Value and gradient are those of upsampling, softmax, warp and masked KL, with samples that leave the image."""
+    teacher, student = 3 * random(n, classes, *cells, seed=1), 3 * random(n, classes, *cells, seed=2)
+    student = student.contiguous(memory_format=torch.channels_last)
+    transform = random_warp(n, *pixels, 0.05 * pixels[0])
+    points = sampling_points(transform.displacements.double(), *pixels)
+    target, valid = warp(upsample(teacher.double(), points[..., 0]).softmax(1), points), valid_points(points)
+    assert 0 < valid.float().mean() < 1
+    assert_agree(
+        lambda x: fused_masked_kl(teacher, x, pixels, transform), lambda x: masked_kl(target, x, valid), student
+    )
+
+
+def fact_masked_kl_without_a_warp_is_the_mean_over_all_pixels():
+    """Upsampling, softmax, KL."""
+    teacher, student = 3 * random(2, 11, 3, 4, seed=1), 3 * random(2, 11, 3, 4, seed=2)
+    target = upsample(teacher.double(), torch.empty(11, 14)).softmax(1)
+    assert_agree(lambda x: fused_masked_kl(teacher, x, (11, 14), None), lambda x: masked_kl(target, x, None), student)
+
+
+def fact_masked_kl_learns_from_the_student_alone():
+    """The teacher's logits get no gradient."""
+    teacher, student = random(1, 3, 3, 3, seed=1).requires_grad_(), random(1, 3, 3, 3, seed=2).requires_grad_()
+    fused_masked_kl(teacher, student, (12, 12), random_warp(1, 12, 12, 0.5)).backward()
+    assert teacher.grad is None
+    assert student.grad.abs().max() > 0
+
+
+def fact_masked_kl_with_a_warp_that_moves_nothing_is_that_without():
+    """Zero displacements are the identity, and every pixel is valid."""
+    teacher, student = random(1, 4, 3, 4, seed=1), random(1, 4, 3, 4, seed=2)
+    still = loss_and_gradient(lambda x: fused_masked_kl(teacher, x, (11, 16), random_warp(1, 11, 16, 0.0)), student)
+    plain = loss_and_gradient(lambda x: fused_masked_kl(teacher, x, (11, 16), None), student)
+    for a, b in zip(still, plain, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-8)
+
+
+def fact_masked_kl_of_equal_predictions_is_zero():
+    """A student that agrees has nothing to learn."""
+    logits = 5 * random(1, 4, 3, 4)
+    value, gradient = loss_and_gradient(lambda x: fused_masked_kl(logits, x, (12, 16), None), logits)
+    assert abs(value) < 1e-6
+    assert gradient.abs().max() < 1e-6
+
+
+def fact_masked_kl_of_nothing_is_zero():
+    """No sample inside the image: 0 with a gradient of 0, not NaN."""
+    away = random_warp(1, 12, 12, 0.0)._replace(displacements=torch.full((1, 4, 2), 100.0, device=DEVICE))
+    value, gradient = loss_and_gradient(lambda x: fused_masked_kl(x.detach(), x, (12, 12), away), random(1, 3, 3, 3))
+    assert value == 0
+    assert (gradient == 0).all()
+
+
+def fact_masked_kl_in_bfloat16_only_rounds_what_goes_in_and_out():
+    """A teacher and a student in bfloat16 have the divergence that the same numbers have in double precision."""
+    teacher, student = random(1, 5, 3, 4, seed=1).bfloat16(), random(1, 5, 3, 4, seed=2).bfloat16()
+    target = upsample(teacher.double(), torch.empty(12, 16)).softmax(1)
+    value, gradient = loss_and_gradient(lambda x: fused_masked_kl(teacher, x, (12, 16), None), student)
+    expected_value, expected = loss_and_gradient(lambda x: masked_kl(target, x, None), student.double())
+    torch.testing.assert_close(value.double(), expected_value, rtol=1e-5, atol=0)
+    torch.testing.assert_close(gradient.double(), expected, rtol=2**-7, atol=1e-8)
+
+
+def draw_of_colours() -> Photometric:
+    """Two images: one with its channels exchanged, one with its hue turned back."""
+    return Photometric(
+        brightness=torch.tensor([0.2, -0.25], device=DEVICE),
+        saturation=torch.tensor([0.4, 1.7], device=DEVICE),
+        hue=torch.tensor([0.08, -0.1], device=DEVICE),
+        contrast=torch.tensor([1.2, 0.8], device=DEVICE),
+        permutation=torch.tensor([[2, 0, 1], [0, 1, 2]], device=DEVICE),
+        lot=torch.zeros(2, device=DEVICE),
+    )
+
+
+def images(height: int, width: int) -> torch.Tensor:
+    """Two images with colours of all kinds, grey included."""
+    x = random(2, 3, height, width).sigmoid()
+    x[:, :, :2] = 0.5
+    return x
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("warped", [True, False])
+@pytest.mark.parametrize("coloured", [True, False])
+def fact_perturb_is_the_plain_one(coloured, warped, memory_format):
+    """Colours change, then the image is warped, at a size that fills no whole number of programs."""
+    x, draw = images(17, 23).contiguous(memory_format=memory_format), draw_of_colours()
+    transform = random_warp(2, 17, 23, 1.0)
+    expected = photometric(x.double(), draw) if coloured else x.double()
+    if warped:
+        points = sampling_points(transform.displacements.double(), 17, 23)
+        assert 0 < valid_points(points).float().mean() < 1
+        expected = warp(expected, points)
+    perturbed = fused_perturb(x, draw if coloured else None, transform if warped else None)
+    assert perturbed.stride() == x.stride()
+    torch.testing.assert_close(perturbed.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+def fact_perturb_leaves_what_it_need_not_touch():
+    """A warp that moves nothing gives the image back to the bit."""
+    x = images(9, 16)
+    assert (fused_perturb(x, None, random_warp(2, 9, 16, 0.0)) == x).all()
+
+
+def fact_perturb_keeps_the_type():
+    """bfloat16 images stay that."""
+    x = images(9, 16).bfloat16()
+    expected = photometric(x.double(), draw_of_colours())
+    torch.testing.assert_close(fused_perturb(x, draw_of_colours(), None), expected.bfloat16(), rtol=2**-7, atol=2**-9)
+
+
+def fact_crops_are_those_of_grid_sample():
+    """Two images of different sizes in one row, one enlarged and one mirrored, with crops that reach beyond both."""
+    sizes, starts = torch.tensor([(9, 13), (11, 7)]), torch.tensor([4, 121])
+    random_state = torch.Generator().manual_seed(0)
+    pixels = torch.randint(256, (200, 3), dtype=torch.uint8, generator=random_state)
+    labels = torch.randint(9, (200,), dtype=torch.uint8, generator=random_state)
+    y = torch.stack(((torch.arange(16) - 2.5) / 1.3, torch.arange(16) - 3.5))
+    x = torch.stack(((torch.arange(18) - 1.5) / 1.3, 7 - (torch.arange(18) - 4.5)))
+
+    window = [tensor.to(DEVICE) for tensor in (starts, *sizes.T, y, x)]
+    crops = fused_crops(pixels.to(DEVICE), *window, padding=0.25).cpu()
+    label_crops = fused_label_crops(labels.to(DEVICE), *window).cpu()
+
+    for n, ((height, width), start) in enumerate(zip(sizes.tolist(), starts.tolist(), strict=True)):
+        places = slice(start, start + height * width)
+        image = pixels[places].view(1, height, width, 3).permute(0, 3, 1, 2).double() / 255
+        label_map = labels[places].view(1, 1, height, width).double()
+        grid = torch.stack(torch.meshgrid(2 * x[n] / width - 1, 2 * y[n] / height - 1, indexing="xy"), dim=-1)
+        grid = grid.double()[None]
+        inside = (grid.abs() <= 1).all(dim=-1)[0]
+        assert 0 < inside.float().mean() < 1
+        expected = F.grid_sample(image, grid, padding_mode="border", align_corners=False)[0]
+        torch.testing.assert_close(crops[n].double(), torch.where(inside, expected, 0.25), rtol=0, atol=1e-5)
+        nearest = F.grid_sample(label_map, grid, mode="nearest", padding_mode="border", align_corners=False)[0, 0]
+        assert torch.equal(label_crops[n], torch.where(inside, nearest, IGNORE).long())
