@@ -10,8 +10,9 @@ Shapes: N images. Numbers are drawn on the CPU by NumPy and wrapped as tensors.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from oneway.streams import stream
 
-Table = TypeVar("Table", "Jitters", "Photometric", "Boxes")
+Table = TypeVar("Table", bound=tuple[Any, ...] | None)
 
 
 class Jitters(NamedTuple):
@@ -59,15 +60,6 @@ class PerturbationDraw(NamedTuple):
     boxes: Boxes
     noise: Tensor  # N×…, standard normal, as large as the inputs; empty where no perturbation asks for it
 
-    def to(self, device: torch.device) -> PerturbationDraw:
-        """The draw on a device."""
-        return PerturbationDraw(
-            _to(self.photometric, device),
-            self.displacements.to(device),
-            _to(self.boxes, device),
-            self.noise.to(device),
-        )
-
 
 class Draws(NamedTuple):
     """Everything random about one iteration."""
@@ -80,13 +72,16 @@ class Draws(NamedTuple):
 
     def to(self, device: torch.device) -> Draws:
         """The table on a device."""
-        return Draws(
-            _to(self.labelled, device),
-            _to(self.unlabelled, device),
-            self.perturbation.to(device),
-            self.other_perturbation and self.other_perturbation.to(device),
-            self.augmentation and self.augmentation.to(device),
-        )
+        return each_column(self, lambda column: column.to(device))
+
+
+def each_column(table: Table, function: Callable[[Tensor], Tensor]) -> Table:
+    """The table, or a part of it, with a function applied to each of its tensors."""
+    if table is None:
+        return table
+    return type(table)(
+        *(function(field) if isinstance(field, Tensor) else each_column(field, function) for field in table)
+    )
 
 
 @dataclass(frozen=True)
@@ -190,7 +185,3 @@ def _normal(random: np.random.Generator, *shape: int) -> Tensor:
 
 def _between(low: float, high: float, u: Tensor) -> Tensor:
     return low + (high - low) * u
-
-
-def _to(table: Table, device: torch.device) -> Table:
-    return type(table)(*(column.to(device) for column in table))

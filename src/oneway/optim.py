@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from oneway.config import Optimiser, Train
 
@@ -24,8 +24,15 @@ def optimiser_for(
     """The configured optimiser, with a rate and an L2 weight of their own for parameters that were pretrained."""
     known = {id(parameter) for parameter in pretrained}
     new = [parameter for parameter in model.parameters() if id(parameter) not in known]
+    on_gpu = next(model.parameters()).is_cuda
     groups = [
-        {"params": list(parameters), "initial_lr": rate, "lr": rate, "weight_decay": decay}
+        {
+            "params": list(parameters),
+            "initial_lr": rate,
+            # On a GPU the rate lies beside the weights: a captured step reads it there.
+            "lr": torch.tensor(rate, device=parameters[0].device) if on_gpu else rate,
+            "weight_decay": decay,
+        }
         for parameters, rate, decay in (
             (new, config.learning_rate, config.weight_decay),
             (pretrained, config.learning_rate_pretrained, config.weight_decay_pretrained),
@@ -34,14 +41,21 @@ def optimiser_for(
     ]
     if config.name == "sgd":
         return torch.optim.SGD(groups, momentum=config.momentum, nesterov=config.momentum > 0, fused=True)
-    return torch.optim.Adam(groups, betas=config.betas, fused=True)
+    return torch.optim.Adam(groups, betas=config.betas, fused=True, capturable=on_gpu)
 
 
-def set_learning_rate(optimiser: torch.optim.Optimizer, schedule: str, iteration: int, iterations: int) -> None:
-    """The rate of one iteration: a function of its number, so that there is no schedule to resume."""
+def set_learning_rate(optimiser: torch.optim.Optimizer, schedule: str, iteration: int, iterations: int) -> float:
+    """The rate of one iteration: a function of its number, so that there is no schedule to resume.
+
+    Returns the rate of randomly initialised parameters.
+    """
     factor = SCHEDULES[schedule](iteration / iterations)
     for group in optimiser.param_groups:
-        group["lr"] = factor * group["initial_lr"]
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(factor * group["initial_lr"])
+        else:
+            group["lr"] = factor * group["initial_lr"]
+    return factor * optimiser.param_groups[0]["initial_lr"]
 
 
 def alpha_at(config: Train, iteration: int, iterations: int) -> float:

@@ -50,6 +50,6 @@ def _hexagon_angle(x: Tensor, value: Tensor, chroma: Tensor) -> Tensor:
 
 def _distance_from_peak(hue: Tensor) -> Tensor:
     """How far red, green and blue lie below the maximum at a hue, as fractions of the chroma: N×3×H×W."""
-    offsets = torch.tensor((5, 3, 1), device=hue.device, dtype=hue.dtype).view(1, 3, 1, 1)
+    offsets = torch.arange(5, 0, -2, device=hue.device, dtype=hue.dtype).view(1, 3, 1, 1)
     k = (offsets + hue) % 6
     return torch.minimum(k, 4 - k).clamp(0, 1)
