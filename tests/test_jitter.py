@@ -2,58 +2,64 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
 from oneway.config import Jitter
-from oneway.data import IGNORE
+from oneway.data import IGNORE, Samples
+from oneway.data.store import Store
 from oneway.draws import Jitters
 from oneway.jitter import PADDING, jitter_inputs, jitter_labels
 
 HEIGHT, WIDTH = 24, 36
 
 
-def world() -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    images = torch.randint(256, (1, 3, HEIGHT, WIDTH), dtype=torch.uint8, generator=generator)
-    labels = torch.randint(9, (1, HEIGHT, WIDTH), dtype=torch.uint8, generator=generator)
-    return images, labels
+def world() -> tuple[torch.Tensor, torch.Tensor, Store]:
+    """An image and its labels, and the store that holds them behind a smaller image."""
+    random = np.random.default_rng(0)
+    sizes = np.array([(5, 7), (HEIGHT, WIDTH)])
+    pixels = random.integers(256, size=(sizes.prod(axis=1).sum(), 3), dtype=np.uint8)
+    labels = random.integers(9, size=len(pixels), dtype=np.uint8)
+    samples = Samples(("small", "large"), sizes, pixels, labels, labelled=2, dense=True, content="")
+    image = torch.from_numpy(samples.image(1)).permute(2, 0, 1)[None]
+    return image, torch.from_numpy(samples.label_map(1))[None], Store.hold(samples, torch.device("cpu"))
 
 
 def jitters(scale: float = 1.0, top: float = 0.0, left: float = 0.0, flip: bool = False) -> Jitters:
     values = (torch.tensor([value], dtype=torch.float64) for value in (scale, top, left))
-    return Jitters(torch.tensor([0]), *values, torch.tensor([flip]))
+    return Jitters(torch.tensor([1]), *values, torch.tensor([flip]))
 
 
 def test_scale_one_is_a_plain_crop():
     """Without scaling, the crop is a slice of image and labels; top and left run over all possible places."""
-    images, labels = world()
+    images, labels, store = world()
     draw = jitters(top=0.5, left=0.99)
-    x, y = jitter_inputs(images, draw, Jitter(crop=(8, 12))), jitter_labels(labels, draw, Jitter(crop=(8, 12)))
-    torch.testing.assert_close(x, images[:, :, 8:16, 24:].float() / 255, atol=1e-4, rtol=0)
+    x, y = jitter_inputs(store, draw, Jitter(crop=(8, 12))), jitter_labels(store, draw, Jitter(crop=(8, 12)))
+    torch.testing.assert_close(x, images[:, :, 8:16, 24:].float() / 255, atol=1e-7, rtol=0)
     assert torch.equal(y, labels[:, 8:16, 24:].long())
 
 
 def test_flip_mirrors():
     """The flipped image is the image mirrored, and so are the labels."""
-    images, labels = world()
+    images, labels, store = world()
     draw = jitters(flip=True)
     x, y = (
-        jitter_inputs(images, draw, Jitter(crop=(HEIGHT, WIDTH))),
-        jitter_labels(labels, draw, Jitter(crop=(HEIGHT, WIDTH))),
+        jitter_inputs(store, draw, Jitter(crop=(HEIGHT, WIDTH))),
+        jitter_labels(store, draw, Jitter(crop=(HEIGHT, WIDTH))),
     )
-    torch.testing.assert_close(x, images.flip(-1).float() / 255, atol=1e-4, rtol=0)
+    torch.testing.assert_close(x, images.flip(-1).float() / 255, atol=1e-7, rtol=0)
     assert torch.equal(y, labels.flip(-1).long())
 
 
 @pytest.mark.parametrize("scale", [2 / 3, 4 / 3, 2])
 def test_scaling_is_interpolation_between_pixel_centres(scale):
     """The whole scaled image equals PyTorch's bilinear, and nearest-exact, interpolation (at scales without ties)."""
-    images, labels = world()
+    images, labels, store = world()
     size = (round(HEIGHT * scale), round(WIDTH * scale))
     draw = jitters(scale)
-    x, y = jitter_inputs(images, draw, Jitter(crop=size), torch.float64), jitter_labels(labels, draw, Jitter(crop=size))
+    x, y = jitter_inputs(store, draw, Jitter(crop=size), torch.float64), jitter_labels(store, draw, Jitter(crop=size))
     torch.testing.assert_close(x, F.interpolate(images.double() / 255, size, mode="bilinear"))
     nearest = F.interpolate(labels[:, None].double(), size, mode="nearest-exact")[:, 0]
     assert torch.equal(y, nearest.long())
@@ -61,11 +67,11 @@ def test_scaling_is_interpolation_between_pixel_centres(scale):
 
 def test_a_crop_larger_than_the_image_is_padded_and_ignored():
     """The image lies inside the crop, all of it; around it, grey that no loss sees."""
-    images, labels = world()
+    _, labels, store = world()
     draw = jitters(top=0.25, left=0.5)
     x, y = (
-        jitter_inputs(images, draw, Jitter(crop=(HEIGHT + 8, WIDTH + 10))),
-        jitter_labels(labels, draw, Jitter(crop=(HEIGHT + 8, WIDTH + 10))),
+        jitter_inputs(store, draw, Jitter(crop=(HEIGHT + 8, WIDTH + 10))),
+        jitter_labels(store, draw, Jitter(crop=(HEIGHT + 8, WIDTH + 10))),
     )
     assert torch.equal(y[:, 2 : 2 + HEIGHT, 5 : 5 + WIDTH], labels.long())
     outside = torch.ones_like(y, dtype=torch.bool)
@@ -76,19 +82,28 @@ def test_a_crop_larger_than_the_image_is_padded_and_ignored():
 
 def test_each_image_is_jittered_on_its_own():
     """One row of the table per image."""
-    labels = world()[1].repeat(2, 1, 1)
+    _, labels, store = world()
     both = Jitters(*(torch.cat(pair) for pair in zip(jitters(), jitters(flip=True), strict=True)))
-    y = jitter_labels(labels, both, Jitter(crop=(HEIGHT, WIDTH)))
+    y = jitter_labels(store, both, Jitter(crop=(HEIGHT, WIDTH)))
     assert torch.equal(y[0], labels[0].long())
     assert torch.equal(y[1], labels[0].flip(-1).long())
 
 
+def test_images_of_different_sizes_share_a_batch():
+    """Each is scaled by its own size: at scale 1, each crop's corner is its image's corner."""
+    _, labels, store = world()
+    draw = Jitters(torch.tensor([0, 1]), torch.ones(2), torch.zeros(2), torch.zeros(2), torch.zeros(2, dtype=bool))
+    y = jitter_labels(store, draw, Jitter(crop=(5, 7)))
+    assert torch.equal(y[0], store.labels[:35].view(5, 7).long())
+    assert torch.equal(y[1], labels[0, :5, :7].long())
+
+
 def test_padding_lets_a_crop_reach_beyond_the_border():
     """CIFAR's pad-and-crop: 4 pixels each way, nine equally likely places along an axis, no blur."""
-    _, labels = world()
+    _, labels, store = world()
     config = Jitter(crop=(HEIGHT, WIDTH), padding=4)
     for fraction, offset in ((0.0, -4), (0.45, 0), (0.999, 4)):
-        y = jitter_labels(labels, jitters(top=fraction, left=0.5), config)
+        y = jitter_labels(store, jitters(top=fraction, left=0.5), config)
         expected = torch.full_like(labels, IGNORE).long()
         target = slice(max(0, -offset), HEIGHT - max(0, offset))
         source = slice(max(0, offset), HEIGHT - max(0, -offset))
@@ -98,7 +113,7 @@ def test_padding_lets_a_crop_reach_beyond_the_border():
 
 def test_points_and_labels_of_whole_images_are_left_alone():
     """What has no geometry is not cropped."""
-    points = torch.rand(3, 2)
-    assert torch.equal(jitter_inputs(points, jitters(), Jitter(crop=None)), points)
-    labels = torch.tensor([3, 1, 2], dtype=torch.uint8)
-    assert torch.equal(jitter_labels(labels, jitters(), Jitter(crop=(32, 32))), labels.long())
+    points, classes = np.random.default_rng(0).random((3, 2), np.float32), np.array([3, 1, 2], np.uint8)
+    store = Store.hold(Samples.stacked(("a", "b", "c"), points, classes), torch.device("cpu"))
+    assert jitter_inputs(store, jitters(), Jitter(crop=None)).tolist() == [points[1].tolist()]
+    assert jitter_labels(store, jitters(), Jitter(crop=(32, 32))).tolist() == [1]

@@ -8,7 +8,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "oneway"
 ORDER = """
     errors streams methods config recipes
-    data draws jitter perturb models losses consistency step
+    data draws kernels feed jitter perturb models losses consistency step static
     optim checkpoint run evaluate interrupt progress train
     report quickstart reproduce cli
 """.split()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import pydantic
 from cyclopts import App, CycloptsError, Parameter
@@ -18,7 +18,8 @@ from oneway import config as configuration
 from oneway.config import Config, Positive
 from oneway.errors import UserError
 from oneway.methods import SplitName
-from oneway.recipes import RECIPES, recipe
+from oneway.recipes import RECIPES
+from oneway.recipes import recipe as recipe_named
 
 app = App(
     name="oneway",
@@ -78,7 +79,7 @@ def train(
     if config is not None:
         changes = configuration.merge(configuration.read_yaml(config), changes)
     source = str(config or "command line")
-    base = recipe(recipe_name).model_dump()
+    base = recipe_named(recipe_name, changes.get("method")).model_dump()
     resolved = configuration.build(configuration.merge(base, changes), source)
     folder = out or Path("runs") / _folder_name(resolved)
     if resume:
@@ -124,7 +125,7 @@ def evaluate(
     """
     from oneway.evaluate import evaluate_run
 
-    result = evaluate_run(run, split, data)
+    result = evaluate_run(run, split, data, Console(stderr=True))
     if as_json:
         print(json.dumps(result, indent=1))
         return
@@ -136,6 +137,41 @@ def evaluate(
     table.add_section()
     table.add_row("mean" if result["metric"] == "miou" else "accuracy", f"{result['value']:.1f}", style="bold")
     console.print(table)
+
+
+@app.command
+def check(
+    folder: Annotated[Path, Parameter(name="data")],
+    /,
+    *,
+    recipe: Literal["folder", "camvid", "cityscapes", "cityscapes-half", "cityscapes-coarse"] = "folder",
+    unlabelled: Path | None = None,
+    out: Path | None = None,
+    save: Switch = False,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+) -> None:
+    """Look at a data set before anything trains on it: what is there, what is wrong, what looks suspicious.
+
+    The data are never changed. Exits with 1 if something in them would hurt.
+
+    Args:
+        folder: Folder of the data set.
+        recipe: What kind of data set it is.
+        unlabelled: A folder of further images without labels.
+        out: The contact sheet of images with their masks laid over; by default check-NAME.png here.
+        save: Write the dataset.yaml by which the folder would be read into it.
+        as_json: Print JSON, for machines.
+    """
+    from oneway.data.check.inspection import check_folder, check_listing
+
+    if recipe == "folder":
+        sys.exit(check_folder(folder, console, unlabelled=unlabelled, out=out, save=save, as_json=as_json))
+    if save:
+        raise UserError(f"--save: {recipe} is read as it comes, without a dataset.yaml.")
+    from oneway.data import list_files
+
+    settings = recipe_named(recipe).data.model_copy(update={"path": folder, "unlabelled": unlabelled})
+    sys.exit(check_listing(list_files(settings), console, out=out, as_json=as_json))
 
 
 @app.command

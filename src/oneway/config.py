@@ -6,6 +6,7 @@ the paper's where it gives them; a recipe changes what its data set needs.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
@@ -46,11 +47,31 @@ def _flags(title: str) -> Parameter:
 class Data(Section):
     """Which images."""
 
-    name: Annotated[Literal["streets", "cifar10", "moons"], Parameter(show=False)] = "streets"
+    name: Annotated[Literal["streets", "cifar10", "moons", "folder", "camvid", "cityscapes"], Parameter(show=False)] = (
+        "streets"
+    )
     """The reader; chosen by the recipe."""
 
     path: Annotated[Path | None, Parameter(parse=False)] = None
     """The folder the data are read from (`--data`)."""
+
+    unlabelled: Path | None = None
+    """A folder of further images without labels, searched with all its subfolders."""
+
+    holdout: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """Share of the labelled images of `folder` that validate, where it has no validation set of its own."""
+
+    resolution: Literal["full", "half"] = "full"
+    """Of Cityscapes: as it comes, or images averaged and labels taken over every second row and column."""
+
+    coarse: Literal["none", "images", "labels"] = "none"
+    """Adds the 20,000 coarsely annotated images of Cityscapes to the training set, without or with their labels."""
+
+    cache: Path | None = None
+    """Where decoded images are kept between runs; by default a folder of the user's cache folder."""
+
+    refresh: bool = False
+    """Decode again what has changed or vanished since the images were last decoded."""
 
     size: Pixels = (64, 128)
     """Height and width at which `streets` is rendered."""
@@ -59,7 +80,7 @@ class Data(Section):
     """Number of training images of `streets`."""
 
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
-    """Which set of points `moons` draws."""
+    """Which points `moons` draws, and which labelled images of `folder` are held out."""
 
 
 class Jitter(Section):
@@ -203,7 +224,7 @@ class Config(Section):
     """Which branch is perturbed and where gradients flow."""
 
     labels: str = "1/8"
-    """Labelled images: a fraction (`1/8`), a number (`45`), or a file with one image name per line."""
+    """Labelled images: a fraction (`1/8`), a number (`45`), `all`, or a file that lists one image per line."""
 
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Decides the labelled subset, the initial weights and every random draw."""
@@ -224,7 +245,14 @@ class Config(Section):
         return _flat(self.model_dump(mode="json"))
 
 
-MODEL_FOR = {"streets": "swiftnet", "cifar10": "wrn-28-2", "moons": "mlp"}
+MODEL_FOR = {
+    "streets": "swiftnet",
+    "folder": "swiftnet",
+    "camvid": "swiftnet",
+    "cityscapes": "swiftnet",
+    "cifar10": "wrn-28-2",
+    "moons": "mlp",
+}
 """Which kind of network the labels of a data set ask for."""
 
 
@@ -275,7 +303,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         tree = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date such as 2001-13-45, a thousand brackets
         raise UserError(f"{path}: not valid YAML ({str(error).splitlines()[0]}).") from None
     if not isinstance(tree, dict):
         raise UserError(f"{path}: expected keys and values at the top level, found {type(tree).__name__}.")
@@ -306,7 +334,7 @@ def _explain_one(kind: str, location: tuple[int | str, ...], message: str, value
         return f"unknown key '{key}'." + (f" Did you mean '{near[0]}'?" if near else "")
     reason = message.removeprefix("Value error, ").removeprefix("Input ")
     place = f"{key}: " if key else ""
-    return f"{place}{reason}." if isinstance(value, dict) else f"{place}{reason} (got {value!r})."
+    return f"{place}{reason}." if isinstance(value, dict) else f"{place}{reason} (got {reprlib.repr(value)})."
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

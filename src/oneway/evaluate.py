@@ -5,23 +5,27 @@ Shapes: N images of H×W pixels, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from rich.console import Console
 from torch import Tensor, nn
 
 from oneway import data
 from oneway import run as runs
-from oneway.data.dataset import IGNORE, Task
-from oneway.data.store import Store
+from oneway.data.dataset import IGNORE, Samples, Task
+from oneway.errors import UserError
 from oneway.losses import upsample
 from oneway.methods import SplitName
 from oneway.models.norm import population_statistics
 
-EVALUATION_BATCH: dict[Task, int] = {"segmentation": 16, "classification": 1000}
+PIXELS_AT_ONCE = 2**20
+"""Bounds the memory that a batch of predictions takes."""
 METRIC_NAMES = {"miou": "mIoU", "accuracy": "accuracy"}
 METRICS: dict[Task, Literal["miou", "accuracy"]] = {"segmentation": "miou", "classification": "accuracy"}
 
@@ -75,24 +79,49 @@ def predict(model: nn.Module, x: Tensor) -> Tensor:
         return upsample(model(x), x).argmax(dim=1)
 
 
-def evaluate(model: nn.Module, store: Store, classes: int, task: Task) -> Scores:
+def evaluate(model: nn.Module, samples: Samples, classes: int, task: Task) -> Scores:
     """The model on whole inputs, at their own size."""
-    batch = EVALUATION_BATCH[task]
-    confusion = torch.zeros(classes, classes, dtype=torch.int64, device=store.inputs.device)
-    for inputs, labels in zip(store.inputs.split(batch), store.labels.split(batch), strict=True):
-        x = inputs.float() / 255 if inputs.dtype == torch.uint8 else inputs
-        confusion += confusion_matrix(predict(model, x), labels, classes)
+    device = next(model.parameters()).device
+    confusion = torch.zeros(classes, classes, dtype=torch.int64, device=device)
+    for inputs, labels in _batches(samples):
+        confusion += confusion_matrix(predict(model, as_input(inputs.to(device))), labels.to(device), classes)
     return Scores(confusion.cpu(), task)
 
 
-def evaluate_run(path: Path, split: SplitName, data_path: Path | None) -> dict[str, Any]:
+def as_input(images: Tensor) -> Tensor:
+    """N×3×H×W in [0, 1] of N×H×W×3 uint8 images; points stay what they are."""
+    return images.permute(0, 3, 1, 2).float() / 255 if images.ndim == 4 else images
+
+
+def _batches(samples: Samples) -> Iterator[tuple[Tensor, Tensor]]:
+    """The labelled inputs and their labels, those of one size together, as many as memory should hold at once."""
+    starts = samples.starts
+    sizes, group = np.unique(samples.sizes[: samples.labelled], axis=0, return_inverse=True)
+    for kind, (height, width) in enumerate(sizes.tolist()):
+        members = np.flatnonzero(group == kind)
+        for batch in np.array_split(members, math.ceil(len(members) * height * width / PIXELS_AT_ONCE)):
+            pixels = starts[batch][:, None] + np.arange(height * width)
+            images = samples.pixels[pixels].reshape(len(batch), height, width, -1)
+            inputs = images if images.dtype == np.uint8 else images[:, 0, 0]  # points
+            labels = samples.labels[pixels].reshape(-1, height, width) if samples.dense else samples.labels[batch]
+            yield torch.from_numpy(inputs), torch.from_numpy(labels)
+
+
+def evaluate_run(path: Path, split: SplitName, data_path: Path | None, console: Console) -> dict[str, Any]:
     """A run's kept model on a split of its data set, or of the same kind of data set elsewhere."""
     run = runs.open_run(path)
     device = runs.choose_device("auto")
     trained = runs.load_model(path / "model.safetensors", device)
-    dataset = data.load(run.config.data.model_copy(update={"path": data_path or run.config.data.path}))
+    dataset = data.load(run.config.data.model_copy(update={"path": data_path or run.config.data.path}), console)
+    if dataset.classes != trained.classes:
+        raise UserError(
+            f"{data_path}: has the classes {', '.join(dataset.classes)}; {path} was trained on "
+            f"{', '.join(trained.classes)}. Give a data set with the same classes in the same order."
+        )
+    if split == "test" and run.config.data.name in data.READERS:
+        raise UserError(f"{run.config.data.name} has no test split apart from its validation set; use --split val.")
     samples = dataset.read(split)
-    scores = evaluate(trained.network, Store.hold(samples, device), len(trained.classes), dataset.task)
+    scores = evaluate(trained.network, samples, len(trained.classes), dataset.task)
     return {"run": str(path), "split": split, "samples": len(samples), **as_json(scores, trained.classes)}
 
 

@@ -1,66 +1,99 @@
-"""Scale, crop and flip on the device, in one resampling.
+"""Scale, crop and flip on the device: crops are sampled straight from the pixels of the store.
 
 Coordinates: an image covers [0, W] × [0, H]; pixel (i, j) has its centre at (j + ½, i + ½).
-Shapes: N images of H×W pixels in, crops of h×w pixels out.
+Shapes: N images of H×W pixels, each of its own size; crops of h×w pixels.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from oneway.config import Jitter
 from oneway.data.dataset import IGNORE
+from oneway.data.store import Store
 from oneway.draws import Jitters
 
 PADDING = 0.5
 """What an image continues with beyond its border: middle grey."""
 
 
-def jitter_inputs(inputs: Tensor, draw: Jitters, config: Jitter, dtype: torch.dtype = torch.float32) -> Tensor:
-    """N×3×h×w crops in [0, 1] of N×3×H×W uint8 images: interpolated bilinearly, grey outside the image.
+def jitter_inputs(store: Store, draw: Jitters, config: Jitter, dtype: torch.dtype = torch.float32) -> Tensor:
+    """N×3×h×w crops in [0, 1]: interpolated bilinearly, grey outside the image.
 
     Without a crop size, inputs are what they are (points in the plane have no crops).
     """
     if config.crop is None:
-        return inputs.to(dtype)
-    grid = _sampling_grid(draw, (inputs.shape[-2], inputs.shape[-1]), config.crop, config.padding, dtype)
-    pixels = F.grid_sample(inputs.to(dtype) / 255, grid, mode="bilinear", padding_mode="border", align_corners=False)
-    return torch.where(_inside(grid)[:, None], pixels, PADDING)
+        return store.pixels[store.start[draw.item]].to(dtype)
+    window = _window(store, draw, config, config.crop)
+    top, bottom, down = _neighbours(window.y.to(dtype), window.height)
+    left, right, across = _neighbours(window.x.to(dtype), window.width)
+
+    def between_columns(row: Tensor) -> Tensor:
+        """N×h×w×3."""
+        at_left, at_right = (store.pixels[window.places(row, column)].to(dtype) for column in (left, right))
+        return torch.lerp(at_left, at_right, across[:, None, :, None])
+
+    crops = torch.lerp(between_columns(top), between_columns(bottom), down[:, :, None, None]) / 255
+    return torch.where(window.inside()[..., None], crops, PADDING).permute(0, 3, 1, 2)
 
 
-def jitter_labels(labels: Tensor, draw: Jitters, config: Jitter) -> Tensor:
-    """N×h×w crops of N×H×W uint8 labels, as jittered images have them: the nearest pixel's, ignored outside.
+def jitter_labels(store: Store, draw: Jitters, config: Jitter) -> Tensor:
+    """N×h×w labels of the crops: those of the pixels that their centres fall into, ignored outside.
 
     A label of a whole image stays as it is.
     """
-    if config.crop is None or labels.ndim == 1:
-        return labels.long()
-    grid = _sampling_grid(draw, (labels.shape[-2], labels.shape[-1]), config.crop, config.padding, torch.float32)
-    nearest = F.grid_sample(labels[:, None].float(), grid, mode="nearest", padding_mode="border", align_corners=False)
-    return torch.where(_inside(grid), nearest[:, 0], IGNORE).long()
+    if config.crop is None or not store.dense:
+        return store.labels[draw.item].long()
+    window = _window(store, draw, config, config.crop)
+    row, column = _clamped(window.y.floor(), window.height), _clamped(window.x.floor(), window.width)
+    return torch.where(window.inside(), store.labels[window.places(row, column)], IGNORE).long()
 
 
-def _inside(grid: Tensor) -> Tensor:
-    return (grid.abs() <= 1).all(dim=-1)
+class _Window(NamedTuple):
+    """Where the rows and columns of N crops lie in their images."""
+
+    start: Tensor  # N, the images' first pixels in the store
+    height: Tensor  # N, of the images
+    width: Tensor  # N
+    y: Tensor  # N×h
+    x: Tensor  # N×w
+
+    def places(self, row: Tensor, column: Tensor) -> Tensor:
+        """N×h×w places in the store of the pixels in the given rows (N×h) and columns (N×w)."""
+        return (self.start[:, None] + row * self.width[:, None])[:, :, None] + column[:, None, :]
+
+    def inside(self) -> Tensor:
+        """N×h×w, whether the image covers a crop's pixel."""
+        rows = (self.y >= 0) & (self.y <= self.height[:, None])
+        columns = (self.x >= 0) & (self.x <= self.width[:, None])
+        return rows[:, :, None] & columns[:, None, :]
 
 
-def _sampling_grid(
-    draw: Jitters, size: tuple[int, int], crop: tuple[int, int], padding: int, dtype: torch.dtype
-) -> Tensor:
-    """N×h×w×2 places in the image, in [-1, 1] from border to border, of the centres of the crop's pixels."""
-    x = _places(draw.scale * size[1], crop[1], padding, draw.left)
-    y = _places(draw.scale * size[0], crop[0], padding, draw.top)
-    x = torch.where(draw.flip[:, None], -x, x)
-    shape = (len(x), crop[0], crop[1])
-    return torch.stack((x[:, None, :].expand(shape), y[:, :, None].expand(shape)), dim=-1).to(dtype)
+def _window(store: Store, draw: Jitters, config: Jitter, crop: tuple[int, int]) -> _Window:
+    start, (height, width) = store.start[draw.item], store.size[draw.item].T
+    y = _places(height, draw.scale, crop[0], config.padding, draw.top)
+    x = _places(width, draw.scale, crop[1], config.padding, draw.left)
+    x = torch.where(draw.flip[:, None], width[:, None] - x, x)
+    return _Window(start, height, width, y, x)
 
 
-def _places(scaled_length: Tensor, cropped: int, padding: int, fraction: Tensor) -> Tensor:
+def _places(length: Tensor, scale: Tensor, cropped: int, padding: int, fraction: Tensor) -> Tensor:
     """N×cropped places along one axis. A crop begins at a whole pixel of the scaled image: scale 1 only moves."""
-    slack = scaled_length + 2 * padding - cropped
+    slack = scale * length + 2 * padding - cropped
     # Negative where the scaled image is smaller than the crop: then it lies somewhere inside it.
     start = slack.sign() * (fraction * (slack.abs().floor() + 1)).floor() - padding
     centres = torch.arange(cropped, device=start.device, dtype=start.dtype) + 0.5
-    return 2 * (start[:, None] + centres) / scaled_length[:, None] - 1
+    return (start[:, None] + centres) / scale[:, None]
+
+
+def _neighbours(places: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The pixels whose centres lie before and after a place, and how far it is from the first to the second."""
+    before = (places - 0.5).floor()
+    return _clamped(before, length), _clamped(before + 1, length), places - 0.5 - before
+
+
+def _clamped(pixel: Tensor, length: Tensor) -> Tensor:
+    return pixel.long().clamp(min=0).minimum(length[:, None] - 1)

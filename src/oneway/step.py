@@ -97,8 +97,7 @@ def _in_bfloat16(config: Config, device: torch.device) -> bool:
 
 def _labelled(store: Store, draws: Draws, config: Config) -> tuple[Tensor, Tensor]:
     """x_l and y_l; with an augmenting method, the first half of them perturbed."""
-    inputs, labels = store.look_up(draws.labelled.item)
-    x, y = jitter_inputs(inputs, draws.labelled, config.jitter), jitter_labels(labels, draws.labelled, config.jitter)
+    x, y = jitter_inputs(store, draws.labelled, config.jitter), jitter_labels(store, draws.labelled, config.jitter)
     augmentation = METHODS[config.method].augmentation
     if augmentation is None or draws.augmentation is None:
         return x, y
@@ -112,8 +111,7 @@ def _unlabelled(state: TrainingState, store: Store, draws: Draws, config: Config
     """x_u with its perturbation, and the row of the table that says how it is used."""
     method, variant = METHODS[config.method], VARIANTS[config.variant]
     assert method.perturbation is not None
-    inputs, _ = store.look_up(draws.unlabelled.item)
-    x_u = jitter_inputs(inputs, draws.unlabelled, config.jitter)
+    x_u = jitter_inputs(store, draws.unlabelled, config.jitter)
     other = draws.other_perturbation
     return Unlabelled(
         x_u,

@@ -6,6 +6,7 @@ import math
 import resource
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,18 @@ from rich.console import Console
 from oneway import checkpoint, data, models, optim
 from oneway import run as runs
 from oneway.config import Config
+from oneway.data.dataset import Samples
 from oneway.data.splits import choose
-from oneway.data.store import Store
-from oneway.draws import Plan, draw
+from oneway.draws import Draws, Plan
 from oneway.errors import UserError
 from oneway.evaluate import as_json, evaluate
+from oneway.feed import feed
 from oneway.interrupt import Interrupted, signals_noted
 from oneway.methods import METHODS, VARIANTS
 from oneway.models.teacher import mean_teacher
 from oneway.progress import narrated
 from oneway.run import Run, TrainedModel
+from oneway.static import StaticStep
 from oneway.step import Losses, TrainingState, step
 
 
@@ -40,11 +43,11 @@ def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str
     else:
         runs.refuse_occupied(out)
 
-    dataset = data.load(config.data)
-    with console.status(f"Reading {config.data.name} …"):
-        samples, held_out = dataset.read("train"), dataset.read("val")
+    dataset = data.load(config.data, console)
+    samples, held_out = dataset.read("train"), dataset.read("val")
+    for remark in dataset.review():
+        console.print(f"Note: {remark}", markup=False, highlight=False, soft_wrap=True)
     split, classes = choose(samples, config.labels, config.seed), len(dataset.classes)
-    store, validation = Store.hold(samples, device), Store.hold(held_out, device)
 
     student = models.build(config.model, classes, config.seed).to(device)
     if device.type == "cuda":
@@ -67,10 +70,12 @@ def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str
         batch_unlabelled=config.train.batch_unlabelled,
         scale=config.jitter.scale,
         flip=config.jitter.flip,
-        noise_shape=_input_shape(config, store) if method.perturbation in ("noise", "vat") else (0,),
+        noise_shape=_input_shape(config, samples) if method.perturbation in ("noise", "vat") else (0,),
         perturb_both=not method.supervised and not variant.first_is_clean,
         augment=method.augmentation is not None,
     )
+
+    fed = feed(samples, plan, device)
 
     # From here on nothing is left to refuse: the run gets its folder, or its last checkpoint.
     done, seconds_before, scores = 0, 0.0, None
@@ -79,6 +84,11 @@ def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str
         done, seconds_before = _resume_from(run, state)
     else:
         run = runs.start(out, config, split)
+    advance: Callable[[Draws, float], Losses] = (
+        StaticStep(state, fed.store, config, console.print)
+        if device.type == "cuda"
+        else lambda draws, alpha: step(state, fed.store, draws, config, alpha)
+    )
     began = time.monotonic()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -89,19 +99,18 @@ def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str
     title = f"{config.method} · {len(split.labelled)} labels · seed {config.seed}"
     with signals_noted() as noted, narrated(console, title, done, iterations) as narrator:
         while done < iterations:
-            optim.set_learning_rate(optimiser, config.optimiser.schedule, done, iterations)
+            rate = optim.set_learning_rate(optimiser, config.optimiser.schedule, done, iterations)
             alpha = optim.alpha_at(config.train, done, iterations)
-            losses = step(state, store, draw(plan, done).to(device), config, alpha)
+            losses = advance(fed.draws(done), alpha)
             done += 1
             narrator.advanced(done)
 
             if done % config.train.log_every == 0 or done == iterations:
                 values = _read_back(losses, done)  # waits for the device
-                rate = optimiser.param_groups[0]["lr"]
                 run.log(iteration=done, **values, learning_rate=rate)
                 narrator.measured(done, values, rate)
             if done % validate_every == 0 or done == iterations:
-                scores = evaluate(kept, validation, classes, dataset.task)
+                scores = evaluate(kept, held_out, classes, dataset.task)
                 run.log(iteration=done, **{scores.metric: scores.value}, per_class=scores.per_class)
                 narrator.validated(done, scores.metric, scores.value)
             if done % checkpoint_every == 0 or done == iterations:
@@ -114,7 +123,7 @@ def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str
 
     runs.save_model(out / "model.safetensors", TrainedModel(kept, dataset.classes, dataset.colours), config.model)
     # Killed between the last checkpoint and here, a run comes back with nothing left to train, and no scores yet.
-    scores = scores or evaluate(kept, validation, classes, dataset.task)
+    scores = scores or evaluate(kept, held_out, classes, dataset.task)
     summary = {
         "method": config.method,
         "variant": config.variant,
@@ -140,10 +149,10 @@ def _resume_from(run: Run, state: TrainingState) -> tuple[int, float]:
     return done, seconds
 
 
-def _input_shape(config: Config, store: Store) -> tuple[int, ...]:
-    """Of one input of the network: a crop, or what is stored."""
-    stored = tuple(store.inputs.shape[1:])
-    return stored if config.jitter.crop is None else (stored[0], *config.jitter.crop)
+def _input_shape(config: Config, samples: Samples) -> tuple[int, ...]:
+    """Of one input of the network: a crop, or a point."""
+    channels = samples.pixels.shape[1]
+    return (channels,) if config.jitter.crop is None else (channels, *config.jitter.crop)
 
 
 def _read_back(losses: Losses, iteration: int) -> dict[str, float]:

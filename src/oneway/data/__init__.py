@@ -7,13 +7,20 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
 
 from oneway.config import Data
 from oneway.data import cifar10, moons, streets
-from oneway.data.dataset import IGNORE, Dataset, Samples, Task
+from oneway.data.cache import Cache
+from oneway.data.camvid import list_camvid
+from oneway.data.check import judge, refuse, summed_up
+from oneway.data.cityscapes import list_cityscapes
+from oneway.data.dataset import IGNORE, Dataset, Listing, Samples, Task
+from oneway.data.folder import list_folder
+from oneway.errors import UserError
 from oneway.methods import SplitName
 
-__all__ = ["IGNORE", "READERS", "Dataset", "Samples", "Task", "load"]
+__all__ = ["IGNORE", "READERS", "Dataset", "Samples", "Task", "list_files", "load"]
 
 STREETS_VALIDATION_IMAGES = 100
 
@@ -22,23 +29,36 @@ STREETS_VALIDATION_IMAGES = 100
 def _render_streets(size: tuple[int, int], training_images: int, split: SplitName) -> Samples:
     series, count = {"train": (0, training_images), "val": (1, STREETS_VALIDATION_IMAGES)}[split]
     images, labels = zip(*(streets.render(series, index, *size) for index in range(count)), strict=True)
-    return Samples(_names(split, count), np.stack(images), np.stack(labels))
+    return Samples.stacked(_names(split, count), np.stack(images), np.stack(labels))
 
 
 def _read_cifar10(path: Path | None, split: SplitName) -> Samples:
     images, labels = cifar10.read(path, split)
-    return Samples(_names(split, len(images)), images, labels)
+    return Samples.stacked(_names(split, len(images)), images, labels)
 
 
 def _draw_moons(seed: int, split: SplitName) -> Samples:
     points, labels = moons.points(seed)
     part = slice(moons.TRAINING_POINTS) if split == "train" else slice(moons.TRAINING_POINTS, None)
-    return Samples(_names(split, len(labels[part])), points[part], labels[part])
+    return Samples.stacked(_names(split, len(labels[part])), points[part], labels[part])
 
 
 def _names(split: SplitName, count: int) -> tuple[str, ...]:
     return tuple(f"{split}-{index:05d}" for index in range(count))
 
+
+def _list_folder(config: Data) -> Listing:
+    if config.path is None:
+        raise UserError("Which folder? Give it with --data DIR: images, and masks for some of them.")
+    return list_folder(config.path, config.unlabelled, config.holdout, config.seed)
+
+
+LISTERS: dict[str, Callable[[Data], Listing]] = {
+    "folder": _list_folder,
+    "camvid": lambda config: list_camvid(config.path, config.unlabelled),
+    "cityscapes": lambda config: list_cityscapes(config.path, config.resolution, config.coarse, config.unlabelled),
+}
+"""Data sets that are files."""
 
 READERS: dict[str, Callable[[Data], Dataset]] = {
     "streets": lambda config: Dataset(
@@ -47,8 +67,26 @@ READERS: dict[str, Callable[[Data], Dataset]] = {
     "cifar10": lambda config: Dataset("classification", cifar10.CLASSES, (), partial(_read_cifar10, config.path)),
     "moons": lambda config: Dataset("classification", moons.CLASSES, moons.COLOURS, partial(_draw_moons, config.seed)),
 }
+"""Data sets that are made, or read as a whole."""
+
+QUIET = Console(quiet=True)
 
 
-def load(config: Data) -> Dataset:
-    """The data set a configuration names."""
-    return READERS[config.name](config)
+def load(config: Data, console: Console = QUIET) -> Dataset:
+    """The data set a configuration names; decoding shows its progress on the console."""
+    if config.name in READERS:
+        return READERS[config.name](config)
+    listing = list_files(config)
+    cache = Cache.of(listing, config, console)
+    return Dataset("segmentation", listing.classes, listing.colours, cache.samples, partial(_review, listing, cache))
+
+
+def list_files(config: Data) -> Listing:
+    """The files of a data set that is files."""
+    return LISTERS[config.name](config)
+
+
+def _review(listing: Listing, cache: Cache) -> list[str]:
+    findings = judge(listing, cache.surveys("train", "val"))
+    refuse(findings, listing.root)
+    return [*listing.remarks, *summed_up(findings)]

@@ -1,9 +1,15 @@
-"""What every reader returns."""
+"""What every reader returns: a listing of files, or decoded samples.
+
+Shapes: N inputs with P pixels in all; an image has H×W of them.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -15,18 +21,93 @@ IGNORE = 255
 """The label of a pixel that belongs to no class: it neither trains nor counts."""
 
 Task = Literal["segmentation", "classification"]
+Bytes = npt.NDArray[np.uint8]
+Colour = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Item:
+    """An image on disk, not yet decoded."""
+
+    name: str
+    """Its path below the data folder, with forward slashes; no two items share one."""
+
+    image: Path
+
+    mask: Path | None = None
+    """The file that holds its labels; None where it serves without."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A data set on disk: which files play which part, and what their labels mean. Nothing is decoded yet."""
+
+    root: Path
+    classes: tuple[str, ...]
+    colours: tuple[Colour, ...]
+    train: tuple[Item, ...]
+    """Those with labels first, each kind in order of name."""
+
+    val: tuple[Item, ...]
+
+    read_labels: Callable[[Item], Bytes]
+    """H×W class indices, or IGNORE, of an item with a mask; a UserError names the file, the value and the way out."""
+
+    test: tuple[Item, ...] = ()
+    """A further split with labels, where the set has one."""
+
+    reduction: int = 1
+    """2 for half resolution: images averaged over 2×2 pixels, labels of every second pixel."""
+
+    remarks: tuple[str, ...] = ()
+    """What was decided for the user, worth saying before it trains."""
+
+    dialect: str = ""
+    """Identifies how masks are read: with another text here, decoded labels cannot be reused."""
 
 
 @dataclass(frozen=True)
 class Samples:
-    """N inputs with their labels, as decoded."""
+    """N inputs, decoded, of any sizes; the first of them have labels."""
 
     names: tuple[str, ...]
-    inputs: npt.NDArray[Any]  # N×H×W×3 uint8 images in RGB, or N×2 float32 points
-    labels: npt.NDArray[np.uint8]  # N×H×W (segmentation) or N (classification) class indices, or IGNORE
+    sizes: npt.NDArray[np.int64]  # N×2, height and width
+    pixels: npt.NDArray[Any]  # P×3 uint8 in RGB, image after image, row after row; or P×2 float32: points, a pixel each
+    labels: Bytes  # of the first inputs, class indices or IGNORE: one for each pixel, or one for each input
+    labelled: int  # how many inputs have labels
+    dense: bool  # whether it is pixels that have them
+    content: str  # a digest: other data, another text
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @cached_property
+    def starts(self) -> npt.NDArray[np.int64]:
+        """N: where each input's pixels begin."""
+        areas = self.sizes.prod(axis=1)
+        return np.cumsum(areas) - areas
+
+    def image(self, index: int) -> npt.NDArray[Any]:
+        """H×W×3."""
+        height, width = self.sizes[index]
+        start = self.starts[index]
+        return self.pixels[start : start + height * width].reshape(height, width, -1)
+
+    def label_map(self, index: int) -> Bytes:
+        """H×W, of an input whose pixels have labels."""
+        height, width = self.sizes[index]
+        start = self.starts[index]
+        return self.labels[start : start + height * width].reshape(height, width)
+
+    @classmethod
+    def stacked(cls, names: tuple[str, ...], images: npt.NDArray[Any], labels: Bytes) -> Samples:
+        """N×H×W×3 images of one size, or N×2 points, all labelled."""
+        height, width = images.shape[1:3] if images.ndim == 4 else (1, 1)
+        sizes = np.tile(np.array((height, width), dtype=np.int64), (len(names), 1))
+        digest = hashlib.blake2b(np.ascontiguousarray(images).data, digest_size=16)
+        digest.update(labels.tobytes())
+        pixels = images.reshape(-1, images.shape[-1])
+        return cls(names, sizes, pixels, labels.reshape(-1), len(names), labels.ndim > 1, digest.hexdigest())
 
 
 @dataclass(frozen=True)
@@ -35,5 +116,7 @@ class Dataset:
 
     task: Task
     classes: tuple[str, ...]
-    colours: tuple[tuple[int, int, int], ...]
+    colours: tuple[Colour, ...]
     read: Callable[[SplitName], Samples]
+    review: Callable[[], list[str]] = list
+    """What looks suspicious about the training and validation data, in words; a UserError where it would hurt."""

@@ -1,4 +1,7 @@
-"""The data next to the model: uint8 images and labels on the training device."""
+"""The data next to the model: every pixel of every image in one long row, and where each image begins.
+
+Images of different sizes need nothing special, and a batch is never gathered: crops are sampled from the row.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +15,22 @@ from oneway.data.dataset import Samples
 
 @dataclass(frozen=True)
 class Store:
-    """Samples in device memory, looked up by index."""
+    """Samples on a device."""
 
-    inputs: Tensor  # N×3×H×W uint8 images, or N×2 float32 points
-    labels: Tensor  # N×H×W or N uint8
+    pixels: Tensor  # P×3 uint8, or P×2 float32 points
+    labels: Tensor  # of the first samples, uint8: one for each pixel, or one for each sample
+    start: Tensor  # N int64, each sample's first pixel
+    size: Tensor  # N×2 int64, height and width
+    dense: bool
+    """Whether it is pixels that have labels."""
 
     @classmethod
     def hold(cls, samples: Samples, device: torch.device) -> Store:
-        """Copies decoded samples to the device, once."""
-        inputs = torch.from_numpy(samples.inputs)
-        if inputs.ndim == 4:
-            inputs = inputs.permute(0, 3, 1, 2).contiguous()
-        return cls(inputs.to(device), torch.from_numpy(samples.labels).to(device))
-
-    def look_up(self, items: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs and labels of a batch."""
-        return self.inputs[items], self.labels[items]
+        """Decoded samples on the device; nothing is copied where they are there already."""
+        return cls(
+            torch.from_numpy(samples.pixels).to(device),
+            torch.from_numpy(samples.labels).to(device),
+            torch.from_numpy(samples.starts).to(device),
+            torch.from_numpy(samples.sizes).to(device),
+            samples.dense,
+        )

@@ -15,7 +15,7 @@ from torch import Tensor
 from oneway.config import Perturb
 from oneway.data import IGNORE, Samples
 from oneway.draws import draw_perturbation
-from oneway.evaluate import Scores, confusion_matrix, predict
+from oneway.evaluate import Scores, as_input, confusion_matrix, predict
 from oneway.perturb import perturb_labels, phtps
 from oneway.report import pictures
 from oneway.run import TrainedModel
@@ -48,8 +48,8 @@ def gallery(images: Samples, models: Sequence[TrainedModel], config: Perturb) ->
     """Clean and perturbed rows in turn, of images evenly spaced over all."""
     rows = []
     for number, index in enumerate(evenly_spaced(len(images), SCENES)):
-        x = torch.from_numpy(images.inputs[index]).permute(2, 0, 1)[None].float() / 255
-        y = torch.from_numpy(images.labels[index])[None]
+        x = as_input(torch.from_numpy(images.image(index))[None])
+        y = torch.from_numpy(images.label_map(index))[None]
         perturbation = phtps(draw_perturbation(SEED, number, count=1), x, config)
         rows.append(_row(images.names[index], x, y, None, models))
         warped = perturb_labels(y, perturbation)

@@ -99,9 +99,9 @@ def _draw_panel(axes: Axes, folder: Path) -> None:
         probability = trained.network(grid).softmax(dim=1)[:, 1].numpy().reshape(x.shape)
     axes.contourf(x, y, probability, levels=np.linspace(0, 1, 21), cmap=surface, alpha=0.75)
     axes.contour(x, y, probability, levels=[0.5], colors="black", linewidths=0.8)
-    _scatter(axes, samples.inputs[~is_labelled], "white", 14)
+    _scatter(axes, samples.pixels[~is_labelled], "white", 14)
     for index, colour in enumerate((red, blue)):
-        _scatter(axes, samples.inputs[is_labelled & (samples.labels == index)], colour, 42)
+        _scatter(axes, samples.pixels[is_labelled & (samples.labels == index)], colour, 42)
     axes.set(xticks=[], yticks=[], aspect="equal")
 
 

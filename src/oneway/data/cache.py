@@ -1,0 +1,180 @@
+"""Decoded images on disk, so that every file is decoded once.
+
+For each split, a folder holds all pixels and all labels in one file each, as they lie in memory, and an index: what
+each file was when it was decoded, and what its survey showed. A file that has changed or vanished since is noticed, and
+nothing trains on data that are not what they seem.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from oneway.config import Data
+from oneway.data.check import refuse, surveyed
+from oneway.data.check.defects import Surveys, unusable
+from oneway.data.check.survey import Survey, look
+from oneway.data.dataset import Bytes, Item, Listing, Samples
+from oneway.data.decode.images import image_size
+from oneway.data.index import FORMAT, Index
+from oneway.errors import UserError
+from oneway.methods import SplitName
+
+PIXELS, LABELS, INDEX = "pixels", "labels", "index.json"
+NAMED = 5
+"""Files that a message names."""
+AT_ONCE = 64
+"""Images decoded before the first of them is written: bounds the memory that decoding takes."""
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Where the decoded images of a listing are kept."""
+
+    listing: Listing
+    folder: Path
+    refresh: bool
+    console: Console
+
+    @classmethod
+    def of(cls, listing: Listing, config: Data, console: Console) -> Cache:
+        """Listings that differ in how they are read have caches apart."""
+        settings = config.model_dump(mode="json", exclude={"cache", "refresh", "path"})
+        reading = json.dumps([FORMAT, str(listing.root.resolve()), settings, listing.classes, listing.dialect])
+        key = blake2b(reading.encode(), digest_size=8).hexdigest()
+        return cls(
+            listing, (config.cache or _default()) / f"{listing.root.resolve().name}-{key}", config.refresh, console
+        )
+
+    def samples(self, split: SplitName) -> Samples:
+        """The decoded images of a split."""
+        index = self._index(split)
+        return Samples(
+            names=tuple(index.names),
+            sizes=np.array([survey.size for survey in index.surveys], dtype=np.int64),
+            pixels=_mapped(self.folder / split / PIXELS).reshape(-1, 3),
+            labels=_mapped(self.folder / split / LABELS),
+            labelled=sum(survey.labels is not None for survey in index.surveys),
+            dense=True,
+            content=index.content,
+        )
+
+    def surveys(self, *splits: SplitName) -> Surveys:
+        """What decoding has shown, by name of item."""
+        return {survey.name: survey for split in splits for survey in self._index(split).surveys}
+
+    def _index(self, split: SplitName) -> Index:
+        """Of the split as decoded: now, or earlier and unchanged since."""
+        items = _items(self.listing, split)
+        place = self.folder / split / INDEX
+        index = Index.read(place)
+        if index is not None:
+            changed = list(index.changes(items))
+            if not changed and index.names == [item.name for item in items]:
+                return index
+            if changed and not self.refresh:
+                more = f" (and {len(changed) - NAMED} more)" if len(changed) > NAMED else ""
+                raise UserError(
+                    f"{self.listing.root}: not as it was when it was decoded on {index.made}: "
+                    f"{'; '.join(changed[:NAMED])}{more}. Restore what should be there, or accept the change with "
+                    "--data.refresh."
+                )
+        self._decode(split, items)
+        decoded = Index.read(place)
+        assert decoded is not None
+        return decoded
+
+    def _decode(self, split: SplitName, items: Sequence[Item]) -> None:
+        """Decodes a split on all cores; it takes its place in the cache when it is complete."""
+        target = self.folder / split
+        partial = self.folder / f".{split}-{os.getpid()}"
+        try:
+            partial.mkdir(parents=True, exist_ok=True)
+            _require_space(self.listing, items, partial)
+            surveys = self._write(items, partial)
+            refuse(unusable(surveyed(self.listing, surveys), surveys), self.listing.root)
+            Index.write(partial / INDEX, items, surveys)
+            if target.exists():
+                target.rename(self.folder / f".{split}-{os.getpid()}-old")
+            partial.rename(target)
+        except OSError as error:
+            raise UserError(
+                f"{self.folder}: decoded images cannot be kept there ({error.strerror or error}). "
+                "Choose another folder with --data.cache."
+            ) from error
+        finally:
+            for leftover in (partial, self.folder / f".{split}-{os.getpid()}-old"):
+                shutil.rmtree(leftover, ignore_errors=True)
+
+    def _write(self, items: Sequence[Item], folder: Path) -> dict[str, Survey]:
+        surveys: dict[str, Survey] = {}
+        with (
+            (folder / PIXELS).open("wb") as pixels,
+            (folder / LABELS).open("wb") as labels,
+            ThreadPoolExecutor(os.cpu_count()) as threads,  # Pillow decodes outside the interpreter's lock
+            _progress(self.console, len(items)) as advance,
+        ):
+            for first in range(0, len(items), AT_ONCE):
+                some = items[first : first + AT_ONCE]
+                for survey, image, label_map in threads.map(lambda item: look(self.listing, item), some):
+                    surveys[survey.name] = survey
+                    advance()
+                    if image is not None:
+                        pixels.write(np.ascontiguousarray(image).data)
+                    if label_map is not None:
+                        labels.write(np.ascontiguousarray(label_map).data)
+        return surveys
+
+
+def _default() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oneway"
+
+
+def _items(listing: Listing, split: SplitName) -> tuple[Item, ...]:
+    items = {"train": listing.train, "val": listing.val, "test": listing.test}[split]
+    if not items:
+        raise UserError(f"{listing.root}: has no images to {'train on' if split == 'train' else f'use as {split}'}.")
+    return items
+
+
+def _mapped(path: Path) -> Bytes:
+    """A file in memory, read where it is used; what is written to it stays in memory."""
+    if path.stat().st_size == 0:
+        return np.zeros(0, dtype=np.uint8)
+    return np.memmap(path, dtype=np.uint8, mode="c")
+
+
+def _require_space(listing: Listing, items: Sequence[Item], folder: Path) -> None:
+    """Refuses before the first image is decoded, not after half of them."""
+    needed = 0
+    for item in items:
+        try:
+            height, width = image_size(item.image)
+        except UserError:
+            continue  # decoding will say what is wrong with it
+        needed += height * width * (4 if item.mask else 3) // listing.reduction**2
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise UserError(
+            f"{folder.parent}: {len(items)} decoded images need {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are "
+            "free. Choose another folder with --data.cache."
+        )
+
+
+@contextmanager
+def _progress(console: Console, total: int) -> Iterator[Callable[[], None]]:
+    columns = TextColumn("Decoding images"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=total)
+        yield lambda: progress.advance(task)
