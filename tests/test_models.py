@@ -1,4 +1,4 @@
-"""Facts about SwiftNet, its weights, batch-norm policy and the mean teacher."""
+"""Facts about every network, and about SwiftNet, batch-norm policies, the mean teacher and the optimiser."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import torch
 import torch.nn.functional as F
 
 from oneway.config import Model, Optimiser, Train
-from oneway.errors import UserError
 from oneway.models import SwiftNet, build
-from oneway.models.norm import population_statistics, untracked_statistics
+from oneway.models.norm import frozen_statistics, population_statistics, student_statistics, untracked_statistics
 from oneway.models.teacher import mean_teacher, update_mean_teacher
 from oneway.optim import alpha_at, optimiser_for, set_learning_rate, total_iterations
 
@@ -27,7 +26,7 @@ def small(seed: int = 0, **settings: Any) -> SwiftNet:
 def awakened(model: SwiftNet) -> SwiftNet:
     """Residual branches start at zero (timm's initialisation); give them weight, as the first steps of training do."""
     for name, parameter in model.named_parameters():
-        if name.endswith("bn2.weight"):
+        if name.endswith(("bn2.weight", "bn3.weight")):
             torch.nn.init.ones_(parameter)
     return model
 
@@ -38,72 +37,100 @@ def test_parameter_counts_are_the_papers(backbone, parameters):
     assert sum(p.numel() for p in SwiftNet(19, backbone).parameters()) == parameters
 
 
-@pytest.mark.parametrize("size", [(64, 128), (33, 70), (32, 32)])
-def test_logits_come_at_a_quarter_of_the_size(size):
-    """Stride 4, rounded up, at odd sizes too."""
-    logits = small().eval()(torch.rand(2, 3, *size))
-    assert logits.shape == (2, 5, -(-size[0] // 4), -(-size[1] // 4))
-
-
-def test_features_are_residual_sums_before_the_last_rectification():
+@pytest.mark.parametrize("backbone", ["resnet18", "resnet50", "resnet50.a1_in1k"])
+def test_features_are_residual_sums_before_the_last_rectification(backbone):
     """Rectified, our features are those of timm's own ResNet; unrectified, they go below zero."""
-    encoder = awakened(small()).encoder.eval()
-    reference = timm.create_model("resnet18", channels=encoder.channels, features_only=True).eval()
-    reference.load_state_dict(encoder.net.state_dict())
+    model = awakened(small(backbone=backbone)).eval()
+    channels = tuple(round(0.125 * stage) for stage in (64, 128, 256, 512))
+    reference = timm.create_model(backbone, channels=channels, features_only=True).eval()
+    reference.load_state_dict(model.encoder.net.state_dict())
     x = torch.randn(1, 3, 64, 64)
-    for ours, timms in zip(encoder(x), reference(x)[1:], strict=True):
+    for ours, timms in zip(model.encoder(x), reference(x)[1:], strict=True):
         assert ours.min() < 0
         torch.testing.assert_close(F.relu(ours), timms)
 
 
-def test_initial_weights_are_a_function_of_the_seed():
-    """And building a model leaves the global generator alone."""
+CONTRACT = {
+    "swiftnet": (Model(width=0.125), 4),
+    "swiftnet on resnet50": (Model(backbone="resnet50", width=0.125), 4),
+    "swiftnet on mobilenet": (Model(backbone="mobilenetv4_conv_small_035"), 4),
+    "deeplabv2": (Model(name="deeplabv2", width=0.125), 8),
+    "deeplabv3plus": (Model(name="deeplabv3plus", width=0.125), 4),
+    "wrn-28-2": (Model(name="wrn-28-2"), None),
+}
+"""Every kind of network, and the stride of its logits; None where there is one prediction for an image."""
+
+
+@pytest.fixture(params=CONTRACT)
+def contract(request) -> tuple[Model, int | None]:
+    return CONTRACT[request.param]
+
+
+def made(config: Model, seed: int = 0) -> torch.nn.Module:
+    """A network whose parameters are all at work: some start at zero, and hide others from the gradient."""
+    network = build(config, classes=5, seed=seed)
+    torch.manual_seed(0)
+    for parameter in network.parameters():
+        if not parameter.any():
+            torch.nn.init.normal_(parameter, std=0.1)
+    return network
+
+
+@pytest.mark.parametrize("size", [(64, 128), (333, 517)])
+def test_one_image_of_any_size_gets_logits_at_the_stride(contract, size):
+    """In evaluation mode, and where the stride does not divide the size, rounded to either side."""
+    config, stride = contract
+    with torch.no_grad():
+        logits = build(config, classes=5, seed=0).eval()(torch.rand(1, 3, *size))
+    assert logits.shape[:2] == (1, 5)
+    assert logits.isfinite().all()
+    assert len(logits.shape) == (2 if stride is None else 4)
+    for pixels, cells in zip(size, logits.shape[2:], strict=False):
+        assert pixels // stride <= cells <= -(-pixels // stride)
+
+
+def test_gradient_reaches_every_parameter(contract):
+    """Nothing is built that does not train."""
+    model = made(contract[0]).train()
+    model(torch.rand(2, 3, 96, 128)).square().mean().backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
+
+
+def test_the_layout_of_memory_changes_nothing(contract):
+    """Channels last, the layout of the fast convolutions, gives the same logits up to rounding."""
+    model, x = made(contract[0]).eval(), torch.rand(2, 3, 64, 96)
+    with torch.no_grad():
+        expected = model(x)
+        model = model.to(memory_format=torch.channels_last)
+        torch.testing.assert_close(model(x.to(memory_format=torch.channels_last)), expected, atol=1e-4, rtol=1e-3)
+
+
+def test_tensors_are_all_there_is_to_a_network(contract):
+    """Saved and loaded into a network of another seed, they give the same logits, bit by bit."""
+    first, second = made(contract[0], seed=0).eval(), made(contract[0], seed=1).eval()
+    x = torch.rand(1, 3, 64, 96)
+    with torch.no_grad():
+        assert not torch.equal(first(x), second(x))
+        second.load_state_dict(safetensors.torch.load(safetensors.torch.save(first.state_dict())))
+        assert torch.equal(first(x), second(x))
+
+
+def test_initial_weights_are_a_function_of_the_seed(contract):
+    """And building a network leaves the global generator alone."""
     before = torch.random.get_rng_state()
-    first, again, other = (small(seed).head[-1].weight for seed in (1, 1, 2))
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
+    first, again, other = (build(contract[0], 5, seed).state_dict() for seed in (1, 1, 2))
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert any(not torch.equal(first[name], other[name]) for name in first)
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
-def test_gradient_reaches_every_parameter():
-    """Nothing is built that does not train."""
-    model = awakened(small()).train()
-    model(torch.rand(2, 3, 64, 64)).square().mean().backward()
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
-
-
-@pytest.mark.parametrize("suffix", [".safetensors", ".pth"])
-def test_encoder_weights_come_from_a_file(tmp_path, suffix):
-    """A whole timm classifier's state dict fills the encoder; its classifier is left out."""
-    source = timm.create_model("resnet18", channels=(8, 16, 32, 64), num_classes=10)
-    path = tmp_path / f"weights{suffix}"
-    if suffix == ".pth":
-        torch.save(source.state_dict(), path)
-    else:
-        safetensors.torch.save_file(source.state_dict(), path)
-    model = small(weights=str(path))
-    assert torch.equal(model.encoder.net.conv1.weight, source.conv1.weight)
-    assert torch.equal(model.encoder.net.layer4[1].bn2.bias, source.layer4[1].bn2.bias)
-
-
-class Trap:
-    """What a hostile pickle does: runs something when it is read."""
-
-    def __reduce__(self):
-        return (print, ("executed",))
-
-
-def test_unusable_weights_are_refused_with_the_reason(tmp_path, capsys):
-    """A missing file, a file of another network, and a pickle with code in it; the code does not run."""
-    other = tmp_path / "wide.safetensors"
-    safetensors.torch.save_file(timm.create_model("resnet18", channels=(8, 16, 32, 65)).state_dict(), other)
-    trap = tmp_path / "trap.pth"
-    torch.save({"conv1.weight": Trap()}, trap)
-    for path, reason in ((tmp_path / "none.pth", "no such file"), (other, "shape"), (trap, "not a readable")):
-        with pytest.raises(UserError, match=reason) as error:
-            small(weights=str(path))
-        assert str(path) in str(error.value)
-    assert "executed" not in capsys.readouterr().out
+def test_normalisation_is_inside(contract):
+    """Mean and deviation travel with the weights, and a shift and a scale of both leave the logits as they are."""
+    model, x = made(contract[0]).eval(), torch.rand(1, 3, 64, 96)
+    with torch.no_grad():
+        expected = model(x)
+        model.load_state_dict({"mean": model.mean * 2 + 1, "deviation": model.deviation * 2}, strict=False)
+        torch.testing.assert_close(model(x * 2 + 1), expected, atol=1e-4, rtol=1e-3)
 
 
 def buffers(model: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -133,13 +160,59 @@ def test_perturbed_student_uses_the_batch_and_changes_nothing():
     assert not torch.equal(before["encoder.net.bn1.running_mean"], model.encoder.net.bn1.running_mean)
 
 
+def test_frozen_statistics_normalise_and_only_scale_and_shift_learn():
+    """Logits are those of evaluation, no running statistic moves, every parameter has a gradient."""
+    model = awakened(small()).train()
+    model(torch.rand(3, 3, 64, 64))  # statistics of their own
+    before, x = buffers(model), torch.rand(3, 3, 64, 64)
+    with frozen_statistics(model):
+        frozen = model(x)
+        frozen.square().mean().backward()
+    assert all(torch.equal(before[name], buffer) for name, buffer in model.named_buffers())
+    assert all(p.grad is not None and p.grad.any() for p in model.parameters())
+    assert all(module.training for module in model.modules())
+    assert torch.equal(frozen, model.eval()(x))
+
+
+@pytest.mark.parametrize(
+    ("policy", "clean", "moves", "of_batch"),
+    [
+        ("clean", True, True, True),
+        ("clean", False, False, True),
+        ("both", True, True, True),
+        ("both", False, True, True),
+        ("frozen", True, False, False),
+        ("frozen", False, False, False),
+    ],
+)
+def test_the_policy_says_which_inputs_move_the_statistics(policy, clean, moves, of_batch):
+    """And whether an image is normalised by the mini-batch it comes in, or always alike."""
+    model = small(backbone="resnet18").train()
+    before, x = buffers(model), torch.rand(3, 3, 64, 64)
+    with student_statistics(model, policy, clean):
+        logits = model(x)
+    assert any(not torch.equal(before[name], buffer) for name, buffer in model.named_buffers()) == moves
+    model.load_state_dict(before, strict=False)
+    assert torch.equal(model.eval()(x), logits) != of_batch
+
+
+def test_layers_in_a_mode_of_their_own_keep_it():
+    """A network may freeze parts of itself; the teacher's turn does not wake them."""
+    model = torch.nn.Sequential(torch.nn.BatchNorm2d(3).eval(), torch.nn.BatchNorm2d(3, track_running_stats=False))
+    for context in (population_statistics(model), untracked_statistics(model), frozen_statistics(model)):
+        with context:
+            model(torch.rand(2, 3, 4, 4))
+        assert [module.training for module in model] == [False, True]
+        assert [module.track_running_stats for module in model] == [True, False]
+
+
 def test_mean_teacher_averages_parameters_and_statistics():
     """θ' = decay·θ' + (1 − decay)·θ for every floating tensor; counters follow the student."""
     student = small(0).train()
     teacher = mean_teacher(small(1))
     before = {name: value.clone() for name, value in teacher.state_dict().items()}
     student(torch.rand(2, 3, 64, 64))  # moves the running statistics
-    update_mean_teacher(teacher, student, decay=0.9)
+    update_mean_teacher(teacher, student, share=torch.tensor(0.1))
     for name, value in student.state_dict().items():
         expected = 0.9 * before[name] + 0.1 * value if value.is_floating_point() else value
         torch.testing.assert_close(teacher.state_dict()[name], expected)

@@ -14,7 +14,7 @@ from oneway.recipes import RECIPES, recipe
 SHARED = {
     # Experimental setup, "Semantic segmentation setup".
     "model.name": "swiftnet",
-    "model.backbone": "resnet18",
+    "model.backbone": None,  # SwiftNet's own: resnet18
     "model.width": 1.0,
     "model.weights": "imagenet",
     "optimiser.schedule": "quarter-cosine",
@@ -76,7 +76,7 @@ EXPECTED: dict[tuple[str, str | None], dict[str, Any]] = {
     ("cityscapes-half", "mt-cutmix-l2"): SHARED | HALF | {"train.alpha": 1.0},
     ("cifar10", "vat-entmin"): {"train.alpha": 1.0},
     ("camvid", None): {
-        "model.backbone": "resnet18",
+        "model.backbone": None,
         "model.weights": None,
         "jitter.crop": [352, 352],
         "train.batch_labelled": 8,

@@ -1,25 +1,54 @@
-"""ResNet encoders from timm, opened up where SwiftNet needs them, and their initial weights."""
+"""Encoders from timm: features at the strides a decoder asks for.
+
+Shapes: N images of H×W pixels; at stride s a feature map has H/s×W/s cells, rounded up or down.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
 
-import safetensors
-import safetensors.torch
 import timm
 import torch
-import torch.nn.functional as F
+from timm.layers import DropPath, Format
+from timm.models import is_model_in_modules
+from timm.models.resnet import Bottleneck
 from torch import Tensor, nn
 
 from oneway.errors import UserError
+from oneway.models.image import Channels
 
 STAGES = ("layer1", "layer2", "layer3", "layer4")
-IMAGENET_TAG = "tv_in1k"
-"""torchvision's ImageNet training, the one the paper starts from."""
+STAGE_CHANNELS = (64, 128, 256, 512)
+WAY_OUT = "What works, among others: resnet18, mobilenetv4_conv_small, efficientnet_b0, regnety_004, convnext_tiny."
+PROBE = (77, 101)
+"""Height and width that no stride divides: images come in all sizes."""
 
 
-class ResNetEncoder(nn.Module):
+class Encoder(nn.Module):
+    """A network of timm's (`net`) that maps normalised images to a list of feature maps, finest first."""
+
+    net: Any
+    channels: tuple[int, ...]
+    """Of each feature map."""
+
+    mean: Channels
+    deviation: Channels
+    """How the images of the published weights were normalised."""
+
+    def __init__(self, backbone: str, **options: Any) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.net = _create(backbone, **options)
+        # A few networks skip layers by chance, and no chance is left to a run but its seed's.
+        for module in self.net.modules():
+            if isinstance(module, DropPath):
+                module.drop_prob = 0.0
+        self.mean, self.deviation = self.net.pretrained_cfg["mean"], self.net.pretrained_cfg["std"]
+
+
+class ResNetEncoder(Encoder):
     """Features at strides 4, 8, 16 and 32, each the residual sum *before* the last ReLU of its stage.
 
     SwiftNet's decoder normalises and rectifies what it receives, so it wants the sums themselves; the next stage of the
@@ -27,11 +56,12 @@ class ResNetEncoder(nn.Module):
     """
 
     def __init__(self, backbone: str, width: float = 1.0) -> None:
-        super().__init__()
-        self.channels = tuple(round(width * channels) for channels in (64, 128, 256, 512))
-        self.net = timm.create_model(backbone, channels=self.channels, num_classes=0, global_pool="")
+        super().__init__(backbone, num_classes=0, global_pool="", **_narrowed(width))
+        self.channels = tuple(stage["num_chs"] for stage in self.net.feature_info[1:])
+        self.rectify = type(self.net.act1)()
         for stage in STAGES:
-            getattr(self.net, stage)[-1].act2 = nn.Identity()
+            block = getattr(self.net, stage)[-1]
+            setattr(block, "act3" if isinstance(block, Bottleneck) else "act2", nn.Identity())
 
     def forward(self, x: Tensor) -> list[Tensor]:
         x = self.net.maxpool(self.net.act1(self.net.bn1(self.net.conv1(x))))
@@ -39,48 +69,84 @@ class ResNetEncoder(nn.Module):
         for stage in STAGES:
             sums = getattr(self.net, stage)(x)
             features.append(sums)
-            x = F.relu(sums)
+            x = self.rectify(sums)
         return features
 
 
-def load_encoder(encoder: ResNetEncoder, backbone: str, weights: str) -> None:
-    """Fills the encoder from ImageNet training (`imagenet`) or from a state dict in a file, in place."""
-    state = _imagenet(backbone) if weights == "imagenet" else _read(Path(weights))
-    # Classifiers have no place in a segmentation model.
-    state = {name: tensor for name, tensor in state.items() if not name.startswith("fc.")}
-    own = encoder.net.state_dict()
-    problems = [f"lacks {name}" for name in own if name not in state and not name.endswith("num_batches_tracked")]
-    problems += [f"has an unknown {name}" for name in state if name not in own]
-    problems += [
-        f"has {name} of shape {tuple(state[name].shape)} instead of {tuple(own[name].shape)}"
-        for name in own
-        if name in state and state[name].shape != own[name].shape
-    ]
-    if problems:
-        raise UserError(f"model.weights {weights}: not a {backbone} of this width: {'; '.join(problems[:3])}.")
-    encoder.net.load_state_dict(state, strict=False)
+class FeatureEncoder(Encoder):
+    """Features at the given strides, the last of them the deepest; below 32 it is reached by dilation."""
+
+    def __init__(self, backbone: str, strides: Sequence[int], width: float = 1.0) -> None:
+        dilated = {"output_stride": strides[-1]} if strides[-1] < 32 else {}
+        super().__init__(backbone, features_only=True, **dilated, **_narrowed(width))
+        found = self.net.feature_info.reduction()
+        if not set(strides) <= set(found) or found[-1] != strides[-1]:
+            raise UserError(
+                f"model.backbone {backbone}: has features at the strides {_listed(found)}, and the decoder needs "
+                f"{_listed(strides)}. {WAY_OUT}"
+            )
+        # Of several at one stride, the deepest.
+        self.chosen = [len(found) - 1 - found[::-1].index(stride) for stride in strides]
+        self.channels = tuple(self.net.feature_info.channels()[index] for index in self.chosen)
+        self.channels_come_last = getattr(self.net, "output_fmt", None) == Format.NHWC
+        _refuse_unfit(self, backbone, strides)
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        features = self.net(x)
+        chosen = [features[index] for index in self.chosen]
+        return [feature.permute(0, 3, 1, 2) for feature in chosen] if self.channels_come_last else chosen
 
 
-def _imagenet(backbone: str) -> Mapping[str, Tensor]:
+def pyramid_encoder(backbone: str, width: float = 1.0) -> Encoder:
+    """Features at strides 4, 8, 16 and 32 of any backbone that has them; of a ResNet, its residual sums."""
+    if is_model_in_modules(backbone, ["resnet"]):
+        return ResNetEncoder(backbone, width)
+    return FeatureEncoder(backbone, (4, 8, 16, 32), width)
+
+
+def _create(backbone: str, **options: Any) -> Any:
+    if not timm.is_model(backbone):
+        known = timm.list_models()
+        near = get_close_matches(backbone, known, n=4) or [name for name in known if backbone in name][:4]
+        suggestion = f"Did you mean {_listed(near, 'or')}?" if near else WAY_OUT
+        raise UserError(f"model.backbone {backbone}: timm knows no such model. {suggestion}")
     try:
-        return dict(timm.create_model(f"{backbone}.{IMAGENET_TAG}", pretrained=True).state_dict())
-    except Exception as error:  # hubs, caches and networks fail in many ways; to the user they are one
+        return timm.create_model(backbone, **options)
+    except Exception as error:  # timm's models refuse options in many ways
+        lacking = "cannot be dilated" if "output_stride" in options else "timm gives no features of it"
+        raise UserError(f"model.backbone {backbone}: {lacking} ({_first_line(error)}). {WAY_OUT}") from error
+
+
+def _narrowed(width: float) -> dict[str, Any]:
+    return {} if width == 1 else {"channels": tuple(round(width * channels) for channels in STAGE_CHANNELS)}
+
+
+@torch.no_grad()
+def _refuse_unfit(encoder: FeatureEncoder, backbone: str, strides: Sequence[int]) -> None:
+    """Some networks want one size of images, or divide it in ways of their own."""
+    encoder.eval()
+    try:
+        shapes = [(feature.shape[1], *feature.shape[2:]) for feature in encoder(torch.zeros(1, 3, *PROBE))]
+    except Exception as error:  # size checks and reshapes fail in many ways
         raise UserError(
-            f"ImageNet weights of {backbone} could not be fetched ({type(error).__name__}). "
-            "Give a file instead (--model.weights FILE), or start from random weights (leave the flag out)."
+            f"model.backbone {backbone}: does not take images of {PROBE[0]}×{PROBE[1]} pixels, and here they come in "
+            f"all sizes ({_first_line(error)}). {WAY_OUT}"
         ) from error
+    for stride, channels, shape in zip(strides, encoder.channels, shapes, strict=True):
+        cells_fit = all(p // stride <= c <= -(-p // stride) for p, c in zip(PROBE, shape[1:], strict=True))
+        if not cells_fit or shape[0] != channels:
+            size = "×".join(map(str, shape))
+            raise UserError(
+                f"model.backbone {backbone}: gives {size} features of {PROBE[0]}×{PROBE[1]} pixels, "
+                f"which is not stride {stride}. {WAY_OUT}"
+            )
+    encoder.train()
 
 
-def _read(path: Path) -> Mapping[str, Tensor]:
-    """A state dict from .safetensors, or from .pth with nothing but tensors in it."""
-    if not path.is_file():
-        raise UserError(f"model.weights {path}: no such file. Give 'imagenet' or a .safetensors or .pth file.")
-    try:
-        if path.suffix == ".safetensors":
-            return safetensors.torch.load_file(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise UserError(f"model.weights {path}: not a readable state dict ({type(error).__name__}).") from error
-    if not isinstance(state, Mapping) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
-        raise UserError(f"model.weights {path}: holds something else than named tensors.")
-    return state
+def _listed(names: Sequence[object], word: str = "and") -> str:
+    *others, last = map(str, names)
+    return f"{', '.join(others)} {word} {last}" if others else last
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [""])[0] or type(error).__name__

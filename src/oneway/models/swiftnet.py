@@ -1,4 +1,4 @@
-"""SwiftNet: a ResNet, a spatial pyramid, and three upsampling blocks with lateral connections.
+"""SwiftNet: an encoder, a spatial pyramid, and three upsampling blocks with lateral connections.
 
 Shapes: N images of H×W pixels; logits of C classes at h×w, a quarter of that.
 """
@@ -9,36 +9,30 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oneway.models.encoder import ResNetEncoder
+from oneway.models.encoder import pyramid_encoder
+from oneway.models.image import ImageModel
 
 FEATURES = 128
 PYRAMID_GRIDS = (8, 4, 2)
 PYRAMID_MOMENTUM = 0.005
 """Pooled features have few samples per image; their statistics are averaged over more iterations."""
 
-IMAGE_MEAN = (0.485, 0.456, 0.406)
-IMAGE_DEVIATION = (0.229, 0.224, 0.225)
 
-
-class SwiftNet(nn.Module):
+class SwiftNet(ImageModel):
     """Logits at stride 4 of RGB images in [0, 1]; the normalisation is part of the model."""
 
-    mean: Tensor
-    deviation: Tensor
-
     def __init__(self, classes: int, backbone: str = "resnet18", width: float = 1.0) -> None:
-        super().__init__()
+        encoder = pyramid_encoder(backbone, width)
+        super().__init__(encoder.mean, encoder.deviation)
+        self.encoder = encoder
         features = round(width * FEATURES)
-        self.register_buffer("mean", torch.tensor(IMAGE_MEAN).view(3, 1, 1))
-        self.register_buffer("deviation", torch.tensor(IMAGE_DEVIATION).view(3, 1, 1))
-        self.encoder = ResNetEncoder(backbone, width)
-        *skips, deepest = self.encoder.channels
+        *skips, deepest = encoder.channels
         self.pyramid = SpatialPyramid(deepest, features)
         self.upsampling = nn.ModuleList(UpsamplingBlock(skip, features) for skip in reversed(skips))
         self.head = norm_relu_conv(features, classes, kernel=1, bias=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        *skips, deepest = self.encoder((x - self.mean) / self.deviation)
+        *skips, deepest = self.encoder(self.normalise(x))
         x = self.pyramid(deepest)
         for block, skip in zip(self.upsampling, reversed(skips), strict=True):
             x = block(x, skip)
@@ -93,4 +87,6 @@ def norm_relu_conv(inputs: int, outputs: int, kernel: int, bias: bool = False, m
 
 def resize(x: Tensor, size: tuple[int, int]) -> Tensor:
     """Bilinear interpolation between pixel centres."""
-    return F.interpolate(x, size, mode="bilinear", align_corners=False)
+    # Autocast would take it to single precision, and with it every sum and norm that follows.
+    with torch.autocast(x.device.type, enabled=False):
+        return F.interpolate(x, size, mode="bilinear", align_corners=False)

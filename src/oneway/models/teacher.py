@@ -8,7 +8,7 @@ from __future__ import annotations
 from copy import deepcopy
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 def mean_teacher(student: nn.Module) -> nn.Module:
@@ -17,10 +17,16 @@ def mean_teacher(student: nn.Module) -> nn.Module:
 
 
 @torch.no_grad()
-def update_mean_teacher(teacher: nn.Module, student: nn.Module, decay: float) -> None:
-    """θ' ← decay·θ' + (1 − decay)·θ, for parameters and for running statistics; counters are copied."""
+def update_mean_teacher(teacher: nn.Module, student: nn.Module, share: Tensor) -> None:
+    """θ' ← θ' + share·(θ − θ'), for parameters and for running statistics; counters are copied.
+
+    The share, 1 − decay, lies on the device: it is zero where a step was skipped.
+    """
     averages, values = teacher.state_dict(), student.state_dict()
     floating = [name for name, average in averages.items() if average.is_floating_point()]
-    torch._foreach_lerp_([averages[name] for name in floating], [values[name] for name in floating], 1 - decay)
+    moving = [averages[name] for name in floating]
+    changes = torch._foreach_sub([values[name] for name in floating], moving)
+    torch._foreach_mul_(changes, share)
+    torch._foreach_add_(moving, changes)
     for name in averages.keys() - floating:
         averages[name].copy_(values[name])

@@ -5,29 +5,25 @@ Shapes: N images of H×W pixels; logits of C classes, one vector per image.
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from oneway.models.image import ImageModel
 
 STEM_CHANNELS = 16
 GROUPS = ((16, 1), (32, 2), (64, 2))
 """Channels at width 1, and the stride with which a group begins."""
 
-IMAGE_MEAN = (0.4914, 0.4822, 0.4465)
-IMAGE_DEVIATION = (0.2470, 0.2435, 0.2616)
+CIFAR_MEAN = (0.4914, 0.4822, 0.4465)
+CIFAR_DEVIATION = (0.2470, 0.2435, 0.2616)
 
 
-class WideResNet(nn.Module):
+class WideResNet(ImageModel):
     """Logits (N×C) of RGB images in [0, 1], WRN-depth-width; the normalisation is part of the model."""
 
-    mean: Tensor
-    deviation: Tensor
-
     def __init__(self, classes: int, depth: int = 28, width: int = 2) -> None:
-        super().__init__()
+        super().__init__(CIFAR_MEAN, CIFAR_DEVIATION)
         blocks = _blocks_per_group(depth)
-        self.register_buffer("mean", torch.tensor(IMAGE_MEAN).view(3, 1, 1))
-        self.register_buffer("deviation", torch.tensor(IMAGE_DEVIATION).view(3, 1, 1))
         self.stem = _conv(3, STEM_CHANNELS, kernel=3)
         self.groups = nn.Sequential()
         channels = STEM_CHANNELS
@@ -39,7 +35,7 @@ class WideResNet(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.groups(self.stem((x - self.mean) / self.deviation))
+        x = self.groups(self.stem(self.normalise(x)))
         return self.head(F.relu(self.norm(x)).mean(dim=(2, 3)))
 
 

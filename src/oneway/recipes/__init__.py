@@ -22,6 +22,8 @@ RECIPES: dict[str, Callable[[], Config]] = {
     "cityscapes-half": cityscapes.cityscapes_half,
     "cityscapes": cityscapes.cityscapes,
     "cityscapes-coarse": cityscapes.cityscapes_coarse,
+    "cityscapes-half-deeplabv2": cityscapes.cityscapes_half_deeplabv2,
+    "cityscapes-deeplabv3plus": cityscapes.cityscapes_deeplabv3plus,
     "folder": folder,
 }
 

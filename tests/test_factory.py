@@ -1,0 +1,208 @@
+"""Facts about networks of the user's own: what they must satisfy, and how it is said when they do not."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from oneway import config as configuration
+from oneway.config import Model, confirm_factory
+from oneway.errors import UserError
+from oneway.models import build, prepare
+from oneway.recipes import recipe
+from processes import oneway
+
+NETWORKS = """
+import torch
+from torch import nn
+from oneway.models import ImageModel
+
+class Segmenter(ImageModel):
+    def __init__(self, classes):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, classes, 1)
+        )
+    def forward(self, x):
+        return self.layers(self.normalise(x))
+
+def classifier(classes):
+    return nn.Sequential(nn.Conv2d(3, classes, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+class Divided(Segmenter):
+    def forward(self, x):
+        assert x.shape[-1] % 32 == 0, "the width must be a multiple of 32"
+        return super().forward(x)
+
+class Wrapped(Segmenter):
+    def forward(self, x):
+        return {"out": super().forward(x)}
+
+class Infinite(Segmenter):
+    def forward(self, x):
+        return super().forward(x) / 0
+
+class Spare(Segmenter):
+    def __init__(self, classes):
+        super().__init__(classes)
+        self.spare = nn.Linear(2, 2)
+        self.layers[1].requires_grad_(False)
+
+def dropping(classes):
+    return nn.Sequential(nn.Dropout2d(), Segmenter(classes))
+
+def frozen(classes):
+    return Segmenter(classes).requires_grad_(False)
+
+def other(classes):
+    return Segmenter(classes + 1)
+
+def nothing(classes):
+    return None
+
+def failing(classes):
+    raise ValueError("out of ideas")
+
+constant = 3
+"""
+
+
+@pytest.fixture
+def networks(tmp_path, monkeypatch) -> str:
+    """A file beside the user, under a name of its own."""
+    name = f"networks_{abs(hash(tmp_path))}"
+    (tmp_path / f"{name}.py").write_text(NETWORKS, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(tmp_path))])
+    return name
+
+
+def test_a_network_is_found_beside_the_user_and_leaves_no_remark(networks):
+    """Built from its class count, with weights that are a function of the seed; examined without a trace."""
+    config = Model(factory=f"{networks}:Segmenter")
+    prepared = prepare(config, 5, 0, "segmentation", (64, 64))
+    assert prepared.network.eval()(torch.rand(1, 3, 33, 47)).shape == (1, 5, 17, 24)
+    assert (prepared.pretrained, prepared.remarks) == ([], [])
+    again = build(config, 5, seed=0).state_dict()
+    assert all(torch.equal(again[name], tensor) for name, tensor in prepared.network.state_dict().items())
+    assert not torch.equal(again["layers.0.weight"], build(config, 5, seed=1).state_dict()["layers.0.weight"])
+    assert all(parameter.grad is None for parameter in prepared.network.parameters())
+
+
+def test_a_network_may_classify(networks):
+    """One prediction for an image, where that is the task."""
+    prepare(Model(factory=f"{networks}:classifier"), 10, 0, "classification", (32, 32))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "no.such.package:function",
+            r"no\.such\.package:function: cannot be imported \(ModuleNotFoundError: No module",
+        ),
+        ("HERE:missing", r"cannot be imported \(AttributeError: .*has no attribute 'missing'"),
+        ("HERE:constant", "cannot be called. Name a function"),
+        ("HERE:failing", r"fails for 5 classes \(ValueError: out of ideas, .*networks_\d+\.py:\d+\)"),
+        ("HERE:nothing", "returns a NoneType. Return a torch.nn.Module"),
+        ("HERE:other", r"returns 2×6×32×32 for two images. Return 2×5×h×w logits"),
+        ("HERE:classifier", r"returns 2×5 for two images. Return 2×5×h×w logits"),
+        ("HERE:Wrapped", "returns a dict for two images"),
+        ("HERE:Infinite", "not finite"),
+        ("HERE:frozen", "no gradient reaches a parameter"),
+        ("torch.nn:Identity", r"returns 2×3×64×64 for two images"),
+    ],
+)
+def test_what_cannot_train_is_refused_in_a_line(networks, name, message):
+    """Before anything is read or written; where the user's code fails, with its place."""
+    with pytest.raises(UserError, match=message):
+        prepare(Model(factory=name.replace("HERE", networks)), 5, 0, "segmentation", (64, 64))
+
+
+def test_a_file_that_cannot_be_read_names_its_line(networks, tmp_path):
+    """A mistake in the user's file is the user's to find."""
+    (tmp_path / f"broken_{networks}.py").write_text("import torch\n1 / 0\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"cannot be imported \(ZeroDivisionError: division by zero, .*\.py:2\)"):
+        build(Model(factory=f"broken_{networks}:function"), 5, 0)
+
+
+def test_what_can_train_but_looks_odd_is_remarked_on(networks):
+    """Parameters that never learn, randomness that no seed decides, and sizes that a network refuses."""
+    (frozen, unreached) = prepare(Model(factory=f"{networks}:Spare"), 5, 0, "segmentation", (64, 64)).remarks
+    assert "2 parameters do not require gradients" in frozen
+    assert "no gradient reaches spare.weight, spare.bias (2 parameters)" in unreached
+    (random,) = prepare(Model(factory=f"{networks}:dropping"), 5, 0, "segmentation", (64, 64)).remarks
+    assert "draws random numbers (dropout?)" in random
+    (size,) = prepare(Model(factory=f"{networks}:Divided"), 5, 0, "segmentation", (64, 64)).remarks
+    assert "fails on one image of 65×67 pixels (the width must be a multiple of 32)" in size
+
+
+def test_a_factory_trains(networks, tmp_path):
+    """Whatever the recipe's network would be; the model that is kept names its factory."""
+    from oneway.run import open_run
+    from oneway.train import train
+
+    changes = {
+        "data": {"size": (32, 64), "images": 8},
+        "jitter": {"crop": (32, 64)},
+        "model": {"factory": f"{networks}:Segmenter"},
+        "train": {"iterations": 2, "log_every": 1, "batch_labelled": 2, "batch_unlabelled": 2, "device": "cpu"},
+        "labels": "4",
+    }
+    config = configuration.build(configuration.merge(recipe("streets").model_dump(), changes), source="test")
+    out = tmp_path / "run"
+    train(config, out, False, Console(quiet=True))
+    assert open_run(out).config.model.factory == f"{networks}:Segmenter"
+    with (out / "model.safetensors").open("rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    assert json.loads(header["__metadata__"]["oneway"])["model"]["factory"] == f"{networks}:Segmenter"
+
+
+def test_code_that_a_file_names_is_run_for_a_user_who_names_it_too():
+    """A model may come from anyone."""
+    file = Path("model.safetensors")
+    confirm_factory(None, None, file)
+    confirm_factory("package:function", "package:function", file)
+    for given in (None, "package:other"):
+        with pytest.raises(UserError, match=r"model\.safetensors: .*--model\.factory package:function"):
+            confirm_factory("package:function", given, file)
+
+
+@pytest.mark.parametrize(
+    "name", ["package", "package.module", ":function", "a/b.py:function", "a:b:c", "a:b()", "os:system "]
+)
+def test_a_factory_has_a_module_and_a_function(name):
+    """What is neither is refused before anything is imported."""
+    with pytest.raises(UserError, match=r"model\.factory: should be package\.module:function \(got"):
+        configuration.build({"model": {"factory": name}}, source="test")
+
+
+def test_points_have_no_factory():
+    """Networks from elsewhere are for images."""
+    tree = recipe("moons").model_dump() | {"model": {"name": "mlp", "factory": "a:b"}}
+    with pytest.raises(UserError, match="moons has points"):
+        configuration.build(tree, source="test")
+
+
+def test_a_run_with_a_factory_is_opened_by_naming_it_again(networks, tmp_path):
+    """To train, evaluate, report, continue and repeat: what a folder names is not run for anyone else."""
+    factory = f"{networks}:Segmenter"
+    small = "--data.size 32 64 --jitter.crop 32 64 --data.images 8 --train.iterations 2 --labels 4 --train.device cpu"
+    done = oneway("train", "streets", "--model.factory", factory, "--out", "run", *small.split(), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    naming = ("--model.factory", factory)
+    for words in (
+        ("eval", "run"),
+        ("report", "run"),
+        ("train", "streets", "--resume", "--out", "run"),
+        ("train", "streets", "--config", "run/config.yaml", "--dry-run"),
+    ):
+        refused = oneway(*words, cwd=tmp_path)
+        assert (refused.returncode, f"--model.factory {factory}" in refused.stderr) == (1, True), words
+        allowed = oneway(*words, *naming, cwd=tmp_path)
+        assert allowed.returncode == 0, (words, allowed.stderr)
