@@ -99,9 +99,10 @@ def test_gradient_and_statistics_are_those_of_the_paper(teacher_kind, ignored, u
     (loss_s + ALPHA * loss_c).backward()
 
     perturbation = phtps(draw_perturbation(0, 0, len(x_u)), x_u, PERTURB)
-    unlabelled = Unlabelled(x_u, perturbation, VARIANTS["1w-ct"], ALPHA, update_on_perturbed=update_on_perturbed)
+    unlabelled = Unlabelled(x_u, perturbation, VARIANTS["1w-ct"], ALPHA)
     teacher_before = {name: value.clone() for name, value in teacher.state_dict().items()}
-    losses = compute_loss_gradient(student, teacher, x_l, y_l, unlabelled)
+    policy = "both" if update_on_perturbed else "clean"
+    losses = compute_loss_gradient(student, teacher, x_l, y_l, unlabelled, batch_norm=policy)
 
     torch.testing.assert_close(losses.supervised, loss_s.detach(), atol=1e-9, rtol=0)
     torch.testing.assert_close(losses.consistency, loss_c.detach(), atol=1e-9, rtol=0)
@@ -159,3 +160,16 @@ def test_memory_behaviour_of_algorithm_1():
     assert after_labelled > 100_000
     assert after_teacher < 0.01 * after_labelled
     assert after_perturbed == pytest.approx(after_labelled * len(x_u) / len(x_l), rel=0.1)
+
+
+def test_frozen_statistics_stay_what_they_were():
+    """With `train.batch_norm frozen` no pass moves them, and every parameter still learns."""
+    x_l, y_l, x_u = world(ignored=False)
+    student = network(0)
+    before = {name: buffer.clone() for name, buffer in student.named_buffers()}
+    perturbation = phtps(draw_perturbation(0, 0, len(x_u)), x_u, PERTURB)
+    unlabelled = Unlabelled(x_u, perturbation, VARIANTS["1w-ct"], ALPHA)
+    compute_loss_gradient(student, student, x_l, y_l, unlabelled, batch_norm="frozen")
+    assert all(torch.equal(before[name], buffer) for name, buffer in student.named_buffers())
+    assert all(parameter.grad is not None for parameter in student.parameters())
+    assert student.training

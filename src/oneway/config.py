@@ -6,6 +6,7 @@ the paper's where it gives them; a recipe changes what its data set needs.
 
 from __future__ import annotations
 
+import re
 import reprlib
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -26,11 +27,18 @@ def _ascending(pair: tuple[float, float]) -> tuple[float, float]:
     return pair
 
 
+def _importable(name: str | None) -> str | None:
+    if name is not None and not re.fullmatch(r"\w+(\.\w+)*:\w+(\.\w+)*", name):
+        raise ValueError("should be package.module:function")
+    return name
+
+
 Positive = Annotated[int, Field(gt=0)]
 Pixels = tuple[Positive, Positive]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
+BatchNorm = Literal["clean", "both", "frozen"]
 
 
 class Section(BaseModel):
@@ -121,17 +129,20 @@ class Perturb(Section):
 class Model(Section):
     """The network."""
 
-    name: Literal["swiftnet", "wrn-28-2", "mlp"] = "swiftnet"
-    """SwiftNet segments images, WRN-28-2 classifies them, the multi-layer perceptron is for points in the plane."""
+    name: Literal["swiftnet", "deeplabv2", "deeplabv3plus", "wrn-28-2", "mlp"] = "swiftnet"
+    """SwiftNet and DeepLab segment images, WRN-28-2 classifies them, the perceptron is for points in the plane."""
 
-    backbone: Literal["resnet18", "resnet34"] = "resnet18"
-    """Encoder of SwiftNet."""
+    backbone: str | None = None
+    """Encoder, by its name in timm; by default resnet18 for SwiftNet, resnet101 for DeepLab v2, resnet50 for v3+."""
 
     width: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Fraction of SwiftNet's channels behind the stem; 1 is the paper's model, 0.5 trains on a laptop."""
+    """Fraction of a ResNet's channels behind the stem, and of its decoder's; 0.5 trains on a laptop."""
+
+    factory: Annotated[str | None, AfterValidator(_importable)] = None
+    """A network of your own instead: `package.module:function`, called with the number of classes."""
 
     weights: str | None = None
-    """Initial encoder: nothing for random, `imagenet` to download, or a .safetensors or .pth file."""
+    """Initial weights: `imagenet` to download an encoder's, a .safetensors or .pth file of them, or an earlier run."""
 
 
 class Optimiser(Section):
@@ -192,8 +203,8 @@ class Train(Section):
     teacher_decay: Fraction = 0.99
     """Decay of the mean teacher's moving average (methods `mt-…`)."""
 
-    batch_norm: Literal["clean", "both"] = "clean"
-    """Which of the student's inputs update the running batch-norm statistics: clean ones, or perturbed ones too."""
+    batch_norm: BatchNorm = "clean"
+    """Which inputs of the student update the running statistics: clean ones, `both`, or none (`frozen`)."""
 
     validate_every: Positive | None = None
     """Iterations between validations; by default a tenth of the run. The last iteration is always validated."""
@@ -204,8 +215,14 @@ class Train(Section):
     log_every: Positive = 10
     """Iterations between lines of `metrics.jsonl`."""
 
+    most_skipped: Positive = 10
+    """Steps in a row that may be skipped, because a loss or gradient is not finite, before the run stops."""
+
     device: str = "auto"
     """`auto`, `cpu`, `cuda`, `cuda:1`, …"""
+
+    engine: Literal["auto", "plain"] = "auto"
+    """How a GPU computes a step: fused kernels in a captured CUDA graph, or `plain` PyTorch, the reference."""
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of the network's activations; `auto` is bfloat16 on a GPU. Weights, losses and batch norm stay in float32."""
@@ -245,15 +262,18 @@ class Config(Section):
         return _flat(self.model_dump(mode="json"))
 
 
-MODEL_FOR = {
-    "streets": "swiftnet",
-    "folder": "swiftnet",
-    "camvid": "swiftnet",
-    "cityscapes": "swiftnet",
-    "cifar10": "wrn-28-2",
-    "moons": "mlp",
+SEGMENTERS = ("swiftnet", "deeplabv2", "deeplabv3plus")
+"""The networks that have an encoder of timm's."""
+
+MODEL_FOR: dict[str, tuple[str, ...]] = {
+    "streets": SEGMENTERS,
+    "folder": SEGMENTERS,
+    "camvid": SEGMENTERS,
+    "cityscapes": SEGMENTERS,
+    "cifar10": ("wrn-28-2",),
+    "moons": ("mlp",),
 }
-"""Which kind of network the labels of a data set ask for."""
+"""Which networks the labels of a data set ask for."""
 
 
 def _refusals(config: Config) -> Iterator[str]:
@@ -275,15 +295,47 @@ def _refusals(config: Config) -> Iterator[str]:
         yield f"method {config.method} perturbs half of the labelled images of a batch; use --train.batch-labelled 2"
     if method.perturbation == "cutmix" and config.train.batch_unlabelled < 2:
         yield f"method {config.method} mixes pairs of images; use --train.batch-unlabelled 2"
-    if config.model.name != MODEL_FOR[config.data.name]:
-        fitting = MODEL_FOR[config.data.name]
-        yield f"model {config.model.name} does not fit the labels of {config.data.name}; use {fitting}"
-    if config.model.weights is not None and config.model.name != "swiftnet":
-        yield f"model.weights fills the encoder of swiftnet; {config.model.name} has none"
+    yield from _model_refusals(config)
     if (config.jitter.crop is None) != (config.data.name == "moons"):
         yield "jitter.crop is for images, and every image needs it; the points of moons have none"
     if config.jitter.crop is None and method.perturbation in ("ph", "tps", "phtps", "cutmix"):
         yield f"method {config.method} perturbs images, and {config.data.name} has points; use simple-noise"
+
+
+def _model_refusals(config: Config) -> Iterator[str]:
+    """The same, where a network is one of the choices."""
+    model, train, name = config.model, config.train, config.model.name
+    own = model.factory is not None
+    fitting = MODEL_FOR[config.data.name]
+    if own and config.data.name == "moons":
+        yield "model.factory makes networks for images, and moons has points; leave it out"
+    if not own and name not in fitting:
+        yield f"model {name} does not fit the labels of {config.data.name}; use {' or '.join(fitting)}"
+    if model.weights == "imagenet" and (own or name not in SEGMENTERS):
+        having = f"what {model.factory} makes" if own else name
+        yield f"model.weights imagenet fills the encoder of {', '.join(SEGMENTERS)}, and {having} is none of them"
+    if model.backbone is not None and not own and name not in SEGMENTERS:
+        yield f"model.backbone is the encoder of {', '.join(SEGMENTERS)}, and {name} has none; leave it out"
+    narrows = name in SEGMENTERS and re.fullmatch(r"resnet\d+[cdst]?(\..+)?", model.backbone or "resnet18")
+    if model.width != 1 and not own and not narrows:
+        yield (
+            f"model.width {model.width} narrows resnets, and {model.backbone or name} comes in one width; "
+            "use --model.width 1"
+        )
+    if train.batch_norm == "frozen" and model.weights is None and not own:
+        yield "train.batch_norm frozen keeps the statistics of model.weights, and there are none; give it some"
+    alone = train.batch_labelled < 2 or (train.batch_unlabelled < 2 and not METHODS[config.method].supervised)
+    if name == "deeplabv3plus" and not own and alone and train.batch_norm != "frozen":
+        yield "deeplabv3plus normalises means of whole images, and one has no deviation; use batches of 2 or more"
+
+
+def confirm_factory(named: str | None, given: str | None, source: Path) -> None:
+    """Refuses to run code that a file names, unless the user names it too: a model may come from anyone."""
+    if named is not None and named != given:
+        raise UserError(
+            f"{source}: its network is made by {named}, code that would run here. "
+            f"If you trust it, say so with --model.factory {named}."
+        )
 
 
 def build(tree: dict[str, Any], source: str) -> Config:

@@ -92,9 +92,10 @@ class Plan:
     labelled: tuple[int, ...]
     unlabelled: tuple[int, ...]
     batch_labelled: int
-    batch_unlabelled: int
+    batch_unlabelled: int  # 0 where only labelled images train
     scale: tuple[float, float]
     flip: bool
+    crop: bool = True  # whether there is anything to scale, crop and flip
     noise_shape: tuple[int, ...] = (0,)
     perturb_both: bool = False
     augment: bool = False
@@ -155,6 +156,8 @@ def batch_of(seed: int, purpose: str, available: int, batch: int, iteration: int
     larger than the set takes whole permutations until it is full, so that every image occurs as often as any other,
     give or take one.
     """
+    if batch == 0:
+        return []
     per_epoch = max(1, available // batch)
     epoch, position = divmod(iteration, per_epoch)
     random = stream(seed, f"order of {purpose}", epoch)
@@ -164,10 +167,14 @@ def batch_of(seed: int, purpose: str, available: int, batch: int, iteration: int
 
 def _jitters(plan: Plan, purpose: str, items: tuple[int, ...], batch: int, iteration: int) -> Jitters:
     positions = batch_of(plan.seed, purpose, len(items), batch, iteration)
+    item = torch.tensor([items[position] for position in positions], dtype=torch.int64)
+    if not plan.crop:
+        nothing = torch.zeros(batch)
+        return Jitters(item, nothing + 1, nothing, nothing, nothing.bool())
     scale, top, left, flip = _uniform(stream(plan.seed, f"jitter of {purpose}", iteration), 4, batch)
     low, high = plan.scale
     return Jitters(
-        item=torch.tensor([items[position] for position in positions]),
+        item=item,
         scale=_between(math.log(low), math.log(high), scale).exp(),
         top=top,
         left=left,

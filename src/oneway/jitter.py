@@ -20,7 +20,9 @@ PADDING = 0.5
 """What an image continues with beyond its border: middle grey."""
 
 
-def jitter_inputs(store: Store, draw: Jitters, config: Jitter, dtype: torch.dtype = torch.float32) -> Tensor:
+def jitter_inputs(
+    store: Store, draw: Jitters, config: Jitter, dtype: torch.dtype = torch.float32, fused: bool = False
+) -> Tensor:
     """N×3×h×w crops in [0, 1]: interpolated bilinearly, grey outside the image.
 
     Without a crop size, inputs are what they are (points in the plane have no crops).
@@ -28,6 +30,10 @@ def jitter_inputs(store: Store, draw: Jitters, config: Jitter, dtype: torch.dtyp
     if config.crop is None:
         return store.pixels[store.start[draw.item]].to(dtype)
     window = _window(store, draw, config, config.crop)
+    if fused:
+        from oneway.kernels import fused_crops
+
+        return fused_crops(store.pixels, *window, padding=PADDING)
     top, bottom, down = _neighbours(window.y.to(dtype), window.height)
     left, right, across = _neighbours(window.x.to(dtype), window.width)
 
@@ -40,7 +46,7 @@ def jitter_inputs(store: Store, draw: Jitters, config: Jitter, dtype: torch.dtyp
     return torch.where(window.inside()[..., None], crops, PADDING).permute(0, 3, 1, 2)
 
 
-def jitter_labels(store: Store, draw: Jitters, config: Jitter) -> Tensor:
+def jitter_labels(store: Store, draw: Jitters, config: Jitter, fused: bool = False) -> Tensor:
     """N×h×w labels of the crops: those of the pixels that their centres fall into, ignored outside.
 
     A label of a whole image stays as it is.
@@ -48,6 +54,10 @@ def jitter_labels(store: Store, draw: Jitters, config: Jitter) -> Tensor:
     if config.crop is None or not store.dense:
         return store.labels[draw.item].long()
     window = _window(store, draw, config, config.crop)
+    if fused:
+        from oneway.kernels import fused_label_crops
+
+        return fused_label_crops(store.labels, *window)
     row, column = _clamped(window.y.floor(), window.height), _clamped(window.x.floor(), window.width)
     return torch.where(window.inside(), store.labels[window.places(row, column)], IGNORE).long()
 

@@ -40,7 +40,12 @@ def optimiser_for(
         if parameters
     ]
     if config.name == "sgd":
-        return torch.optim.SGD(groups, momentum=config.momentum, nesterov=config.momentum > 0, fused=True)
+        optimiser = torch.optim.SGD(groups, momentum=config.momentum, nesterov=config.momentum > 0, fused=True)
+        if config.momentum > 0:
+            # From zero, as if it had always been there: a first step that is skipped must not leave it undefined.
+            for parameter in model.parameters():
+                optimiser.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+        return optimiser
     return torch.optim.Adam(groups, betas=config.betas, fused=True, capturable=on_gpu)
 
 

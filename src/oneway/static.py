@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -53,8 +54,7 @@ class StaticStep:
 
     def _step(self, alpha: float) -> Losses:
         assert self.table is not None
-        # Shapes stay the same for the whole run: trying the convolutions' algorithms once is worth it.
-        with torch.backends.cudnn.flags(enabled=True, benchmark=True):
+        with _tried_algorithms():
             return step(self.state, self.store, self.table.draws, self.config, alpha)
 
     def _on_side_stream(self, alpha: float) -> Losses:
@@ -71,6 +71,17 @@ class StaticStep:
         with torch.cuda.graph(graph, pool=pool, stream=self.stream):
             losses = self._step(alpha)
         return graph, losses
+
+
+@contextmanager
+def _tried_algorithms() -> Iterator[None]:
+    """Convolutions try their algorithms once: shapes stay the same for the whole run, so it is worth it."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
 
 
 class _FixedTable:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from oneway.config import Config
+from oneway.config import BatchNorm, Config
 from oneway.consistency import Divergence, branch, consistency_loss
 from oneway.data.store import Store
 from oneway.draws import Draws, PerturbationDraw
+from oneway.guard import Snapshot, all_finite
 from oneway.jitter import jitter_inputs, jitter_labels
 from oneway.losses import confident_l2, cross_entropy, entropy, masked_kl
 from oneway.methods import METHODS, VARIANTS, PerturbationName, Variant
+from oneway.models.norm import student_statistics
 from oneway.models.teacher import update_mean_teacher
 from oneway.perturb import PERTURBATIONS, Perturbation, perturb_labels
+from oneway.perturb.fused import FUSED, fused_perturbation
 from oneway.perturb.vat import adversarial_change
 
 
@@ -28,6 +33,12 @@ class TrainingState:
     student: nn.Module
     teacher: nn.Module
     optimiser: torch.optim.Optimizer
+    skips: Tensor = field(init=False)
+    """On the device: how many steps were skipped since the run began, and how many in a row up to now."""
+
+    def __post_init__(self) -> None:
+        device = next(self.student.parameters()).device
+        object.__setattr__(self, "skips", torch.zeros(2, dtype=torch.int64, device=device))
 
 
 class Unlabelled(NamedTuple):
@@ -40,7 +51,6 @@ class Unlabelled(NamedTuple):
     other: Perturbation | None = None  # of the first branch, where a variant perturbs both
     divergence: Divergence = masked_kl
     entropy_weight: float = 0.0
-    update_on_perturbed: bool = False
 
 
 class Losses(NamedTuple):
@@ -51,21 +61,30 @@ class Losses(NamedTuple):
 
 
 def compute_loss_gradient(
-    student: nn.Module, teacher: nn.Module, x_l: Tensor, y_l: Tensor, unlabelled: Unlabelled | None
+    student: nn.Module,
+    teacher: nn.Module,
+    x_l: Tensor,
+    y_l: Tensor,
+    unlabelled: Unlabelled | None,
+    supervised_loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy,
+    batch_norm: BatchNorm = "clean",
 ) -> Losses:
     """Algorithm 1: adds ∇_θ (L_s + α L_c) to the student's gradients.
 
     The supervised backward pass runs first and frees its activations before the consistency loss makes its own, so that
     a one-way step peaks about where a supervised one does.
     """
-    loss_s = cross_entropy(student(x_l), y_l)
+    with student_statistics(student, batch_norm, clean=True):
+        logits = student(x_l)
+    loss_s = supervised_loss(logits, y_l)
+    del logits
     loss_s.backward()
     if unlabelled is None:
         return Losses(loss_s.detach(), None)
 
     u = unlabelled
     loss_c, logits = consistency_loss(
-        u.variant, u.divergence, student, teacher, u.x_u, u.perturbation, u.other, u.update_on_perturbed
+        u.variant, u.divergence, student, teacher, u.x_u, u.perturbation, u.other, batch_norm
     )
     loss = u.alpha * loss_c
     if u.entropy_weight > 0:
@@ -75,19 +94,40 @@ def compute_loss_gradient(
 
 
 def step(state: TrainingState, store: Store, draws: Draws, config: Config, alpha: float) -> Losses:
-    """One iteration as a function of its draws: jitter, perturb, gradient, optimiser, moving average."""
-    x_l, y_l = _labelled(store, draws, config)
+    """One iteration as a function of its draws: jitter, perturb, gradient, optimiser, moving average.
+
+    Where the loss or a gradient is not finite, nothing is learnt: weights, moments, batch-norm statistics and the
+    moving average stay what they were, and the step is counted. All of that happens on the device.
+    """
+    fused = runs_fused(config, store.pixels.device)
+    x_l, y_l = _labelled(store, draws, config, fused)
     # At α = 0, before a warm-up has ended, unlabelled images have no say yet.
     unlabelled = (
-        None if METHODS[config.method].supervised or alpha == 0 else _unlabelled(state, store, draws, config, alpha)
+        None
+        if METHODS[config.method].supervised or alpha == 0
+        else _unlabelled(state, store, draws, config, alpha, fused)
     )
 
+    statistics = Snapshot(state.student)
     state.optimiser.zero_grad()
     with torch.autocast(x_l.device.type, torch.bfloat16, enabled=_in_bfloat16(config, x_l.device)):
-        losses = compute_loss_gradient(state.student, state.teacher, x_l, y_l, unlabelled)
+        losses = compute_loss_gradient(
+            state.student,
+            state.teacher,
+            x_l,
+            y_l,
+            unlabelled,
+            _fused_cross_entropy if fused else cross_entropy,
+            config.train.batch_norm,
+        )
+    finite = all_finite(losses, state.student)
+    state.optimiser.found_inf = (~finite).float()  # type: ignore[attr-defined]  # fused optimisers heed it
     state.optimiser.step()
+    statistics.restore_unless(finite)
     if state.teacher is not state.student:
-        update_mean_teacher(state.teacher, state.student, config.train.teacher_decay)
+        update_mean_teacher(state.teacher, state.student, (1 - config.train.teacher_decay) * finite)
+    skipped, in_a_row = state.skips
+    state.skips.copy_(torch.stack((skipped + ~finite, (in_a_row + 1) * ~finite)))
     return losses
 
 
@@ -95,9 +135,22 @@ def _in_bfloat16(config: Config, device: torch.device) -> bool:
     return config.train.precision == "bfloat16" or (config.train.precision == "auto" and device.type == "cuda")
 
 
-def _labelled(store: Store, draws: Draws, config: Config) -> tuple[Tensor, Tensor]:
+def runs_fused(config: Config, device: torch.device) -> bool:
+    """Whether the kernels for the GPU take the place of the plain functions."""
+    return device.type == "cuda" and config.train.engine == "auto" and find_spec("triton") is not None
+
+
+def _fused_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    from oneway.kernels import fused_cross_entropy, supports
+
+    fits = labels.ndim == 3 and supports(logits, (labels.shape[-2], labels.shape[-1]))
+    return fused_cross_entropy(logits, labels) if fits else cross_entropy(logits, labels)
+
+
+def _labelled(store: Store, draws: Draws, config: Config, fused: bool) -> tuple[Tensor, Tensor]:
     """x_l and y_l; with an augmenting method, the first half of them perturbed."""
-    x, y = jitter_inputs(store, draws.labelled, config.jitter), jitter_labels(store, draws.labelled, config.jitter)
+    x = jitter_inputs(store, draws.labelled, config.jitter, fused=fused)
+    y = jitter_labels(store, draws.labelled, config.jitter, fused=fused)
     augmentation = METHODS[config.method].augmentation
     if augmentation is None or draws.augmentation is None:
         return x, y
@@ -107,29 +160,36 @@ def _labelled(store: Store, draws: Draws, config: Config) -> tuple[Tensor, Tenso
     return x, torch.cat((perturb_labels(y[:half], perturbation), y[half:]))
 
 
-def _unlabelled(state: TrainingState, store: Store, draws: Draws, config: Config, alpha: float) -> Unlabelled:
+def _unlabelled(
+    state: TrainingState, store: Store, draws: Draws, config: Config, alpha: float, fused: bool
+) -> Unlabelled:
     """x_u with its perturbation, and the row of the table that says how it is used."""
     method, variant = METHODS[config.method], VARIANTS[config.variant]
     assert method.perturbation is not None
-    x_u = jitter_inputs(store, draws.unlabelled, config.jitter)
+    x_u = jitter_inputs(store, draws.unlabelled, config.jitter, fused=fused)
+    # The kernels are for the paper's way: a clean teacher, the paper's perturbations, KL.
+    fused = fused and config.variant == "1w-ct" and method.loss == "kl" and method.perturbation in FUSED
     other = draws.other_perturbation
     return Unlabelled(
         x_u,
-        _perturbation(method.perturbation, draws.perturbation, x_u, state, config),
+        _perturbation(method.perturbation, draws.perturbation, x_u, state, config, fused),
         variant,
         alpha,
-        other and _perturbation(method.perturbation, other, x_u, state, config),
+        other and _perturbation(method.perturbation, other, x_u, state, config, fused=False),
         partial(confident_l2, confidence=config.train.confidence) if method.loss == "confident-l2" else masked_kl,
         config.train.entropy if method.entropy else 0.0,
-        update_on_perturbed=config.train.batch_norm == "both",
     )
 
 
 def _perturbation(
-    name: PerturbationName, draw: PerturbationDraw, x: Tensor, state: TrainingState, config: Config
+    name: PerturbationName, draw: PerturbationDraw, x: Tensor, state: TrainingState, config: Config, fused: bool
 ) -> Perturbation:
+    if fused:
+        return fused_perturbation(name, draw, x, config.perturb)
     if name != "vat":
         return PERTURBATIONS[name](draw, x, config.perturb)
-    logits_of = partial(branch, state.student, state.teacher, learns=True, update_statistics=False)
+    # The search itself leaves the statistics alone.
+    policy: BatchNorm = "frozen" if config.train.batch_norm == "frozen" else "clean"
+    logits_of = partial(branch, state.student, state.teacher, learns=True, batch_norm=policy, clean=False)
     change = adversarial_change(logits_of, x, draw.noise.to(x.dtype), config.perturb.adversarial_norm)
     return Perturbation(image=lambda x: x + change)

@@ -24,7 +24,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-THREADS = 64
+THREADS = 32
 """Threads of a program in the losses: a power of two, at least 32."""
 
 LOG2_E = tl.constexpr(1.4426950408889634)

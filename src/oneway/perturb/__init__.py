@@ -50,6 +50,22 @@ class Perturbation:
     undo: Callable[[Tensor], Undone] = _undone_unchanged
     """Brings predictions for perturbed images back to the clean ones, with the pixels that are then valid."""
 
+    fused: Fused | None = None
+    """On a GPU: what takes the place of all but `image`, where it supports the logits."""
+
+
+@dataclass(frozen=True)
+class Fused:
+    """The divergence of a moved prediction and another, straight from their logits."""
+
+    supports: Callable[[Tensor, tuple[int, int]], bool]
+    """Whether logits can be taken to H×W pixels; else the perturbation is the plain one."""
+
+    kl: Callable[[Tensor, Tensor, tuple[int, int]], Tensor]
+    """Of a teacher's logits, moved, and a student's, at H×W pixels."""
+
+    plain: Callable[[], Perturbation]
+
 
 def compose(first: Perturbation, second: Perturbation) -> Perturbation:
     """`second` after `first`."""

@@ -23,7 +23,7 @@ def sampling_points(displacements: Tensor, height: int, width: int) -> Tensor:
     `displacements` (N×4×2) are f's values in the quadrant centres. The centres are fixed, so f is linear in the
     displacements, and the dense field is one small matrix product.
     """
-    basis = _basis(height, width, displacements.device, displacements.dtype)
+    basis = basis_on(height, width, displacements.device, displacements.dtype)
     field = (basis @ displacements).view(-1, height, width, 2)
     rows = torch.arange(height, device=field.device, dtype=field.dtype)
     columns = torch.arange(width, device=field.device, dtype=field.dtype)
@@ -111,5 +111,6 @@ def _radial(points: Matrix, centres: Matrix) -> Matrix:
 
 
 @lru_cache(maxsize=8)
-def _basis(height: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+def basis_on(height: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """The basis matrix on a device, made once for a size of images."""
     return torch.from_numpy(basis_matrix(height, width)).to(device, dtype)
