@@ -107,15 +107,17 @@ def _batches(samples: Samples) -> Iterator[tuple[Tensor, Tensor]]:
             yield torch.from_numpy(inputs), torch.from_numpy(labels)
 
 
-def evaluate_run(path: Path, split: SplitName, data_path: Path | None, console: Console) -> dict[str, Any]:
+def evaluate_run(
+    path: Path, split: SplitName, data_path: Path | None, console: Console, factory: str | None = None
+) -> dict[str, Any]:
     """A run's kept model on a split of its data set, or of the same kind of data set elsewhere."""
     run = runs.open_run(path)
     device = runs.choose_device("auto")
-    trained = runs.load_model(path / "model.safetensors", device)
+    trained = runs.load_model(path / "model.safetensors", device, factory)
     dataset = data.load(run.config.data.model_copy(update={"path": data_path or run.config.data.path}), console)
     if dataset.classes != trained.classes:
         raise UserError(
-            f"{data_path}: has the classes {', '.join(dataset.classes)}; {path} was trained on "
+            f"{data_path or run.config.data.path}: has the classes {', '.join(dataset.classes)}; {path} was trained on "
             f"{', '.join(trained.classes)}. Give a data set with the same classes in the same order."
         )
     if split == "test" and run.config.data.name in data.READERS:

@@ -68,7 +68,7 @@ class _Window:
         images = plan.batch_labelled + plan.batch_unlabelled
         room = images * int(samples.sizes.prod(axis=1).max())
         self.store = Store(
-            pixels=torch.zeros(room, samples.pixels.shape[1], dtype=torch.uint8, device=device),
+            pixels=torch.from_numpy(samples.pixels[:0]).new_zeros(room, samples.pixels.shape[1], device=device),
             labels=torch.zeros(room if samples.dense else images, dtype=torch.uint8, device=device),
             start=torch.zeros(images, dtype=torch.int64, device=device),
             size=torch.ones(images, 2, dtype=torch.int64, device=device),

@@ -2,11 +2,12 @@
 
 For each split, a folder holds all pixels and all labels in one file each, as they lie in memory, and an index: what
 each file was when it was decoded, and what its survey showed. A file that has changed or vanished since is noticed, and
-nothing trains on data that are not what they seem.
+nothing trains on data that are not what they seem. Of several processes that need a split, one decodes it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -27,11 +28,12 @@ from oneway.data.check.defects import Surveys, unusable
 from oneway.data.check.survey import Survey, look
 from oneway.data.dataset import Bytes, Item, Listing, Samples
 from oneway.data.decode.images import image_size
-from oneway.data.index import FORMAT, Index
+from oneway.data.index import FORMAT, Index, worst_first
 from oneway.errors import UserError
 from oneway.methods import SplitName
 
 PIXELS, LABELS, INDEX = "pixels", "labels", "index.json"
+SPLITS: tuple[SplitName, ...] = ("train", "val", "test")
 NAMED = 5
 """Files that a message names."""
 AT_ONCE = 64
@@ -50,72 +52,108 @@ class Cache:
     @classmethod
     def of(cls, listing: Listing, config: Data, console: Console) -> Cache:
         """Listings that differ in how they are read have caches apart."""
-        settings = config.model_dump(mode="json", exclude={"cache", "refresh", "path"})
-        reading = json.dumps([FORMAT, str(listing.root.resolve()), settings, listing.classes, listing.dialect])
+        root, unlabelled = (folder and os.path.abspath(folder) for folder in (listing.root, config.unlabelled))
+        settings = config.model_dump(mode="json", exclude={"cache", "refresh", "path", "unlabelled"})
+        reading = json.dumps([FORMAT, root, unlabelled, settings, listing.classes, listing.dialect])
         key = blake2b(reading.encode(), digest_size=8).hexdigest()
-        return cls(
-            listing, (config.cache or _default()) / f"{listing.root.resolve().name}-{key}", config.refresh, console
-        )
+        name = os.path.basename(os.path.abspath(listing.root))
+        return cls(listing, (config.cache or _default()) / f"{name}-{key}", config.refresh, console)
 
     def samples(self, split: SplitName) -> Samples:
         """The decoded images of a split."""
-        index = self._index(split)
-        return Samples(
-            names=tuple(index.names),
-            sizes=np.array([survey.size for survey in index.surveys], dtype=np.int64),
-            pixels=_mapped(self.folder / split / PIXELS).reshape(-1, 3),
-            labels=_mapped(self.folder / split / LABELS),
-            labelled=sum(survey.labels is not None for survey in index.surveys),
-            dense=True,
-            content=index.content,
-        )
+        with self._locked(split):
+            index = self._index(split)
+            return Samples(
+                names=tuple(index.names),
+                sizes=np.array([survey.size for survey in index.surveys], dtype=np.int64),
+                pixels=_mapped(self.folder / split / PIXELS).reshape(-1, 3),
+                labels=_mapped(self.folder / split / LABELS),
+                labelled=sum(survey.labels is not None for survey in index.surveys),
+                dense=True,
+                content=index.content,
+            )
 
     def surveys(self, *splits: SplitName) -> Surveys:
         """What decoding has shown, by name of item."""
-        return {survey.name: survey for split in splits for survey in self._index(split).surveys}
+        found: dict[str, Survey] = {}
+        for split in splits:
+            with self._locked(split):
+                found |= {survey.name: survey for survey in self._index(split).surveys}
+        return found
 
-    def _index(self, split: SplitName) -> Index:
-        """Of the split as decoded: now, or earlier and unchanged since."""
-        items = _items(self.listing, split)
-        place = self.folder / split / INDEX
-        index = Index.read(place)
-        if index is not None:
-            changed = list(index.changes(items))
-            if not changed and index.names == [item.name for item in items]:
-                return index
-            if changed and not self.refresh:
-                more = f" (and {len(changed) - NAMED} more)" if len(changed) > NAMED else ""
-                raise UserError(
-                    f"{self.listing.root}: not as it was when it was decoded on {index.made}: "
-                    f"{'; '.join(changed[:NAMED])}{more}. Restore what should be there, or accept the change with "
-                    "--data.refresh."
-                )
-        self._decode(split, items)
-        decoded = Index.read(place)
-        assert decoded is not None
-        return decoded
-
-    def _decode(self, split: SplitName, items: Sequence[Item]) -> None:
-        """Decodes a split on all cores; it takes its place in the cache when it is complete."""
-        target = self.folder / split
-        partial = self.folder / f".{split}-{os.getpid()}"
+    @contextmanager
+    def _locked(self, split: SplitName) -> Iterator[None]:
+        """One process at a time; the lock of one that is killed is gone with it."""
         try:
-            partial.mkdir(parents=True, exist_ok=True)
-            _require_space(self.listing, items, partial)
-            surveys = self._write(items, partial)
-            refuse(unusable(surveyed(self.listing, surveys), surveys), self.listing.root)
-            Index.write(partial / INDEX, items, surveys)
-            if target.exists():
-                target.rename(self.folder / f".{split}-{os.getpid()}-old")
-            partial.rename(target)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with (self.folder / f".{split}.lock").open("a") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    self.console.print("Waiting for another process that decodes these images.", soft_wrap=True)
+                    fcntl.flock(file, fcntl.LOCK_EX)
+                except OSError:
+                    pass  # a file system without locks
+                yield
         except OSError as error:
             raise UserError(
                 f"{self.folder}: decoded images cannot be kept there ({error.strerror or error}). "
                 "Choose another folder with --data.cache."
             ) from error
+
+    def _index(self, split: SplitName) -> Index:
+        """Of the split as decoded: now, or earlier and unchanged since."""
+        items = _items(self.listing, split)
+        index = self._decoded(split)
+        if index is not None:
+            changed = any(index.changes(items))
+            if changed and not self.refresh:
+                raise UserError(self._explain_changes(index.made))
+            if not changed and index.covers(items):
+                return index
+        self._decode(split, items)
+        decoded = self._decoded(split)
+        assert decoded is not None
+        return decoded
+
+    def _decoded(self, split: SplitName) -> Index | None:
+        """None where nothing has been decoded, or something has been lost since."""
+        index = Index.read(self.folder / split / INDEX)
+        if index is None:
+            return None
+        pixels, labels = index.pixels
+        files = {PIXELS: 3 * pixels, LABELS: labels}
+        whole = all(_size(self.folder / split / name) == size for name, size in files.items())
+        return index if whole else None
+
+    def _explain_changes(self, made: str) -> str:
+        """In all splits: where one of them lacks an image, others may have got or lost some."""
+        listed = {"train": self.listing.train, "val": self.listing.val, "test": self.listing.test}
+        indices = {split: self._decoded(split) for split in SPLITS}
+        changes = [change for split in SPLITS if (index := indices[split]) for change in index.changes(listed[split])]
+        words = [f"{change.path} {change.what}" for change in sorted(changes, key=worst_first)]
+        more = f" (and {len(words) - NAMED} more)" if len(words) > NAMED else ""
+        return (
+            f"{self.listing.root}: not as it was when it was decoded on {made}: {'; '.join(words[:NAMED])}{more}. "
+            "Restore what should be there, or accept the change with --data.refresh."
+        )
+
+    def _decode(self, split: SplitName, items: Sequence[Item]) -> None:
+        """Decodes a split on all cores; it takes its place in the cache when it is complete."""
+        target = self.folder / split
+        partial, old = (self.folder / f".{split}-{os.getpid()}-{kind}" for kind in ("new", "old"))
+        _remove(*self.folder.glob(f".{split}-*"))  # of processes that were killed
+        try:
+            partial.mkdir()
+            _require_space(self.listing, items, partial)
+            surveys = self._write(items, partial)
+            refuse(unusable(surveyed(self.listing, surveys), surveys), self.listing.root)
+            Index.write(partial / INDEX, items, surveys)
+            if target.exists():
+                target.rename(old)
+            partial.rename(target)
         finally:
-            for leftover in (partial, self.folder / f".{split}-{os.getpid()}-old"):
-                shutil.rmtree(leftover, ignore_errors=True)
+            _remove(partial, old)
 
     def _write(self, items: Sequence[Item], folder: Path) -> dict[str, Survey]:
         surveys: dict[str, Survey] = {}
@@ -134,6 +172,9 @@ class Cache:
                         pixels.write(np.ascontiguousarray(image).data)
                     if label_map is not None:
                         labels.write(np.ascontiguousarray(label_map).data)
+            for file in (pixels, labels):
+                file.flush()
+                os.fsync(file.fileno())  # before the rename that makes them count
         return surveys
 
 
@@ -146,6 +187,15 @@ def _items(listing: Listing, split: SplitName) -> tuple[Item, ...]:
     if not items:
         raise UserError(f"{listing.root}: has no images to {'train on' if split == 'train' else f'use as {split}'}.")
     return items
+
+
+def _size(path: Path) -> int | None:
+    return path.stat().st_size if path.is_file() else None
+
+
+def _remove(*folders: Path) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _mapped(path: Path) -> Bytes:

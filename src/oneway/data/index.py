@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from oneway.data.check.defects import Surveys
 from oneway.data.check.survey import Survey
 from oneway.data.dataset import Item
+from oneway.errors import UserError
 
-FORMAT = 1
+FORMAT = 2
+
+GONE, REPLACED, MOVED = "is gone", "has other content", "does not play the part it did"
+"""What can have happened to a file, the worst first."""
+
+
+class Change(NamedTuple):
+    """A file that is not what it was."""
+
+    path: str
+    what: str
+
+
+def worst_first(change: Change) -> int:
+    """A key to sort by: one image that is gone can move many between training and validation."""
+    return (GONE, REPLACED, MOVED).index(change.what)
 
 
 @dataclass(frozen=True)
@@ -37,10 +54,10 @@ class Index:
     @staticmethod
     def write(path: Path, items: Sequence[Item], surveys: Surveys) -> None:
         """Of what has just been decoded."""
-        digests: dict[Path, str] = {}
+        digests: dict[str, str] = {}
         records = [
             {
-                "files": [_stamp(path, digests) for path in (item.image, item.mask) if path],
+                "files": [_stamp(path, digests) for path in _files(item)],
                 **asdict(surveys[item.name]),
                 "fingerprint": surveys[item.name].fingerprint.hex(),
             }
@@ -65,39 +82,56 @@ class Index:
         files = [(record["name"], [stamp["digest"] for stamp in record["files"]]) for record in self.records]
         return blake2b(json.dumps(files).encode(), digest_size=16).hexdigest()
 
-    def changes(self, items: Sequence[Item]) -> Iterator[str]:
-        """What has changed since, or vanished, in words; new files are no change."""
-        listed = {item.name: item for item in items}
+    @property
+    def pixels(self) -> tuple[int, int]:
+        """How many there are, and how many have labels."""
+        areas = [(survey.size[0] * survey.size[1], survey.labels is not None) for survey in self.surveys]
+        return sum(area for area, _ in areas), sum(area for area, labelled in areas if labelled)
+
+    def covers(self, items: Sequence[Item]) -> bool:
+        """Whether these items were decoded, from these files and in this order."""
+        decoded = [(record["name"], [stamp["path"] for stamp in record["files"]]) for record in self.records]
+        return decoded == [(item.name, _files(item)) for item in items]
+
+    def changes(self, items: Sequence[Item]) -> Iterator[Change]:
+        """What has changed since, or vanished; new files are no change."""
+        listed = {item.name: _files(item) for item in items}
         for record in self.records:
-            item = listed.get(record["name"])
-            files = [] if item is None else [str(path) for path in (item.image, item.mask) if path]
             for stamp in record["files"]:
-                if not Path(stamp["path"]).is_file():
-                    yield f"{stamp['path']} is gone"
-                elif stamp["path"] not in files:
-                    yield f"{stamp['path']} does not play the part it did"
+                path = stamp["path"]
+                if not os.path.isfile(path):
+                    yield Change(path, GONE)
                 elif not _unchanged(stamp):
-                    yield f"{stamp['path']} has other content"
+                    yield Change(path, REPLACED)
+                elif path not in listed.get(record["name"], ()):
+                    yield Change(path, MOVED)
 
 
-def _stamp(path: Path, digests: dict[Path, str]) -> dict[str, Any]:
+def _files(item: Item) -> list[str]:
+    """Wherever the user stands, and however the data folder was given."""
+    return [os.path.abspath(path) for path in (item.image, item.mask) if path]
+
+
+def _stamp(path: str, digests: dict[str, str]) -> dict[str, Any]:
     """What tells whether a file is still the same; many items may share one file of annotations."""
-    status = path.stat()
     digest = digests.get(path) or digests.setdefault(path, _digest(path))
-    return {"path": str(path), "bytes": status.st_size, "modified": status.st_mtime_ns, "digest": digest}
+    status = os.stat(path)
+    return {"path": path, "bytes": status.st_size, "modified": status.st_mtime_ns, "digest": digest}
 
 
 def _unchanged(stamp: dict[str, Any]) -> bool:
     """By size and time; a file that was merely touched or copied, by its content."""
-    path = Path(stamp["path"])
-    status = path.stat()
+    status = os.stat(stamp["path"])
     if (status.st_size, status.st_mtime_ns) == (stamp["bytes"], stamp["modified"]):
         return True
-    return status.st_size == stamp["bytes"] and _digest(path) == stamp["digest"]
+    return status.st_size == stamp["bytes"] and _digest(stamp["path"]) == stamp["digest"]
 
 
-def _digest(path: Path) -> str:
-    return blake2b(path.read_bytes(), digest_size=16).hexdigest()
+def _digest(path: str) -> str:
+    try:
+        return blake2b(Path(path).read_bytes(), digest_size=16).hexdigest()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
 
 
 def _survey(record: dict[str, Any]) -> Survey:

@@ -33,10 +33,17 @@ class Split:
     labelled: tuple[str, ...]
     unlabelled: tuple[str, ...]
 
+    content: str = ""
+    """A digest of the training data."""
+
+    validation: str = ""
+    """A digest of the validation data."""
+
     @property
     def hash(self) -> str:
         """Identifies the split: the same names in the same roles give the same hash."""
-        return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()
+        names = {"labelled": self.labelled, "unlabelled": self.unlabelled}
+        return hashlib.sha256(json.dumps(names).encode()).hexdigest()
 
     def to_json(self) -> str:
         """As kept in a run folder."""
@@ -54,11 +61,11 @@ def choose(samples: Samples, labels: str, seed: int) -> Split:
         raise UserError("No training image has labels; a few are needed to learn the classes from.")
     count = _count(labels, len(candidates))
     if count is None:
-        return Split(_from_file(Path(labels), candidates, samples.names), samples.names)
+        return Split(_from_file(Path(labels), candidates, samples.names), samples.names, samples.content)
     order = stream(seed, "split").permutation(len(candidates))
     if not samples.dense:
         order = _alternating(order, samples.labels[order])
-    return Split(tuple(candidates[index] for index in sorted(order[:count])), samples.names)
+    return Split(tuple(candidates[index] for index in sorted(order[:count])), samples.names, samples.content)
 
 
 def _alternating(order: npt.NDArray[np.int64], classes: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:

@@ -99,10 +99,13 @@ def _described(found: Found) -> tuple[Description, Inferred | None]:
 
 
 def _hold_out(labelled: list[Item], holdout: float, seed: int) -> tuple[Item, ...]:
-    """A share of the labelled images, in order of name: at least one, and not all."""
+    """A share of the labelled images, in order of name: at least one, and not all.
+
+    Every name has a lot of its own, so that labelling more images leaves those that validate in place.
+    """
     count = min(max(round(holdout * len(labelled)), 1), len(labelled) - 1)
-    chosen = stream(seed, "holdout").permutation(len(labelled))[:count]
-    return tuple(labelled[index] for index in sorted(chosen))
+    chosen = sorted(labelled, key=lambda item: stream(seed, f"holdout of {item.name}").random())[:count]
+    return tuple(sorted(chosen, key=lambda item: item.name))
 
 
 def _remarks(found: Found, inferred: Inferred | None, held_out: int, labelled: int) -> Iterator[str]:
