@@ -1,0 +1,83 @@
+"""Two ways to count memory: what a GPU has allocated, or what autograd holds for a backward pass."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Reading(NamedTuple):
+    """Bytes: at most since the last reading, and now."""
+
+    most: int
+    now: int
+
+
+class AllocatedMemory:
+    """Device memory in use, beyond what was in use at first."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.at_first = torch.cuda.memory_allocated(device)
+
+    def read(self) -> Reading:
+        """The allocator counts as the program runs, whether or not the device has followed."""
+        most, now = torch.cuda.max_memory_allocated(self.device), torch.cuda.memory_allocated(self.device)
+        torch.cuda.reset_peak_memory_stats(self.device)
+        return Reading(most - self.at_first, now - self.at_first)
+
+
+class SavedTensors:
+    """Within its block, what autograd saves for backward passes: every piece of memory once, parameters left out."""
+
+    def __init__(self) -> None:
+        self.holders: Counter[int] = Counter()
+        self.now = self.most = 0
+        self.hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
+
+    def __enter__(self) -> None:
+        self.hooks.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self.hooks.__exit__(*error)
+
+    def read(self) -> Reading:
+        """What is held, and the most since the last reading."""
+        reading = Reading(self.most, self.now)
+        self.most = self.now
+        return reading
+
+    def _pack(self, tensor: Tensor) -> Tensor | _Held:
+        return tensor if isinstance(tensor, torch.nn.Parameter) else _Held(tensor, self)
+
+    def _unpack(self, packed: Tensor | _Held) -> Tensor:
+        return packed.tensor if isinstance(packed, _Held) else packed
+
+    def hold(self, place: int, size: int) -> None:
+        """A piece of memory has one more holder."""
+        self.holders[place] += 1
+        if self.holders[place] == 1:
+            self.now += size
+            self.most = max(self.most, self.now)
+
+    def let_go(self, place: int, size: int) -> None:
+        """It has one fewer, perhaps none."""
+        self.holders[place] -= 1
+        if self.holders[place] == 0:
+            self.now -= size
+
+
+class _Held:
+    """A saved tensor; autograd drops it when its backward pass is over."""
+
+    def __init__(self, tensor: Tensor, meter: SavedTensors) -> None:
+        self.tensor, self.meter = tensor.detach(), meter  # without its history, which would hold this in turn
+        storage = tensor.untyped_storage()
+        self.place, self.size = storage.data_ptr(), storage.nbytes()
+        meter.hold(self.place, self.size)
+
+    def __del__(self) -> None:
+        self.meter.let_go(self.place, self.size)

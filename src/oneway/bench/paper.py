@@ -1,0 +1,45 @@
+"""What the paper reports, by the names of our cases. Hardware: one NVIDIA RTX A4500."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Training(NamedTuple):
+    """A row of its table of training times and memory, which includes loading the data."""
+
+    mib: int
+    minutes: int
+    iterations: int
+
+    @property
+    def milliseconds(self) -> float:
+        """Of one iteration."""
+        return 60_000 * self.minutes / self.iterations
+
+
+TRAINING: dict[tuple[str, str], Training] = {
+    ("rn18-768", "supervised"): Training(4444, 321, 92_750),
+    ("rn18-768", "simple-phtps"): Training(6683, 732, 92_750),
+    ("rn18-768", "mt-phtps"): Training(6727, 768, 92_750),
+    ("rn34-768", "supervised"): Training(5500, 422, 92_750),
+    ("rn34-768", "simple-phtps"): Training(7737, 994, 92_750),
+    ("rn34-768", "mt-phtps"): Training(7818, 1013, 92_750),
+    ("rn18-448", "simple-phtps"): Training(2398, 228, 74_200),
+    ("rn18-448", "mt-phtps"): Training(2456, 234, 74_200),
+}
+"""By case and setup, batches of (8, 8). Its supervised row at 448×448 has batches of 4, and is not comparable."""
+
+PARAMETERS = {"swiftnet-rn18": 11.80, "swiftnet-rn34": 21.91, "deeplabv3plus-rn50": 40.35, "deeplabv2-rn101": 43.80}
+"""Millions, for 19 classes."""
+
+INFERENCE: dict[str, dict[tuple[int, int], float]] = {
+    "swiftnet-rn18": {(1024, 2048): 56.5, (512, 1024): 139.5},
+    "swiftnet-rn34": {(1024, 2048): 39.2, (512, 1024): 93.4},
+    "deeplabv3plus-rn50": {(1024, 2048): 16.1, (512, 1024): 54.2},
+    "deeplabv2-rn101": {(1024, 2048): 5.1, (512, 1024): 19.6},
+}
+"""Images per second by height and width: one by one, the cross-entropy loss included."""
+
+OVERHEAD = {"rn34-768": 1.26}
+"""Memory at line 16 of Algorithm 1 over that at line 9, one-way."""

@@ -1,0 +1,342 @@
+"""The benchmarks: what they count is right, and each runs at a tiny size on the CPU. Nothing here is timed."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+
+from oneway import models
+from oneway.bench import bench, data, infer, memory, step
+from oneway.bench.cases import Case, plan_of, random_samples, segmentation, training_cases
+from oneway.bench.findings import Options, table
+from oneway.bench.floors import Work, work_of
+from oneway.bench.fold import fold_batch_norm, foldable
+from oneway.bench.kernels import kind_of
+from oneway.bench.memory_figure import draw_memory
+from oneway.bench.meters import SavedTensors
+from oneway.bench.paper import TRAINING
+from oneway.bench.params import NETWORKS, count_parameters
+from oneway.bench.step_tables import profile_table, time_table
+from oneway.bench.timing import Effort, Rates
+from oneway.config import Model, build
+from oneway.data.store import Store
+from oneway.errors import UserError
+
+CPU = torch.device("cpu")
+TINY = Model(backbone="resnet18", width=0.125)
+
+
+def tiny(crop: int = 32) -> Case:
+    return segmentation("tiny", TINY, crop, (crop, 2 * crop), images=4, batch=2, classes=5)
+
+
+def heard(name: str, options: Options, file: Path | None = None) -> str:
+    """What a benchmark prints."""
+    console = Console(file=io.StringIO(), width=200)
+    bench(name, options, file, console)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "of_norms"),
+    [
+        ("swiftnet-rn18", 11_797_071, None),
+        ("swiftnet-rn34", 21_905_231, None),
+        ("deeplabv3plus-rn50", 40_351_667, None),
+        ("deeplabv2-rn101", 43_901_068, 105_344),
+        ("wrn-28-2", 1_467_610, None),
+    ],
+)
+def test_networks_have_the_published_numbers_of_parameters(name, parameters, of_norms):
+    """11.80, 21.91, 40.35 and, without batch norm, 43.80 millions in the paper; 1.47 of a WRN-28-2."""
+    counted, in_norms = count_parameters(*NETWORKS[name])
+    assert counted == parameters
+    assert of_norms in (None, in_norms)
+
+
+def test_parameters_stand_beside_the_papers(tmp_path):
+    """The table shows both, and the file holds them with hardware, versions and command."""
+    printed = heard("params", Options(CPU, cases=("swiftnet-rn18",)), tmp_path / "params.json")
+    assert "11,797,071" in printed
+    assert "swiftnet-rn34" not in printed
+    written = json.loads((tmp_path / "params.json").read_text(encoding="utf-8"))
+    assert written["results"]["swiftnet-rn18"]["paper_millions"] == 11.80
+    assert {"hardware", "versions", "command", "started"} <= written["environment"].keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "file", "reason"),
+    [
+        ("stepp", Options(CPU), None, "Did you mean 'step'"),
+        ("step", Options(CPU, cases=("rn19-768",)), None, "Unknown case 'rn19-768'"),
+        ("params", Options(CPU, profile=True), None, "--profile"),
+        ("params", Options(CPU, figure=Path("f.png")), None, "--figure"),
+        ("memory", Options(CPU, figure=Path("f.bmpp")), None, "f.bmpp"),
+        ("params", Options(CPU), Path("nowhere/f.json"), "no folder nowhere"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_anything_is_measured(name, options, file, reason):
+    """Each in a sentence, and not after minutes."""
+    with pytest.raises(UserError, match=reason):
+        bench(name, options, file, Console(quiet=True))
+
+
+def test_the_papers_minutes_are_milliseconds_of_an_iteration():
+    """321 minutes of 92,750 iterations are 207.7 ms each."""
+    assert TRAINING["rn18-768", "supervised"].milliseconds == pytest.approx(207.66, abs=0.01)
+
+
+def test_columns_in_which_nothing_is_known_are_left_out():
+    """A CPU has nothing to say about a GPU's memory."""
+    made = table("t", ("a", "b", "c"), [("x", "–", "1"), None, ("y", "–", "–")])
+    assert [column.header for column in made.columns] == ["a", "c"]
+
+
+# Folding
+
+
+def randomised(network: nn.Module) -> nn.Module:
+    """In double precision, with statistics and parameters of norms that are not those of a new network."""
+    generator = torch.Generator().manual_seed(0)
+    network = network.double().eval()
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            assert module.running_mean is not None
+            assert module.running_var is not None
+            module.running_mean.normal_(generator=generator)
+            module.running_var.uniform_(0.5, 2, generator=generator)
+            nn.init.uniform_(module.weight, 0.5, 1.5, generator=generator)
+            nn.init.normal_(module.bias, generator=generator)
+    return network
+
+
+def norms(network: nn.Module) -> int:
+    return sum(isinstance(module, nn.BatchNorm2d) for module in network.modules())
+
+
+@pytest.mark.parametrize(
+    ("config", "left"),
+    [
+        # Of the decoder's twelve norms, a convolution leads straight into that of the head.
+        (Model(name="swiftnet", width=0.125), 11),
+        (Model(name="deeplabv3plus", backbone="resnet18", width=0.125), 0),
+        (Model(name="deeplabv2", backbone="resnet18", width=0.125), 0),
+        # Of 25 norms, the twelve between the convolutions of a block go, and the one that follows the stem.
+        (Model(name="wrn-28-2"), 12),
+    ],
+    ids=lambda value: value.name if isinstance(value, Model) else None,
+)
+def test_a_folded_network_predicts_the_same(config, left):
+    """To rounding, at sizes other than the one it was watched at; norms before their convolutions stay."""
+    network = randomised(models.build(config, classes=5, seed=0))
+    folded = fold_batch_norm(network, torch.rand(1, 3, 64, 96).double())
+    x = torch.rand(2, 3, 96, 64).double()
+    with torch.no_grad():
+        assert torch.allclose(folded(x), network(x), rtol=1e-10, atol=1e-10)
+    assert norms(folded) == left
+    assert norms(network) > left
+
+
+class Forked(nn.Module):
+    """A convolution and a norm in several relations."""
+
+    def __init__(self, relation: str) -> None:
+        super().__init__()
+        self.relation, self.conv, self.norm = relation, nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3)
+        self.again = nn.Sequential(self.conv, self.norm)  # the same two under other names
+
+    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        y = self.conv(x)
+        match self.relation:
+            case "straight":
+                return self.norm(y)
+            case "other names":
+                return self.again(x)
+            case "shape read":
+                return self.norm(y) * y.shape[-1]
+            case "read twice":
+                return self.norm(y) + y
+            case "returned":
+                return self.norm(y), y
+            case "convolution twice":
+                return self.norm(y) + self.conv(x + 1)
+            case "norm twice":
+                return self.norm(y) + self.norm(x)
+        return self.norm(y.relu())
+
+
+@pytest.mark.parametrize(
+    ("relation", "legal"),
+    [
+        ("straight", True),
+        ("other names", False),  # it is run twice then, once for nothing
+        ("shape read", True),
+        ("read twice", False),
+        ("returned", False),
+        ("convolution twice", False),
+        ("norm twice", False),
+        ("something between", False),
+    ],
+)
+def test_a_norm_is_folded_only_where_it_alone_reads_the_convolution(relation, legal):
+    """What else would see the folded output would be wrong; whatever is decided, the prediction stays."""
+    network, x = randomised(Forked(relation)), torch.rand(1, 3, 4, 4).double()
+    assert bool(foldable(network, x)) == legal
+    folded = fold_batch_norm(network, x)
+    with torch.no_grad():
+        for found, expected in zip(folded(x), network(x), strict=True):
+            assert torch.allclose(found, expected)
+    assert norms(folded) == (0 if legal else 1)
+
+
+# Kernels, floors, memory
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kind"),
+    [
+        ("sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x64", "convolution"),
+        ("void cutlass__5x_cudnn::Kernel<cutlass_tensorop_bf16_s16816fprop_optimized_bf16>", "convolution"),
+        ("void nhwcAddPaddingKernel<__nv_bfloat16, __nv_bfloat16, float, true>", "convolution"),
+        ("void at::native::batch_norm_collect_statistics_channels_last_kernel<at::native::Var>", "batch norm"),
+        ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float>", "batch norm"),
+        ("void at::native::(anonymous namespace)::max_pool_backward_nhwc<c10::BFloat16>", "pooling"),
+        ("void at::native::(anonymous namespace)::upsample_bilinear2d_nhwc_out_frame<float>", "interpolation"),
+        ("void at::native::(anonymous namespace)::cunn_SpatialSoftMaxBackward<float>", "losses"),
+        ("_cross_entropy", "losses"),
+        ("_warped_divergence", "losses"),
+        ("_crop_colours", "crops, perturbation"),
+        ("_perturb", "crops, perturbation"),
+        ("void at::native::elementwise_kernel<128, 2, at::native::direct_copy_kernel_cuda>", "copies"),
+        ("Memset (Device)", "copies"),
+        (
+            "void at::native::vectorized_elementwise_kernel<8, at::native::CUDAFunctor_add<c10::BFloat16>>",
+            "elementwise",
+        ),
+        ("void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedAdamMathFunctor>", "optimiser"),
+        ("void something_else", "other"),
+    ],
+)
+def test_kernels_are_told_apart_by_their_names(kernel, kind):
+    """Names as a profiler showed them on an H200."""
+    assert kind_of(kernel) == kind
+
+
+def test_the_least_work_is_that_of_the_convolutions():
+    """Two layers, by hand: multiplications and additions, and numbers read and written, with and without a gradient."""
+    network = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 4, 1))
+    x = torch.rand(1, 3, 16, 16)
+    pixels = 16 * 16
+    first, second = 2 * pixels * 8 * 3 * 9, 2 * pixels * 4 * 8
+
+    with torch.no_grad():
+        assert work_of(lambda: network(x), network) == Work(first + second, pixels * (3 + 8 + 8 + 4))
+    learning = work_of(lambda: network(x).sum().backward(), network, network)
+    # An image wants no gradient; features do.
+    assert learning == Work(2 * first + 3 * second, pixels * (2 * (3 + 8) + 2 * (8 + 4) + 8))
+    assert learning.milliseconds(Rates(flops=1e6, bytes=1e6), CPU)["bytes_ms"] == 4 * learning.numbers / 1000
+
+
+def test_saved_tensors_are_counted_once_and_until_their_backward_pass():
+    """The exponential saves its result, 4 kB; squaring that saves the same memory again; parameters do not count."""
+    meter, weight = SavedTensors(), nn.Parameter(torch.ones(1000))
+    with meter:
+        y = weight.exp()
+        assert meter.read() == (4000, 4000)
+        y = y.square()
+        assert meter.read() == (4000, 4000)
+        loss = (y * weight).sum()  # y squared, and the weight itself
+        assert meter.read() == (8000, 8000)
+        loss.backward()
+        assert meter.read() == (8000, 0)
+    assert torch.allclose(weight.grad, 3 * torch.e**2 * torch.ones(1000))
+
+
+def test_one_way_consistency_keeps_about_what_supervised_training_keeps():
+    """The paper's figure: a teacher keeps nothing, and two-way consistency keeps the activations of two passes."""
+    lines = {way: memory.measure(tiny(64), setup, "oneway", CPU) for way, setup in memory.WAYS.items()}
+    one, two = lines["one-way"], lines["two-way"]
+    supervised = memory.peak_of(one[: memory.SUPERVISED])
+    assert [(line.number, line.does) for line in one] == list(memory.LINES)
+    assert one[2].after_mib == one[3].during_mib == one[7].after_mib == two[7].after_mib == 0
+    assert supervised == memory.peak_of(two[: memory.SUPERVISED])
+    assert memory.peak_of(one) < 1.3 * supervised
+    assert memory.peak_of(two) > 1.9 * supervised
+
+
+def test_memory_is_drawn(tmp_path):
+    """As an SVG whose bytes depend on the numbers alone."""
+    lines = [{"number": line, "does": does, "during_mib": 2.0, "after_mib": 1.0} for line, does in memory.LINES]
+    ways = [
+        {"case": "rn18-96", "batch": "(2, 2)", "engine": "oneway", "way": way, "lines": lines} for way in memory.WAYS
+    ]
+    files = [tmp_path / name for name in ("a.svg", "b.svg")]
+    for file in files:
+        draw_memory(ways, file, "MiB")
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert b"<svg" in files[0].read_bytes()
+
+
+# Each benchmark, tiny
+
+
+def test_a_step_is_measured():
+    """Every setup has a row with a time; all of it is JSON."""
+    said: list[str] = []
+    rows = step.measure_case(tiny(), CPU, None, said.append)
+    assert [row["setup"] for row in rows] == ["supervised", "simple-phtps", "mt-phtps", "2w-c1"]
+    assert len(said) == 4
+    for row in rows:
+        assert row["oneway"]["milliseconds"] > 0
+        assert row["plain"] is None, "on a CPU there is no other engine to compare with"
+    json.dumps(rows)
+    assert time_table(rows).row_count == 4
+
+
+def test_a_step_is_profiled():
+    """Its operations by kind, with the two floors; a teacher and a second student do more than a student alone."""
+    case = tiny()
+    store = Store.hold(random_samples(case), CPU)
+    kinds = step.measure(case, "supervised", "oneway", store, profiled=True).kinds
+    assert kinds is not None
+    assert min(kinds[kind] for kind in ("convolution", "batch norm", "losses", "interpolation", "optimiser")) > 0
+    work = {setup: step.work_of_step(case, setup, store) for setup in ("supervised", "simple-phtps")}
+    assert 2 * work["supervised"].flops < work["simple-phtps"].flops < 3 * work["supervised"].flops
+    floors = work["supervised"].milliseconds(Rates(flops=1e9, bytes=1e9), CPU)
+    row = {"case": "tiny", "setup": "supervised", "oneway": {"kinds": kinds}, "plain": None, "floors": floors}
+    assert profile_table([row], "1 GFLOP/s").row_count == len(kinds) + 3
+
+
+def test_inference_is_measured():
+    """Eager and optimised, with the loss and with classes; folded weights change the logits by rounding alone."""
+    row = infer.measure("swiftnet-rn18", TINY, (32, 64), CPU, Effort(1, 1), classes=5)
+    assert row["difference"] < 1e-4
+    assert all(row[kind][ending] > 0 for kind in ("eager", "optimised") for ending in ("loss", "classes"))
+    json.dumps(row)
+    assert infer.infer_table([row]).row_count == 1
+
+
+@pytest.mark.parametrize("feed", data.FEEDS)
+def test_feeds_are_measured(feed):
+    """Each alone and in a loop with the step."""
+    case = tiny()
+    row = data.measure(case, feed, random_samples(case), CPU)
+    assert min(row["images_per_second"], row["step_images_per_second"], row["loop_images_per_second"]) > 0
+    assert 0 < row["busy"] <= 1
+    json.dumps(row)
+    assert data.data_table([row]).row_count == 1
+
+
+@pytest.mark.parametrize("small", [False, True], ids=["full", "small"])
+def test_cases_are_runs_that_could_be_trained(small):
+    """Their configurations agree with themselves, and their images fill a batch."""
+    for name, case in training_cases(small).items():
+        build(case.config.model_dump(), name)
+        plan = plan_of(case)
+        assert max(plan.batch_labelled, plan.batch_unlabelled) <= len(plan.unlabelled)
