@@ -1,0 +1,108 @@
+"""`oneway explore`: perturb an image by hand, and see what one model, or two, make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from oneway.errors import UserError
+
+if TYPE_CHECKING:
+    from oneway.explore.images import Picture
+    from oneway.explore.server import Exhibit, Shown
+    from oneway.run import Run
+
+INSTALL = "pip install 'oneway[explore]'"
+
+
+def explore(paths: Sequence[Path], console: Console, *, data: Path | None = None, port: int | None = None) -> None:
+    """Serves the page about one run or two until it is interrupted.
+
+    Args:
+        paths: Run folders, the baseline first.
+        console: Says where the page is.
+        data: Folder of the data set, where it is not the one trained on.
+        port: Of the address; by default 8421, or a free one.
+
+    Raises:
+        UserError: A run is unfinished or not about segmentation, two have different classes, or a package is missing.
+    """
+    try:
+        from oneway.explore.server import application, listen, server
+    except ModuleNotFoundError as error:
+        raise UserError(f"explore needs the package {error.name}: {INSTALL}") from None
+    exhibit = prepare(paths, console, data)
+    if exhibit.remark:
+        console.print(exhibit.remark, markup=False, highlight=False, soft_wrap=True)
+    with listen(port) as listening:
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        console.print(f"[bold]{address}[/]  (Ctrl-C ends it)", highlight=False, soft_wrap=True)
+        with suppress(KeyboardInterrupt):  # how one leaves
+            server(application(exhibit)).run(sockets=[listening])
+
+
+def prepare(paths: Sequence[Path], console: Console, data: Path | None = None) -> Exhibit:
+    """Loads models and images."""
+    from oneway import run as runs
+    from oneway.config import MODEL_FOR, SEGMENTERS
+    from oneway.explore.compute import Laboratory
+    from oneway.explore.images import Shelf, most_pixels
+    from oneway.explore.server import Exhibit
+
+    opened = [runs.open_run(path) for path in paths]
+    for run in opened:
+        if MODEL_FOR[run.config.data.name] is not SEGMENTERS:
+            raise UserError(f"{run.path}: explore shows segmentation, and {run.config.data.name} is classified.")
+    device = runs.choose_device("auto")
+    models = [runs.load_model(path / "model.safetensors", device) for path in paths]
+    first = models[0]
+    for path, model in zip(paths, models, strict=True):
+        if model.classes != first.classes:
+            raise UserError(
+                f"{path}: has the classes {', '.join(model.classes)}, and {paths[0]} {', '.join(first.classes)}. "
+                "Two runs side by side need the same ones in the same order."
+            )
+    most = most_pixels(len(first.classes))
+    pictures, remark = _pictures(opened[0], data, most, console)
+    return Exhibit(
+        runs=[_shown(run, opened) for run in opened],
+        classes=first.classes,
+        colours=first.colours,
+        laboratory=Laboratory([model.network for model in models], device),
+        shelf=Shelf(pictures, most),
+        perturb=opened[-1].config.perturb,
+        remark=remark,
+    )
+
+
+def _pictures(run: Run, path: Path | None, most: int, console: Console) -> tuple[list[Picture], str]:
+    """Validation images of the run's data, or embedded scenes where those are gone, with a remark."""
+    from oneway.explore.images import offer, scenes
+
+    config = run.config.data
+    if path is not None:
+        return offer(config.model_copy(update={"path": path}), most, console), ""
+    try:
+        return offer(config, most, console), ""
+    except UserError as error:
+        return scenes(most), f"The run's own images cannot be shown ({error}) These are embedded street scenes."
+
+
+def _shown(run: Run, among: Sequence[Run]) -> Shown:
+    from oneway.evaluate import METRIC_NAMES
+    from oneway.explore.server import Shown
+
+    names = [other.path.resolve().name for other in among]
+    name = run.path.resolve().name
+    summary = run.summary or {}
+    return Shown(
+        name=name if names.count(name) == 1 else str(run.path),
+        method=run.config.method,
+        labels=summary.get("labels"),
+        metric=METRIC_NAMES[summary.get("metric", "miou")],
+        value=summary.get("value"),
+    )

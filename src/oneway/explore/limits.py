@@ -1,0 +1,164 @@
+"""What the server does not put up with: other origins, large and slow requests, too many at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+HOSTS = ("127.0.0.1", "localhost")
+"""Names under which the page may be reached, at any port: one may be forwarded from another machine."""
+
+MOST_CONNECTIONS = 200
+IDLE_SECONDS = 20.0
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of single requests, and of those at once."""
+
+    upload: int = 20 * 2**20
+    """Bytes of an image file."""
+
+    question: int = 2**14
+    """Bytes of a JSON body."""
+
+    patience: float = 20.0
+    """Seconds in which a body must be there, and an answer be fetched."""
+
+    computing: int = 8
+    """Questions that wait or are computed; they are computed one after the other."""
+
+    uploading: int = 2
+    """Files that are received or decoded."""
+
+
+class Places:
+    """So many requests at once; who finds no place is asked to come back."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.taken = 0
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """A place within the block."""
+        if self.taken >= self.most:
+            raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, "Busy; try again in a second.", {"Retry-After": "1"})
+        self.taken += 1
+        try:
+            yield
+        finally:
+            self.taken -= 1
+
+
+async def body(request: Request, most: int, patience: float) -> bytes:
+    """The body of a request, if it is no larger and there in time."""
+    too_large = HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"More than {most} bytes.")
+    announced = request.headers.get("content-length", "0")
+    if not announced.isdecimal() or int(announced) > most:
+        raise too_large
+    content = bytearray()
+    try:
+        async with asyncio.timeout(patience):
+            async for chunk in request.stream():
+                content += chunk
+                if len(content) > most:
+                    raise too_large
+    except TimeoutError:
+        raise HTTPException(HTTPStatus.REQUEST_TIMEOUT, f"Not complete after {patience:g} seconds.") from None
+    except ClientDisconnect:
+        raise HTTPException(HTTPStatus.BAD_REQUEST, "Broken off.") from None
+    return bytes(content)
+
+
+def require_type(request: Request, *allowed: str) -> None:
+    """Refuses other content types. A page elsewhere cannot send these without asking first, and is then refused."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in allowed:
+        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"Content-Type: {' or '.join(allowed)}, please.")
+
+
+class Guard:
+    """Answers this page only: a name that was bent to this machine, or a page from elsewhere, is refused."""
+
+    def __init__(self, app: ASGIApp, patience: float) -> None:
+        self.app = app
+        self.patience = patience
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Checks the headers of a request, and adds those of the answer."""
+        if scope["type"] != "http":
+            return
+
+        async def reply(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            # Who asks and does not listen is hung up on.
+            async with asyncio.timeout(self.patience):
+                await send(message)
+
+        reason = _objection(Headers(scope=scope), scope["path"])
+        if reason is None:
+            await self.app(scope, receive, reply)
+        else:
+            await JSONResponse({"error": reason}, HTTPStatus.FORBIDDEN)(scope, receive, reply)
+
+
+def _objection(headers: Headers, path: str) -> str | None:
+    hosts = headers.getlist("host")
+    if len(hosts) != 1 or hosts[0].partition(":")[0].lower() not in HOSTS:
+        return "This page answers to 127.0.0.1 and localhost only."
+    if any(origin != f"http://{hosts[0]}" for origin in headers.getlist("origin")):
+        return "This page answers to itself only."
+    if path != "/" and headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        return "This page answers to itself only."
+    return None
+
+
+class Connection(H11Protocol):
+    """Uvicorn's, with an end to waiting: for a request that is begun and not finished too."""
+
+    answered = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Takes a connection, unless there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            transport.abort()
+        else:
+            self._watch(answered=-1)
+
+    def on_response_complete(self) -> None:
+        """Counts."""
+        self.answered += 1
+        super().on_response_complete()
+
+    def _watch(self, answered: int) -> None:
+        """Looks again and again: nothing answered since the last time, and nothing to answer, ends the connection."""
+        if self.transport.is_closing():
+            return
+        busy = self.cycle is not None and not self.cycle.response_complete
+        if self.answered == answered and not busy:
+            self.transport.close()
+        else:
+            self.loop.call_later(IDLE_SECONDS, self._watch, self.answered)

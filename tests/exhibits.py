@@ -1,0 +1,90 @@
+"""Small runs to explore, a server for them, and their numbers computed a second time."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from rich.console import Console
+
+from oneway.config import Config, Data, Jitter, Model, Train
+from oneway.draws import draw_perturbation
+from oneway.explore.compute import RANGES
+from oneway.explore.limits import Limits
+from oneway.explore.server import Exhibit, application, listen, server
+from oneway.losses import masked_kl, upsample
+from oneway.methods import MethodName
+from oneway.perturb.photometric import photometric
+from oneway.perturb.tps import sampling_points, valid_points, warp
+from oneway.run import load_model
+from oneway.train import train
+
+METHODS: tuple[MethodName, MethodName] = ("supervised", "simple-phtps")
+QUIET = Console(quiet=True)
+SAMPLE = "sample-2"
+"""An image that the page offers."""
+
+STRONG = {
+    "brightness": 0.1,
+    "saturation": 1.5,
+    "hue": 0.06,
+    "contrast": 0.8,
+    "permutation": [2, 0, 1],
+    "displacements": [[0.05, 0.02], [-0.04, 0.03], [0.02, -0.05], [0.06, 0.01]],
+}
+
+
+def train_two(out: Path) -> list[Path]:
+    """Run folders, after two iterations each."""
+    for method in METHODS:
+        config = Config(
+            recipe="streets",
+            method=method,
+            labels="4",
+            data=Data(size=(32, 64), images=8),
+            jitter=Jitter(crop=(32, 64)),
+            model=Model(width=0.25),
+            train=Train(iterations=2, batch_labelled=2, batch_unlabelled=2, device="cpu"),
+        )
+        train(config, out / method, resume=False, console=QUIET)
+    return [out / method for method in METHODS]
+
+
+@contextmanager
+def serving(exhibit: Exhibit, limits: Limits) -> Iterator[str]:
+    """The address of a server in a thread of its own."""
+    serves = server(application(exhibit, limits))
+    with listen(0) as listening:
+        thread = threading.Thread(target=serves.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            serves.should_exit = True
+            thread.join()
+
+
+def by_hand(folder: Path, x: torch.Tensor, values: dict[str, Any]) -> float:
+    """Mean KL of a model, from the functions that training uses, put together here a second time."""
+    network = load_model(folder / "model.safetensors", torch.device("cpu")).network
+    height, width = x.shape[-2:]
+    points = sampling_points(height * torch.tensor([values["displacements"]]), height, width)
+    colours = draw_perturbation(0, 0, 1).photometric._replace(
+        permutation=torch.tensor([values["permutation"]]), **{name: torch.tensor([values[name]]) for name in RANGES}
+    )
+    with torch.no_grad():
+        target = warp(upsample(network(x), x).softmax(dim=1), points)
+        return float(masked_kl(target, network(warp(photometric(x, colours), points)), valid_points(points)))
+
+
+def png(pixels: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, format="PNG")
+    return buffer.getvalue()

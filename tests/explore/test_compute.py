@@ -1,0 +1,217 @@
+"""What the page of `oneway explore` computes, and what it starts from."""
+
+from __future__ import annotations
+
+import base64
+import io
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from exhibits import QUIET, STRONG, by_hand, png
+from oneway.config import Config, Data, Jitter, Model, Perturb
+from oneway.data.dataset import IGNORE
+from oneway.data.streets import render
+from oneway.draws import draw_perturbation
+from oneway.errors import UserError
+from oneway.explore import explore, heat, prepare
+from oneway.explore.compute import DRAWN, RANGES, Parameters, drawn, kl_map, perturbation_of
+from oneway.explore.images import KEPT_UPLOADS, MOST_PIXELS, Shelf, fit, most_pixels
+from oneway.explore.server import listen
+from oneway.losses import masked_kl, upsample
+from oneway.model_file import TrainedModel, save_model
+from oneway.models import SwiftNet
+from oneway.perturb import phtps
+
+
+def plane(text: str, answer: dict[str, Any]) -> np.ndarray:
+    values = np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype=np.uint8)
+    return values.reshape(answer["height"], answer["width"])
+
+
+def test_a_perturbation_of_chosen_parameters_is_the_one_that_training_draws():
+    """Parameters read off a draw perturb an image as the draw does, at the strengths of the run."""
+    x = torch.rand(1, 3, 32, 64)
+    config = Perturb(photometric=0.7, geometric=1.3, deviation=0.04)
+    for seed in range(4):
+        expected = phtps(draw_perturbation(seed, 0, 1), x, config)
+        found = perturbation_of(drawn(seed, config), x)
+        torch.testing.assert_close(found.image(x), expected.image(x), rtol=0, atol=1e-5)
+        assert torch.equal(found.valid, expected.valid)
+
+
+def test_what_training_draws_is_marked_on_the_page():
+    """A thousand draws fill the marked ranges and never leave them."""
+    colours = draw_perturbation(0, 0, 1000).photometric
+    for name, (low, high) in DRAWN.items():
+        values = getattr(colours, name)
+        assert low <= values.min() < low + 0.01 * (high - low)
+        assert high - 0.01 * (high - low) < values.max() <= high
+        assert RANGES[name][0] <= low < high <= RANGES[name][1]
+
+
+def test_the_map_has_the_loss_as_its_mean():
+    """Averaged over valid pixels, the divergences of single pixels are the loss that training minimises."""
+    target = torch.randn(2, 5, 16, 24).mul(9).softmax(dim=1)
+    target[0, 0, :4] = 0
+    logits = torch.randn(2, 5, 4, 6).mul(5)
+    valid = torch.rand(2, 16, 24) < 0.7
+    found = kl_map(target, upsample(logits, target).log_softmax(dim=1))[valid].mean()
+    torch.testing.assert_close(found, masked_kl(target, logits, valid))
+
+
+def test_the_colours_of_a_divergence():
+    """Nothing is the first colour, a quarter of the top the middle one, and all beyond the top the last."""
+    kl = torch.tensor([0.0, heat.TOP / 4, heat.TOP, 100])
+    assert heat.levels(kl).tolist() == [0, 127, 254, 254]
+    assert heat.colours().shape == (heat.LEVELS, 3)
+    assert heat.colours()[0].sum() < 10  # inferno begins in black
+    assert heat.LEVELS == IGNORE
+
+
+def test_parameters_out_of_range_are_refused():
+    """Not a number, too far, and a channel twice."""
+    for wrong in (
+        {"hue": float("nan")},
+        {"contrast": 4},
+        {"permutation": (0, 0, 1)},
+        {"displacements": ((0, 0.3),) * 4},
+    ):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            Parameters(**wrong)
+
+
+def test_answers_are_those_of_python(client, exhibit, folders):
+    """Mean KL, agreement and maps of both models, for the same parameters: to 1e-3, and to the pixel."""
+    picture = next(iter(exhibit.shelf.offered.values()))
+    answer = client.post("/api/compare", json={"image": picture.key, **STRONG}).json()
+    for folder, run in zip(folders, answer["runs"], strict=True):
+        assert run["mean_kl"] == pytest.approx(by_hand(folder, picture.x, STRONG), abs=1e-3)
+        prediction, target, kl = (plane(run[name], answer) for name in ("prediction", "target", "kl"))
+        valid = target != IGNORE
+        assert np.array_equal(valid, prediction != IGNORE)
+        assert np.array_equal(valid, kl != IGNORE)
+        assert valid.mean() == pytest.approx(answer["valid"])
+        assert (prediction == target)[valid].mean() == pytest.approx(run["agreement"], abs=1e-6)
+        approximate = heat.TOP * (kl[valid] / 254) ** 2
+        assert approximate.mean() == pytest.approx(run["mean_kl"], rel=0.05, abs=0.002)
+
+
+def test_parameters_may_change_in_any_order(client, exhibit):
+    """What is kept between questions never shows in an answer."""
+    keys = list(exhibit.shelf.offered)[:2]
+    questions = [
+        {"image": keys[0], **STRONG},
+        {"image": keys[0], **STRONG, "hue": 0.1},
+        {"image": keys[1], **STRONG},
+        {"image": keys[0], **STRONG, "displacements": [[0, 0]] * 4},
+        {"image": keys[0], **STRONG},
+    ]
+    answers = [client.post("/api/compare", json=question).json() for question in questions]
+    assert answers[0] == answers[-1]
+    assert len({answer["runs"][0]["mean_kl"] for answer in answers}) == 4
+
+
+def test_nothing_changed_means_no_divergence(client, exhibit):
+    """At rest, every pixel is valid and both predictions are the same."""
+    answer = client.post("/api/compare", json={"image": next(iter(exhibit.shelf.offered))}).json()
+    assert answer["valid"] == 1
+    for run in answer["runs"]:
+        assert run["mean_kl"] == pytest.approx(0, abs=1e-5)
+        assert run["agreement"] > 0.999
+
+
+def test_own_images(client, folders):
+    """An uploaded image can be asked about; a large one is made smaller, a turned one upright."""
+    pixels, _ = render(1, 3, 64, 128)
+    added = client.post(
+        "/api/images", content=png(pixels), headers={"Content-Type": "image/png", "X-Name": "caf%C3%A9"}
+    )
+    assert added.status_code == 201
+    assert (added.json()["name"], added.json()["height"], added.json()["width"]) == ("café", 64, 128)
+    answer = client.post("/api/compare", json={"image": added.json()["key"], **STRONG}).json()
+    x = torch.from_numpy(pixels).permute(2, 0, 1)[None].float() / 255
+    assert answer["runs"][0]["mean_kl"] == pytest.approx(by_hand(folders[0], x, STRONG), abs=1e-3)
+
+    buffer = io.BytesIO()
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (2000, 3000)).save(buffer, format="JPEG", exif=exif)
+    large = client.post("/api/images", content=buffer.getvalue(), headers={"Content-Type": "image/jpeg"}).json()
+    assert large["height"] * large["width"] <= MOST_PIXELS
+    assert large["width"] / large["height"] == pytest.approx(1.5, abs=0.01)
+
+
+def test_only_the_latest_uploads_are_kept():
+    """So that memory does not grow with every image that someone tries."""
+    shelf = Shelf([], most=MOST_PIXELS)
+    added = [shelf.add(png(np.full((32, 32, 3), value, dtype=np.uint8)), "a") for value in range(KEPT_UPLOADS + 1)]
+    assert shelf.find(added[0].key) is None
+    assert all(shelf.find(picture.key) for picture in added[1:])
+
+
+def test_many_classes_make_smaller_images():
+    """A prediction's memory is bounded, however many classes there are."""
+    pixels = np.zeros((512, 1024, 3), dtype=np.uint8)
+    assert fit(pixels, most_pixels(19)).shape == (512, 1024, 3)
+    height, width, _ = fit(pixels, most_pixels(255)).shape
+    assert 255 * height * width <= 2**24 * 1.01
+    assert width / height == pytest.approx(2, abs=0.02)
+    with pytest.raises(UserError, match="narrow"):
+        fit(np.zeros((8, 4096, 3), dtype=np.uint8), most_pixels(19))
+
+
+def test_two_runs_need_the_same_classes(folders, tmp_path):
+    """Or one legend could not serve both."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "config.yaml").write_bytes((folders[0] / "config.yaml").read_bytes())
+    trained = TrainedModel(SwiftNet(2, width=0.125), ("cat", "dog"), ((0, 0, 0), (9, 9, 9)))
+    save_model(other / "model.safetensors", trained, Model(width=0.125))
+    with pytest.raises(UserError, match=r"other: has the classes cat, dog"):
+        prepare([folders[0], other], QUIET)
+
+
+def test_scenes_stand_in_for_images_that_are_gone(folders, tmp_path):
+    """A run whose data are not here any more can still be explored, and the page says with what."""
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for name in ("summary.json", "model.safetensors"):
+        (moved / name).write_bytes((folders[0] / name).read_bytes())
+    config = Config(recipe="folder", data=Data(name="folder", path=tmp_path / "gone"), model=Model(width=0.25))
+    (moved / "config.yaml").write_text(config.to_yaml())
+    found = prepare([moved], QUIET)
+    assert "gone" in found.remark
+    assert "street scenes" in found.remark
+    assert found.shelf.offered
+
+
+def test_classifiers_are_refused(tmp_path):
+    """There are no pixels to show."""
+    config = Config(
+        recipe="moons",
+        method="simple-noise",
+        data=Data(name="moons"),
+        jitter=Jitter(crop=None),
+        model=Model(name="mlp"),
+    )
+    (tmp_path / "config.yaml").write_text(config.to_yaml())
+    with pytest.raises(UserError, match="segmentation"):
+        explore([tmp_path], QUIET)
+
+
+def test_a_taken_port_is_named():
+    """Asked for, it is refused; not asked for, another one is found."""
+    with listen(0) as first:
+        port = first.getsockname()[1]
+        assert first.getsockname()[0] == "127.0.0.1"
+        with pytest.raises(UserError, match=str(port)):
+            listen(port)
+        with pytest.raises(UserError, match="99999"):
+            listen(99999)
+        with listen(None, preferred=port) as second:
+            assert second.getsockname()[1] != port

@@ -1,0 +1,145 @@
+"""`oneway suggest`: images on which a model contradicts itself, no two of them alike."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from exhibits import QUIET, train_two
+from oneway.config import Perturb
+from oneway.data.dataset import Bytes
+from oneway.data.streets import render
+from oneway.draws import draw_perturbation
+from oneway.errors import UserError
+from oneway.losses import masked_kl, upsample
+from oneway.perturb import phtps, tps
+from oneway.run import load_model, open_run
+from oneway.suggest import DRAWS, SEED, Judge, Score, brought_back, spread, suggest
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_two(tmp_path_factory.mktemp("runs"))[1]
+
+
+def scene(index: int) -> Bytes:
+    return render(1, index, 32, 64)[0]
+
+
+def pattern(seed: int) -> bytes:
+    """A fingerprint unlike any other."""
+    return np.random.default_rng(seed).integers(0, 256, 256, dtype=np.uint8).tobytes()
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+
+
+def test_scores_are_the_consistency_loss(run):
+    """The mean over draws of the loss of training, for the same perturbations of every image."""
+    network = load_model(run / "model.safetensors", CPU).network
+    x = torch.from_numpy(scene(0)).permute(2, 0, 1)[None].float() / 255
+    copies = x.expand(DRAWS, -1, -1, -1)
+    perturbation = phtps(draw_perturbation(SEED, 0, DRAWS), copies, Perturb())
+    with torch.no_grad():
+        target = perturbation.prediction(upsample(network(copies), x).softmax(dim=1))
+        logits = network(perturbation.image(copies))
+    losses = [
+        masked_kl(target[n : n + 1], logits[n : n + 1], perturbation.valid[n : n + 1]).item() for n in range(DRAWS)
+    ]
+    found, where = Judge(network, CPU, Perturb(), 2**19).contradiction(scene(0))
+    assert found == pytest.approx(np.mean(losses), rel=1e-4)
+    assert where.shape == (32, 64)
+    assert where.mean() == pytest.approx(found, rel=0.3)
+
+
+def test_a_heat_map_lies_on_the_clean_image():
+    """What is bright at one place of a warped image is bright where that place came from."""
+    x = torch.zeros(1, 1, 48, 96)
+    x[..., 20:24, 40:44] = 1
+    perturbation = tps(draw_perturbation(3, 0, 1), x, Perturb())
+    back = brought_back(perturbation.image(x)[:, 0], perturbation)
+    assert back[0, 20:24, 40:44].min() > 0.3
+    assert back.sum() == pytest.approx(16, rel=0.2)
+
+
+def test_near_duplicates_are_suggested_once():
+    """The best comes first; its copy, and the copy of a labelled image, do not come at all."""
+    scores = [Score("b", 1.0, pattern(1)), Score("a", 2.0, pattern(0)), Score("a again", 1.9, pattern(0))]
+    scores += [Score("labelled again", 3.0, pattern(9)), Score("c", 0.5, pattern(2))]
+    order, alike = spread(scores, [pattern(9)], count=10)
+    assert [scores[index].name for index in order] == ["a", "b", "c"]
+    assert alike == 2
+    assert spread(scores, [pattern(9)], count=1)[0] == [1]
+
+
+def test_similar_images_yield_to_different_ones():
+    """Of two equally difficult images, the one that resembles a suggested one less comes first."""
+    first, other = (np.frombuffer(pattern(seed), dtype=np.uint8).astype(float) for seed in (0, 1))
+    mixture = (0.5 * first + 0.5 * other).astype(np.uint8).tobytes()
+    scores = [Score("first", 2.0, pattern(0)), Score("half like it", 1.0, mixture), Score("unlike it", 1.0, pattern(5))]
+    assert [scores[index].name for index in spread(scores, [], 3)[0]] == ["first", "unlike it", "half like it"]
+
+
+def test_images_without_a_class_of_trouble_still_get_a_rank():
+    """A model without any contradiction has its images spread all the same."""
+    scores = [Score(str(seed), 0.0, pattern(seed)) for seed in range(4)]
+    assert sorted(spread(scores, [], 4)[0]) == [0, 1, 2, 3]
+
+
+def test_a_folder_of_images(run, tmp_path):
+    """Table and sheet, best first; a duplicate and a broken file are left out, sizes may differ."""
+    folder = tmp_path / "images"
+    (folder / "more").mkdir(parents=True)
+    for index in range(4):
+        Image.fromarray(scene(index)).save(folder / f"{index}.png")
+    Image.fromarray(scene(0)).save(folder / "more" / "copy.jpg", quality=95)
+    Image.fromarray(scene(7)).resize((90, 120)).save(folder / "upright.png")
+    (folder / "broken.png").write_bytes(b"no image")
+    found = suggest(run, QUIET, folder=folder, count=9, out=tmp_path / "next.csv")
+    rows = table(found.table)
+    assert [int(row["rank"]) for row in rows] == list(range(1, 6))
+    assert len({row["image"] for row in rows} & {"0.png", "more/copy.jpg"}) == 1
+    assert {row["image"] for row in rows} > {"1.png", "2.png", "3.png", "upright.png"}
+    assert all(float(row["kl"]) >= 0 for row in rows)
+    assert found.alike == 1
+    assert len(found.unreadable) == 1
+    assert "broken.png" in found.unreadable[0]
+    with Image.open(tmp_path / "next.png") as sheet:
+        assert sheet.format == "PNG"
+        assert sheet.width > 1000
+
+
+def test_masks_are_no_candidates(run, tmp_path):
+    """Of a data set's folder, images that have a mask, and the masks themselves, need no label."""
+    for name in ("images", "masks"):
+        (tmp_path / name).mkdir()
+    for index in range(3):
+        Image.fromarray(scene(index)).save(tmp_path / "images" / f"{index}.png")
+    Image.new("L", (64, 32)).save(tmp_path / "masks" / "1.png")
+    found = suggest(run, QUIET, folder=tmp_path, out=tmp_path / "next.csv")
+    assert {Path(score.name).name for score in found.chosen} == {"0.png", "2.png"}
+
+
+def test_a_run_s_own_images(run):
+    """Without a folder, the run's images without labels are ranked; both files lie in its folder."""
+    found = suggest(run, QUIET, count=2)
+    labelled = set(open_run(run).split.labelled)
+    assert len(found.chosen) == 2
+    assert not labelled & {score.name for score in found.chosen}
+    assert (found.table, found.sheet) == (run / "suggest.csv", run / "suggest.png")
+    assert found.table.exists()
+    assert found.sheet.exists()
+
+
+def test_nothing_to_suggest(run, tmp_path):
+    """Said in a sentence."""
+    with pytest.raises(UserError, match="missing"):
+        suggest(run, QUIET, folder=tmp_path / "missing")
