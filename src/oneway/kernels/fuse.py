@@ -1,0 +1,171 @@
+"""Puts the fused norms into a network that was built without them.
+
+Nothing moves: modules keep their places, names and parameters, so optimisers, checkpoints and copies notice nothing. A
+batch norm becomes a `FusedNorm`, the ReLU behind it an identity, and ResNet's blocks hand their shortcut to the last
+norm. Where the kernels cannot run, on the CPU or in another memory layout, a fused network does what it did before.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch.nn.functional as F
+from timm.layers import BatchNormAct2d
+from timm.models import FeatureListNet
+from timm.models.resnet import BasicBlock, Bottleneck, ResNet
+from torch import Tensor, nn
+
+from oneway.kernels.norm import fused_norm, supports_norm
+from oneway.kernels.norm_pool import fused_norm_pool
+from oneway.kernels.statistics import Running, Statistics, batch_statistics
+
+
+class FusedNorm(nn.BatchNorm2d):
+    """Batch norm, then a sum and a ReLU where they follow."""
+
+    relu: bool
+
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        if supports_norm(x, residual):
+            return fused_norm(x, self.weight, self.bias, self._statistics(x), self.eps, self.relu, residual)
+        x = super().forward(x)
+        x = x if residual is None else x + residual
+        return F.relu(x) if self.relu else x
+
+    def _statistics(self, x: Tensor) -> Statistics:
+        """As `nn.BatchNorm2d` chooses them: in training the batch's, which the running ones follow where tracked."""
+        if self.running_mean is None or self.running_var is None:
+            return batch_statistics(x)
+        if not self.training:
+            return Statistics(self.running_mean, self.running_var)
+        if not self.track_running_stats:
+            return batch_statistics(x)
+        assert self.num_batches_tracked is not None
+        assert self.momentum is not None
+        return batch_statistics(
+            x, Running(self.running_mean, self.running_var, self.num_batches_tracked, self.momentum)
+        )
+
+
+class FusedNormPool(FusedNorm):
+    """Batch norm, ReLU, and the max-pool of a ResNet's stem."""
+
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        if supports_norm(x) and residual is None:
+            return fused_norm_pool(x, self.weight, self.bias, self._statistics(x), self.eps)
+        return F.max_pool2d(super().forward(x, residual), kernel_size=3, stride=2, padding=1)
+
+
+class FusedBasicBlock(BasicBlock):  # type: ignore[misc]
+    """A block whose second norm takes the shortcut."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        shortcut = x if self.downsample is None else self.downsample(x)
+        x = self.aa(self.bn1(self.conv1(x)))
+        return self.bn2(self.conv2(x), shortcut)
+
+
+class FusedBottleneck(Bottleneck):  # type: ignore[misc]
+    """A block whose third norm takes the shortcut."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        shortcut = x if self.downsample is None else self.downsample(x)
+        x = self.aa(self.bn2(self.conv2(self.bn1(self.conv1(x)))))
+        return self.bn3(self.conv3(x), shortcut)
+
+
+BLOCKS: dict[type[nn.Module], tuple[type[nn.Module], int]] = {
+    BasicBlock: (FusedBasicBlock, 2),
+    Bottleneck: (FusedBottleneck, 3),
+}
+"""What blocks become, and how many norms they have."""
+
+
+def fuse(network: nn.Module) -> nn.Module:
+    """The same network, of ours or of timm's, with its norms fused.
+
+    Not for a stranger's, which may call the children of a sequence one by one and miss a ReLU.
+    """
+    for module in network.modules():
+        if type(module) in BLOCKS:
+            _fuse_block(module)
+        elif type(module) is ResNet:
+            _fuse_stem(module)
+        elif type(module) in (nn.Sequential, FeatureListNet):
+            _fuse_neighbours(module)
+        elif type(module) is BatchNormAct2d:
+            _fuse_activated(module)  # type: ignore[arg-type]
+    for module in network.modules():
+        if _is_norm(module):
+            _become(module, FusedNorm, relu=False)
+    return network
+
+
+def _fuse_block(block: nn.Module) -> None:
+    """In a residual block without extras, norms take over the ReLUs, and the last one the sum as well."""
+    kind, count = BLOCKS[type(block)]
+    norms = [block.get_submodule(f"bn{k}") for k in range(1, count + 1)]
+    *inner, last = (block.get_submodule(f"act{k}") for k in range(1, count + 1))
+    extras = type(block.drop_block) is not nn.Identity or block.se is not None or block.drop_path is not None
+    rectified = all(map(_is_relu, inner)) and (_is_relu(last) or type(last) is nn.Identity)
+    if all(map(_is_norm, norms)) and rectified and not extras:
+        for k in range(1, count + 1):
+            _fuse_pair(block, f"bn{k}", f"act{k}")
+        block.__class__ = kind
+
+
+def _fuse_stem(network: nn.Module) -> None:
+    """The norm of a ResNet's stem takes over the ReLU and the max-pool."""
+    norm, pool = network.get_submodule("bn1"), network.get_submodule("maxpool")
+    if _is_norm(norm) and _is_relu(network.get_submodule("act1")):
+        _fuse_pair(network, "bn1", "act1")
+        if type(pool) is nn.MaxPool2d and (pool.kernel_size, pool.stride, pool.padding) == (3, 2, 1):
+            _become(norm, FusedNormPool, relu=True)
+            network._modules["maxpool"] = nn.Identity()
+
+
+def _fuse_neighbours(sequence: nn.Module) -> None:
+    """In what runs its children in turn, a norm takes over the ReLU behind it."""
+    for (name, norm), (following, activation) in pairwise(list(sequence._modules.items())):
+        shown = name in getattr(sequence, "return_layers", ())
+        if _is_norm(norm) and _is_relu(activation) and not shown:
+            _fuse_pair(sequence, name, following)
+
+
+def _fuse_activated(norm: nn.BatchNorm2d) -> None:
+    """A norm of timm's that has its activation inside."""
+    activation = norm.get_submodule("act")
+    usual = _is_usual(norm) and type(norm.get_submodule("drop")) is nn.Identity
+    if usual and (_is_relu(activation) or type(activation) is nn.Identity):
+        _become(norm, FusedNorm, relu=_is_relu(activation))
+
+
+def _fuse_pair(parent: nn.Module, norm: str, activation: str) -> None:
+    relu = _is_relu(parent.get_submodule(activation))
+    _become(parent.get_submodule(norm), FusedNorm, relu)
+    if relu:
+        parent._modules[activation] = nn.Identity()
+
+
+def _become(norm: nn.Module, kind: type[FusedNorm], relu: bool) -> None:
+    norm.__class__ = kind
+    norm.relu = relu  # type: ignore[assignment]
+
+
+def _is_norm(module: nn.Module | None) -> bool:
+    """Whether `FusedNorm` can stand in for a module; a subclass has reasons of its own."""
+    return type(module) is nn.BatchNorm2d and _is_usual(module)
+
+
+def _is_usual(norm: nn.BatchNorm2d) -> bool:
+    """Whether a norm learns scale and shift, and averages exponentially."""
+    return norm.affine and norm.momentum is not None and not _is_watched(norm)
+
+
+def _is_relu(module: nn.Module | None) -> bool:
+    return type(module) is nn.ReLU and not _is_watched(module)
+
+
+def _is_watched(module: nn.Module) -> bool:
+    """Hooks want to see what comes between."""
+    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)

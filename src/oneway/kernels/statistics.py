@@ -1,0 +1,144 @@
+"""Mean and variance of each channel of a batch, in one pass over it, and the running ones that follow them.
+
+Shapes: N×C×H×W, which is M rows (N·H·W) of C channels; P parts.
+"""
+
+# mypy: disable-error-code="import-untyped, no-untyped-def, untyped-decorator"
+# ruff: noqa: N803 (what a kernel is compiled for is upper case, and shapes are letters)
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from oneway.kernels.rows import (
+    REDUCED,
+    Rows,
+    channels_of_program,
+    merging,
+    parts_of_program,
+    store_parts,
+    tile_of,
+)
+
+
+class Statistics(NamedTuple):
+    """What a norm subtracts, and what it divides by the root of."""
+
+    mean: Tensor  # C
+    variance: Tensor  # C
+    of_batch: bool = False
+    """Whether they are those of the tensor that is normalised, so that its gradient runs through them too."""
+
+
+class Running(NamedTuple):
+    """The moving averages that a batch norm keeps, and how fast they move."""
+
+    mean: Tensor  # C
+    variance: Tensor  # C, unbiased
+    batches: Tensor  # their number so far, int64
+    momentum: float
+
+
+def batch_statistics(x: Tensor, running: Running | None = None) -> Statistics:
+    """Statistics of a channels-last N×C×H×W tensor. The running ones move towards them, as in `F.batch_norm`."""
+    rows = Rows.of(x, REDUCED)
+    parts = rows.parts(x.device)
+    _collect[rows.walk](x, parts, rows.count, rows.channels, **rows.constants())
+
+    mean, variance = torch.empty(2, rows.channels, device=x.device)
+    # What is absent is never touched, but a kernel wants a pointer.
+    tracked = (mean, variance, mean, 0.0) if running is None else running
+    grid, constants = merging(parts)
+    _merge[grid](
+        parts,
+        mean,
+        variance,
+        *tracked,
+        rows.count,
+        *parts.shape[1:],
+        TRACKED=running is not None,
+        ROWS=rows.tile[0],
+        **constants,
+        num_warps=8,
+    )
+    if running is not None:
+        # Autograd sees no kernel: who saved these for a backward pass shall still hear of the change.
+        torch.autograd.graph.increment_version((running.mean, running.variance, running.batches))
+    return Statistics(mean, variance, of_batch=True)
+
+
+@triton.jit(do_not_specialize=["count"])
+def _collect(x, parts, count, C, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
+    """Each program's mean and sum of squared deviations from it."""
+    first, programs, channel = tl.program_id(0), tl.num_programs(0), channels_of_program(CHANNELS)
+    # Sums of what is left of a good guess at the mean: without it, a large mean takes a small variance's digits.
+    place, exists = tile_of(first, channel, count, C, ROWS)
+    sample = tl.load(x + place, exists, other=0).to(tl.float32)
+    guess = tl.sum(sample, axis=0, keep_dims=True) / tl.minimum(count - first * ROWS, ROWS)
+    total = tl.zeros((ROWS, CHANNELS), tl.float32)
+    squares = tl.zeros((ROWS, CHANNELS), tl.float32)
+    for tile in range(first, tl.cdiv(count, ROWS), programs):
+        place, exists = tile_of(tile, channel, count, C, ROWS)
+        left = tl.where(exists, tl.load(x + place, exists, other=0).to(tl.float32) - guess, 0)
+        total += left
+        squares += left * left
+    mine = _rows_of(first, count, programs, ROWS).to(tl.float32)
+    sums = tl.sum(total, axis=0, keep_dims=True)
+    store_parts(parts, channel, guess + sums / mine, tl.sum(squares, axis=0, keep_dims=True) - sums * sums / mine, C)
+
+
+@triton.jit(do_not_specialize=["count", "parts_count"])
+def _merge(
+    parts,
+    mean,
+    variance,
+    running_mean,
+    running_variance,
+    batches,
+    momentum,
+    count,
+    parts_count,
+    C,
+    TRACKED: tl.constexpr,
+    ROWS: tl.constexpr,
+    PARTS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+):
+    """Deviations from the whole mean are those from a part's, and the part's own."""
+    part, channel, exists = parts_of_program(parts_count, C, PARTS, CHANNELS)
+    mine = tl.where(exists, _rows_of(part, count, parts_count, ROWS), 0).to(tl.float32)
+    place = parts + part * C + channel
+    inside = channel < C
+    guess = tl.load(parts + channel, inside, other=0)
+    means = tl.where(exists, tl.load(place, exists, other=0) - guess, 0)
+    centre = tl.sum(means * mine, axis=0, keep_dims=True) / count
+    apart = means - centre
+    squares = tl.load(place + parts_count * C, exists, other=0) + mine * apart * apart
+    spread = tl.maximum(tl.sum(squares, axis=0, keep_dims=True), 0, propagate_nan=tl.PropagateNan.ALL)
+    centre += guess
+    tl.store(mean + channel, centre, inside)
+    tl.store(variance + channel, spread / count, inside)
+    if TRACKED:
+        _move(running_mean + channel, centre, momentum, inside)
+        _move(running_variance + channel, spread / (count - 1), momentum, inside)
+        if tl.program_id(0) == 0:
+            tl.store(batches, tl.load(batches) + 1)
+
+
+@triton.jit
+def _rows_of(program, count, programs, ROWS: tl.constexpr):
+    """How many rows a program of the walk has met: whole tiles, but for the last of the matrix."""
+    tiles = tl.cdiv(count, ROWS)
+    missing = tl.where((tiles - 1) % programs == program, tiles * ROWS - count, 0)
+    return (tiles - program + programs - 1) // programs * ROWS - missing
+
+
+@triton.jit
+def _move(average, value, momentum, exists):
+    old = tl.load(average, exists, other=0)
+    tl.store(average, (old + momentum * (value - old)).to(average.dtype.element_ty), exists)
