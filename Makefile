@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INPUTS := pyproject.toml constraints.txt
 
-.PHONY: install quickstart test test-all lint clean
+.PHONY: install quickstart test test-all test-reliability lint clean
 
 quickstart: $(VENV)/.core
 	$(BIN)/oneway quickstart
@@ -33,6 +33,10 @@ test: lint
 # The slow proofs too.
 test-all: lint
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2
+
+# What must not break, at full size, ending in a table: what was tried, and what survived it.
+test-reliability: $(VENV)/.test
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal tests/reliability
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

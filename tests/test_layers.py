@@ -7,10 +7,10 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "oneway"
 ORDER = """
-    errors streams methods config recipes
-    data draws kernels feed jitter perturb models losses consistency step static
-    optim checkpoint run evaluate interrupt progress train
-    report quickstart reproduce cli
+    errors streams methods config recipes atomic environment failure interrupt
+    data draws kernels feed jitter perturb models losses consistency guard step static
+    optim memory lock tensors state checkpoint writer model_file run resume evaluate progress train
+    report quickstart reproduce bench predict export explore suggest cli
 """.split()
 
 

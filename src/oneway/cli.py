@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,6 +18,7 @@ from oneway import __version__
 from oneway import config as configuration
 from oneway.config import Config, Positive
 from oneway.errors import UserError
+from oneway.failure import BUG_STATUS, describe_bug
 from oneway.methods import SplitName
 from oneway.recipes import RECIPES
 from oneway.recipes import recipe as recipe_named
@@ -25,12 +27,14 @@ app = App(
     name="oneway",
     help="Train real-time segmentation models from a few labelled and many unlabelled images.",
     version=__version__,
-    help_epilogue="New here? `oneway quickstart` needs no data and ends in a report.",
+    help_epilogue="New here? `oneway quickstart` needs no data and ends in a report. "
+    "Behind any command, `--traceback` shows where an error came from.",
     # A recipe decides the defaults: a fixed one in the help would mislead.
     default_parameter=Parameter(show_default=False, negative_iterable=(), negative_none=()),
 )
 console = Console()
 Switch = Annotated[bool, Parameter(negative=())]
+Factory = Annotated[str | None, Parameter(name="--model.factory")]
 
 
 @app.command
@@ -56,6 +60,7 @@ def train(
     data: Path | None = None,
     out: Path | None = None,
     resume: Switch = False,
+    allow_changes: Switch = False,
     config: Path | None = None,
     dry_run: Switch = False,
     settings: Annotated[Config, Parameter(name="*")] = Config(),  # noqa: B008 (frozen)
@@ -67,6 +72,7 @@ def train(
         data: Folder of the data set, for recipes that read one.
         out: Run folder; by default one below runs/ named after recipe, method, labels and seed.
         resume: Continue the run in the folder from its last checkpoint, to the bit.
+        allow_changes: With --resume, go on although settings, split or data are not those the run began with.
         config: Take the settings of a YAML file, such as the config.yaml of an earlier run; flags win over it.
         dry_run: Print the settings that would be used, and stop.
         settings: The configuration.
@@ -82,6 +88,8 @@ def train(
     base = recipe_named(recipe_name, changes.get("method")).model_dump()
     resolved = configuration.build(configuration.merge(base, changes), source)
     folder = out or Path("runs") / _folder_name(resolved)
+    if allow_changes and not resume:
+        raise UserError("--allow-changes: a new run has nothing to change. Add --resume, or leave it out.")
     if resume:
         from oneway.run import open_run
 
@@ -90,6 +98,8 @@ def train(
         if earlier.recipe != recipe_name:
             raise UserError(f"{folder}: is a run of recipe {earlier.recipe}, not of {recipe_name}.")
         resolved = configuration.build(configuration.merge(earlier.model_dump(), changes), source)
+    # Code that a file names runs for a user who names it too.
+    configuration.confirm_factory(resolved.model.factory, settings.model.factory, config or folder)
     if dry_run:
         print(resolved.to_yaml(), end="")
         return
@@ -98,10 +108,10 @@ def train(
     from oneway.report import write_report
     from oneway.train import train
 
-    summary = train(resolved, folder, resume, console)
+    summary = train(resolved, folder, resume, console, allow_changes)
     page = folder / "report.html"
     if not page.exists():
-        write_report([folder], page)
+        write_report([folder], page, resolved.model.factory)
     metric = METRIC_NAMES[summary["metric"]]
     _say(f"{summary['value']:.1f} % {metric} on validation with {summary['labels']} labels\nReport: {page}")
 
@@ -113,6 +123,7 @@ def evaluate(
     *,
     data: Path | None = None,
     split: SplitName = "val",
+    factory: Factory = None,
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
 ) -> None:
     """Print how good a trained model is, class by class.
@@ -121,11 +132,12 @@ def evaluate(
         run: Run folder.
         data: Folder of the data set, where it is not the one trained on.
         split: Which images.
+        factory: The function that made the model's network, where it is not one of ours; its code runs.
         as_json: Print JSON, for machines.
     """
     from oneway.evaluate import evaluate_run
 
-    result = evaluate_run(run, split, data, Console(stderr=True))
+    result = evaluate_run(run, split, data, Console(stderr=True), factory)
     if as_json:
         print(json.dumps(result, indent=1))
         return
@@ -175,16 +187,17 @@ def check(
 
 
 @app.command
-def report(*runs: Path, out: Path | None = None) -> None:
+def report(*runs: Path, out: Path | None = None, factory: Factory = None) -> None:
     """Write one self-contained HTML page about one run, or about several side by side.
 
     Args:
         runs: Run folders, the baseline first.
         out: The page; by default report.html in the (last) run folder.
+        factory: The function that made the models' networks, where they are not ours; its code runs.
     """
     from oneway.report import write_report
 
-    _say(f"Report: {write_report(list(runs), out)}")
+    _say(f"Report: {write_report(list(runs), out, factory)}")
 
 
 @app.command
@@ -207,6 +220,71 @@ def reproduce(name: str | None = None, /, *, out: Path = Path("runs/reproduce"),
     reproduce(name, out, seeds, console)
 
 
+@app.command
+def explore(run: Path, other: Path | None = None, /, *, data: Path | None = None, port: int | None = None) -> None:
+    """Open a local page: perturb an image by hand, and see where one model, or two, contradict themselves.
+
+    Args:
+        run: Run folder.
+        other: A second run with the same classes, to see beside it.
+        data: Folder of the data set, where it is not the one trained on.
+        port: Port of the page's address; by default 8421, or a free one.
+    """
+    from oneway.explore import explore
+
+    explore([run, other] if other else [run], console, data=data, port=port)
+
+
+@app.command
+def suggest(run: Path, /, *, data: Path | None = None, count: Positive = 24, out: Path | None = None) -> None:
+    """Say which images to label next: those on which a model contradicts itself, no two alike.
+
+    Args:
+        run: Run folder.
+        data: Folder of images to choose from; by default the run's own without labels.
+        count: How many.
+        out: The table (CSV); a contact sheet (PNG) lies beside it. By default suggest.csv in the run folder.
+    """
+    from oneway.suggest import suggest
+
+    found = suggest(run, console, folder=data, count=count, out=out)
+    for reason in found.unreadable:
+        _say(f"Left out: {reason}")
+    alike = f" ({found.alike} others look like them)" if found.alike else ""
+    _say(f"{len(found.chosen)} images to label next{alike}: {found.table}\nContact sheet: {found.sheet}")
+
+
+@app.command
+def bench(
+    what: Literal["params", "step", "memory", "infer", "data"] | None = None,
+    /,
+    *,
+    case: tuple[str, ...] = (),
+    profile: Switch = False,
+    figure: Path | None = None,
+    as_json: Annotated[Path | None, Parameter(name="--json")] = None,
+) -> None:
+    """Measure time, memory and speed against named baselines and the paper; without a name, list what can be measured.
+
+    Needs no data. On a computer without a GPU it runs at a small size.
+
+    Args:
+        what: What to measure.
+        case: Measure this case only; may be repeated.
+        profile: With step, also tell where the time goes, and the least that it could be.
+        figure: With memory, draw the paper's figure into this file (.png, .svg or .pdf).
+        as_json: Write everything that was measured to this file.
+    """
+    from oneway.bench import BENCHES, Options, bench
+    from oneway.run import choose_device
+
+    if what is None:
+        for known, one in BENCHES.items():
+            console.print(f"[bold]{known}[/]  {one.shows}", soft_wrap=True)
+        return
+    bench(what, Options(choose_device("auto"), case, profile, figure), as_json, console)
+
+
 def _absent_note(absent: list[str]) -> str | None:
     return f"No pixel of these images is labelled {', '.join(absent)}." if absent else None
 
@@ -219,17 +297,31 @@ def _folder_name(config: Config) -> str:
 
 def main() -> None:
     """The `oneway` command: what the user can mend is said in a line or two, without a traceback."""
+    words = [word for word in sys.argv[1:] if word != "--traceback"]
+    try:
+        app(words, print_error=False, exit_on_error=False)
+    except (Exception, KeyboardInterrupt) as error:
+        if len(words) < len(sys.argv) - 1:
+            Console(stderr=True).print_exception()
+        _fail(*_explained(error))
+
+
+def _explained(error: BaseException) -> tuple[str, int]:
+    """What to say about an error, and the exit status."""
     from oneway.interrupt import Interrupted
 
-    try:
-        app(print_error=False, exit_on_error=False)
-    except CycloptsError as error:
-        cause = error.__cause__
-        _fail(configuration.explain(cause) if isinstance(cause, pydantic.ValidationError) else str(error), status=2)
-    except UserError as error:
-        _fail(str(error), status=1)
-    except Interrupted as error:
-        _fail(str(error), status=error.exit_status)
+    match error:
+        case CycloptsError():
+            cause = error.__cause__
+            return configuration.explain(cause) if isinstance(cause, pydantic.ValidationError) else str(error), 2
+        case UserError():
+            return str(error), 1
+        case Interrupted():
+            return str(error), error.exit_status
+        case KeyboardInterrupt():
+            return "Stopped.", 128 + signal.SIGINT
+        case _:
+            return describe_bug(error), BUG_STATUS
 
 
 def _say(message: str) -> None:

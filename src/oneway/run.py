@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+import errno
 import json
 import os
-import platform
-import shlex
-import subprocess
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import safetensors
-import safetensors.torch
 import torch
-from torch import nn
 
-from oneway import __version__, models
+from oneway import atomic, checkpoint, lock
 from oneway import config as configuration
-from oneway.checkpoint import write_atomically
-from oneway.config import Config, Model
+from oneway.atomic import write_atomically
+from oneway.config import Config
 from oneway.data.splits import Split
+from oneway.environment import environment
 from oneway.errors import UserError
+from oneway.model_file import TrainedModel as TrainedModel
+from oneway.model_file import load_model as load_model
+from oneway.model_file import save_model as save_model
 
-MODEL_FORMAT = 1
-MAY_CHANGE = ("data.path", "train.device")
-"""Where a run finds its data and computes may differ when it is continued; the data are checked by their split."""
+CONFIG, SPLIT, METRICS, SUMMARY = "config.yaml", "split.json", "metrics.jsonl", "summary.json"
+MOST_BYTES = 2**26
+"""Of a text file in a run folder."""
+
+IN_SUMMARY: dict[str, type | tuple[type, ...]] = {
+    "method": str,
+    "variant": str,
+    "seed": int,
+    "labels": int,
+    "iterations": int,
+    "metric": str,
+    "value": (int, float),
+    "per_class": dict,
+    "absent": list,
+    "confusion": list,
+    "validation_samples": int,
+    "seconds": (int, float),
+    "peak_memory_mib": (int, float),
+}
 
 
 @dataclass(frozen=True)
@@ -46,115 +60,167 @@ class Run:
     @property
     def summary(self) -> dict[str, Any] | None:
         """The result, once the run has ended."""
-        file = self.path / "summary.json"
-        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+        file = self.path / SUMMARY
+        if not file.exists():
+            return None
+        summary = read_json(file)
+        for key, kind in IN_SUMMARY.items():
+            if not isinstance(summary.get(key), kind):
+                raise UserError(f"{file}: damaged; {key} is {summary.get(key)!r:.200}.")
+        return summary
+
+    @property
+    def split(self) -> Split:
+        """Which images the run was started with."""
+        file = self.path / SPLIT
+        stored = read_json(file)
+        labelled, unlabelled = stored.get("labelled"), stored.get("unlabelled")
+        content, validation = stored.get("content", ""), stored.get("validation", "")
+        if isinstance(labelled, list) and isinstance(unlabelled, list):
+            split = Split(tuple(map(str, labelled)), tuple(map(str, unlabelled)), str(content), str(validation))
+            if split.hash == stored.get("hash"):
+                return split
+        raise UserError(f"{file}: damaged; its names do not have the hash in it.")
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of `metrics.jsonl`, in order."""
-        file = self.path / "metrics.jsonl"
-        lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.is_file() else []
-        # A line without its end was being written when the machine stopped.
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        file = self.path / METRICS
+        lines = [_parsed(line) for line in _lines(file)]
+        if None in lines:
+            raise UserError(f"{file}: damaged; line {lines.index(None) + 1} is no JSON object with an iteration.")
+        return [line for line in lines if line]
 
     def log(self, **values: Any) -> None:
         """Adds a line to `metrics.jsonl`."""
-        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(values) + "\n")
+        file = self.path / METRICS
+        line = (json.dumps(values) + "\n").encode()
+        try:
+            descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                if os.write(descriptor, line) < len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise atomic.cannot_write(file, len(line), error) from error
 
     def forget_metrics_after(self, iteration: int) -> None:
-        """Drops what a killed run logged past the checkpoint it resumes from."""
-        kept = [json.dumps(line) + "\n" for line in self.metrics() if line["iteration"] <= iteration]
-        write_atomically(self.path / "metrics.jsonl", "".join(kept).encode())
+        """Drops what a killed run logged past the checkpoint it resumes from, legible or not."""
+        file = self.path / METRICS
+        lines = [_parsed(line) for line in _lines(file)]
+        kept = [index for index, line in enumerate(lines) if line and line["iteration"] <= iteration]
+        known = lines[: kept[-1] + 1] if kept else []
+        if None in known:
+            raise UserError(f"{file}: damaged; line {known.index(None) + 1} is no JSON object with an iteration.")
+        write_atomically(file, "".join(json.dumps(lines[index]) + "\n" for index in kept).encode())
 
-    def write(self, name: str, values: dict[str, Any]) -> None:
+    def write(self, name: str, values: Any) -> None:
         """A JSON file of the folder."""
         write_atomically(self.path / name, (json.dumps(values, indent=1) + "\n").encode())
+
+    def write_settings(self, split: Split) -> None:
+        """The split, and last the configuration: where there is one, the run has been started."""
+        write_atomically(self.path / SPLIT, split.to_json().encode())
+        write_atomically(self.path / CONFIG, self.config.to_yaml().encode())
 
 
 def refuse_occupied(path: Path) -> None:
     """A new run wants an empty place: nothing is ever overwritten."""
-    if (path / "config.yaml").is_file():
+    if (path / CONFIG).is_file():
         raise UserError(f"{path}: holds another run. Continue it with --resume, or choose another folder with --out.")
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    if path.exists() and not path.is_dir():
+        raise UserError(f"{path}: exists and is not a run folder. Choose another folder with --out.")
+    # A run that was killed before it had a configuration has left nothing worth keeping.
+    unfinished = {lock.NAME, "environment.json", SPLIT, METRICS}
+    entries = [entry.name for entry in path.iterdir()] if path.exists() else []
+    if any(name not in unfinished and not name.endswith(atomic.SUFFIX) for name in entries):
         raise UserError(f"{path}: exists and is not a run folder. Choose another folder with --out.")
 
 
-def start(path: Path, config: Config, split: Split) -> Run:
-    """A new run folder, with what is known before the first iteration."""
+@contextmanager
+def started(path: Path, config: Config, split: Split, checkpoint_bytes: int) -> Iterator[Run]:
+    """A new run folder, this process's own within the block, with what is known before the first iteration."""
     refuse_occupied(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
-        run = Run(path, config)
-        run.write("environment.json", environment(config.train.device))
-        write_atomically(path / "split.json", split.to_json().encode())
-        write_atomically(path / "config.yaml", config.to_yaml().encode())
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror}). Choose another folder with --out.") from None
-    return run
+    try:
+        with lock.held(path):
+            refuse_occupied(path)  # once more, now that nobody else can be about to start there
+            atomic.sweep(path)
+            require_room_for_checkpoints(path, checkpoint_bytes)
+            run = Run(path, config)
+            run.write("environment.json", environment(choose_device(config.train.device)))
+            write_atomically(path / METRICS, b"")
+            run.write_settings(split)
+            yield run
+    finally:
+        with suppress(OSError):
+            path.rmdir()  # where nothing was started, nothing is left
+
+
+def require_room_for_checkpoints(path: Path, checkpoint_bytes: int) -> None:
+    """Refuses a folder without room for those that are kept, the one being written, and the model."""
+    there = sum(file.stat().st_size for file in checkpoint.files(path / "checkpoint"))
+    atomic.require_room(path, (checkpoint.KEPT + 2) * checkpoint_bytes - there, checkpoint_bytes)
 
 
 def open_run(path: Path) -> Run:
     """An existing run folder."""
-    file = path / "config.yaml"
+    file = path / CONFIG
     if not file.is_file():
         raise UserError(f"{path}: not a run folder (it has no config.yaml).")
-    return Run(path, configuration.build(configuration.read_yaml(file), source=str(file)))
+    _refuse_strange(file)
+    return Run(path, configuration.build(_migrated(configuration.read_yaml(file)), source=str(file)))
 
 
-def open_to_resume(path: Path, config: Config) -> Run:
-    """An existing run folder that `config` agrees with; a difference is refused and shown."""
-    run = open_run(path)
-    stored, asked = run.config.flat(), config.flat()
-    differing = [key for key in stored if stored[key] != asked[key] and key not in MAY_CHANGE]
-    differences = [f"{key}: {stored[key]} → {asked[key]}" for key in differing]
-    if differences:
-        raise UserError(
-            f"{path}: continuing would change the run ({'; '.join(differences)}). "
-            "Leave those settings as they were, or start another run with --out."
-        )
-    return run
+def _migrated(tree: dict[str, Any]) -> dict[str, Any]:
+    """The configuration of a run as this version would write it; 0.1.0 named a backbone for every model."""
+    model = tree.get("model")
+    if isinstance(model, dict) and model.get("name") in ("mlp", "wrn-28-2"):
+        return {**tree, "model": {**model, "backbone": None}}
+    return tree
 
 
-def refuse_other_split(run: Run, split: Split) -> None:
-    """A resumed run must find the images it was started with."""
-    if json.loads((run.path / "split.json").read_text(encoding="utf-8"))["hash"] != split.hash:
-        raise UserError(f"{run.path}: the images are not those of split.json; has the data set changed?")
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object of a run folder; a UserError names the file where it is none."""
+    try:
+        found = json.loads(_text(path))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: damaged; not JSON ({str(error)[:200]}).") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{path}: damaged; expected an object, found {type(found).__name__}.")
+    return found
 
 
-@dataclass(frozen=True)
-class TrainedModel:
-    """A network with what is needed to use it."""
-
-    network: nn.Module
-    classes: tuple[str, ...]
-    colours: tuple[tuple[int, int, int], ...]
+def _lines(path: Path) -> list[str]:
+    """Without one that lacks its end: it was being written when the machine stopped."""
+    return _text(path).split("\n")[:-1] if path.exists() else []
 
 
-def save_model(path: Path, trained: TrainedModel, config: Model) -> None:
-    """One file to predict from: weights (the normalisation among them), classes and colours."""
-    about = {
-        "format": MODEL_FORMAT,
-        "model": config.model_dump(mode="json"),
-        "classes": trained.classes,
-        "colours": trained.colours,
-    }
-    tensors = {name: tensor.cpu().contiguous() for name, tensor in trained.network.state_dict().items()}
-    write_atomically(path, safetensors.torch.save(tensors, {"oneway": json.dumps(about)}))
+def _parsed(line: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and isinstance(found.get("iteration"), int) else None
 
 
-def load_model(path: Path, device: torch.device) -> TrainedModel:
-    """The network of a `model.safetensors`, in evaluation mode."""
-    if not path.is_file():
-        raise UserError(f"{path}: no such file; has the run ended? Continue it with --resume.")
-    with safetensors.safe_open(path, framework="pt") as file:
-        about = json.loads(file.metadata()["oneway"])
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    # The weights come from this file, whatever the run started from.
-    config = Model.model_validate({**about["model"], "weights": None})
-    network = models.build(config, len(about["classes"]), seed=0)
-    network.load_state_dict(tensors)
-    colours = tuple((r, g, b) for r, g, b in about["colours"])
-    return TrainedModel(network.to(device).eval(), tuple(about["classes"]), colours)
+def _text(path: Path) -> str:
+    _refuse_strange(path)
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+
+
+def _refuse_strange(path: Path) -> None:
+    """A run folder may come from anywhere: a link could lead out of it, and a file fill the memory."""
+    if path.is_symlink() or not path.is_file():
+        raise UserError(f"{path}: {'not an ordinary file' if path.exists() else 'no such file'}.")
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise UserError(f"{path}: damaged; {size} bytes are too many.")
 
 
 def choose_device(name: str) -> torch.device:
@@ -170,34 +236,3 @@ def choose_device(name: str) -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UserError(f"train.device {name}: {torch.cuda.device_count()} CUDA devices are visible. Use auto or cpu.")
     return device
-
-
-def environment(device: str) -> dict[str, Any]:
-    """Versions, hardware, commit and command: what a number needs beside it."""
-    packages = ("torch", "timm", "numpy", "Pillow")
-    chosen = choose_device(device)
-    hardware = torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else f"{os.cpu_count()} CPU cores"
-    return {
-        "command": shlex.join([_program(), *sys.argv[1:]]),
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": {"oneway": __version__, **{name: importlib.metadata.version(name) for name in packages}},
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "hardware": hardware,
-        "commit": _commit(),
-    }
-
-
-def _program() -> str:
-    name = Path(sys.argv[0]).name
-    return "oneway" if name == "__main__.py" else name
-
-
-def _commit() -> str | None:
-    """The commit of a source checkout; None for an installed package."""
-    here = Path(__file__).parent
-    try:
-        done = subprocess.run(["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None

@@ -3,60 +3,87 @@
 from __future__ import annotations
 
 import math
-import resource
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
+from torch import nn
 
-from oneway import checkpoint, data, models, optim
+from oneway import data, memory, models, optim
+from oneway import resume as resuming
 from oneway import run as runs
 from oneway.config import Config
 from oneway.data.dataset import Samples
 from oneway.data.splits import choose
-from oneway.draws import Draws, Plan
+from oneway.draws import Draws, Plan, draw
 from oneway.errors import UserError
 from oneway.evaluate import as_json, evaluate
+from oneway.failure import in_run_folder
 from oneway.feed import feed
 from oneway.interrupt import Interrupted, signals_noted
 from oneway.methods import METHODS, VARIANTS
 from oneway.models.teacher import mean_teacher
 from oneway.progress import narrated
-from oneway.run import Run, TrainedModel
+from oneway.run import TrainedModel
+from oneway.state import bytes_needed
 from oneway.static import StaticStep
-from oneway.step import Losses, TrainingState, step
+from oneway.step import Losses, TrainingState, runs_fused, step
+from oneway.writer import writer
 
 
-def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str, Any]:
-    """Trains as configured into the run folder `out`; returns the summary."""
+def train(config: Config, out: Path, resume: bool, console: Console, allow_changes: bool = False) -> dict[str, Any]:
+    """Trains as configured into the run folder `out`; returns the summary.
+
+    Args:
+        config: Every setting.
+        out: An empty or new folder; with `resume`, that of a run to continue.
+        resume: Continue from the last checkpoint.
+        console: Where progress is shown.
+        allow_changes: Continue although settings, split or data are not those the run was started with.
+    """
+    with in_run_folder(out), memory.explained(config), ExitStack() as until_the_end:
+        return _train(config, out, resume, console, allow_changes, until_the_end)
+
+
+def _train(
+    config: Config, out: Path, resume: bool, console: Console, allow_changes: bool, until_the_end: ExitStack
+) -> dict[str, Any]:
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
     method, variant = METHODS[config.method], VARIANTS[config.variant]
     device = runs.choose_device(config.train.device)
+    resumed = None
     if resume:
-        run = runs.open_to_resume(out, config)
-        if run.summary is not None:
-            console.print(f"{out}: this run has ended; nothing to do.", markup=False, soft_wrap=True)
-            return run.summary
+        if (summary := resuming.ended(out, config)) is not None:
+            say(f"{out}: this run has ended; nothing to do.")
+            return summary
+        resumed = until_the_end.enter_context(resuming.resumed(out, config, allow_changes))
     else:
         runs.refuse_occupied(out)
 
     dataset = data.load(config.data, console)
     samples, held_out = dataset.read("train"), dataset.read("val")
     for remark in dataset.review():
-        console.print(f"Note: {remark}", markup=False, highlight=False, soft_wrap=True)
-    split, classes = choose(samples, config.labels, config.seed), len(dataset.classes)
+        say(f"Note: {remark}")
+    if resumed is None:
+        split = replace(choose(samples, config.labels, config.seed), validation=held_out.content)
+    else:
+        split = resuming.same_split(resumed, samples, held_out)
+    classes = len(dataset.classes)
 
-    student = models.build(config.model, classes, config.seed).to(device)
-    if device.type == "cuda":
-        student = student.to(memory_format=torch.channels_last)  # the layout of the fast convolutions
+    student, pretrained, remarks = models.prepare(config.model, classes, config.seed, dataset.task, config.jitter.crop)
+    for remark in remarks:
+        say(f"Note: {remark}")
+    state = training_state(student, pretrained, config, device)
     # A mean teacher is also the model to keep: an average of students is better than the last of them.
-    teacher = kept = mean_teacher(student) if method.teacher == "mean" else student
-    pretrained = models.pretrained_parameters(student, config.model)
-    optimiser = optim.optimiser_for(student, config.optimiser, pretrained)
-    state = TrainingState(student, teacher, optimiser)
+    kept = state.teacher
+    memory.require(state.student, bytes_needed(state), config, device)
 
     iterations = optim.total_iterations(config.train, len(split.labelled))
     validate_every = config.train.validate_every or math.ceil(iterations / 10)
@@ -67,9 +94,10 @@ def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str
         labelled=tuple(item[name] for name in split.labelled),
         unlabelled=tuple(item[name] for name in split.unlabelled),
         batch_labelled=config.train.batch_labelled,
-        batch_unlabelled=config.train.batch_unlabelled,
+        batch_unlabelled=0 if method.supervised else config.train.batch_unlabelled,
         scale=config.jitter.scale,
         flip=config.jitter.flip,
+        crop=config.jitter.crop is not None,
         noise_shape=_input_shape(config, samples) if method.perturbation in ("noise", "vat") else (0,),
         perturb_both=not method.supervised and not variant.first_is_clean,
         augment=method.augmentation is not None,
@@ -79,34 +107,40 @@ def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str
 
     # From here on nothing is left to refuse: the run gets its folder, or its last checkpoint.
     done, seconds_before, scores = 0, 0.0, None
-    if resume:
-        runs.refuse_other_split(run, split)
-        done, seconds_before = _resume_from(run, state)
+    if resumed is None:
+        run = until_the_end.enter_context(runs.started(out, config, split, bytes_needed(state)))
     else:
-        run = runs.start(out, config, split)
+        run = resumed.run
+        done, seconds_before = resuming.restore(resumed, split, state, iterations, say)
     advance: Callable[[Draws, float], Losses] = (
-        StaticStep(state, fed.store, config, console.print)
-        if device.type == "cuda"
-        else lambda draws, alpha: step(state, fed.store, draws, config, alpha)
+        StaticStep(state, fed.store, config, say)
+        if runs_fused(config, device)
+        else lambda draws, alpha: step(state, fed.store, draws.to(device), config, alpha)
     )
     began = time.monotonic()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
 
     def save_checkpoint() -> None:
-        checkpoint.save(run.checkpoints, done, seconds_before + time.monotonic() - began, state)
+        checkpoints.save(done, seconds_before + time.monotonic() - began, state)
 
     title = f"{config.method} · {len(split.labelled)} labels · seed {config.seed}"
-    with signals_noted() as noted, narrated(console, title, done, iterations) as narrator:
+    about = {"configuration": config.model_dump(mode="json"), "split": split.hash}
+    with (
+        signals_noted() as noted,
+        narrated(console, title, done, iterations) as narrator,
+        writer(run.checkpoints, about, out / runs.METRICS) as checkpoints,
+    ):
         while done < iterations:
-            rate = optim.set_learning_rate(optimiser, config.optimiser.schedule, done, iterations)
+            rate = optim.set_learning_rate(state.optimiser, config.optimiser.schedule, done, iterations)
             alpha = optim.alpha_at(config.train, done, iterations)
             losses = advance(fed.draws(done), alpha)
             done += 1
             narrator.advanced(done)
 
             if done % config.train.log_every == 0 or done == iterations:
-                values = _read_back(losses, done)  # waits for the device
+                values = _read_back(losses)  # waits for the device
+                _stop_if_stuck(state, config, plan, samples, done, rate)
                 run.log(iteration=done, **values, learning_rate=rate)
                 narrator.measured(done, values, rate)
             if done % validate_every == 0 or done == iterations:
@@ -114,10 +148,10 @@ def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str
                 run.log(iteration=done, **{scores.metric: scores.value}, per_class=scores.per_class)
                 narrator.validated(done, scores.metric, scores.value)
             if done % checkpoint_every == 0 or done == iterations:
-                _read_back(losses, done)  # what is not finite is not worth keeping
                 save_checkpoint()
             if (signal := noted()) is not None and done < iterations:
                 save_checkpoint()
+                checkpoints.wait()
                 raise Interrupted(signal, f"Stopped after {done} of {iterations} iterations; --resume continues {out}.")
         stopped_by = noted()
 
@@ -133,20 +167,25 @@ def train(config: Config, out: Path, resume: bool, console: Console) -> dict[str
         **as_json(scores, dataset.classes),
         "validation_samples": len(held_out),
         "seconds": seconds_before + time.monotonic() - began,
-        "peak_memory_mib": _peak_memory_mib(device),
+        "peak_memory_mib": memory.peak_mib(device),
     }
+    if changes := resuming.accepted(run):
+        summary["changes"] = changes
     run.write("summary.json", summary)
     if stopped_by is not None:
         raise Interrupted(stopped_by, f"Stopped after the last iteration; {out} is complete.")
     return summary
 
 
-def _resume_from(run: Run, state: TrainingState) -> tuple[int, float]:
-    """Restores the newest checkpoint, if there is one; returns iterations done and seconds spent."""
-    saved = checkpoint.existing(run.checkpoints)
-    done, seconds = checkpoint.load(saved[-1], state) if saved else (0, 0.0)
-    run.forget_metrics_after(done)
-    return done, seconds
+def training_state(
+    student: nn.Module, pretrained: Sequence[nn.Parameter], config: Config, device: torch.device
+) -> TrainingState:
+    """A network ready to train on a device, with its teacher and optimiser."""
+    student = student.to(device)
+    if runs_fused(config, device):
+        student = student.to(memory_format=torch.channels_last)  # the layout of the fast convolutions
+    teacher = mean_teacher(student) if METHODS[config.method].teacher == "mean" else student
+    return TrainingState(student, teacher, optim.optimiser_for(student, config.optimiser, pretrained))
 
 
 def _input_shape(config: Config, samples: Samples) -> tuple[int, ...]:
@@ -155,19 +194,21 @@ def _input_shape(config: Config, samples: Samples) -> tuple[int, ...]:
     return (channels,) if config.jitter.crop is None else (channels, *config.jitter.crop)
 
 
-def _read_back(losses: Losses, iteration: int) -> dict[str, float]:
+def _read_back(losses: Losses) -> dict[str, float]:
+    """The losses that are finite."""
     values = {name: float(loss) for name, loss in losses._asdict().items() if loss is not None}
-    if not all(math.isfinite(value) for value in values.values()):
-        raise UserError(
-            f"The loss is not finite at iteration {iteration} ({values}). "
-            "Start another run with a lower --optimiser.learning-rate."
-        )
-    return values
+    return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
-def _peak_memory_mib(device: torch.device) -> float:
-    """Most device memory allocated so far; on a CPU, the most memory the process has had."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 2**20
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+def _stop_if_stuck(state: TrainingState, config: Config, plan: Plan, samples: Samples, done: int, rate: float) -> None:
+    """Skipped steps do no harm, but a run that skips all of them has ended without knowing it."""
+    skipped, in_a_row = state.skips.tolist()
+    if in_a_row < config.train.most_skipped:
+        return
+    table = draw(plan, done - 1)
+    names = [samples.names[item] for item in (*table.labelled.item.tolist(), *table.unlabelled.item.tolist())]
+    raise UserError(
+        f"The last {in_a_row} steps up to iteration {done} were not finite and were skipped ({skipped} in all), at "
+        f"learning rate {rate:.1e}, the last of them with {', '.join(names[:8])}{' …' if len(names) > 8 else ''}. "
+        "Look at these images, or start another run with a lower --optimiser.learning-rate."
+    )

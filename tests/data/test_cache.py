@@ -277,7 +277,7 @@ def test_a_new_mask_makes_its_image_a_labelled_one(root):
 
 @pytest.mark.parametrize("part", ["train", "val"])
 def test_the_vanished_image_is_named_before_those_that_moved(tmp_path, part):
-    """Without a validation set, images are held out by lot: with one of them gone, others change sides."""
+    """Without a validation set, images are held out by lot; with one of them gone, one other may change sides."""
     folder = tmp_path / "photos"
     (folder / "images").mkdir(parents=True)
     (folder / "masks").mkdir()
@@ -290,9 +290,8 @@ def test_the_vanished_image_is_named_before_those_that_moved(tmp_path, part):
     gone.unlink()
     message = refusal(folder)
     first = message.partition("UTC: ")[2]
-    assert first.startswith(f"{gone} is gone; ")
-    assert "does not play the part it did" in message
-    assert "more)" in message
+    assert first.startswith(f"{gone} is gone")
+    assert message.count("does not play the part it did") <= 3  # an image with its mask, and the mask left behind
 
 
 def test_what_cannot_be_used_is_refused_and_nothing_is_kept(root):

@@ -54,10 +54,10 @@ class Page:
     command: str
 
 
-def write_report(runs: list[Path], out: Path | None) -> Path:
+def write_report(runs: list[Path], out: Path | None, factory: str | None = None) -> Path:
     """Writes the page about run folders, the baseline first; by default `report.html` in the last one's folder."""
     facts = read_runs(runs)
-    page = _render(_gather(facts))
+    page = _render(_gather(facts, factory))
     out = out or runs[-1] / "report.html"
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -79,12 +79,12 @@ def _render(page: Page) -> str:
     return environment.get_template("page.html.j2").render(page=page)
 
 
-def _gather(runs: list[RunFacts]) -> Page:
+def _gather(runs: list[RunFacts], factory: str | None) -> Page:
     last = runs[-1]
     dataset = data.load(last.config.data)
     segmentation = dataset.task == "segmentation"
     # On the CPU: a few pictures are not worth a GPU, and come out the same wherever the page is written.
-    models = [load_model(run.path / "model.safetensors", torch.device("cpu")) for run in runs]
+    models = [load_model(run.path / "model.safetensors", torch.device("cpu"), factory) for run in runs]
     perturb = last.config.perturb
     return Page(
         headline=words.headline(runs),

@@ -1,0 +1,47 @@
+"""What a number needs beside it: versions, hardware, commit and command."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from oneway import __version__
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """Of this process, as kept in a run folder."""
+    packages = ("torch", "timm", "numpy", "Pillow")
+    hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{os.cpu_count()} CPU cores"
+    return {
+        "command": shlex.join([_program(), *sys.argv[1:]]),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {"oneway": __version__, **{name: importlib.metadata.version(name) for name in packages}},
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "hardware": hardware,
+        "commit": _commit(),
+    }
+
+
+def _program() -> str:
+    name = Path(sys.argv[0]).name
+    return "oneway" if name == "__main__.py" else name
+
+
+def _commit() -> str | None:
+    """The commit of a source checkout; None for an installed package."""
+    here = Path(__file__).parent
+    try:
+        done = subprocess.run(["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None

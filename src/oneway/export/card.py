@@ -1,0 +1,134 @@
+"""The model card: what a stranger should know about an exported model, in Markdown."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oneway import __version__
+from oneway import run as runs
+from oneway.errors import UserError
+from oneway.evaluate import METRIC_NAMES
+
+NO_LICENCE = "not stated; fill it in, and mind the licence of the training images"
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Images per second, one by one."""
+
+    hardware: str
+    size: tuple[int, int]
+    exported: float
+    pytorch: float
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A file that was exported, and what is known about it."""
+
+    path: Path
+    content: bytes
+    input: str
+    output: str
+    classes: tuple[str, ...]
+    parameters: int
+    agreement: str
+    runtime: str
+    speed: Speed
+    licence: str | None
+
+
+def card(exported: Exported, folder: Path) -> str:
+    """The text, with the history of the run folder, if it is one."""
+    history, summary = read_history(folder)
+    sections = [
+        f"# {exported.path.name}",
+        _table(_file_rows(exported)),
+        "## Training",
+        _table(history),
+        "## Quality",
+        _quality(summary, exported.classes),
+        "## Speed",
+        _speed(exported),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _file_rows(exported: Exported) -> dict[str, object]:
+    return {
+        "input": exported.input,
+        "output": exported.output,
+        "classes": ", ".join(f"{index} {name}" for index, name in enumerate(exported.classes)),
+        "parameters": f"{exported.parameters:,}",
+        "agreement": exported.agreement,
+        "SHA-256": hashlib.sha256(exported.content).hexdigest(),
+        "exported by": f"oneway {__version__}",
+        "licence": exported.licence or NO_LICENCE,
+    }
+
+
+def read_history(folder: Path) -> tuple[dict[str, object], dict[str, Any] | None]:
+    """How a model was trained, and the summary of its run; a model is worth exporting without them."""
+    if not (folder / runs.CONFIG).is_file():
+        return {"history": "not known: exported from the model file alone"}, None
+    try:
+        run = runs.open_run(folder)
+        return _training_rows(run), run.summary
+    except UserError as error:
+        return {"history": f"not known: {error}"}, None
+
+
+def _training_rows(run: runs.Run) -> dict[str, object]:
+    config, split, summary, environment = run.config, run.split, run.summary, _environment(run.path)
+    labelled = set(split.labelled)
+    data = config.data.name if config.data.path is None else f"{config.data.name}: {config.data.path.name}"
+    return {
+        "data": data,
+        "labelled images": len(labelled),
+        "further images without labels": len(set(split.unlabelled) - labelled),
+        "method": f"{config.method}, variant {config.variant}",
+        "seed": config.seed,
+        "iterations": summary["iterations"] if summary else "the run has not ended",
+        "network": config.model.factory or f"{config.model.name}, backbone {config.model.backbone or 'its usual one'}",
+        "initial weights": Path(config.model.weights).name if config.model.weights else "random",
+        "hardware": environment.get("hardware", "not known"),
+        "versions": ", ".join(f"{name} {version}" for name, version in environment.get("versions", {}).items()),
+    }
+
+
+def _quality(summary: dict[str, Any] | None, classes: tuple[str, ...]) -> str:
+    if summary is None:
+        return "Not known."
+    metric = METRIC_NAMES[summary["metric"]]
+    header = f"{summary['value']:.1f} % {metric} on {summary['validation_samples']} validation images, last iteration."
+    column = "IoU in %" if summary["metric"] == "miou" else "recognised in %"
+    values = {name: summary["per_class"].get(name) for name in classes}
+    rows = {name: "–" if value is None else f"{value:.1f}" for name, value in values.items()}
+    return f"{header}\n\n{_table(rows, ('class', column))}"
+
+
+def _speed(exported: Exported) -> str:
+    speed = exported.speed
+    rows = {exported.runtime: f"{speed.exported:.1f}", "PyTorch": f"{speed.pytorch:.1f}"}
+    height, width = speed.size
+    return f"Images of {height}×{width} pixels, one by one, on {speed.hardware}.\n\n" + _table(
+        rows, ("runtime", "images per second")
+    )
+
+
+def _environment(folder: Path) -> dict[str, Any]:
+    file = folder / "environment.json"
+    return runs.read_json(file) if file.is_file() else {}
+
+
+def _table(rows: dict[str, Any], header: tuple[str, str] = ("", "")) -> str:
+    lines = [header, ("---", "---"), *rows.items()]
+    return "\n".join(f"| {_cell(name)} | {_cell(value)} |" for name, value in lines)
+
+
+def _cell(value: object) -> str:
+    """Text that does not break out of its table."""
+    return " ".join(str(value).replace("|", "\\|").split())

@@ -1,0 +1,134 @@
+"""`oneway export`: writes a file, compares it with the network, and only then gives it its name."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from torch import Tensor
+
+from oneway import __version__
+from oneway.atomic import sync, write_atomically
+from oneway.errors import UserError
+from oneway.evaluate import as_input
+from oneway.export.agreement import compare, refuse_difference
+from oneway.export.card import Exported, Speed, card
+from oneway.export.formats import FORMATS, Run
+from oneway.export.graph import Output
+from oneway.losses import upsample
+from oneway.predict.predictor import Predictor, load
+
+TIMED_SIZE = (512, 1024)
+TIMED_RUNS = 3
+INPUT_WORDS = "images: N×H×W×3 bytes (uint8) in RGB, of any number and size; the normalisation is inside"
+OUTPUT_WORDS: dict[tuple[Output, bool], str] = {
+    ("labels", False): "labels: N×H×W class indices (uint8)",
+    ("logits", False): "logits: N×C×H×W floats (float32), before the softmax",
+    ("labels", True): "labels: N class indices (uint8)",
+    ("logits", True): "logits: N×C floats (float32), before the softmax",
+}
+
+
+def export_model(
+    run: Path, to: Path, output: Output, console: Console, licence: str | None = None, factory: str | None = None
+) -> None:
+    """Exports the model of a run folder, or of a model.safetensors, with a model card beside it.
+
+    Raises:
+        UserError: Something is missing, the network cannot be exported, or the file does not agree with it. Nothing is
+            left behind then, and a file that was there before stays.
+    """
+    kind = FORMATS.get(to.suffix.lower())
+    if kind is None:
+        raise UserError(f"{to}: of an unknown kind. Let it end in {' or '.join(FORMATS)}.")
+    if not to.parent.is_dir() or to.is_dir():
+        raise UserError(f"{to}: {'is a folder' if to.is_dir() else f'no such folder as {to.parent}'}.")
+    kind.require()
+    model = load(run, device="cpu", factory=factory)
+    about = {
+        "oneway": __version__,
+        "input": INPUT_WORDS,
+        "output": OUTPUT_WORDS[output, model.classifies],
+        "classes": list(model.classes),
+        "colours": [list(colour) for colour in model.colours],
+    }
+    temporary = to.with_name(f".{to.stem}.{os.getpid()}{to.suffix}")
+    try:
+        kind.write(model.network, output, temporary, about)
+        opened = kind.open(temporary)
+        agreement = compare(model.network, opened)
+        refuse_difference(agreement)
+        exported = Exported(
+            path=to,
+            content=temporary.read_bytes(),
+            input=INPUT_WORDS,
+            output=OUTPUT_WORDS[output, model.classifies],
+            classes=model.classes,
+            parameters=sum(parameter.numel() for parameter in model.network.parameters()),
+            agreement=str(agreement),
+            runtime=kind.runtime,
+            speed=_speed(model, opened.result),
+            licence=licence,
+        )
+        text = card(exported, run if run.is_dir() else run.parent)
+        sync(temporary)
+        os.replace(temporary, to)
+    except UserError as error:
+        raise UserError(f"{to}: not written. {error}") from error
+    except OSError as error:
+        raise UserError(f"{to}: cannot be written ({error.strerror or error}).") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+    beside = to.with_name(f"{to.name}.md")
+    write_atomically(beside, text.encode())
+    speed = exported.speed
+    _say(console, f"{agreement}.")
+    _say(
+        console,
+        f"{kind.runtime} {speed.exported:.1f} images/s, PyTorch {speed.pytorch:.1f} images/s "
+        f"({speed.size[0]}×{speed.size[1]}, {speed.hardware})",
+    )
+    _say(console, f"Exported: {to} ({len(exported.content) / 1e6:.1f} MB), model card: {beside}")
+
+
+@torch.inference_mode()
+def _speed(model: Predictor, result: Run) -> Speed:
+    """The file and the network side by side, on a black image."""
+
+    def pytorch(images: Tensor) -> Tensor:
+        x = as_input(images)
+        return upsample(model.network(x), x).argmax(dim=1)
+
+    images = torch.zeros(1, *TIMED_SIZE, 3, dtype=torch.uint8)
+    return Speed(_hardware(), TIMED_SIZE, _rate(result, images), _rate(pytorch, images))
+
+
+def _rate(call: Run, images: Tensor) -> float:
+    call(images)
+    seconds = []
+    for _ in range(TIMED_RUNS):
+        began = time.perf_counter()
+        call(images)
+        seconds.append(time.perf_counter() - began)
+    return 1 / statistics.median(seconds)
+
+
+def _hardware() -> str:
+    """The processor's name and the threads in use."""
+    name = platform.processor() or platform.machine()
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        name = names[0] if names else name
+    return f"{name}, {torch.get_num_threads()} threads"
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

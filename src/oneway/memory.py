@@ -1,0 +1,79 @@
+"""Memory: what a run has used, what it needs at least, and what to say when there is not enough."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from oneway.config import Config
+from oneway.errors import UserError
+
+
+@contextmanager
+def explained(config: Config) -> Iterator[None]:
+    """Turns the end of the memory within the block into a UserError that names what takes it."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise UserError(f"Out of memory. {_way_out(config)}") from error
+    except RuntimeError as error:
+        if "can't allocate memory" not in str(error):  # how torch says it of the CPU's
+            raise
+        raise UserError(f"Out of memory. {_way_out(config)}") from error
+
+
+def require(student: nn.Module, checkpoint_bytes: int, config: Config, device: torch.device) -> None:
+    """Refuses what cannot fit, before it starts: the least that training adds to a model, without its activations.
+
+    On the device that is a gradient, the optimiser's memory, a teacher and the batch; in the computer's memory, what a
+    checkpoint takes while it is written. What the activations take shows in the first step.
+    """
+    weights = sum(tensor.nbytes for tensor in student.state_dict().values())
+    height, width = config.jitter.crop or (1, 1)
+    inputs = 4 * 3 * height * width * (config.train.batch_labelled + config.train.batch_unlabelled)
+    needs = [(device, checkpoint_bytes + inputs), (torch.device("cpu"), 2 * checkpoint_bytes)]
+    if device.type == "cpu":
+        needs = [(device, sum(bytes_needed for _, bytes_needed in needs))]
+    for place, bytes_needed in needs:
+        free = available(place)
+        if free is not None and bytes_needed > free:
+            raise UserError(
+                f"Training needs at least {bytes_needed / 2**20:.0f} MiB more memory on {place} for a model of "
+                f"{weights / 2**20:.0f} MiB, and {free / 2**20:.0f} MiB are free. {_way_out(config)}"
+            )
+
+
+def available(device: torch.device) -> int | None:
+    """Bytes that are free, or can be made so; None where the system does not tell."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    with suppress(OSError, StopIteration, ValueError, IndexError):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        free = 1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])
+        with suppress(OSError, ValueError):  # a container may be allowed less
+            free = min(free, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
+        return free
+    return None
+
+
+def peak_mib(device: torch.device) -> float:
+    """Most device memory allocated so far; on a CPU, the most memory the process has had."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def _way_out(config: Config) -> str:
+    train, crop = config.train, config.jitter.crop
+    size = f" in crops of {crop[0]}×{crop[1]}" if crop else ""
+    return (
+        f"A step has {train.batch_labelled} labelled and {train.batch_unlabelled} unlabelled images{size}: lower "
+        f"--train.batch-labelled, --train.batch-unlabelled{' or --jitter.crop' if crop else ''}."
+    )

@@ -1,0 +1,110 @@
+"""Which files are meant by what a user types, and under which names their results are kept."""
+
+from __future__ import annotations
+
+import glob
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from oneway.data.decode.images import SUFFIXES
+from oneway.errors import UserError
+
+VIDEO_SUFFIXES = frozenset({".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg"})
+
+
+@dataclass(frozen=True)
+class Source:
+    """An image or a video to predict."""
+
+    path: Path
+    name: str
+    """Of its results, without a suffix; below the folder of results, with forward slashes. No two sources share one."""
+
+    @property
+    def is_video(self) -> bool:
+        """By its suffix."""
+        return self.path.suffix.lower() in VIDEO_SUFFIXES
+
+
+def find_sources(paths: Sequence[str], out: Path) -> list[Source]:
+    """Images and videos among files, folders (with their subfolders) and patterns, each once.
+
+    Raises:
+        UserError: A path leads to nothing, or to a result in `out`, which a prediction could overwrite.
+    """
+    if not paths:
+        raise UserError("No image given. Name files, folders or patterns: oneway predict RUN photos 'more/**/*.jpg'")
+    found: dict[Path, Path] = {}
+    for text in paths:
+        for root, path in _matches(text, out):
+            found.setdefault(path.resolve(), path.relative_to(root))
+    return [Source(path, name) for path, name in zip(found, _names(found), strict=True)]
+
+
+def _matches(text: str, out: Path) -> Iterator[tuple[Path, Path]]:
+    """Pairs of a folder and a file below it."""
+    path = Path(text)
+    if path.is_dir() and not _below(path, out):
+        files = [(path, file) for file in sorted(path.rglob("*")) if _wanted(file) and not _below(file, out)]
+        if not files:
+            raise UserError(f"{path}: no image or video in this folder.")
+    elif path.exists() or not glob.has_magic(text):
+        if not path.exists():
+            raise UserError(f"{path}: no such file or folder.")
+        files = [(path.parent, path)]
+    else:
+        root = _fixed_part(path)
+        files = [(root, file) for file in map(Path, sorted(glob.glob(text, recursive=True))) if _wanted(file)]
+        if not files:
+            raise UserError(f"{text}: no image or video matches.")
+    for _, file in files:
+        if _below(file, out):
+            raise UserError(f"{file}: lies in {out}, where results go. Choose another folder with --out.")
+    yield from files
+
+
+def _wanted(path: Path) -> bool:
+    return path.suffix.lower() in SUFFIXES | VIDEO_SUFFIXES and not path.name.startswith(".") and path.is_file()
+
+
+def _below(path: Path, folder: Path) -> bool:
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+def _fixed_part(pattern: Path) -> Path:
+    """The folder above the first wildcard."""
+    return next(folder for folder in pattern.parents if not glob.has_magic(str(folder)))
+
+
+def _names(found: dict[Path, Path]) -> list[str]:
+    """As short as they can be and still differ, also where a file system takes upper and lower case for the same."""
+    choices = [_choices(path, relative) for path, relative in found.items()]
+    length = [0] * len(choices)
+    while True:
+        names = [forms[at] for forms, at in zip(choices, length, strict=True)]
+        count = Counter(name.casefold() for name in names)
+        clashing = [index for index, name in enumerate(names) if count[name.casefold()] > 1]
+        longer = [index for index in clashing if length[index] < len(choices[index]) - 1]
+        if not longer:
+            return _numbered(names, clashing)
+        for index in longer:
+            length[index] += 1
+
+
+def _choices(path: Path, relative: Path) -> tuple[str, ...]:
+    """Names of one source, the shortest first."""
+    above = path.parents[len(relative.parts) - 1]
+    forms = (
+        relative.with_suffix(""),
+        relative,
+        above.name / relative,
+        path.relative_to(path.anchor),
+    )
+    return tuple(form.as_posix() for form in forms)
+
+
+def _numbered(names: Iterable[str], clashing: Sequence[int]) -> list[str]:
+    """With numbers behind those that differ in nothing but case."""
+    return [f"{name}-{clashing.index(at) + 1}" if at in clashing else name for at, name in enumerate(names)]

@@ -1,0 +1,41 @@
+"""The table at the end: of each case, how much was tried and how much of it held."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Tally = Callable[[str, int, int], None]
+
+
+@pytest.fixture
+def tally(record_property) -> Tally:
+    """Enters what was tried and what held under a case."""
+
+    def enter(case: str, tried: int, survived: int) -> None:
+        record_property("tally", (case, tried, survived))
+
+    return enter
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    cases: dict[str, list[int]] = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", None) == "call":
+                for name, value in report.user_properties:
+                    if name == "tally":
+                        case, tried, survived = value
+                        cases[case] = [
+                            sum(pair) for pair in zip(cases.get(case, (0, 0)), (tried, survived), strict=True)
+                        ]
+    if not cases:
+        return
+    width = max(map(len, cases))
+    terminalreporter.section("reliability")
+    terminalreporter.write_line(f"{'case':{width}}  {'tried':>6}  {'survived':>8}")
+    for case in sorted(cases, key=lambda case: (int(case.split()[0]), case)):
+        tried, survived = cases[case]
+        colour = {"green": True} if tried == survived else {"red": True}
+        terminalreporter.write_line(f"{case:{width}}  {tried:>6}  {survived:>8}", **colour)

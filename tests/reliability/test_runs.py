@@ -1,0 +1,93 @@
+"""Runs that are killed, stopped, starved of disk and continued otherwise, at full size."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from reliability import disks, kills, order, stops
+from reliability.harness import MOONS, done
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(("name", "job"), kills.points().items(), ids=kills.points())
+def test_killed_anywhere(name, job, tmp_path, tally):
+    """A kill -9 in a step, within a write, before and after a rename: the run comes back byte for byte."""
+    survived = kills.comes_back(tmp_path, job)
+    tally("1 kill -9, resumed to the byte", 1, survived)
+    assert survived
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("iteration", [4, 12, 20])
+def test_stopped(number, iteration, tmp_path, tally):
+    """SIGTERM and SIGINT: a checkpoint, the shell's exit status, and the same run."""
+    survived = stops.comes_back(tmp_path, number, iteration)
+    tally("2 SIGTERM and SIGINT", 1, survived)
+    assert survived
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_stopped_twice(number, tmp_path, tally):
+    """A second signal while the first is being saved for."""
+    survived = stops.survives_a_second_signal(tmp_path, number)
+    tally("2 a second signal while saving", 1, survived)
+    assert survived
+
+
+def test_order_as_noted(tmp_path, tally):
+    """Every rename of a run, as the process itself sees it."""
+    done(tmp_path, *MOONS, fault={"trace": str(tmp_path / "trace")})
+    count, wrong = order.renames(order.from_trace(tmp_path / "trace"), tmp_path / "run")
+    tally("3 file fsync, rename, folder fsync", count, count - len(wrong))
+    assert count > 12
+    assert not wrong
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+def test_order_as_the_kernel_sees_it(tmp_path, tally):
+    """The same from outside."""
+    log = tmp_path / "strace"
+    watched = ["strace", "-f", "-y", "-s", "0", "-e", "trace=write,fsync,fdatasync,rename", "-o", log]
+    command = [*watched, sys.executable, "-m", "oneway", *MOONS]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    if ended.returncode and not log.exists():
+        pytest.skip("strace is not allowed here")
+    assert ended.returncode == 0, ended.stderr
+    count, wrong = order.renames(order.from_strace(log), tmp_path / "run")
+    tally("3 the same, seen by strace", count, count - len(wrong))
+    assert count > 12
+    assert not wrong
+
+
+@pytest.mark.parametrize(("name", "fault"), disks.POINTS.items(), ids=disks.POINTS)
+def test_disk_full_or_closed(name, fault, tmp_path, tally):
+    """The run stops with path and bytes, leaves nothing half-written, and goes on later."""
+    survived = disks.stops_well(tmp_path, fault)
+    tally("4 disk full, quota, no permission", 1, survived)
+    assert survived
+
+
+def test_disk_that_fills_up(tmp_path, tally):
+    """A real one, filled by somebody else."""
+    survived = disks.fills_up(tmp_path)
+    if survived is None:
+        pytest.skip("only root may mount")
+    tally("4 a real disk that fills up", 1, survived)
+    assert survived
+
+
+@pytest.mark.parametrize("name", disks.TOO_SMALL)
+def test_no_room_from_the_start(name, tmp_path, tally):
+    """Refused before the first step, and nothing is left behind."""
+    survived = disks.TOO_SMALL[name](tmp_path)
+    if survived is None:
+        pytest.skip("only root may mount")
+    tally("4 no room: refused before the start", 1, survived)
+    assert survived

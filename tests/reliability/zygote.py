@@ -1,0 +1,171 @@
+"""Processes without their start-up time: everything is imported once, and each job runs in a fork of it.
+
+A job is a `oneway` command, or a function of the tests, with what is to happen to it: signals, full disks, limits. It
+is a process of its own in every respect that matters here; a signal ends it, and the system cleans up behind it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+CHECKPOINT = f"{os.sep}checkpoint{os.sep}"
+
+
+class Faults:
+    """System calls on the files of checkpoints, counted, and one of them disturbed."""
+
+    def __init__(self, fault: dict[str, Any]) -> None:
+        self.fault = fault
+        self.paths: dict[int, str] = {}
+        self.seen = dict.fromkeys(("open", "write", "fsync", "replace"), 0)
+        self.real = {name: getattr(os, name) for name in self.seen}
+        for name in self.seen:
+            setattr(os, name, getattr(self, name))
+
+    def open(self, path: Any, *arguments: Any, **options: Any) -> int:
+        path = os.fspath(path)
+        if CHECKPOINT in f"{path}":
+            self.count("open", lambda: None)
+        descriptor = self.real["open"](path, *arguments, **options)
+        self.paths[descriptor] = f"{path}"
+        self.note("open", path)
+        return descriptor
+
+    def write(self, descriptor: int, content: Any) -> int:
+        if CHECKPOINT in self.paths.get(descriptor, ""):
+            half = memoryview(content)[: len(content) // 2]
+            self.count("write", lambda: self.real["write"](descriptor, half))
+        self.note("write", self.paths.get(descriptor, ""))
+        return self.real["write"](descriptor, content)
+
+    def fsync(self, descriptor: int) -> None:
+        if CHECKPOINT in self.paths.get(descriptor, "") + os.sep:
+            self.count("fsync", lambda: None)
+        self.real["fsync"](descriptor)
+        self.note("fsync", self.paths.get(descriptor, ""))
+
+    def replace(self, source: Any, target: Any) -> None:
+        if CHECKPOINT in f"{target}":
+            self.count("replace", lambda: self.fault.get("after") and self.real["replace"](source, target))
+        self.real["replace"](source, target)
+        self.note("replace", f"{source}", f"{target}")
+
+    def count(self, call: str, first: Any) -> None:
+        """Strikes when its turn has come, after what the call still gets done."""
+        turn, self.seen[call] = self.seen[call], self.seen[call] + 1
+        if self.fault.get("call") != call or turn != self.fault["turn"]:
+            return
+        if "seconds" in self.fault:
+            time.sleep(self.fault["seconds"])
+            return
+        first()
+        if "errno" in self.fault:
+            raise OSError(self.fault["errno"], os.strerror(self.fault["errno"]))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def note(self, *event: str) -> None:
+        if "trace" in self.fault and event[-1]:
+            line = json.dumps(event) + "\n"
+            descriptor = self.real["open"](self.fault["trace"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            self.real["write"](descriptor, line.encode())
+            os.close(descriptor)
+
+
+def in_iteration(iteration: int, happen: Callable[[], Any]) -> None:
+    """Makes something happen when an iteration is done."""
+    from oneway.progress import Narrator
+
+    advanced = Narrator.advanced
+
+    def counted(self: Narrator, done: int) -> None:
+        advanced(self, done)
+        if done == iteration:
+            happen()
+
+    Narrator.advanced = counted  # type: ignore[method-assign]
+
+
+def kill_soon(delay: float) -> None:
+    """SIGKILL a moment later, in the midst of the next iteration."""
+    threading.Timer(delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
+
+
+def command(job: dict[str, Any]) -> None:
+    """`oneway …`, without its report, which has nothing to do with these tests and takes longest."""
+    import oneway.report
+    from oneway.cli import main
+
+    oneway.report.write_report = lambda runs, page, *rest: page
+    sys.argv = ["oneway", *job["command"]]
+    main()
+
+
+def run(job: dict[str, Any]) -> NoReturn:
+    """In the fork."""
+    status = 0
+    try:
+        os.chdir(job["folder"])
+        for stream in (1, 2):
+            name = Path(job["folder"]) / f"{job['name']}.{'out' if stream == 1 else 'err'}"
+            os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
+        if "largest_file" in job:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (job["largest_file"],) * 2)
+        if "fault" in job:
+            Faults(job["fault"])
+        if "kill_in_iteration" in job:
+            iteration, delay = job["kill_in_iteration"]
+            in_iteration(iteration, lambda: kill_soon(delay))
+        if "raise_in_iteration" in job:
+            in_iteration(job["raise_in_iteration"], lambda: 1 / 0)
+        if "command" in job:
+            command(job)
+        else:
+            module, function = job["function"].split(":")
+            result = getattr(importlib.import_module(module), function)(**job["arguments"])
+            (Path(job["folder"]) / f"{job['name']}.json").write_text(json.dumps(result))
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+        status = 99
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def serve() -> None:
+    """Jobs from the standard input, one at a time: answers with the process, and when it has ended with its status."""
+    import torch
+
+    import oneway.report
+    import oneway.train  # noqa: F401 (what every job would import)
+    from oneway import data
+    from oneway.config import Data
+
+    torch.set_num_threads(1)
+    for split in ("train", "val"):
+        data.load(Data(name="streets", size=(32, 64), images=16)).read(split)
+    for line in sys.stdin:
+        job = json.loads(line)
+        process = os.fork()
+        if not process:
+            run(job)
+        print(process, flush=True)
+        _, status = os.waitpid(process, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,258 @@
+"""Facts about checkpoints and other files that have to be whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+
+from oneway import atomic, checkpoint, lock, memory, tensors
+from oneway.checkpoint import Damaged, load, restore_newest
+from oneway.config import Model, Optimiser
+from oneway.errors import UserError
+from oneway.model_file import TrainedModel, load_model, save_model
+from oneway.models.mlp import Perceptron
+from oneway.optim import optimiser_for
+from oneway.recipes import recipe
+from oneway.state import bytes_needed, tensors_of
+from oneway.step import TrainingState
+from oneway.writer import writer
+from reliability.damage import ABOUT, trained, write
+
+CPU = torch.device("cpu")
+
+
+def equal(one: TrainingState, other: TrainingState) -> bool:
+    """Every tensor, to the bit."""
+    mine, theirs = tensors_of(one), tensors_of(other)
+    return mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)
+
+
+def conv(optimiser: str, memory_format: torch.memory_format) -> TrainingState:
+    torch.manual_seed(0)
+    model = torch.nn.Conv2d(4, 8, 3).to(memory_format=memory_format)
+    return TrainingState(model, model, optimiser_for(model, Optimiser(name=optimiser, learning_rate=0.1)))
+
+
+@pytest.mark.parametrize("name", ["adam", "sgd"])
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_a_restored_optimiser_takes_the_same_step(name, memory_format, tmp_path):
+    """For both optimisers and both memory layouts: saved, restored into fresh objects, and stepped, to the bit."""
+
+    def step(state: TrainingState, seed: int) -> None:
+        state.optimiser.zero_grad()
+        x = torch.rand(2, 4, 9, 9, generator=torch.Generator().manual_seed(seed))
+        state.student(x).square().sum().backward()
+        state.optimiser.step()
+
+    state, other = conv(name, memory_format), conv(name, memory_format)
+    for seed in range(3):
+        step(state, seed)
+    (tmp_path / "log").touch()
+    with writer(tmp_path / "checkpoint", ABOUT, tmp_path / "log") as checkpoints:
+        checkpoints.save(3, 0.0, state)
+    load(tmp_path / "checkpoint" / "00000003.json", other)
+    for each in (state, other):
+        step(each, 3)
+    for mine, theirs in zip(state.student.parameters(), other.student.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_what_is_saved_is_the_state_of_that_moment(tmp_path):
+    """The loop goes on while the disk works: what it changes meanwhile is not in the checkpoint."""
+    state, before = trained(3), trained(3)
+    (tmp_path / "log").touch()
+    with writer(tmp_path / "checkpoint", ABOUT, tmp_path / "log") as checkpoints:
+        checkpoints.save(3, 0.0, state)
+        with torch.no_grad():
+            for parameter in state.student.parameters():
+                parameter.zero_()
+    assert load(tmp_path / "checkpoint" / "00000003.json", state).iteration == 3
+    assert equal(state, before)
+
+
+@pytest.mark.parametrize("saves", [1, 2])
+def test_errors_of_the_writer_are_raised(saves, tmp_path):
+    """By the next checkpoint, or at the end; not lost in a thread."""
+    (tmp_path / "log").touch()
+    (tmp_path / "checkpoint").write_text("in the way")
+    succeeded = 0
+    with (  # noqa: PT012 (which of them raises is the question)
+        pytest.raises(UserError, match="cannot be written"),
+        writer(tmp_path / "checkpoint", ABOUT, tmp_path / "log") as checkpoints,
+    ):
+        for iteration in range(saves):
+            checkpoints.save(iteration, 0.0, trained(1))
+            succeeded += 1
+    assert succeeded == 1
+
+
+def test_the_last_two_are_kept(tmp_path):
+    """Both files of each; and the same tensors give the same bytes, however long they took."""
+    for iteration in (10, 20, 30):
+        write(tmp_path / "checkpoint", iteration, trained(2))
+    names = sorted(path.name for path in (tmp_path / "checkpoint").iterdir())
+    assert names == ["00000020.json", "00000020.safetensors", "00000030.json", "00000030.safetensors"]
+    assert len({path.read_bytes() for path in (tmp_path / "checkpoint").glob("*.safetensors")}) == 1
+
+
+def test_the_manifest_says_what_is_there(tmp_path):
+    """Format, iteration, and the SHA-256 of the file and of every tensor, as other programs compute them."""
+    state = trained(2)
+    write(tmp_path / "checkpoint", 10, state)
+    manifest = json.loads((tmp_path / "checkpoint" / "00000010.json").read_text())
+    data = (tmp_path / "checkpoint" / "00000010.safetensors").read_bytes()
+    assert (manifest["format"], manifest["iteration"]) == (2, 10)
+    assert manifest["sha256"] == hashlib.sha256(data).hexdigest()
+    loaded = safetensors.torch.load(data)
+    assert manifest["tensors"] == {
+        name: hashlib.sha256(tensor.numpy().tobytes()).hexdigest() for name, tensor in loaded.items()
+    }
+
+
+def test_a_tensor_alone_is_verified_too(tmp_path):
+    """Checksums of the file made to fit another tensor: the tensor's own does not."""
+    write(tmp_path / "checkpoint", 10, trained(2))
+    path = tmp_path / "checkpoint" / "00000010.json"
+    manifest = json.loads(path.read_text())
+    del manifest["seal"]
+    data = bytearray(path.with_suffix(".safetensors").read_bytes())
+    data[-1] ^= 1
+    path.with_suffix(".safetensors").write_bytes(data)
+    path.write_bytes(checkpoint.sealed({**manifest, "sha256": hashlib.sha256(data).hexdigest()}))
+    with pytest.raises(Damaged, match="is not what it was"):
+        load(path, trained(1))
+
+
+def test_all_damaged_is_said_and_not_passed_over(tmp_path):
+    """Nothing starts over by itself; asked once more, it does."""
+    folder, said = tmp_path / "checkpoint", []
+    for iteration in (10, 20):
+        write(folder, iteration, trained(2))
+        (folder / f"{iteration:08d}.safetensors").write_bytes(b"")
+    with pytest.raises(UserError, match="all 2 checkpoints are damaged"):
+        restore_newest(folder, trained(1), said.append)
+    assert len(said) == 2
+    assert restore_newest(folder, trained(1), said.append) is None
+
+
+def test_another_model_is_refused_and_left_alone(tmp_path):
+    """It is whole, and somebody's: not set aside."""
+    write(tmp_path / "checkpoint", 10, trained(2))
+    with pytest.raises(UserError, match="of another model"):
+        restore_newest(tmp_path / "checkpoint", conv("adam", torch.contiguous_format), print)
+    assert len(checkpoint.existing(tmp_path / "checkpoint")) == 1
+
+
+def test_nothing_that_is_not_finite_is_saved(tmp_path):
+    """Weights or moments: the checkpoint before it stays the newest."""
+    state = trained(2)
+    write(tmp_path / "checkpoint", 10, state)
+    with torch.no_grad():
+        next(state.student.parameters())[0, 0] = float("nan")
+    with pytest.raises(UserError, match=r"student.layers.0.weight is not finite"):
+        write(tmp_path / "checkpoint", 20, state)
+    assert [path.name for path in checkpoint.existing(tmp_path / "checkpoint")] == ["00000010.json"]
+
+
+def test_what_a_killed_process_left_is_tidied_up(tmp_path):
+    """Temporary files, and tensors whose manifest was not written yet or already removed; not those of format 1."""
+    folder = tmp_path / "checkpoint"
+    write(folder, 10, trained(2))
+    write(folder, 20, trained(2))
+    (folder / "00000020.json").unlink()
+    (folder / ".00000020.json.77.tmp").write_text("{")
+    old = {"oneway": json.dumps({"format": 1, "iteration": 5, "seconds": 1.0})}
+    safetensors.torch.save_file(tensors_of(trained(2)), folder / "00000005.safetensors", old)
+    checkpoint.tidy(folder)
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == ["00000005.safetensors", "00000010.json", "00000010.safetensors"]
+
+
+def test_a_model_with_a_flipped_bit_is_refused(tmp_path):
+    """Anywhere in the file: header, words or weights."""
+    path = tmp_path / "model.safetensors"
+    save_model(path, TrainedModel(Perceptron(2), ("a", "b"), ()), Model(name="mlp"))
+    content = path.read_bytes()
+    assert load_model(path, CPU).classes == ("a", "b")
+    for bit in range(0, 8 * len(content), 8 * len(content) // 150):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match=r"model.safetensors"):
+            load_model(path, CPU)
+
+
+def test_a_locked_folder_is_refused_and_a_dead_lock_is_not(tmp_path):
+    """The message names the process; the file alone is no lock, and is gone in the end."""
+    with lock.held(tmp_path):
+        with pytest.raises(UserError, match=f"process {os.getpid()} on "), lock.held(tmp_path):
+            pass
+        assert (tmp_path / ".lock").exists()
+    assert not (tmp_path / ".lock").exists()
+    (tmp_path / ".lock").write_text("process 1 on nowhere")
+    with lock.held(tmp_path):
+        pass
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path):
+    """A link in its place is replaced and not followed; so is one that waits under the temporary name."""
+    (tmp_path / "elsewhere").write_text("mine")
+    (tmp_path / "a").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / f".a.{os.getpid()}.tmp").symlink_to(tmp_path / "elsewhere")
+    atomic.write_atomically(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"new"
+    assert (tmp_path / "elsewhere").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "elsewhere"]
+
+
+def test_too_little_room_is_told_in_bytes(tmp_path):
+    """More than any disk has."""
+    with pytest.raises(UserError, match=rf"{2**70} bytes are needed .*, and \d+ are free"):
+        atomic.require_room(tmp_path, 2**70, 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_end_of_the_memory_names_batch_and_crop():
+    """On a GPU, and as torch says it of the CPU's; other errors pass."""
+    config = recipe("streets")
+    with (
+        pytest.raises(UserError, match=r"8 labelled and 8 unlabelled images in crops of 64×128"),
+        memory.explained(config),
+    ):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+    with pytest.raises(UserError, match=r"--train.batch-unlabelled or --jitter.crop"), memory.explained(config):
+        torch.empty(2**58)
+    with pytest.raises(RuntimeError, match="must match the size"), memory.explained(config):
+        torch.zeros(2) + torch.zeros(3)
+    assert (memory.available(CPU) or 2**40) > 2**20
+
+
+def test_more_memory_than_there_is_is_refused_at_once():
+    """A checkpoint of 2⁶⁰ bytes."""
+    with pytest.raises(UserError, match="MiB more memory on cpu"):
+        memory.require(Perceptron(2), 2**60, recipe("moons"), CPU)
+
+
+def test_a_header_is_believed_up_to_a_size(tmp_path):
+    """Nothing is parsed that announces more."""
+    path = tmp_path / "a.safetensors"
+    path.write_bytes((2**40).to_bytes(8, "little") + b"{}")
+    began = time.monotonic()
+    with pytest.raises(UserError, match="its header would have"), tensors.opened(path):
+        pass
+    assert time.monotonic() - began < 1
+
+
+def test_bytes_needed_are_those_of_a_checkpoint(tmp_path: Path):
+    """Give or take the header."""
+    state = trained(2)
+    write(tmp_path / "checkpoint", 10, state)
+    size = (tmp_path / "checkpoint" / "00000010.safetensors").stat().st_size
+    assert bytes_needed(state) <= size <= bytes_needed(state) + 2**13

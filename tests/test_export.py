@@ -1,0 +1,281 @@
+"""Facts about exported models: they do what the network does, at every size, and say what they are."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from rich.console import Console
+from torch import nn
+
+from oneway.config import Model, build
+from oneway.data.streets import CLASSES, COLOURS, render
+from oneway.errors import UserError
+from oneway.export import export_model
+from oneway.export.agreement import Agreement, compare, refuse_difference
+from oneway.export.formats import FORMATS, METADATA, Opened
+from oneway.export.graph import pool_by_products
+from oneway.models import build as build_network
+from oneway.predict import Predictor, load
+from oneway.run import TrainedModel, save_model
+from oneway.train import train
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+
+EXAMPLE = Path(__file__).parent.parent / "docs" / "examples" / "run_onnx.py"
+QUIET = Console(quiet=True)
+SIZES = [(64, 128), (97, 131), (130, 66)]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    """Two iterations on street scenes."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    settings = {
+        "recipe": "streets",
+        "labels": "2",
+        "seed": 3,
+        "data": {"images": 4, "size": (64, 128)},
+        "jitter": {"crop": (64, 128)},
+        "model": {"width": 0.25},
+        "train": {"iterations": 2, "batch_labelled": 2, "batch_unlabelled": 2},
+    }
+    train(build(settings, "test"), folder, resume=False, console=QUIET)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(run) -> Predictor:
+    return load(run, "cpu")
+
+
+@pytest.fixture(scope="module", params=["onnx", "pt2"])
+def exported(request, run, tmp_path_factory) -> Path:
+    """The run as a file that gives labels."""
+    path = tmp_path_factory.mktemp("exported") / f"model.{request.param}"
+    export_model(run, path, "labels", QUIET, licence="CC-BY-4.0")
+    return path
+
+
+@pytest.fixture(scope="module")
+def opened(exported) -> Opened:
+    """The file, ready to run."""
+    return FORMATS[exported.suffix].open(exported)
+
+
+def scenes(count: int, height: int, width: int) -> np.ndarray:
+    return np.stack([render(1, index, height, width)[0] for index in range(count)])
+
+
+def test_files_agree_with_the_network(opened, model):
+    """On 20 street scenes at three sizes, one of them odd, at least 99.9 % of the pixels have the same class."""
+    for height, width in SIZES:
+        images = scenes(20, height, width)
+        expected = np.stack([prediction.labels for prediction in model.predict_batch(list(images))])
+        labels = opened.result(torch.from_numpy(images)).numpy()
+        assert labels.dtype == np.uint8
+        assert (labels == expected).mean() >= 0.999
+
+
+@pytest.mark.parametrize("shape", [(1, 20, 300), (3, 300, 20), (2, 33, 65), (1, 2, 2)])
+def test_any_number_of_images_of_any_size(opened, model, shape):
+    """Wide, tall and tiny ones, where the grid of the spatial pyramid has one column or a hundred."""
+    images = torch.randint(256, (*shape, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    found = opened.result(images).numpy()
+    expected = np.stack([prediction.labels for prediction in model.predict_batch(list(images.numpy()))])
+    assert (found == expected).mean() >= 0.999
+
+
+def test_files_say_what_their_numbers_mean(exported):
+    """Classes and colours are in the file, where each format keeps such things; the folders of this machine are not."""
+    if exported.suffix == ".onnx":
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(exported)
+        found = session.get_modelmeta().custom_metadata_map
+        about = {key: json.loads(found[key]) for key in ("classes", "colours")}
+        (given,), (labels,) = session.get_inputs(), session.get_outputs()
+        assert (given.name, given.type, given.shape) == ("images", "tensor(uint8)", ["batch", "height", "width", 3])
+        assert (labels.name, labels.type, labels.shape) == ("labels", "tensor(uint8)", ["batch", "height", "width"])
+    else:
+        with zipfile.ZipFile(exported) as archive:
+            about = json.loads(archive.read(f"archive/extra/{METADATA}"))
+    assert tuple(about["classes"]) == CLASSES
+    assert [tuple(colour) for colour in about["colours"]] == list(COLOURS)
+    assert b"swiftnet.py" not in exported.read_bytes()
+
+
+def test_the_card_tells_the_history(exported, run):
+    """Counts, method, seed, quality of each class, speed with hardware, agreement and licence."""
+    text = exported.with_name(f"{exported.name}.md").read_text(encoding="utf-8")
+    summary = json.loads((run / "summary.json").read_text())
+    for row in (
+        "| data | streets |",
+        "| labelled images | 2 |",
+        "| further images without labels | 2 |",
+        "| method | simple-phtps, variant 1w-ct |",
+        "| seed | 3 |",
+        "| licence | CC-BY-4.0 |",
+        f"| sky | {summary['per_class']['sky']:.1f} |",
+        "images per second",
+        "threads",
+        "largest difference",
+    ):
+        assert row in text
+
+
+def test_the_example_needs_neither_oneway_nor_torch(exported, model, tmp_path):
+    """docs/examples/run_onnx.py writes the mask that `predict` gives."""
+    if exported.suffix != ".onnx":
+        pytest.skip("the example is for ONNX")
+    Image.fromarray(scenes(1, 97, 131)[0]).save(tmp_path / "photo.png")
+    subprocess.run([sys.executable, EXAMPLE, exported, "photo.png", "mask.png"], cwd=tmp_path, check=True)
+    mask, expected = Image.open(tmp_path / "mask.png"), model.predict(tmp_path / "photo.png")
+    assert (np.asarray(mask) == expected.labels).mean() >= 0.999
+    assert mask.getpalette()[:3] == list(COLOURS[0])
+    assert "torch" not in EXAMPLE.read_text().split("import", 1)[1]
+
+
+def test_a_file_of_another_network_is_noticed(opened):
+    """The comparison is one that can fail."""
+    other = build_network(Model(width=0.25), len(CLASSES), seed=9).eval()
+    with pytest.raises(UserError, match="does not do what the network does"):
+        refuse_difference(compare(other, opened))
+
+
+@pytest.mark.parametrize(
+    "agreement", [Agreement(0.9989, 1e-6, 5.0), Agreement(1.0, 0.01, 5.0), Agreement(1.0, float("nan"), 5.0)]
+)
+def test_disagreement_has_limits(agreement):
+    """Too many other classes, logits that are apart, and logits that are none."""
+    with pytest.raises(UserError):
+        refuse_difference(agreement)
+
+
+@pytest.mark.parametrize("cells", [(8, 16), (8, 1), (4, 7), (1, 1), 3, (None, 5)])
+@pytest.mark.parametrize("size", [(6, 10), (1, 1), (5, 23), (32, 3)])
+def test_pooling_by_products_is_adaptive_pooling(size, cells):
+    """PyTorch's own, in double precision; also where cells overlap, and where they outnumber the pixels."""
+    x = torch.rand(2, 3, *size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(pool_by_products(x, cells), F.adaptive_avg_pool2d(x, cells))
+
+
+class Small(nn.Module):
+    """A network of the user's own, exported in a moment."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(3, classes, 3, stride=2, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x)
+
+
+class Restless(Small):
+    """Never gives the same logits twice."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x) + torch.rand(x.shape[0], 1, 1, 1)
+
+
+class Deciding(Small):
+    """Looks at the values before it decides what to do."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x) if x.mean() > 0.5 else self.layer(1 - x)
+
+
+class Whole(Small):
+    """Classifies whole images."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x).mean(dim=(2, 3))
+
+
+@pytest.fixture
+def saved(tmp_path, monkeypatch):
+    """A function that saves a network of this file as a model."""
+    monkeypatch.setitem(sys.modules, "own_networks", sys.modules[__name__])
+
+    def save(kind: type[Small]) -> tuple[Path, str]:
+        torch.manual_seed(0)
+        factory = f"own_networks:{kind.__name__}"
+        path = tmp_path / "model.safetensors"
+        save_model(path, TrainedModel(kind(3), ("a", "b|c", "d"), ()), Model(factory=factory))
+        return path, factory
+
+    return save
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".pt2"])
+def test_logits_come_at_full_resolution(saved, tmp_path, suffix):
+    """N×C×H×W floats; the console tells agreement and speed, the card that the history is unknown."""
+    path, factory = saved(Small)
+    told, target = io.StringIO(), tmp_path / f"model{suffix}"
+    export_model(path, target, "logits", Console(file=told), factory=factory)
+    images = scenes(2, 37, 51)
+    logits = FORMATS[suffix].open(target).result(torch.from_numpy(images))
+    x = torch.from_numpy(images).permute(0, 3, 1, 2) / 255
+    expected = F.interpolate(load(path, "cpu", factory).network(x), (37, 51), mode="bilinear")
+    torch.testing.assert_close(logits, expected, atol=1e-4, rtol=1e-4)
+    assert "largest difference" in told.getvalue()
+    assert "images/s" in told.getvalue()
+    card = (tmp_path / f"model{suffix}.md").read_text(encoding="utf-8")
+    assert "history | not known" in card
+    assert "1 b\\|c" in card
+
+
+@pytest.mark.parametrize(("kind", "message"), [(Restless, "does not do what"), (Deciding, "cannot be exported")])
+def test_a_failed_export_leaves_nothing_new(saved, tmp_path, kind, message):
+    """Nor does it take away a file that was there before."""
+    path, factory = saved(kind)
+    target = tmp_path / "model.pt2"
+    target.write_text("an earlier export")
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(UserError, match=message) as caught:
+        export_model(path, target, "labels", QUIET, factory=factory)
+    assert str(target) in str(caught.value)
+    assert sorted(tmp_path.iterdir()) == before
+    assert target.read_text() == "an earlier export"
+
+
+def test_models_that_classify_are_exported_too(saved, tmp_path):
+    """One class for each image."""
+    path, factory = saved(Whole)
+    export_model(path, tmp_path / "model.pt2", "labels", QUIET, factory=factory)
+    labels = FORMATS[".pt2"].open(tmp_path / "model.pt2").result(torch.from_numpy(scenes(3, 40, 50)))
+    assert (labels.shape, labels.dtype) == ((3,), torch.uint8)
+
+
+def test_code_that_only_the_file_names_is_not_run(saved, tmp_path):
+    """A factory has to be agreed to."""
+    path, factory = saved(Small)
+    with pytest.raises(UserError, match=factory):
+        export_model(path, tmp_path / "model.pt2", "labels", QUIET)
+
+
+@pytest.mark.parametrize(
+    ("to", "message"), [("model.tflite", "end in .onnx or .pt2"), ("no/model.onnx", "no such folder")]
+)
+def test_a_place_that_makes_no_sense_is_refused(run, tmp_path, to, message):
+    """Before anything is loaded."""
+    with pytest.raises(UserError, match=message):
+        export_model(run, tmp_path / to, "labels", QUIET)
+
+
+def test_a_missing_extra_is_named_with_the_command_that_installs_it(run, tmp_path, monkeypatch):
+    """In the words to paste."""
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(UserError, match=r"pip install 'oneway\[export\]'"):
+        export_model(run, tmp_path / "model.onnx", "labels", QUIET)
+    assert list(tmp_path.iterdir()) == []

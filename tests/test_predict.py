@@ -1,0 +1,369 @@
+"""Facts about using a trained model: what is predicted, what is written, and what is left alone."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from rich.console import Console
+
+import oneway
+from oneway import evaluate
+from oneway.config import Model, build
+from oneway.data.cifar10 import CLASSES as CIFAR_CLASSES
+from oneway.data.streets import CLASSES, COLOURS, render
+from oneway.errors import UserError
+from oneway.models import build as build_network
+from oneway.predict import Outputs, Predictor, load, predict_files
+from oneway.predict.batches import batches
+from oneway.predict.sources import Source, find_sources
+from oneway.predict.tiles import slide, starts
+from oneway.run import TrainedModel, save_model
+from oneway.train import train
+
+QUIET = Console(quiet=True)
+FORMATS = {".jpg": "JPEG", ".png": "PNG", ".webp": "WEBP", ".bmp": "BMP", ".tif": "TIFF"}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    """Two iterations on street scenes."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    settings = {
+        "recipe": "streets",
+        "labels": "2",
+        "data": {"images": 4, "size": (64, 128)},
+        "jitter": {"crop": (64, 128)},
+        "model": {"width": 0.25},
+        "train": {"iterations": 2, "batch_labelled": 2, "batch_unlabelled": 2},
+    }
+    train(build(settings, "test"), folder, resume=False, console=QUIET)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(run) -> Predictor:
+    return load(run, "cpu")
+
+
+def scene(index: int = 0, height: int = 64, width: int = 128) -> np.ndarray:
+    return render(0, index, height, width)[0]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Everything below a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def photos(tmp_path) -> Path:
+    """Two images of one stem in subfolders, and one above."""
+    for name in ("a/x.png", "b/x.png", "y.bmp"):
+        (tmp_path / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(scene()).save(tmp_path / "photos" / name)
+    return tmp_path / "photos"
+
+
+def test_broken_images_are_named_and_the_others_predicted(model, tmp_path, capfd):
+    """50 images of mixed sizes and formats, two of them broken: 48 results, two errors, status 1, no leftovers."""
+    photos, out = tmp_path / "photos", tmp_path / "out"
+    photos.mkdir()
+    sizes, suffixes = [(64, 128), (48, 40), (33, 71)], list(FORMATS)
+    for index in range(48):
+        height, width = sizes[index % 3]
+        Image.fromarray(scene(0, height, width)).save(photos / f"{index:02}{suffixes[index % 5]}")
+    (photos / "48.jpg").write_bytes((photos / "00.jpg").read_bytes()[:300])
+    (photos / "49.png").write_text("not an image")
+    assert predict_files(model, [str(photos)], Outputs(out, confidence=True, facts=True), QUIET) == 1
+    errors = capfd.readouterr().err
+    assert errors.count("oneway:") == 2
+    assert "48.jpg" in errors
+    assert "49.png" in errors
+    for kind, suffix in {"masks": "png", "overlays": "jpg", "confidence": "png", "json": "json"}.items():
+        assert sorted(path.name for path in (out / kind).iterdir()) == [f"{index:02}.{suffix}" for index in range(48)]
+    for index in range(48):
+        height, width = sizes[index % 3]
+        assert Image.open(out / "masks" / f"{index:02}.png").size == (width, height)
+    index = json.loads((out / "predictions.json").read_text())
+    assert (index["images"], len(index["errors"]), index["classes"]) == (48, 2, list(CLASSES))
+
+
+def test_masks_hold_indices_and_show_the_colours_of_the_classes(model, photos, tmp_path):
+    """Indices are those of the evaluation; what any viewer shows is each pixel's class colour."""
+    assert predict_files(model, [str(photos / "y.bmp")], Outputs(tmp_path / "out", facts=True), QUIET) == 0
+    mask = Image.open(tmp_path / "out/masks/y.png")
+    indices = np.asarray(mask)
+    expected = evaluate.predict(model.network, evaluate.as_input(torch.tensor(scene())[None]))[0].numpy()
+    assert mask.mode == "P"
+    assert np.array_equal(indices, expected)
+    assert np.array_equal(np.asarray(mask.convert("RGB")), np.array(COLOURS, dtype=np.uint8)[expected])
+    facts = json.loads((tmp_path / "out/json/y.json").read_text())
+    assert facts["shares"]["sky"] == pytest.approx((expected == CLASSES.index("sky")).mean())
+    assert sum(facts["shares"].values()) == pytest.approx(1)
+
+
+def test_confidence_is_the_largest_probability(model):
+    """Softmax of the logits, and between 1/C and 1."""
+    prediction = model.predict(scene())
+    with torch.no_grad():
+        x = evaluate.as_input(torch.tensor(scene())[None])
+        probability = torch.nn.functional.interpolate(model.network(x), (64, 128), mode="bilinear").softmax(1)
+    np.testing.assert_allclose(prediction.confidence, probability.max(1).values[0].numpy(), atol=1e-5)
+    assert prediction.confidence.min() >= 1 / len(CLASSES)
+
+
+def test_one_prediction_for_a_path_an_array_and_a_pillow_image(run, photos, tmp_path):
+    """`oneway.load` of a run folder, or of its model file alone, far from the run."""
+    shutil.copy(run / "model.safetensors", tmp_path / "alone.safetensors")
+    first = oneway.load(run, "cpu").predict(photos / "y.bmp")
+    for prediction in (
+        oneway.load(tmp_path / "alone.safetensors", "cpu").predict(Image.open(photos / "y.bmp")),
+        oneway.load(str(run), "cpu").predict(scene()),
+    ):
+        assert np.array_equal(prediction.labels, first.labels)
+        assert np.array_equal(prediction.confidence, first.confidence)
+    assert (first.labels.dtype, first.labels.shape, first.classes) == (np.uint8, (64, 128), CLASSES)
+    blend = np.asarray(first.overlay(0.25)).astype(float)
+    expected = 0.75 * scene() + 0.25 * np.array(COLOURS)[first.labels]
+    assert np.abs(blend - expected).max() <= 1
+    first.save(tmp_path / "mask.png")
+    assert np.array_equal(np.asarray(Image.open(tmp_path / "mask.png")), first.labels)
+    with pytest.raises(UserError, match=r"let it end in \.png|Let it end in \.png"):
+        first.save(tmp_path / "mask.jpg")
+
+
+def test_images_are_seen_upright(model, tmp_path):
+    """An EXIF orientation of 6 turns 64×128 stored pixels into a mask of 128×64, from a file and from Pillow."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(scene()).save(tmp_path / "turned.png", exif=exif)
+    expected = model.predict(np.ascontiguousarray(np.rot90(scene(), -1))).labels
+    assert expected.shape == (128, 64)
+    assert np.array_equal(model.predict(tmp_path / "turned.png").labels, expected)
+    assert np.array_equal(model.predict(Image.open(tmp_path / "turned.png")).labels, expected)
+
+
+@pytest.mark.parametrize(
+    "image", [np.zeros((4, 4), np.uint8), np.zeros((4, 4, 3)), np.zeros((0, 4, 3), np.uint8), 3, Image.new("F", (4, 4))]
+)
+def test_what_is_no_image_is_refused(model, image):
+    """Greyscale, floats in an unknown range, nothing at all."""
+    with pytest.raises(UserError, match="image"):
+        model.predict(image)
+
+
+def test_results_keep_the_folders_of_their_images(model, photos, tmp_path):
+    """Two images of one name in two folders have two masks."""
+    assert predict_files(model, [str(photos)], Outputs(tmp_path / "out"), QUIET) == 0
+    assert {name for name in files(tmp_path / "out") if name.startswith("masks")} == {
+        "masks/a/x.png",
+        "masks/b/x.png",
+        "masks/y.png",
+    }
+
+
+def test_names_are_as_short_as_they_can_be(photos, tmp_path):
+    """Suffixes, folders and whole paths only where names would clash; a file named twice is predicted once."""
+    Image.fromarray(scene()).save(photos / "a/x.jpg")
+
+    def names(*paths: object) -> dict[str, str]:
+        sources = find_sources([str(path) for path in paths], tmp_path / "out")
+        return {source.path.relative_to(photos.resolve()).as_posix(): source.name for source in sources}
+
+    assert names(photos / "b/x.png", photos / "b") == {"b/x.png": "x"}
+    assert names(photos / "a") == {"a/x.jpg": "x.jpg", "a/x.png": "x.png"}
+    assert names(photos / "b", photos / "a/x.png") == {"b/x.png": "b/x.png", "a/x.png": "a/x.png"}
+    assert names(photos / "**/*.png") == {"a/x.png": "a/x", "b/x.png": "b/x"}
+    assert names(photos / "?" / "x.p*") == {"a/x.png": "a/x", "b/x.png": "b/x"}
+
+
+def test_nothing_but_results_is_overwritten(model, photos, tmp_path):
+    """A folder with other content is refused untouched; results within the images are not predicted in turn."""
+    before = files(photos)
+    with pytest.raises(UserError, match="--out"):
+        predict_files(model, [str(photos)], Outputs(photos), QUIET)
+    assert files(photos) == before
+    for _ in range(2):
+        assert predict_files(model, [str(photos)], Outputs(photos / "out"), QUIET) == 0
+        assert len(list((photos / "out/masks").rglob("*.png"))) == 3
+    with pytest.raises(UserError, match="where results go"):
+        predict_files(model, [str(photos / "out/masks/y.png")], Outputs(photos / "out"), QUIET)
+    assert {name: content for name, content in files(photos).items() if not name.startswith("out")} == before
+
+
+@pytest.mark.parametrize(
+    ("path", "message"), [("none.jpg", "no such file"), ("*.gif", "matches"), ("empty", "no image")]
+)
+def test_a_path_to_nothing_is_answered_before_anything_is_written(model, tmp_path, monkeypatch, path, message):
+    """With the path in the answer."""
+    monkeypatch.chdir(tmp_path)
+    Path("empty").mkdir()
+    with pytest.raises(UserError, match=message) as caught:
+        predict_files(model, [path], Outputs(Path("out")), QUIET)
+    assert path in str(caught.value)
+    assert not Path("out").exists()
+
+
+def test_tiles_reach_from_border_to_border_and_overlap():
+    """Every length from one tile to ten: first at 0, last at the end, a quarter shared between neighbours."""
+    assert starts(20, 32) == [0]
+    assert starts(32, 32) == [0]
+    assert starts(56, 32) == [0, 24]
+    for length in range(33, 320):
+        places = starts(length, 32)
+        assert (places[0], places[-1]) == (0, length - 32)
+        assert all(0 < step <= 24 for step in np.diff(places))
+
+
+def test_tiles_average_probabilities():
+    """Against all tiles added up in one array of the whole image, where a pixel's prediction depends on its tile."""
+    image, tile = torch.randint(256, (75, 90, 3), generator=torch.Generator().manual_seed(0)), (32, 48)
+
+    def probabilities(tiles: torch.Tensor) -> torch.Tensor:
+        values = tiles.permute(0, 3, 1, 2).float() / 40
+        return (values - values.mean(dim=(2, 3), keepdim=True) * 3).softmax(dim=1)
+
+    sums, count = np.zeros((3, 75, 90)), np.zeros((75, 90))
+    for top in starts(75, 32):
+        for left in starts(90, 48):
+            place = np.s_[top : top + 32, left : left + 48]
+            sums[:, *place] += probabilities(image[place][None])[0].numpy()
+            count[place] += 1
+    labels, confidence = slide(probabilities, image, tile, batch=2)
+    assert np.array_equal(labels.numpy(), sums.argmax(axis=0))
+    np.testing.assert_allclose(confidence.numpy(), (sums / count).max(axis=0), rtol=1e-5)
+
+
+def test_tiles_larger_than_the_image_see_it_whole(model):
+    """The prediction is that of the whole; tiles too small to be meant are refused."""
+    whole, tiled = model.predict(scene()), model.predict(scene(), tile=(500, 500))
+    assert np.array_equal(whole.labels, tiled.labels)
+    np.testing.assert_allclose(whole.confidence, tiled.confidence, atol=1e-5)
+    assert model.predict(scene(), tile=(32, 48)).labels.shape == (64, 128)
+    with pytest.raises(UserError, match="32 pixels or more"):
+        model.predict(scene(), tile=(8, 8))
+
+
+def test_batches_have_one_size_and_fit_into_memory():
+    """Images are neither lost nor doubled; no batch of several has more than 2**20 pixels."""
+    shapes = [(512, 512, 3), (100, 80, 3), (2000, 1000, 3)] * 7
+    images = [(Source(Path(str(index)), str(index)), np.empty(shape, np.uint8)) for index, shape in enumerate(shapes)]
+    found = list(batches(iter(images)))
+    assert sorted(int(source.name) for batch in found for source, _ in batch) == list(range(21))
+    assert all(len({image.shape for _, image in batch}) == 1 for batch in found)
+    assert all(len(batch) == 1 or sum(image.size // 3 for _, image in batch) <= 2**20 for batch in found)
+    assert max(map(len, found)) == 7
+
+
+def test_models_that_classify_print_a_table(tmp_path, photos, capfd):
+    """They say so; classes and confidence come as CSV, and nothing is written."""
+    network = build_network(Model(name="wrn-28-2"), 10, seed=0)
+    save_model(tmp_path / "m.safetensors", TrainedModel(network, CIFAR_CLASSES, ()), Model(name="wrn-28-2"))
+    model = load(tmp_path / "m.safetensors", "cpu")
+    (photos / "z.png").write_bytes(b"broken")
+    assert predict_files(model, [str(photos)], Outputs(tmp_path / "out"), QUIET) == 1
+    printed = capfd.readouterr()
+    header, *lines = printed.out.splitlines()
+    assert header == "image,class,confidence"
+    assert [line.split(",")[0].rpartition("/")[2] for line in lines] == ["x.png", "x.png", "y.bmp"]
+    assert all(line.split(",")[1] in CIFAR_CLASSES for line in lines)
+    assert "classifies" in printed.err
+    assert "z.png" in printed.err
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(UserError, match="classify"):
+        model.predict(scene())
+    name, confidence = model.classify(scene())
+    assert name in CIFAR_CLASSES
+    assert 0.1 <= confidence <= 1
+
+
+@pytest.fixture
+def clip(tmp_path) -> Path:
+    """Five frames at uneven times."""
+    av = pytest.importorskip("av")
+    path = tmp_path / "clip.mp4"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", 10)
+        stream.width, stream.height, stream.pix_fmt = 96, 64, "yuv420p"
+        stream.codec_context.time_base = Fraction(1, 10)
+        for index, time in enumerate((0, 1, 2, 5, 6)):
+            frame = av.VideoFrame.from_ndarray(scene(index, 64, 96), format="rgb24")
+            frame.pts, frame.time_base = time, Fraction(1, 10)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    return path
+
+
+def test_a_video_gets_an_overlay_video(model, clip, tmp_path):
+    """As many frames of the same size at the same times; they look like the overlays of the frames."""
+    import av
+
+    assert predict_files(model, [str(clip)], Outputs(tmp_path / "out"), QUIET) == 0
+    with av.open(str(clip)) as container:
+        original = [(frame.time, frame.to_ndarray(format="rgb24")) for frame in container.decode(video=0)]
+    with av.open(str(tmp_path / "out/overlays/clip.mp4")) as container:
+        found = [(frame.time, frame.to_ndarray(format="rgb24")) for frame in container.decode(video=0)]
+    assert [time for time, _ in found] == pytest.approx([time for time, _ in original], abs=1e-3)
+    for (_, pixels), (_, overlay) in zip(original, found, strict=True):
+        expected = np.asarray(model.predict(pixels).overlay()).astype(float)
+        assert np.abs(overlay - expected).mean() < 8
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_a_video_can_become_frames_with_masks(model, clip, tmp_path):
+    """Numbered from one, in a folder of its own."""
+    assert predict_files(model, [str(clip)], Outputs(tmp_path / "out", frames=True), QUIET) == 0
+    for kind, suffix in {"masks": "png", "overlays": "jpg"}.items():
+        names = sorted(path.name for path in (tmp_path / "out" / kind / "clip.frames").iterdir())
+        assert names == [f"{number:06}.{suffix}" for number in range(1, 6)]
+
+
+def test_a_broken_video_is_named_and_leaves_nothing(model, clip, photos, tmp_path, capfd):
+    """The images beside it are predicted; a playlist that leads elsewhere is no video."""
+    (photos / "broken.mp4").write_bytes(clip.read_bytes()[:2000])
+    (photos / "list.mp4").write_text(f"#EXTM3U\n#EXTINF:1,\nfile://{clip}\n#EXT-X-ENDLIST\n")
+    assert predict_files(model, [str(photos)], Outputs(tmp_path / "out"), QUIET) == 1
+    errors = capfd.readouterr().err
+    assert "broken.mp4" in errors
+    assert "list.mp4" in errors
+    assert len(list((tmp_path / "out/masks").rglob("*.png"))) == 3
+    assert not [path for path in (tmp_path / "out").rglob("*") if path.suffix in (".mp4", ".tmp")]
+
+
+def test_a_missing_extra_is_named_with_the_command_that_installs_it(model, clip, tmp_path, monkeypatch):
+    """Before anything is written."""
+    monkeypatch.setitem(sys.modules, "av", None)
+    with pytest.raises(UserError, match=r"pip install 'oneway\[video\]'"):
+        predict_files(model, [str(clip)], Outputs(tmp_path / "out"), QUIET)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_summary_says_how_many_and_how_fast(model, photos, tmp_path):
+    """In one line."""
+    text = io.StringIO()
+    predict_files(model, [str(photos)], Outputs(tmp_path / "out"), Console(file=text))
+    assert text.getvalue().startswith("3 images in ")
+    assert "images/s" in text.getvalue().splitlines()[0]
+
+
+def test_importing_the_package_stays_instant():
+    """`import oneway` loads neither torch nor NumPy."""
+    check = "import sys, oneway; assert callable(oneway.load); assert not {'torch', 'numpy'} & set(sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check]).returncode == 0
+
+
+def test_points_are_no_images(tmp_path):
+    """The perceptron of two moons is refused."""
+    config = Model(name="mlp")
+    save_model(tmp_path / "m.safetensors", TrainedModel(build_network(config, 2, 0), ("a", "b"), ()), config)
+    with pytest.raises(UserError, match="points"):
+        load(tmp_path / "m.safetensors", "cpu")

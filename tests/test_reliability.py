@@ -1,0 +1,111 @@
+"""A fixed sample of each proof of `make test-reliability`, small enough for every day."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+
+from reliability import disks, guards, kills, order, stops
+from reliability.harness import ITERATIONS, MOONS, called, done, resume, same, undisturbed
+
+POINTS = kills.points()
+SAMPLE = ["step 10", "within write 6", "before rename 7"]
+"""Of the points at which a run is killed: behind a checkpoint, in tensors, and at the name of a manifest."""
+
+
+@pytest.mark.parametrize("point", SAMPLE)
+def test_killed(point, tmp_path):
+    """In a step, within a write and before a rename: the run comes back byte for byte."""
+    assert kills.comes_back(tmp_path, POINTS[point])
+
+
+def test_stopped(tmp_path):
+    """SIGTERM: a checkpoint, status 143, and the same run."""
+    assert stops.comes_back(tmp_path, signal.SIGTERM, 4)
+
+
+def test_every_rename_is_in_order(tmp_path):
+    """Content to disk, then the name, then the folder: configuration, split, tensors, manifests, model, summary."""
+    done(tmp_path, *MOONS, fault={"trace": str(tmp_path / "trace")})
+    count, wrong = order.renames(order.from_trace(tmp_path / "trace"), tmp_path / "run")
+    assert count > 12
+    assert not wrong
+
+
+def test_order_would_be_noticed():
+    """The test above is one that can fail: for each of the three in the wrong place."""
+    good = [
+        ("open", "run/.a.tmp"),
+        ("write", "run/.a.tmp"),
+        ("fsync", "run/.a.tmp"),
+        ("replace", "run/.a.tmp", "run/a"),
+    ]
+    below = Path("/x/run")
+    assert order.renames([*good, ("fsync", "run")], below) == (1, [])
+    assert "never reached" in order.renames(good, below)[1][0]
+    assert "before its content" in order.renames([*good[:2], good[3], ("fsync", "run")], below)[1][0]
+    late = [good[0], good[2], good[1], good[3], ("fsync", "run")]
+    assert "before its content" in order.renames(late, below)[1][0]
+
+
+@pytest.mark.parametrize("point", ["full in a file of tensors", "no permission to rename"])
+def test_disk_full_or_closed(point, tmp_path):
+    """The run stops with path and bytes, leaves nothing half-written, and goes on later."""
+    assert disks.stops_well(tmp_path, disks.POINTS[point])
+
+
+def test_no_room_from_the_start(tmp_path):
+    """Refused before the first step, and nothing is left behind."""
+    assert disks.TOO_SMALL["a limit on files"](tmp_path)
+
+
+def test_damaged_checkpoints(tmp_path):
+    """Flipped bits and lost ends: none is accepted, and the previous checkpoint is used."""
+    result = called(tmp_path, "reliability.damage:damage", folder=str(tmp_path), flips=80, truncations=20, seed=9)
+    assert not result["accepted"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"), [("images", 150), ("masks", 150), ("checkpoints", 100), ("configurations", 150), ("lists", 50)]
+)
+def test_mutated_files(kind, count, tmp_path):
+    """Read, or refused by name: no crash, no 2 s, no 300 MiB."""
+    result = called(tmp_path, f"reliability.fuzz:{kind}", folder=str(tmp_path), count=count, seed=9)
+    assert result["tried"] == count
+    assert not result["failures"]
+
+
+def test_hostile_files(tmp_path):
+    """Nothing is run, nothing outside the folder is opened or changed."""
+    result = called(tmp_path, "reliability.hostile:hostile", folder=str(tmp_path))
+    assert result["tried"] >= 30
+    assert not result["wrong"]
+
+
+def test_another_experiment_is_refused(tmp_path):
+    """Another batch size, another split: the difference is shown, nothing happens, and the run can still go on."""
+    guards.killed(tmp_path)
+    for change in ("batch", "split"):
+        flags, shown = guards.CHANGES[change]
+        assert guards.is_refused(tmp_path, *flags.split(), saying=shown)
+    resume(tmp_path, recipe="moons")
+    assert same(tmp_path / "run", undisturbed(tuple(MOONS)))
+
+
+def test_a_run_of_the_first_release_goes_on(tmp_path):
+    """Its checkpoint, its configuration and its split are of formats that had no checksums."""
+    shutil.copytree(Path(__file__).parent / "reliability" / "format-1" / "run", tmp_path / "run")
+    resume(tmp_path, recipe="moons")
+    assert safetensors.torch.load_file(tmp_path / "run" / "model.safetensors")
+
+
+def test_a_bug_is_told_apart(tmp_path):
+    """Three lines, status 70, the traceback in a file."""
+    job = done(tmp_path, *MOONS, status=70, raise_in_iteration=ITERATIONS // 2)
+    assert guards.says(job, "ZeroDivisionError")
+    assert "run/traceback.txt and run/environment.json" in job.error
+    assert "Traceback" in (tmp_path / "run" / "traceback.txt").read_text()
