@@ -19,7 +19,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from oneway import atomic, tensors
-from oneway.atomic import write_atomically as write_atomically
 from oneway.errors import UserError
 from oneway.state import expected, restore
 from oneway.step import TrainingState

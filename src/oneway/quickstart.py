@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from oneway.checkpoint import write_atomically
+from oneway.atomic import write_atomically
 from oneway.config import Config, build, merge
 from oneway.errors import UserError
 from oneway.methods import MethodName

@@ -78,8 +78,11 @@ class Index:
 
     @property
     def content(self) -> str:
-        """A digest of all files."""
-        files = [(record["name"], [stamp["digest"] for stamp in record["files"]]) for record in self.records]
+        """A digest of all files, and of what was read in them: another dataset.yaml can read other labels."""
+        files = [
+            (record["name"], [stamp["digest"] for stamp in record["files"]], record["labels"])
+            for record in self.records
+        ]
         return blake2b(json.dumps(files).encode(), digest_size=16).hexdigest()
 
     @property

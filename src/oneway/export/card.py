@@ -78,7 +78,7 @@ def read_history(folder: Path) -> tuple[dict[str, object], dict[str, Any] | None
         run = runs.open_run(folder)
         return _training_rows(run), run.summary
     except UserError as error:
-        return {"history": f"not known: {error}"}, None
+        return {"history": f"not known: {str(error).replace(f'{folder}/', '')}"}, None
 
 
 def _training_rows(run: runs.Run) -> dict[str, object]:

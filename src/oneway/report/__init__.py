@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from oneway import data
-from oneway.checkpoint import write_atomically
+from oneway.atomic import write_atomically
 from oneway.errors import UserError
 from oneway.report import plots, words
 from oneway.report.facts import RunFacts, differing_settings, read_runs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,7 +105,7 @@ def _read(run: runs.Run, name: str, colour: int) -> RunFacts:
             f"{run.path}: this run has not ended (it has no summary.json). "
             f"Continue it with: oneway train {run.config.recipe} --out {run.path} --resume"
         )
-    split = json.loads((run.path / "split.json").read_text(encoding="utf-8"))
+    split = runs.read_json(run.path / "split.json")
     return RunFacts(
         path=run.path,
         name=name,
@@ -114,7 +113,7 @@ def _read(run: runs.Run, name: str, colour: int) -> RunFacts:
         config=run.config,
         labelled=tuple(split["labelled"]),
         further=len(set(split["unlabelled"]) - set(split["labelled"])),
-        environment=json.loads((run.path / "environment.json").read_text(encoding="utf-8")),
+        environment=runs.read_json(run.path / "environment.json"),
         metrics=tuple(run.metrics()),
         metric=summary["metric"],
         value=summary["value"],

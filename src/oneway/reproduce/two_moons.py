@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from oneway import data
-from oneway.checkpoint import write_atomically
+from oneway.atomic import write_atomically
 from oneway.config import Config
 from oneway.methods import MethodName, VariantName
 from oneway.recipes import recipe
