@@ -153,6 +153,19 @@ def test_a_file_of_another_network_is_noticed(opened):
         refuse_difference(compare(other, opened))
 
 
+def test_a_file_that_refuses_a_size_is_noticed(model):
+    """As do graphs that were traced too narrowly; the size is named."""
+
+    def narrow(images: torch.Tensor) -> torch.Tensor:
+        if images.shape[0] > 1:
+            raise RuntimeError("Guard failed")
+        x = images.permute(0, 3, 1, 2) / 255
+        return F.interpolate(model.network(x), x.shape[-2:], mode="bilinear")
+
+    with pytest.raises(UserError, match=r"fails on 2 images of 97×131 pixels \(RuntimeError: Guard failed\)"):
+        compare(model.network, Opened(narrow, narrow))
+
+
 @pytest.mark.parametrize(
     "agreement", [Agreement(0.9989, 1e-6, 5.0), Agreement(1.0, 0.01, 5.0), Agreement(1.0, float("nan"), 5.0)]
 )

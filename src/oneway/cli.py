@@ -187,6 +187,67 @@ def check(
 
 
 @app.command
+def predict(
+    run: Path,
+    /,
+    *paths: str,
+    out: Path = Path("predictions"),
+    tile: tuple[Positive, Positive] | None = None,
+    confidence: Switch = False,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    frames: Switch = False,
+    device: str = "auto",
+    factory: Annotated[str | None, Parameter(name="--model.factory")] = None,
+) -> None:
+    """Predict masks of images, folders and videos with a trained model.
+
+    Writes masks that hold class indices and show class colours, and overlays, under the names of the images. Broken
+    files are named and left out; the exit status is 1 then. A model that classifies prints a CSV table instead.
+
+    Args:
+        run: Run folder, or its model.safetensors.
+        paths: Images, videos, folders (with all their subfolders) and patterns such as 'photos/**/*.jpg'.
+        out: Folder of the results: new, empty, or of earlier results, which are replaced.
+        tile: Height and width of overlapping tiles, for images too large to be seen at once.
+        confidence: Also write how sure the model is of each pixel, from black to white.
+        as_json: Also write a JSON file for each image: the share of each class, the mean confidence.
+        frames: Write a mask and an overlay for each frame of a video, instead of an overlay video.
+        device: auto, cpu, cuda, cuda:1, …
+        factory: The function that makes the network, where it is one of your own.
+    """
+    from oneway.predict import Outputs, load, predict_files
+
+    outputs = Outputs(out, confidence=confidence, facts=as_json, frames=frames)
+    sys.exit(predict_files(load(run, device, factory), paths, outputs, console, tile))
+
+
+@app.command
+def export(
+    run: Path,
+    /,
+    *,
+    to: Path,
+    output: Literal["labels", "logits"] = "labels",
+    licence: str | None = None,
+    factory: Annotated[str | None, Parameter(name="--model.factory")] = None,
+) -> None:
+    """Export a trained model to one file that runs without oneway, with a model card beside it.
+
+    The file takes any number of images of any size. It is compared with the model before it gets its name.
+
+    Args:
+        run: Run folder, or its model.safetensors.
+        to: The file: .onnx for ONNX Runtime and its like, .pt2 for PyTorch.
+        output: The class of each pixel, or the logits of all classes.
+        licence: Under which the model may be used, for its card.
+        factory: The function that makes the network, where it is one of your own.
+    """
+    from oneway.export import export_model
+
+    export_model(run, to, output, console, licence, factory)
+
+
+@app.command
 def report(*runs: Path, out: Path | None = None, factory: Factory = None) -> None:
     """Write one self-contained HTML page about one run, or about several side by side.
 

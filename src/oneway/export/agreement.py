@@ -15,6 +15,7 @@ from oneway.data.streets import render
 from oneway.errors import UserError
 from oneway.evaluate import as_input
 from oneway.export.formats import Opened
+from oneway.export.graph import reason
 from oneway.losses import upsample
 
 BATCHES = ((1, 64, 128), (2, 97, 131), (1, 160, 96))
@@ -50,10 +51,17 @@ def compare(network: nn.Module, file: Opened) -> Agreement:
         images = torch.from_numpy(np.stack([render(0, index, height, width)[0] for index in range(count)]))
         x = as_input(images)
         expected = upsample(network(x), x)
-        found, found_logits = file.result(images), file.logits(images)
+        try:
+            found, found_logits = file.result(images), file.logits(images)
+        except Exception as error:  # each runtime has its own
+            raise UserError(
+                f"The exported file fails on {count} images of {height}×{width} pixels ({reason(error)})."
+            ) from error
         labels = found.argmax(dim=1) if found.is_floating_point() else found
         if found_logits.shape != expected.shape or labels.shape != expected.argmax(dim=1).shape:
-            raise UserError(f"the file gives {list(found.shape)} for {count} images of {height}×{width} pixels")
+            raise UserError(
+                f"The exported file gives {list(found.shape)} for {count} images of {height}×{width} pixels."
+            )
         same.append((labels == expected.argmax(dim=1)).flatten())
         gap = float((found_logits - expected).abs().max())
         difference = max(difference, gap) if np.isfinite(gap) else np.inf
@@ -64,4 +72,4 @@ def compare(network: nn.Module, file: Opened) -> Agreement:
 def refuse_difference(found: Agreement) -> None:
     """Raises a UserError where a file is not what the network is."""
     if found.same_class < SAME_CLASS or not found.difference <= RELATIVE_DIFFERENCE * max(1.0, found.largest):
-        raise UserError(f"the exported file does not do what the network does: {found}")
+        raise UserError(f"The exported file does not do what the network does: {found}.")

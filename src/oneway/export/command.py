@@ -24,7 +24,9 @@ from oneway.export.graph import Output
 from oneway.losses import upsample
 from oneway.predict.predictor import Predictor, load
 
-TIMED_SIZE = (512, 1024)
+TIMED_SIZES = {False: (512, 1024), True: (32, 32)}
+"""Of images to segment, and to classify."""
+
 TIMED_RUNS = 3
 INPUT_WORDS = "images: N×H×W×3 bytes (uint8) in RGB, of any number and size; the normalisation is inside"
 OUTPUT_WORDS: dict[tuple[Output, bool], str] = {
@@ -106,8 +108,9 @@ def _speed(model: Predictor, result: Run) -> Speed:
         x = as_input(images)
         return upsample(model.network(x), x).argmax(dim=1)
 
-    images = torch.zeros(1, *TIMED_SIZE, 3, dtype=torch.uint8)
-    return Speed(_hardware(), TIMED_SIZE, _rate(result, images), _rate(pytorch, images))
+    size = TIMED_SIZES[model.classifies]
+    images = torch.zeros(1, *size, 3, dtype=torch.uint8)
+    return Speed(_hardware(), size, _rate(result, images), _rate(pytorch, images))
 
 
 def _rate(call: Run, images: Tensor) -> float:

@@ -57,7 +57,7 @@ class SpatialPyramid(nn.Module):
         x = self.bottleneck(x)
         scales = [x]
         for rows, project in zip(PYRAMID_GRIDS, self.levels, strict=True):
-            columns = max(1, round(rows * width / height))  # cells stay square
+            columns = max(1, nearest(rows * width, height))  # cells stay square
             pooled = F.adaptive_avg_pool2d(x, (rows, columns))
             scales.append(resize(project(pooled), (height, width)))
         return self.fuse(torch.cat(scales, dim=1))
@@ -83,6 +83,12 @@ def norm_relu_conv(inputs: int, outputs: int, kernel: int, bias: bool = False, m
         nn.ReLU(),
         nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2, bias=bias),
     )
+
+
+def nearest(numerator: int, denominator: int) -> int:
+    """round(numerator / denominator), ties to even; of whole numbers alone, which exporters can follow as symbols."""
+    odd = numerator // denominator % 2
+    return (2 * numerator + denominator - 1 + odd) // (2 * denominator)
 
 
 def resize(x: Tensor, size: tuple[int, int]) -> Tensor:
