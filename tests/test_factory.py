@@ -189,6 +189,7 @@ def test_points_have_no_factory():
         configuration.build(tree, source="test")
 
 
+@pytest.mark.slow
 def test_a_run_with_a_factory_is_opened_by_naming_it_again(networks, tmp_path):
     """To train, evaluate, report, continue and repeat: what a folder names is not run for anyone else."""
     factory = f"{networks}:Segmenter"
