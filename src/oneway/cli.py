@@ -123,6 +123,7 @@ def evaluate(
     *,
     data: Path | None = None,
     split: SplitName = "val",
+    refresh: Annotated[bool, Parameter(name="--data.refresh", negative=())] = False,
     factory: Factory = None,
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
 ) -> None:
@@ -132,12 +133,13 @@ def evaluate(
         run: Run folder.
         data: Folder of the data set, where it is not the one trained on.
         split: Which images.
+        refresh: Accept that files have changed or vanished since they were decoded.
         factory: The function that made the model's network, where it is not one of ours; its code runs.
         as_json: Print JSON, for machines.
     """
     from oneway.evaluate import evaluate_run
 
-    result = evaluate_run(run, split, data, Console(stderr=True), factory)
+    result = evaluate_run(run, split, data, Console(stderr=True), factory, refresh)
     if as_json:
         print(json.dumps(result, indent=1))
         return

@@ -108,16 +108,25 @@ def _batches(samples: Samples) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def evaluate_run(
-    path: Path, split: SplitName, data_path: Path | None, console: Console, factory: str | None = None
+    path: Path,
+    split: SplitName,
+    data_path: Path | None,
+    console: Console,
+    factory: str | None = None,
+    refresh: bool = False,
 ) -> dict[str, Any]:
-    """A run's kept model on a split of its data set, or of the same kind of data set elsewhere."""
+    """A run's kept model on a split of its data set, or of the same kind of data set elsewhere.
+
+    That the run accepted changed files when it began does not mean that they may change again: `refresh` says so anew.
+    """
     run = runs.open_run(path)
     device = runs.choose_device("auto")
     trained = runs.load_model(path / "model.safetensors", device, factory)
-    dataset = data.load(run.config.data.model_copy(update={"path": data_path or run.config.data.path}), console)
+    where = {"path": data_path or run.config.data.path, "refresh": refresh}
+    dataset = data.load(run.config.data.model_copy(update=where), console)
     if dataset.classes != trained.classes:
         raise UserError(
-            f"{data_path or run.config.data.path}: has the classes {', '.join(dataset.classes)}; {path} was trained on "
+            f"{where['path']}: has the classes {', '.join(dataset.classes)}; {path} was trained on "
             f"{', '.join(trained.classes)}. Give a data set with the same classes in the same order."
         )
     if split == "test" and run.config.data.name in data.READERS:

@@ -104,6 +104,9 @@ def _train(
     )
 
     fed = feed(samples, plan, device)
+    if dataset.task == "segmentation":
+        megabytes = (samples.pixels.nbytes + samples.labels.nbytes) / 1e6
+        say(f"{len(samples)} training images, {megabytes:,.0f} MB, {fed.place}.")
 
     # From here on nothing is left to refuse: the run gets its folder, or its last checkpoint.
     done, seconds_before, scores = 0, 0.0, None
