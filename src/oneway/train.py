@@ -186,9 +186,18 @@ def training_state(
     """A network ready to train on a device, with its teacher and optimiser."""
     student = student.to(device)
     if runs_fused(config, device):
-        student = student.to(memory_format=torch.channels_last)  # the layout of the fast convolutions
+        student = _fused(student.to(memory_format=torch.channels_last), config)  # the layout of the fast convolutions
     teacher = mean_teacher(student) if METHODS[config.method].teacher == "mean" else student
     return TrainingState(student, teacher, optim.optimiser_for(student, config.optimiser, pretrained))
+
+
+def _fused(student: nn.Module, config: Config) -> nn.Module:
+    """Norms by our kernels, but for networks we do not know, and where forward-mode derivatives are asked for."""
+    if config.model.factory is not None or METHODS[config.method].perturbation == "vat":
+        return student
+    from oneway.kernels.fuse import fuse
+
+    return fuse(student)
 
 
 def _input_shape(config: Config, samples: Samples) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ KINDS: dict[str, re.Pattern[str]] = {
     for kind, pattern in {
         "crops, perturbation": r"^_crop|^_perturb|grid_sampler",
         "losses": r"^_(cross_entropy|divergence|warped_divergence|normalise|merge|frame)\b|softmax|nll_loss",
-        "batch norm": r"batch_?norm|(^|[^a-z])bn_|^_(norm\w*|reduce|differentiate|collect|sum_parts)\b",
+        "batch norm": r"batch_?norm|(^|[^a-z])bn_|^_norm_",
         "convolution": r"conv(?!ert)|xmma|gemm|cutlass|cask|cudnn|wgrad|dgrad|fprop|addpadding|nvjet|addmm|aten::mm\b",
         "pooling": r"pool",
         "interpolation": r"upsample|interpolat",

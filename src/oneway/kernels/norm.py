@@ -78,7 +78,7 @@ class _Norm(torch.autograd.Function):
         y = torch.empty_like(x)
         rows = Rows.of(x, MAPPED)
         added = x if residual is None else channels_last(residual)
-        _normalise[rows.grid](
+        _norm_forward[rows.grid](
             x,
             added,
             y,
@@ -109,7 +109,7 @@ class _Norm(torch.autograd.Function):
 
         rows = Rows.of(x, REDUCED // 2)  # of two tensors
         parts = rows.parts(x.device)
-        _reduce[rows.walk](
+        _norm_reduce[rows.walk](
             upstream,
             x,
             upstream if y is None else y,
@@ -127,7 +127,7 @@ class _Norm(torch.autograd.Function):
 
         gradient = torch.empty_like(x)
         rows = Rows.of(x, MAPPED)
-        _differentiate[rows.grid](
+        _norm_backward[rows.grid](
             passed,
             x,
             gradient,
@@ -150,7 +150,7 @@ def channels_last(x: Tensor) -> Tensor:
 
 
 @triton.jit(do_not_specialize=["count"])
-def _normalise(
+def _norm_forward(
     x,
     residual,
     y,
@@ -178,7 +178,7 @@ def _normalise(
 
 
 @triton.jit(do_not_specialize=["count"])
-def _reduce(
+def _norm_reduce(
     upstream,
     x,
     y,
@@ -218,7 +218,7 @@ def _reduce(
 
 
 @triton.jit(do_not_specialize=["count"])
-def _differentiate(
+def _norm_backward(
     upstream,
     x,
     out,

@@ -51,7 +51,7 @@ class _NormPool(torch.autograd.Function):
         y = torch.empty(shape, device=x.device, dtype=x.dtype, memory_format=torch.channels_last)
         winners = torch.empty_like(y, dtype=torch.int8)
         windows = Rows.of(y, MAPPED // 4)
-        _pool[windows.grid](
+        _norm_pool_forward[windows.grid](
             x,
             y,
             winners,
@@ -79,16 +79,18 @@ class _NormPool(torch.autograd.Function):
         quads = Rows.of(upstream, MAPPED // 4)
         parts = quads.parts(x.device)
         arguments = (mean, variance, weight, bias, quads.count, *x.shape[1:], eps)
-        _reduce[quads.walk](upstream, winners, x, parts, *arguments, **quads.constants())
+        _norm_pool_reduce[quads.walk](upstream, winners, x, parts, *arguments, **quads.constants())
         sums = summed(parts)
-        _differentiate[quads.grid](
+        _norm_pool_backward[quads.grid](
             upstream, winners, x, gradient, sums, *arguments, OF_BATCH=of_batch, **quads.constants()
         )
         return gradient, sums[1].to(weight.dtype), sums[0].to(bias.dtype), None, None, None, None
 
 
 @triton.jit(do_not_specialize=["count", "H", "W"])
-def _pool(x, y, winners, mean, variance, weight, bias, count, C, H, W, eps, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
+def _norm_pool_forward(
+    x, y, winners, mean, variance, weight, bias, count, C, H, W, eps, ROWS: tl.constexpr, CHANNELS: tl.constexpr
+):
     channel = channels_of_program(CHANNELS)
     window, n, i, j, exists = _windows_of(tl.program_id(0), channel, count, C, H, W, ROWS)
     centre, sharpness, scale, shift = affine_of(channel, mean, variance, weight, bias, C, eps)
@@ -105,7 +107,7 @@ def _pool(x, y, winners, mean, variance, weight, bias, count, C, H, W, eps, ROWS
 
 
 @triton.jit(do_not_specialize=["count", "H", "W"])
-def _reduce(
+def _norm_pool_reduce(
     upstream,
     winners,
     x,
@@ -139,7 +141,7 @@ def _reduce(
 
 
 @triton.jit(do_not_specialize=["count", "H", "W"])
-def _differentiate(
+def _norm_pool_backward(
     upstream,
     winners,
     x,

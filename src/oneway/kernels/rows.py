@@ -81,12 +81,12 @@ def summed(parts: Tensor) -> Tensor:
     """2×C: the sum of 2×P×C parts."""
     sums = torch.empty(2, parts.shape[2], device=parts.device)
     grid, constants = merging(parts)
-    _sum_parts[grid](parts, sums, *parts.shape[1:], **constants)
+    _norm_sum_parts[grid](parts, sums, *parts.shape[1:], **constants)
     return sums
 
 
 @triton.jit(do_not_specialize=["parts_count"])
-def _sum_parts(parts, sums, parts_count, C, PARTS: tl.constexpr, CHANNELS: tl.constexpr):
+def _norm_sum_parts(parts, sums, parts_count, C, PARTS: tl.constexpr, CHANNELS: tl.constexpr):
     part, channel, exists = parts_of_program(parts_count, C, PARTS, CHANNELS)
     place = parts + part * C + channel
     first, second = tl.load(place, exists, other=0), tl.load(place + parts_count * C, exists, other=0)

@@ -48,13 +48,13 @@ def batch_statistics(x: Tensor, running: Running | None = None) -> Statistics:
     """Statistics of a channels-last N×C×H×W tensor. The running ones move towards them, as in `F.batch_norm`."""
     rows = Rows.of(x, REDUCED)
     parts = rows.parts(x.device)
-    _collect[rows.walk](x, parts, rows.count, rows.channels, **rows.constants())
+    _norm_statistics[rows.walk](x, parts, rows.count, rows.channels, **rows.constants())
 
     mean, variance = torch.empty(2, rows.channels, device=x.device)
     # What is absent is never touched, but a kernel wants a pointer.
     tracked = (mean, variance, mean, 0.0) if running is None else running
     grid, constants = merging(parts)
-    _merge[grid](
+    _norm_merge_statistics[grid](
         parts,
         mean,
         variance,
@@ -73,7 +73,7 @@ def batch_statistics(x: Tensor, running: Running | None = None) -> Statistics:
 
 
 @triton.jit(do_not_specialize=["count"])
-def _collect(x, parts, count, C, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
+def _norm_statistics(x, parts, count, C, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
     """Each program's mean and sum of squared deviations from it."""
     first, programs, channel = tl.program_id(0), tl.num_programs(0), channels_of_program(CHANNELS)
     # Sums of what is left of a good guess at the mean: without it, a large mean takes a small variance's digits.
@@ -93,7 +93,7 @@ def _collect(x, parts, count, C, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["count", "parts_count"])
-def _merge(
+def _norm_merge_statistics(
     parts,
     mean,
     variance,

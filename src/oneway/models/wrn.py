@@ -5,7 +5,7 @@ Shapes: N images of H×W pixels; logits of C classes, one vector per image.
 
 from __future__ import annotations
 
-import torch.nn.functional as F
+from timm.layers import BatchNormAct2d
 from torch import Tensor, nn
 
 from oneway.models.image import ImageModel
@@ -30,13 +30,13 @@ class WideResNet(ImageModel):
         for base, stride in GROUPS:
             first = Block(channels, channels := base * width, stride)
             self.groups.append(nn.Sequential(first, *(Block(channels, channels) for _ in range(blocks - 1))))
-        self.norm = nn.BatchNorm2d(channels)
+        self.norm = BatchNormAct2d(channels)  # with the ReLU inside, as everywhere below
         self.head = nn.Linear(channels, classes)
         nn.init.zeros_(self.head.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.groups(self.stem(self.normalise(x)))
-        return self.head(F.relu(self.norm(x)).mean(dim=(2, 3)))
+        return self.head(self.norm(x).mean(dim=(2, 3)))
 
 
 class Block(nn.Module):
@@ -47,16 +47,16 @@ class Block(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
         super().__init__()
-        self.norm1 = nn.BatchNorm2d(inputs)
+        self.norm1 = BatchNormAct2d(inputs)
         self.conv1 = _conv(inputs, outputs, kernel=3, stride=stride)
-        self.norm2 = nn.BatchNorm2d(outputs)
+        self.norm2 = BatchNormAct2d(outputs)
         self.conv2 = _conv(outputs, outputs, kernel=3)
         same_shape = inputs == outputs and stride == 1
         self.shortcut = None if same_shape else _conv(inputs, outputs, kernel=1, stride=stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        activated = F.relu(self.norm1(x))
-        residual = self.conv2(F.relu(self.norm2(self.conv1(activated))))
+        activated = self.norm1(x)
+        residual = self.conv2(self.norm2(self.conv1(activated)))
         return residual + (x if self.shortcut is None else self.shortcut(activated))
 
 
