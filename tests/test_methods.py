@@ -13,7 +13,6 @@ from rich.console import Console
 
 from oneway import config as configuration
 from oneway.config import Config
-from oneway.data import cifar10
 from oneway.methods import METHODS, VARIANTS
 from oneway.recipes import recipe
 from oneway.reproduce.two_moons import PANELS, draw_figure, panel_config
@@ -54,27 +53,6 @@ def test_streets(method, variant, tmp_path):
     """Dense prediction."""
     summary = trained(changed("streets", **SEGMENTATION, method=method, variant=variant), tmp_path / "run")
     assert summary["metric"] == "miou"
-
-
-@pytest.fixture(scope="module")
-def tiny_cifar(tmp_path_factory) -> Path:
-    """500 training and 40 test images in the official binary layout: each class has a colour of its own, and noise."""
-    random = np.random.default_rng(0)
-    palette = random.integers(40, 216, (10, 3, 1))
-    folder = tmp_path_factory.mktemp("data") / "cifar-10-batches-bin"
-    folder.mkdir()
-
-    def write(name: str, count: int) -> None:
-        labels = np.arange(count) % 10
-        pixels = np.clip(palette[labels] + random.normal(0, 25, (count, 3, 1024)), 0, 255).astype(np.uint8)
-        records = np.concatenate((labels[:, None].astype(np.uint8), pixels.reshape(count, 3072)), axis=1)
-        (folder / name).write_bytes(records.tobytes())
-
-    for batch in range(1, 6):
-        write(f"data_batch_{batch}.bin", 100)
-    write("test_batch.bin", 40)
-    (folder / "batches.meta.txt").write_text("\n".join(cifar10.CLASSES))
-    return folder.parent
 
 
 @pytest.mark.parametrize(

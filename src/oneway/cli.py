@@ -264,23 +264,39 @@ def report(*runs: Path, out: Path | None = None, factory: Factory = None) -> Non
 
 
 @app.command
-def reproduce(name: str | None = None, /, *, out: Path = Path("runs/reproduce"), seeds: Positive = 1) -> None:
+def reproduce(
+    name: str | None = None,
+    /,
+    *,
+    data: Path | None = None,
+    out: Path = Path("runs/reproduce"),
+    seeds: Positive = 1,
+    row: tuple[str, ...] = (),
+    column: tuple[str, ...] = (),
+    iterations: Positive | None = None,
+    side_by_side: Positive | None = None,
+) -> None:
     """Train and draw what the paper shows: a table or a figure by name; without a name, list them.
 
-    What has been trained before is not trained again.
+    What has been trained before is not trained again; what was stopped goes on.
 
     Args:
         name: Which table or figure.
+        data: Folder of the data set.
         out: Folder of the runs and the result.
         seeds: Number of runs of each setup; the result tells mean and deviation.
+        row: Only this row of the table (a method); can be repeated.
+        column: Only this column of the table (a number of labels); can be repeated.
+        iterations: Length of every run, where not the paper's.
+        side_by_side: How many runs train at once.
     """
-    from oneway.reproduce import EXPERIMENTS, reproduce
+    from oneway.reproduce import EXPERIMENTS, Request, reproduce
 
     if name is None:
         for known, experiment in EXPERIMENTS.items():
             console.print(f"[bold]{known}[/]  {experiment.shows}", soft_wrap=True)
         return
-    reproduce(name, out, seeds, console)
+    reproduce(name, Request(out, seeds, data, row, column, iterations, side_by_side), console)
 
 
 @app.command

@@ -12,9 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -160,9 +162,14 @@ def batch_of(seed: int, purpose: str, available: int, batch: int, iteration: int
         return []
     per_epoch = max(1, available // batch)
     epoch, position = divmod(iteration, per_epoch)
-    random = stream(seed, f"order of {purpose}", epoch)
-    order = np.concatenate([random.permutation(available) for _ in range(math.ceil(batch / available))])
+    order = _order(seed, purpose, available, math.ceil(batch / available), epoch)
     return order[position * batch : (position + 1) * batch].tolist()
+
+
+@lru_cache(maxsize=4)  # iterations of an epoch share it, and shuffling 50,000 images takes a millisecond
+def _order(seed: int, purpose: str, available: int, times: int, epoch: int) -> npt.NDArray[np.int64]:
+    random = stream(seed, f"order of {purpose}", epoch)
+    return np.concatenate([random.permutation(available) for _ in range(times)])
 
 
 def _jitters(plan: Plan, purpose: str, items: tuple[int, ...], batch: int, iteration: int) -> Jitters:

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from oneway.config import Config
 from oneway.errors import unknown
 from oneway.methods import METHODS, MethodName
-from oneway.recipes import cityscapes
+from oneway.recipes import cifar10, cityscapes
 from oneway.recipes.camvid import camvid
-from oneway.recipes.cifar10 import cifar10
 from oneway.recipes.folder import folder
 from oneway.recipes.moons import moons
 from oneway.recipes.streets import streets
@@ -17,7 +16,7 @@ from oneway.recipes.streets import streets
 RECIPES: dict[str, Callable[[], Config]] = {
     "streets": streets,
     "moons": moons,
-    "cifar10": cifar10,
+    "cifar10": cifar10.cifar10,
     "camvid": camvid,
     "cityscapes-half": cityscapes.cityscapes_half,
     "cityscapes": cityscapes.cityscapes,
@@ -28,6 +27,7 @@ RECIPES: dict[str, Callable[[], Config]] = {
 }
 
 SUPERVISED: dict[str, Callable[[Config], Config]] = {
+    "cifar10": cifar10.supervised,
     "cityscapes": cityscapes.supervised,
     "cityscapes-coarse": cityscapes.supervised_coarse,
 }

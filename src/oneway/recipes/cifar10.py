@@ -24,3 +24,8 @@ def cifar10() -> Config:
         optimiser=Optimiser(name="sgd", learning_rate=0.1, momentum=0.9, weight_decay=5e-4),
         train=Train(iterations=31_000, batch_labelled=128, batch_unlabelled=640, alpha=0.5),
     )
+
+
+def supervised(config: Config) -> Config:
+    """A hundred epochs."""
+    return config.model_copy(update={"train": config.train.model_copy(update={"iterations": None, "epochs": 100})})

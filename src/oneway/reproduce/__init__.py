@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from functools import partial
 
 from rich.console import Console
 
 from oneway.errors import unknown
+from oneway.reproduce.accuracy import Request, fill
+from oneway.reproduce.tables import TABLES
 from oneway.reproduce.two_moons import two_moons
+
+__all__ = ["EXPERIMENTS", "Experiment", "Request", "reproduce"]
 
 
 @dataclass(frozen=True)
@@ -17,17 +21,17 @@ class Experiment:
     """Something the paper shows."""
 
     shows: str
-    run: Callable[[Path, int, Console], None]
-    """Into a folder, over a number of seeds."""
+    run: Callable[[Request, Console], None]
 
 
 EXPERIMENTS: dict[str, Experiment] = {
-    "two-moons": Experiment("Figure 1: decision surfaces of four kinds of consistency on two moons", two_moons),
+    "two-moons": Experiment("Decision surfaces of four kinds of consistency on two moons, as a figure", two_moons),
+    **{name: Experiment(table.shows, partial(fill, name)) for name, table in TABLES.items()},
 }
 
 
-def reproduce(name: str, out: Path, seeds: int, console: Console) -> None:
-    """Runs an experiment by its name."""
+def reproduce(name: str, request: Request, console: Console) -> None:
+    """Runs an experiment by its name, in a folder of that name."""
     if name not in EXPERIMENTS:
         raise unknown("experiment", name, EXPERIMENTS)
-    EXPERIMENTS[name].run(out / name, seeds, console)
+    EXPERIMENTS[name].run(replace(request, out=request.out / name), console)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -24,8 +21,9 @@ from oneway.atomic import write_atomically
 from oneway.config import Config
 from oneway.methods import MethodName, VariantName
 from oneway.recipes import recipe
+from oneway.reproduce.accuracy import Request
+from oneway.reproduce.jobs import Job, cores, train_all
 from oneway.run import load_model, open_run
-from oneway.train import train
 
 PANELS: dict[str, tuple[str, MethodName, VariantName]] = {
     "none": ("no consistency loss", "supervised", "1w-ct"),
@@ -36,15 +34,18 @@ PANELS: dict[str, tuple[str, MethodName, VariantName]] = {
 """In the paper's order: folder, title, method, variant."""
 
 
-def two_moons(out: Path, seeds: int, console: Console) -> None:
+def two_moons(request: Request, console: Console) -> None:
     """Trains the four panels for each seed, draws the first seed's figure, and tells the mean over all."""
-    jobs = [(panel, seed, out / f"seed{seed}" / panel) for seed in range(seeds) for panel in PANELS]
-    # The runs are too small for more than a core each.
-    with ProcessPoolExecutor(min(len(jobs), _cores()), mp_context=get_context("spawn")) as pool:
-        accuracies: dict[str, list[float]] = {panel: [] for panel in PANELS}
-        for (panel, seed, _), accuracy in zip(jobs, pool.map(_train_panel, jobs), strict=True):
-            accuracies[panel].append(accuracy)
-            console.print(f"seed {seed}  {panel:6}  {accuracy:.1f} %", highlight=False)
+    out = request.out
+    # The longest first, so that no core waits at the end; the runs are too small for more than a core each.
+    jobs = [
+        Job(f"seed {seed}  {panel:6}", out / f"seed{seed}" / panel, panel_config(panel, seed))
+        for panel in reversed(PANELS)
+        for seed in range(request.seeds)
+    ]
+    summaries = iter(train_all(jobs, request.side_by_side or cores(), console))
+    found = {panel: [float(next(summaries)["value"]) for _ in range(request.seeds)] for panel in reversed(PANELS)}
+    accuracies = {panel: found[panel] for panel in PANELS}
     figure = draw_figure({panel: out / "seed0" / panel for panel in PANELS})
     for suffix in ("png", "svg"):
         figure.savefig(out / f"two-moons.{suffix}", dpi=200, metadata={"Date": None} if suffix == "svg" else None)
@@ -53,25 +54,12 @@ def two_moons(out: Path, seeds: int, console: Console) -> None:
     console.print(f"Figure: {out / 'two-moons.png'} and .svg")
 
 
-def _cores() -> int:
-    """Cores this process may use, which a container can make fewer than there are."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def panel_config(panel: str, seed: int) -> Config:
     """The `moons` recipe; points, labelled subset and initial weights follow the seed."""
     _, method, variant = PANELS[panel]
     base = recipe("moons")
     points = base.data.model_copy(update={"seed": seed})
     return base.model_copy(update={"method": method, "variant": variant, "seed": seed, "data": points})
-
-
-def _train_panel(job: tuple[str, int, Path]) -> float:
-    panel, seed, folder = job
-    torch.set_num_threads(1)
-    resume = (folder / "config.yaml").is_file()
-    summary = train(panel_config(panel, seed), folder, resume, Console(quiet=True))
-    return float(summary["value"])
 
 
 def draw_figure(folders: dict[str, Path]) -> Figure:
@@ -101,7 +89,7 @@ def _draw_panel(axes: Axes, folder: Path) -> None:
     axes.contour(x, y, probability, levels=[0.5], colors="black", linewidths=0.8)
     _scatter(axes, samples.pixels[~is_labelled], "white", 14)
     for index, colour in enumerate((red, blue)):
-        _scatter(axes, samples.pixels[is_labelled & (samples.labels == index)], colour, 42)
+        _scatter(axes, samples.pixels[is_labelled & (samples.labels[:] == index)], colour, 42)
     axes.set(xticks=[], yticks=[], aspect="equal")
 
 

@@ -1,0 +1,91 @@
+"""Whether the fast engine trains the same model as plain PyTorch: both from the same start and with the same draws.
+
+    python benchmarks/parity.py --data CAMVID --out parity.json     # needs a GPU
+
+Three engines take part: plain PyTorch in float32, and ours in float32 and in bfloat16. A fourth tells what no engine
+can help: plain PyTorch once more, channels last, so that its convolutions add in another order. TF32 is off. Losses
+are those of the whole objective, L_s + α L_c; training is chaotic, so that the smallest difference grows with every
+step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from statistics import mean
+
+import torch
+
+from oneway import data, models
+from oneway.bench.cases import advancing
+from oneway.config import Config
+from oneway.data.splits import choose
+from oneway.data.store import Store
+from oneway.draws import Plan, draw
+from oneway.environment import environment
+from oneway.recipes import recipe
+from oneway.train import training_state
+
+ENGINES = {
+    "plain": {"engine": "plain", "precision": "float32"},
+    "plain, channels last": {"engine": "plain", "precision": "float32"},
+    "oneway, float32": {"engine": "auto", "precision": "float32"},
+    "oneway, bfloat16": {"engine": "auto", "precision": "bfloat16"},
+}
+
+
+def losses_of(engine: str, config: Config, iterations: int, device: torch.device) -> list[float]:
+    """The objective at every iteration."""
+    config = config.model_copy(update={"train": config.train.model_copy(update=ENGINES[engine])})
+    dataset = data.load(config.data)
+    samples = dataset.read("train")
+    split = choose(samples, config.labels, config.seed)
+    item = {name: index for index, name in enumerate(samples.names)}
+    plan = Plan(
+        seed=config.seed,
+        labelled=tuple(item[name] for name in split.labelled),
+        unlabelled=tuple(item[name] for name in split.unlabelled),
+        batch_labelled=config.train.batch_labelled,
+        batch_unlabelled=config.train.batch_unlabelled,
+        scale=config.jitter.scale,
+        flip=config.jitter.flip,
+    )
+    state = training_state(models.build(config.model, len(dataset.classes), config.seed), (), config, device)
+    if engine.endswith("channels last"):
+        state.student.to(memory_format=torch.channels_last)
+    advance = advancing(state, config, Store.hold(samples, device), "plain" if engine.startswith("plain") else "oneway")
+    curve = []
+    for iteration in range(iterations):
+        losses = advance(draw(plan, iteration))
+        assert losses.consistency is not None
+        curve.append(float(losses.supervised) + config.train.alpha * float(losses.consistency))
+    return curve
+
+
+def main() -> None:
+    """Prints and writes how far the curves are apart."""
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--data", type=Path, required=True, help="CamVid")
+    arguments.add_argument("--out", type=Path, required=True, help="JSON file")
+    arguments.add_argument("--iterations", type=int, default=200)
+    asked = arguments.parse_args()
+
+    device = torch.device("cuda")
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    config = recipe("camvid")
+    config = config.model_copy(update={"data": config.data.model_copy(update={"path": asked.data})})
+    curves = {engine: losses_of(engine, config, asked.iterations, device) for engine in ENGINES}
+
+    plain = curves["plain"]
+    results: dict[str, object] = {"environment": environment(device), "curves": curves}
+    for engine, curve in curves.items():
+        apart = [abs(a - b) / b for a, b in zip(curve, plain, strict=True)]
+        last = mean(curve[-50:]) / mean(plain[-50:]) - 1
+        results[engine] = {"first_20_largest": max(apart[:20]), "first_20": apart[:20], "last_50_mean": last}
+        print(f"{engine:22} first 20 within {max(apart[:20]):.1e}, mean of the last 50 {100 * last:+.2f} %", flush=True)
+    asked.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Fills a table of accuracies: trains its runs, and shows mean and deviation beside what the paper has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from oneway.atomic import write_atomically
+from oneway.config import Config
+from oneway.environment import environment
+from oneway.errors import UserError, unknown
+from oneway.reproduce.jobs import Job, train_all
+from oneway.reproduce.tables import TABLES, PaperTable
+from oneway.run import choose_device
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asks of an experiment."""
+
+    out: Path
+    seeds: int = 1
+    data: Path | None = None
+    rows: tuple[str, ...] = ()
+    """Of a table; all if none are named, and so for columns."""
+
+    columns: tuple[str, ...] = ()
+    iterations: int | None = None
+    """Of every run, where not the paper's."""
+
+    side_by_side: int | None = None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The runs of one method with one number of labels."""
+
+    row: str
+    column: str
+    paper: str | None
+    summaries: list[dict[str, Any]]
+
+    @property
+    def values(self) -> list[float]:
+        """One per seed, in percent."""
+        return [summary["value"] for summary in self.summaries]
+
+    def __str__(self) -> str:
+        if len(self.values) == 1:
+            return f"{self.values[0]:.1f}"
+        return f"{mean(self.values):.1f} ± {stdev(self.values):.1f}"
+
+    def as_json(self) -> dict[str, Any]:
+        """All that a document could claim about it."""
+        kept = ("labels", "iterations", "seconds", "peak_memory_mib")
+        return {
+            "row": self.row,
+            "column": self.column,
+            "values": self.values,
+            "mean": mean(self.values),
+            "deviation": stdev(self.values) if len(self.values) > 1 else None,
+            "paper": self.paper,
+            **{key: [summary[key] for summary in self.summaries] for key in kept},
+        }
+
+
+def fill(name: str, request: Request, console: Console) -> None:
+    """Trains what is missing of a table, prints it, and writes `results.json` and `table.md` beside the runs."""
+    table = TABLES[name]
+    places = list(_places(name, table, request))
+    jobs = [
+        Job(f"{row}, {column} labels, seed {seed}", _folder(request.out, row, column, seed), config)
+        for row, column in places
+        for seed, config in _configs(table.config(row, column), request)
+    ]
+    summaries = iter(train_all(jobs, request.side_by_side or 1, console))
+    cells = [
+        Cell(row, column, table.paper(row, column), [next(summaries) for _ in range(request.seeds)])
+        for row, column in places
+    ]
+    console.print(_printed(table, cells, request))
+    about = environment(choose_device("auto"))
+    results = {"experiment": name, "environment": about, "cells": [cell.as_json() for cell in cells]}
+    write_atomically(request.out / "results.json", (json.dumps(results, indent=1) + "\n").encode())
+    write_atomically(request.out / "table.md", markdown(cells).encode())
+    console.print(f"{request.out / 'results.json'} and table.md", highlight=False, soft_wrap=True)
+
+
+def _places(name: str, table: PaperTable, request: Request) -> Iterator[tuple[str, str]]:
+    for kind, asked, known in (("row", request.rows, tuple(table.rows)), ("column", request.columns, table.columns)):
+        for one in asked:
+            if one not in known:
+                raise unknown(f"{kind} of {name}", one, known)
+    if request.data is None:
+        raise UserError(f"reproduce {name}: give the folder of the data set with --data DIR.")
+    return ((row, column) for row in request.rows or table.rows for column in request.columns or table.columns)
+
+
+def _configs(config: Config, request: Request) -> Iterator[tuple[int, Config]]:
+    data = config.data.model_copy(update={"path": request.data})
+    length = {} if request.iterations is None else {"iterations": request.iterations}
+    train = config.train.model_copy(update=length)
+    for seed in range(request.seeds):
+        yield seed, config.model_copy(update={"seed": seed, "data": data, "train": train})
+
+
+def _folder(out: Path, row: str, column: str, seed: int) -> Path:
+    return out / f"{row.replace(' ', '-')}-{column.replace('/', 'of')}" / f"seed{seed}"
+
+
+def _printed(table: PaperTable, cells: Sequence[Cell], request: Request) -> Table:
+    printed = Table(title=f"{table.shows}: % on validation, last iteration, n = {request.seeds}")
+    for head in ("labels", "method", "oneway", "the paper"):
+        printed.add_column(head, justify="left" if head == "method" else "right")
+    for cell in sorted(cells, key=lambda cell: table.columns.index(cell.column)):
+        printed.add_row(cell.column, cell.row, str(cell), cell.paper or "–")
+    return printed
+
+
+def markdown(cells: Sequence[Cell]) -> str:
+    """A row for each method, a column for each number of labels, the paper's results in brackets."""
+    columns = list(dict.fromkeys(cell.column for cell in cells))
+    rows: dict[str, dict[str, str]] = {}
+    for cell in cells:
+        rows.setdefault(cell.row, {})[cell.column] = f"{cell}" + (f" ({cell.paper})" if cell.paper else "")
+    lines = [["method", *columns], ["---"] * (1 + len(columns))]
+    lines += [[row, *(found.get(column, "") for column in columns)] for row, found in rows.items()]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

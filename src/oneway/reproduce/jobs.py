@@ -1,0 +1,50 @@
+"""The runs of an experiment: trained where they are missing, several side by side where that is faster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from oneway.config import Config
+from oneway.train import train
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to train."""
+
+    name: str
+    folder: Path
+    config: Config
+
+
+def train_all(jobs: Sequence[Job], side_by_side: int, console: Console) -> list[dict[str, Any]]:
+    """The summaries of all runs, in their order; one that has ended is not trained again, one that stopped goes on."""
+    processes = min(len(jobs), side_by_side)
+    threads = max(1, cores() // processes)
+    summaries = []
+    with ProcessPoolExecutor(
+        processes, mp_context=get_context("spawn"), initializer=torch.set_num_threads, initargs=(threads,)
+    ) as pool:
+        for job, summary in zip(jobs, pool.map(_train, jobs), strict=True):
+            summaries.append(summary)
+            console.print(f"{job.name}  {summary['value']:.1f} %  {summary['seconds']:,.0f} s", highlight=False)
+    return summaries
+
+
+def _train(job: Job) -> dict[str, Any]:
+    resume = (job.folder / "config.yaml").is_file()
+    return train(job.config, job.folder, resume, Console(quiet=True))
+
+
+def cores() -> int:
+    """Cores this process may use, which a container can make fewer than there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,72 @@
+"""The paper's tables as commands."""
+
+from __future__ import annotations
+
+import json
+from statistics import mean, stdev
+
+import pytest
+from rich.console import Console
+
+from oneway.errors import UserError
+from oneway.reproduce import EXPERIMENTS, Request, reproduce
+from oneway.reproduce.tables import TABLES
+
+QUIET = Console(quiet=True)
+
+
+def test_every_cell_of_every_table_has_a_configuration():
+    """Rows are methods that exist, with variants that they allow; columns are numbers of labels; the paper fits."""
+    for name, table in TABLES.items():
+        assert name in EXPERIMENTS
+        for row in table.rows:
+            assert len(table.rows[row].paper) in (0, len(table.columns))
+            for column in table.columns:
+                config = table.config(row, column)
+                assert (config.labels, config.recipe) == (column, table.recipe)
+                assert type(config).model_validate(config.model_dump()) == config  # with all its checks
+
+
+def test_supervised_runs_are_as_long_as_the_papers():
+    """CIFAR-10: 100 epochs of ⌊labels / 128⌋ iterations; semi-supervised ones 31,000 iterations."""
+    assert TABLES["cifar10"].config("supervised", "4000").train.iterations is None
+    assert TABLES["cifar10"].config("supervised", "4000").train.epochs == 100
+    assert TABLES["cifar10"].config("simple 1w-ct", "4000").train.iterations == 31_000
+
+
+def test_a_table_is_filled_once(tiny_cifar, tmp_path):
+    """Mean and sample deviation of the runs' own values; asked again, nothing is trained, and the table is the same."""
+    request = Request(
+        tmp_path, seeds=2, data=tiny_cifar, rows=("supervised",), columns=("250",), iterations=1, side_by_side=2
+    )
+    reproduce("cifar10", request, QUIET)
+    folder = tmp_path / "cifar10"
+    summaries = [folder / "supervised-250" / f"seed{seed}" / "summary.json" for seed in range(2)]
+    values = [json.loads(summary.read_text())["value"] for summary in summaries]
+    (cell,) = json.loads((folder / "results.json").read_text())["cells"]
+    assert cell["values"] == values
+    assert (cell["mean"], cell["deviation"]) == (mean(values), stdev(values))
+    assert (cell["paper"], cell["labels"], cell["iterations"]) == ("31.8 ± 0.6", [250, 250], [1, 1])
+    table = (folder / "table.md").read_text()
+    assert f"| supervised | {mean(values):.1f} ± {stdev(values):.1f} (31.8 ± 0.6) |" in table
+
+    written = [summary.stat().st_mtime_ns for summary in summaries]
+    reproduce("cifar10", request, QUIET)
+    assert [summary.stat().st_mtime_ns for summary in summaries] == written
+    assert (folder / "table.md").read_text() == table
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "words"),
+    [
+        ("cifar11", {}, "cifar10"),
+        ("cifar10", {"rows": ("supervized",)}, "supervised"),
+        ("cifar10", {"columns": ("400",)}, "4000"),
+        ("cifar10", {"data": None}, "--data"),
+    ],
+)
+def test_what_is_not_there_is_named(name, changes, words, tiny_cifar, tmp_path):
+    """Before anything is trained."""
+    with pytest.raises(UserError, match=words):
+        reproduce(name, Request(**{"out": tmp_path, "data": tiny_cifar, **changes}), QUIET)
+    assert not list(tmp_path.iterdir())
