@@ -102,7 +102,7 @@ def test_gradient_and_statistics_are_those_of_the_paper(teacher_kind, ignored, u
     unlabelled = Unlabelled(x_u, perturbation, VARIANTS["1w-ct"], ALPHA)
     teacher_before = {name: value.clone() for name, value in teacher.state_dict().items()}
     policy = "both" if update_on_perturbed else "clean"
-    losses = compute_loss_gradient(student, teacher, x_l, y_l, unlabelled, batch_norm=policy)
+    losses = compute_loss_gradient(student, teacher, lambda: (x_l, y_l), lambda: unlabelled, batch_norm=policy)
 
     torch.testing.assert_close(losses.supervised, loss_s.detach(), atol=1e-9, rtol=0)
     torch.testing.assert_close(losses.consistency, loss_c.detach(), atol=1e-9, rtol=0)
@@ -126,7 +126,7 @@ def test_supervised_step_is_cross_entropy_alone():
     reference = deepcopy(student)
     logits = nn.functional.interpolate(reference(x_l), SIZE, mode="bilinear")
     nn.functional.cross_entropy(logits, y_l, ignore_index=IGNORE).backward()
-    losses = compute_loss_gradient(student, student, x_l, y_l, None)
+    losses = compute_loss_gradient(student, student, lambda: (x_l, y_l), None)
     assert losses.consistency is None
     for ours, literal in zip(student.parameters(), reference.parameters(), strict=True):
         torch.testing.assert_close(ours.grad, literal.grad, atol=1e-12, rtol=0)
@@ -155,7 +155,7 @@ def test_memory_behaviour_of_algorithm_1():
     perturbation = phtps(draw_perturbation(0, 0, len(x_u)), x_u, PERTURB)
     unlabelled = Unlabelled(x_u, perturbation, VARIANTS["1w-ct"], ALPHA)
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved.tensor):
-        compute_loss_gradient(student, student, x_l, y_l, unlabelled)
+        compute_loss_gradient(student, student, lambda: (x_l, y_l), lambda: unlabelled)
     after_labelled, after_teacher, after_perturbed = numbers
     assert after_labelled > 100_000
     assert after_teacher < 0.01 * after_labelled
@@ -169,7 +169,7 @@ def test_frozen_statistics_stay_what_they_were():
     before = {name: buffer.clone() for name, buffer in student.named_buffers()}
     perturbation = phtps(draw_perturbation(0, 0, len(x_u)), x_u, PERTURB)
     unlabelled = Unlabelled(x_u, perturbation, VARIANTS["1w-ct"], ALPHA)
-    compute_loss_gradient(student, student, x_l, y_l, unlabelled, batch_norm="frozen")
+    compute_loss_gradient(student, student, lambda: (x_l, y_l), lambda: unlabelled, batch_norm="frozen")
     assert all(torch.equal(before[name], buffer) for name, buffer in student.named_buffers())
     assert all(parameter.grad is not None for parameter in student.parameters())
     assert student.training

@@ -91,7 +91,7 @@ class _FixedTable:
         size = sum(_bytes(column) for column in _columns(like))
         self.host = torch.empty(size, dtype=torch.uint8, pin_memory=True)
         self.device = torch.empty(size, dtype=torch.uint8, device=device)
-        self.copied = torch.cuda.Event()
+        self.copied = torch.cuda.Event(blocking=True)  # who waits for it sleeps, instead of keeping a core busy
         self.columns = list(_columns(_views(like, self.host)))
         self.draws = _views(like, self.device)
 

@@ -63,32 +63,34 @@ class Losses(NamedTuple):
 def compute_loss_gradient(
     student: nn.Module,
     teacher: nn.Module,
-    x_l: Tensor,
-    y_l: Tensor,
-    unlabelled: Unlabelled | None,
+    labelled: Callable[[], tuple[Tensor, Tensor]],
+    unlabelled: Callable[[], Unlabelled] | None,
     supervised_loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy,
     batch_norm: BatchNorm = "clean",
 ) -> Losses:
     """Algorithm 1: adds ∇_θ (L_s + α L_c) to the student's gradients.
 
     The supervised backward pass runs first and frees its activations before the consistency loss makes its own, so that
-    a one-way step peaks about where a supervised one does.
+    a one-way step peaks about where a supervised one does. For the same reason both parts of the batch, (x_l, y_l) and
+    x_u with its perturbation, are functions: their images are made when they are needed, and gone when they are not.
     """
+    x_l, y_l = labelled()
     with student_statistics(student, batch_norm, clean=True):
         logits = student(x_l)
     loss_s = supervised_loss(logits, y_l)
-    del logits
+    del logits, x_l, y_l
     loss_s.backward()
     if unlabelled is None:
         return Losses(loss_s.detach(), None)
 
-    u = unlabelled
+    u = unlabelled()
     loss_c, logits = consistency_loss(
         u.variant, u.divergence, student, teacher, u.x_u, u.perturbation, u.other, batch_norm
     )
     loss = u.alpha * loss_c
     if u.entropy_weight > 0:
         loss = loss + u.entropy_weight * entropy(logits)
+    del u, logits
     loss.backward()
     return Losses(loss_s.detach(), loss_c.detach())
 
@@ -99,24 +101,21 @@ def step(state: TrainingState, store: Store, draws: Draws, config: Config, alpha
     Where the loss or a gradient is not finite, nothing is learnt: weights, moments, batch-norm statistics and the
     moving average stay what they were, and the step is counted. All of that happens on the device.
     """
-    fused = runs_fused(config, store.pixels.device)
-    x_l, y_l = _labelled(store, draws, config, fused)
+    device = store.pixels.device
+    fused = runs_fused(config, device)
     # At α = 0, before a warm-up has ended, unlabelled images have no say yet.
-    unlabelled = (
-        None
-        if METHODS[config.method].supervised or alpha == 0
-        else _unlabelled(state, store, draws, config, alpha, fused)
-    )
+    alone = METHODS[config.method].supervised or alpha == 0
+    # Networks may round; where a pixel comes from may not.
+    exactly = torch.autocast(device.type, enabled=False)
 
     statistics = Snapshot(state.student)
     state.optimiser.zero_grad()
-    with torch.autocast(x_l.device.type, torch.bfloat16, enabled=_in_bfloat16(config, x_l.device)):
+    with torch.autocast(device.type, torch.bfloat16, enabled=_in_bfloat16(config, device)):
         losses = compute_loss_gradient(
             state.student,
             state.teacher,
-            x_l,
-            y_l,
-            unlabelled,
+            exactly(partial(_labelled, store, draws, config, fused)),
+            None if alone else exactly(partial(_unlabelled, state, store, draws, config, alpha, fused)),
             _fused_cross_entropy if fused else cross_entropy,
             config.train.batch_norm,
         )

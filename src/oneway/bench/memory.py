@@ -182,7 +182,8 @@ def trace(student: nn.Module, inputs: Inputs, config: Config, meter: Meter) -> l
         ended(2)
         return loss
 
-    perturbation = _perturbation(x_u, config)
+    with torch.autocast(x_u.device.type, enabled=False):
+        perturbation = _perturbation(x_u, config)
     fused = perturbation.fused
 
     def image(x: Tensor) -> Tensor:
@@ -201,7 +202,7 @@ def trace(student: nn.Module, inputs: Inputs, config: Config, meter: Meter) -> l
     hooks = student.register_forward_pre_hook(before_forward), student.register_forward_hook(after_forward)
     meter.read()
     try:
-        compute_loss_gradient(student, student, x_l, y_l, unlabelled, supervised_loss)
+        compute_loss_gradient(student, student, lambda: (x_l, y_l), lambda: unlabelled, supervised_loss)
     finally:
         for hook in hooks:
             hook.remove()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 
@@ -117,6 +118,10 @@ def load(run: str | PathLike[str], device: str = "auto", factory: str | None = N
     network = trained.network.requires_grad_(False)
     if chosen.type == "cuda":
         network = network.to(memory_format=torch.channels_last)
+        if factory is None and find_spec("triton") is not None:
+            from oneway.kernels.fuse import for_prediction
+
+            network = for_prediction(network)
     colours = trained.colours or default_colours(trained.classes)
     return Predictor(network, trained.classes, colours, chosen, file, _classifies(network, chosen))
 
