@@ -23,7 +23,7 @@ class Effort(NamedTuple):
 
 def effort(device: torch.device) -> Effort:
     """Enough for a steady median on a GPU; on a CPU, enough to show that it runs."""
-    return Effort(10, 5) if device.type == "cuda" else Effort(1, 3)
+    return Effort(10, 3) if device.type == "cuda" else Effort(1, 3)
 
 
 def milliseconds(call: Callable[[], object], device: torch.device, effort: Effort) -> float:
