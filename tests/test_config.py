@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -83,6 +84,18 @@ def test_files_that_are_no_configuration_are_refused_by_name(tmp_path, content):
     file.write_text(content, encoding="latin-1")
     with pytest.raises(UserError, match=r"config\.yaml"):
         configuration.read_yaml(file)
+
+
+def test_a_file_too_large_for_settings_is_refused_before_it_is_parsed(tmp_path):
+    """With its size and the limit; what never ends is read no further than that. Up to the limit, all is read."""
+    file = tmp_path / "config.yaml"
+    file.write_text("seed: 3\n#" + "x" * (2**18 - 9))
+    assert configuration.read_yaml(file) == {"seed": 3}
+    file.write_text("seed: 3\n#" + "x" * 2**20)
+    with pytest.raises(UserError, match=r"config\.yaml: 1048585 bytes are too many for YAML; at most 262144 are read"):
+        configuration.read_yaml(file)
+    with pytest.raises(UserError, match="/dev/zero: 262145 bytes are too many"):
+        configuration.read_yaml(Path("/dev/zero"))
 
 
 def test_merge_puts_leaves_over_leaves():

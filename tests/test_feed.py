@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +12,9 @@ import torch
 
 from oneway.config import Jitter
 from oneway.data.dataset import IGNORE, Samples
+from oneway.data.rows import OnDisk
 from oneway.draws import Draws, Plan, draw, each_column
+from oneway.errors import UserError
 from oneway.feed import Feed, feed, resident, streamed
 from oneway.jitter import jitter_inputs, jitter_labels
 
@@ -59,6 +63,14 @@ def points() -> Samples:
     return Samples.stacked(tuple(map(str, range(12))), positions, random.integers(2, size=12, dtype=np.uint8))
 
 
+def on_disk(samples: Samples, folder: Path) -> Samples:
+    """The same in files, as the cache has them."""
+    rows = {"pixels": samples.pixels, "labels": samples.labels}
+    for name, row in rows.items():
+        (folder / name).write_bytes(row[:].tobytes())
+    return replace(samples, **{name: OnDisk(folder / name, row.shape) for name, row in rows.items()})
+
+
 SETS = {"scenes": (scenes(), (24, 24)), "objects": (objects(), (16, 16)), "points": (points(), None)}
 ORDERS = {
     "from the start": [0, 1, 2, 3, 4, 5, 6],
@@ -93,6 +105,15 @@ def test_both_ways_give_the_same_crops_and_labels(samples, crop, order):
     for iteration in order:
         for one, other in zip(taken(whole, iteration, crop), taken(window, iteration, crop), strict=True):
             assert one.dtype == other.dtype
+            assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("way", [resident, streamed])
+def test_what_lies_on_disk_is_fed_as_what_lies_in_memory(way, tmp_path):
+    """To the bit, whichever way it is fed."""
+    in_memory, stored = (way(samples, PLAN, CPU) for samples in (scenes(), on_disk(scenes(), tmp_path)))
+    for iteration in (0, 1, 5):
+        for one, other in zip(taken(in_memory, iteration, (24, 24)), taken(stored, iteration, (24, 24)), strict=True):
             assert torch.equal(one, other)
 
 
@@ -145,9 +166,23 @@ def test_what_fails_while_the_next_batch_is_gathered_is_said_when_that_is_due():
         fed.draws(before + 1)
 
 
-def test_data_are_in_memory_where_there_is_no_gpu():
-    """There the cache's pages are the memory, and need no copy."""
+def test_data_in_memory_stay_where_they_are_without_a_gpu():
+    """They need no copy."""
     samples = scenes()
     fed = feed(samples, PLAN, CPU)
     assert fed.place == "in memory"
     assert fed.store.pixels.data_ptr() == samples.pixels.ctypes.data
+
+
+def test_data_on_disk_are_brought_into_memory_if_there_is_room(tmp_path, monkeypatch):
+    """Then nothing that happens to the files can harm the run; without room, a file that lost its end is named."""
+    samples = on_disk(scenes(), tmp_path)
+    whole = feed(samples, PLAN, CPU)
+    assert whole.place == "in memory"
+    monkeypatch.setattr("oneway.feed.SHARE_OF_DEVICE", 0)
+    window = feed(samples, PLAN, CPU)
+    assert window.place == "streamed from the cache"
+    os.truncate(tmp_path / "pixels", 100)
+    assert torch.equal(taken(whole, 0, (24, 24))[0], taken(resident(scenes(), PLAN, CPU), 0, (24, 24))[0])
+    with pytest.raises(UserError, match="pixels: has 100 of its"):
+        window.draws(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 from pathlib import Path
@@ -9,7 +10,10 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 
-from reliability import disks, guards, kills, order, stops
+from oneway.errors import UserError
+from oneway.export.card import quality
+from oneway.run import open_run
+from reliability import breaks, disks, guards, kills, order, stops
 from reliability.harness import ITERATIONS, MOONS, called, done, resume, same, undisturbed
 
 POINTS = kills.points()
@@ -96,11 +100,36 @@ def test_another_experiment_is_refused(tmp_path):
     assert same(tmp_path / "run", undisturbed(tuple(MOONS)))
 
 
+def test_files_that_cannot_be_read_are_left_out(tmp_path):
+    """Two of 300, named when training starts; after a kill, the run goes on without the same two."""
+    assert breaks.are_left_out(tmp_path)
+
+
+def test_a_cache_that_is_cut_short_mid_run(tmp_path):
+    """The path, status 1 and no signal; then the same run."""
+    assert breaks.is_named(tmp_path, breaks.CUTS["training pixels, streamed"])
+
+
 def test_a_run_of_the_first_release_goes_on(tmp_path):
     """Its checkpoint, its configuration and its split are of formats that had no checksums."""
     shutil.copytree(Path(__file__).parent / "reliability" / "format-1" / "run", tmp_path / "run")
     resume(tmp_path, recipe="moons")
     assert safetensors.torch.load_file(tmp_path / "run" / "model.safetensors")
+
+
+def test_a_summary_of_the_first_release_is_whole(tmp_path):
+    """It does not say how many images validated, and nothing is said about them; what must be there still must."""
+    run = tmp_path / "run"
+    shutil.copytree(undisturbed(tuple(MOONS)), run)
+    summary = json.loads((run / "summary.json").read_text())
+    del summary["validation_samples"]
+    (run / "summary.json").write_text(json.dumps(summary))
+    assert open_run(run).summary == summary
+    assert "% accuracy on validation images" in quality(open_run(run).summary, tuple(summary["per_class"]))
+    for wrong in ({"validation_samples": "many"}, {"value": None}):
+        (run / "summary.json").write_text(json.dumps(summary | wrong))
+        with pytest.raises(UserError, match=f"damaged; {next(iter(wrong))} is"):
+            assert open_run(run).summary
 
 
 def test_a_bug_is_told_apart(tmp_path):

@@ -81,6 +81,9 @@ class Data(Section):
     refresh: bool = False
     """Decode again what has changed or vanished since the images were last decoded."""
 
+    skip_unreadable: bool = False
+    """Leave out images that cannot be read, or whose mask cannot: up to 1 % of a split, and each of them is counted."""
+
     size: Pixels = (64, 128)
     """Height and width at which `streets` is rendered."""
 
@@ -262,6 +265,9 @@ class Config(Section):
         return _flat(self.model_dump(mode="json"))
 
 
+MOST_YAML_BYTES = 2**18
+"""Of a file of settings; a dataset.yaml with names and colours for all 255 classes has 10 KiB."""
+
 SEGMENTERS = ("swiftnet", "deeplabv2", "deeplabv3plus")
 """The networks that have an encoder of timm's."""
 
@@ -352,7 +358,12 @@ def build(tree: dict[str, Any], source: str) -> Config:
 def read_yaml(path: Path) -> dict[str, Any]:
     """The nested values of a configuration file, not yet checked."""
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            content = file.read(MOST_YAML_BYTES + 1)  # and no more, whatever a pipe or a device has to give
+        if len(content) > MOST_YAML_BYTES:
+            size = max(path.stat().st_size, len(content))
+            raise UserError(f"{path}: {size} bytes are too many for YAML; at most {MOST_YAML_BYTES} are read.")
+        tree = yaml.safe_load(content.decode())
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date such as 2001-13-45, a thousand brackets

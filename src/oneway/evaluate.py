@@ -95,15 +95,14 @@ def as_input(images: Tensor) -> Tensor:
 
 def _batches(samples: Samples) -> Iterator[tuple[Tensor, Tensor]]:
     """The labelled inputs and their labels, those of one size together, as many as memory should hold at once."""
-    starts = samples.starts
     sizes, group = np.unique(samples.sizes[: samples.labelled], axis=0, return_inverse=True)
     for kind, (height, width) in enumerate(sizes.tolist()):
         members = np.flatnonzero(group == kind)
-        for batch in np.array_split(members, math.ceil(len(members) * height * width / PIXELS_AT_ONCE)):
-            pixels = starts[batch][:, None] + np.arange(height * width)
-            images = samples.pixels[pixels].reshape(len(batch), height, width, -1)
+        parts = min(math.ceil(len(members) * height * width / PIXELS_AT_ONCE), len(members))
+        for batch in np.array_split(members, parts):
+            images = np.stack([samples.image(item) for item in batch])
             inputs = images if images.dtype == np.uint8 else images[:, 0, 0]  # points
-            labels = samples.labels[pixels].reshape(-1, height, width) if samples.dense else samples.labels[batch]
+            labels = np.stack([samples.label_map(item) for item in batch]) if samples.dense else samples.labels[batch]
             yield torch.from_numpy(inputs), torch.from_numpy(labels)
 
 

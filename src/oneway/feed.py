@@ -14,7 +14,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from oneway import memory
 from oneway.data.dataset import Samples
+from oneway.data.rows import OnDisk, Row, fill
 from oneway.data.store import Store
 from oneway.draws import Draws, Plan, draw
 
@@ -34,8 +36,9 @@ class Feed:
 
 def feed(samples: Samples, plan: Plan, device: torch.device) -> Feed:
     """The faster way to feed the device that it has room for."""
+    there = device.type == "cpu" and not isinstance(samples.pixels, OnDisk)
     needed = samples.pixels.nbytes + samples.labels.nbytes
-    if device.type != "cuda" or needed <= SHARE_OF_DEVICE * torch.cuda.mem_get_info(device)[0]:
+    if there or needed <= SHARE_OF_DEVICE * (memory.available(device) or 0):
         return resident(samples, plan, device)
     return streamed(samples, plan, device)
 
@@ -96,11 +99,10 @@ class _Window:
         labelled = items[: self.plan.batch_labelled]
         size = torch.from_numpy(samples.sizes[items])
         areas = size.prod(dim=1)
-        images = [torch.from_numpy(samples.image(item)).flatten(0, 1) for item in items]
         labels = (
-            [torch.from_numpy(samples.label_map(item)).flatten() for item in labelled]
+            self._together(samples.labels, labelled)
             if samples.dense
-            else [torch.from_numpy(samples.labels[labelled])]
+            else self._pinned(torch.from_numpy(samples.labels[labelled]))
         )
         places = torch.arange(len(items))
         return _Batch(
@@ -108,11 +110,19 @@ class _Window:
                 labelled=draws.labelled._replace(item=places[: len(labelled)]),
                 unlabelled=draws.unlabelled._replace(item=places[len(labelled) :]),
             ),
-            self._pinned(torch.cat(images)),
-            self._pinned(torch.cat(labels)),
+            self._together(samples.pixels, items),
+            labels,
             self._pinned(areas.cumsum(0) - areas),
             self._pinned(size),
         )
+
+    def _together(self, row: Row, items: list[int]) -> Tensor:
+        """What a row has of some images."""
+        areas = self.samples.sizes[items].prod(axis=1).tolist()
+        found = torch.from_numpy(row[:0]).new_empty(sum(areas), *row.shape[1:], pin_memory=self.pinned)
+        for start, part in zip(self.samples.starts[items].tolist(), found.split(areas), strict=True):
+            fill(row, start, part.numpy())
+        return found
 
     def _pinned(self, tensor: Tensor) -> Tensor:
         return tensor.pin_memory() if self.pinned else tensor

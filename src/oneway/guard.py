@@ -9,10 +9,16 @@ from torch import Tensor, nn
 
 
 def all_finite(losses: Iterable[Tensor | None], model: nn.Module) -> Tensor:
-    """Whether the losses and every gradient are finite: a bool on the device."""
+    """Whether the losses, every gradient and batch norm's variances are finite: a bool on the device.
+
+    Where activations are so large that their variance is infinite, what batch norm makes of them looks harmless.
+    """
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    variances = [
+        variance for module in model.modules() if (variance := getattr(module, "running_var", None)) is not None
+    ]
     values = [loss.float() for loss in losses if loss is not None]
-    return torch.stack([*values, *torch._foreach_norm(gradients)]).isfinite().all()
+    return torch.stack([*values, *torch._foreach_norm([*gradients, *variances])]).isfinite().all()
 
 
 class Snapshot:

@@ -18,7 +18,7 @@ from oneway.run import Run, open_run, read_json, require_room_for_checkpoints
 from oneway.state import bytes_needed
 from oneway.step import TrainingState
 
-MAY_CHANGE = ("data.path", "data.unlabelled", "data.cache", "data.refresh", "train.device")
+MAY_CHANGE = ("data.path", "data.unlabelled", "data.cache", "data.refresh", "data.skip_unreadable", "train.device")
 """Where a run finds its data and computes may differ when it is continued; the data are known by their content."""
 
 CHANGES = "changes.json"

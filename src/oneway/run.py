@@ -39,10 +39,11 @@ IN_SUMMARY: dict[str, type | tuple[type, ...]] = {
     "per_class": dict,
     "absent": list,
     "confusion": list,
-    "validation_samples": int,
     "seconds": (int, float),
     "peak_memory_mib": (int, float),
 }
+SINCE_THE_FIRST_RELEASE: dict[str, type | tuple[type, ...]] = {"validation_samples": int}
+"""What a summary has by now, and that of an old run may lack."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ class Run:
         if not file.exists():
             return None
         summary = read_json(file)
-        for key, kind in IN_SUMMARY.items():
+        later = {key: kind for key, kind in SINCE_THE_FIRST_RELEASE.items() if key in summary}
+        for key, kind in (IN_SUMMARY | later).items():
             if not isinstance(summary.get(key), kind):
                 raise UserError(f"{file}: damaged; {key} is {summary.get(key)!r:.200}.")
         return summary

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from oneway import atomic, checkpoint
 from oneway.errors import UserError
-from oneway.state import tensors_of
+from oneway.state import SKIPS, tensors_of
 from oneway.step import TrainingState
 
 
@@ -27,7 +27,7 @@ class Writer:
         self.under_way: Future[None] | None = None
 
     def save(self, iteration: int, seconds: float, state: TrainingState) -> None:
-        """Copies the state as it is now, and has it written."""
+        """Copies the state as it is now, and has it written, unless the last step was skipped."""
         self.wait()
         if iteration == self.last:
             return
@@ -52,6 +52,9 @@ class Writer:
             torch.cuda.current_stream(device).synchronize()
 
     def _write(self, iteration: int, seconds: float) -> None:
+        _, skipped_in_a_row = self.copies[SKIPS].tolist()
+        if skipped_in_a_row:
+            return  # the run may be lost by now: the checkpoint before is the one to go on from
         try:
             atomic.sync(self.log)  # a checkpoint must not know more than the log that belongs to it
             checkpoint.write(self.folder, iteration, seconds, self.copies, self.about)

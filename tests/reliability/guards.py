@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import safetensors.torch
 from PIL import Image
 
-from reliability.harness import EVERY, ITERATIONS, MOONS, Job, done
+from oneway.run import open_run
+from reliability.harness import EVERY, ITERATIONS, MOONS, Job, done, resume, saved
 
 SIGKILL = -9
 FOLDER = (
@@ -39,6 +41,31 @@ def contents(folder: Path) -> dict[str, bytes]:
     """All files of a folder that are not hidden."""
     files = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def diverges_and_goes_on(folder: Path) -> bool:
+    """Continued at an absurd learning rate, a run stops with the cause, and is not lost: at its own rate it goes on.
+
+    The first step at that rate is finite, and ruins the weights; all others are skipped. No checkpoint is made of it.
+    """
+    write_data(folder)
+    done(folder, *FOLDER)
+    (folder / "run").rename(folder / "whole")
+    run = killed(folder, FOLDER)
+    rate = open_run(run).config.optimiser.learning_rate
+    job = resume(folder, "--optimiser.learning-rate", "1e30", "--allow-changes", recipe="folder", status=1)
+    told = says(job, "The last 10 steps up to iteration 23 were not finite and were skipped")
+    told &= "at learning rate" in job.error and "images/" in job.error and "--optimiser.learning-rate" in job.error
+    kept = saved(run)[-1] == 12 and all_finite(run)
+    resume(folder, "--optimiser.learning-rate", rate, "--allow-changes", recipe="folder")
+    files = (f"checkpoint/{ITERATIONS:08d}.safetensors", "model.safetensors", "metrics.jsonl", "config.yaml")
+    return told and kept and all((run / name).read_bytes() == (folder / "whole" / name).read_bytes() for name in files)
+
+
+def all_finite(run: Path) -> bool:
+    """Of every tensor in every checkpoint."""
+    files = (run / "checkpoint").glob("*.safetensors")
+    return all(tensor.isfinite().all() for file in files for tensor in safetensors.torch.load_file(file).values())
 
 
 def is_refused(folder: Path, *words: str, saying: str, recipe: str = "moons") -> bool:

@@ -123,9 +123,15 @@ def test_losses_that_are_not_finite_stop_the_run(tmp_path, tally):
     words = " ".join(MOONS).replace("checkpoint-every 4", "checkpoint-every 1").replace("log-every 1", "log-every 24")
     job = done(tmp_path, *words.split(), "--optimiser.learning-rate", "1e30", status=1)
     assert says(job, "not finite")
-    for path in (tmp_path / "run" / "checkpoint").glob("*.safetensors"):
-        assert all(tensor.isfinite().all() for tensor in safetensors.torch.load_file(path).values())
-    tally("10 losses that are not finite", 1, 1)
+    assert guards.all_finite(tmp_path / "run")
+    tally("10 losses that are not finite stop the run", 1, 1)
+
+
+def test_a_run_that_diverges_is_not_lost(tmp_path, tally):
+    """Images and learning rate are named; from the checkpoint of before, the run comes to the end it would have had."""
+    survived = guards.diverges_and_goes_on(tmp_path)
+    tally("10 a run that diverges: stopped, resumable", 1, survived)
+    assert survived
 
 
 def test_one_process_at_a_time(tmp_path, tally):

@@ -101,6 +101,19 @@ def kill_soon(delay: float) -> None:
     threading.Timer(delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
 
 
+def cut(pattern: str) -> None:
+    """Somebody cuts a file short, in place."""
+    (file,) = Path().glob(pattern)
+    os.truncate(file, 100)
+
+
+def leave_no_room() -> None:
+    """As if the device had no memory to spare for data."""
+    from oneway import feed
+
+    feed.SHARE_OF_DEVICE = 0
+
+
 def command(job: dict[str, Any]) -> None:
     """`oneway …`, without its report, which has nothing to do with these tests and takes longest."""
     import oneway.report
@@ -128,6 +141,11 @@ def run(job: dict[str, Any]) -> NoReturn:
             in_iteration(iteration, lambda: kill_soon(delay))
         if "raise_in_iteration" in job:
             in_iteration(job["raise_in_iteration"], lambda: 1 / 0)
+        if "cut_in_iteration" in job:
+            iteration, pattern = job["cut_in_iteration"]
+            in_iteration(iteration, lambda: cut(pattern))
+        if "streamed" in job:
+            leave_no_room()
         if "command" in job:
             command(job)
         else:

@@ -26,9 +26,11 @@ from oneway.config import Data
 from oneway.data.check import refuse, surveyed
 from oneway.data.check.defects import Surveys, unusable
 from oneway.data.check.survey import Survey, look
-from oneway.data.dataset import Bytes, Item, Listing, Samples
+from oneway.data.dataset import Item, Listing, Samples
 from oneway.data.decode.images import image_size
 from oneway.data.index import FORMAT, Index, worst_first
+from oneway.data.rows import OnDisk
+from oneway.data.unreadable import FLAG, few, refuse_many, remark, unreadable
 from oneway.errors import UserError
 from oneway.methods import SplitName
 
@@ -47,27 +49,34 @@ class Cache:
     listing: Listing
     folder: Path
     refresh: bool
+    skip_unreadable: bool
     console: Console
 
     @classmethod
     def of(cls, listing: Listing, config: Data, console: Console) -> Cache:
         """Listings that differ in how they are read have caches apart."""
         root, unlabelled = (folder and os.path.abspath(folder) for folder in (listing.root, config.unlabelled))
-        settings = config.model_dump(mode="json", exclude={"cache", "refresh", "path", "unlabelled"})
+        elsewhere = {"cache", "refresh", "skip_unreadable", "path", "unlabelled"}
+        settings = config.model_dump(mode="json", exclude=elsewhere)
         reading = json.dumps([FORMAT, root, unlabelled, settings, listing.classes, listing.dialect])
         key = blake2b(reading.encode(), digest_size=8).hexdigest()
         name = os.path.basename(os.path.abspath(listing.root))
-        return cls(listing, (config.cache or _default()) / f"{name}-{key}", config.refresh, console)
+        folder = (config.cache or _default()) / f"{name}-{key}"
+        return cls(listing, folder, config.refresh, config.skip_unreadable, console)
 
     def samples(self, split: SplitName) -> Samples:
-        """The decoded images of a split."""
+        """The decoded images of a split; what is left out of it is said."""
         with self._locked(split):
             index = self._index(split)
+            if left_out := {survey.name: survey for survey in index.unreadable}:
+                among = len(index.names) + len(left_out)
+                self._say(f"Note: {remark(self.listing, split, left_out, among)}")
+            pixels, labels = index.pixels
             return Samples(
                 names=tuple(index.names),
                 sizes=np.array([survey.size for survey in index.surveys], dtype=np.int64),
-                pixels=_mapped(self.folder / split / PIXELS).reshape(-1, 3),
-                labels=_mapped(self.folder / split / LABELS),
+                pixels=OnDisk(self.folder / split / PIXELS, (pixels, 3)),
+                labels=OnDisk(self.folder / split / LABELS, (labels,)),
                 labelled=sum(survey.labels is not None for survey in index.surveys),
                 dense=True,
                 content=index.content,
@@ -90,7 +99,7 @@ class Cache:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    self.console.print("Waiting for another process that decodes these images.", soft_wrap=True)
+                    self._say("Waiting for another process that decodes these images.")
                     fcntl.flock(file, fcntl.LOCK_EX)
                 except OSError:
                     pass  # a file system without locks
@@ -110,6 +119,7 @@ class Cache:
             if changed and not self.refresh:
                 raise UserError(self._explain_changes(index.made))
             if not changed and index.covers(items):
+                self._judge(split, {survey.name: survey for survey in index.unreadable}, len(items))
                 return index
         self._decode(split, items)
         decoded = self._decoded(split)
@@ -147,13 +157,26 @@ class Cache:
             partial.mkdir()
             _require_space(self.listing, items, partial)
             surveys = self._write(items, partial)
-            refuse(unusable(surveyed(self.listing, surveys), surveys), self.listing.root)
-            Index.write(partial / INDEX, items, surveys)
+            left_out = self._judge(split, surveys, len(items))
+            Index.write(partial / INDEX, items, surveys, left_out)
             if target.exists():
                 target.rename(old)
             partial.rename(target)
         finally:
             _remove(partial, old)
+
+    def _judge(self, split: SplitName, surveys: Surveys, among: int) -> set[str]:
+        """The names of those that are left out; refuses what neither serves nor may be left out."""
+        broken = unreadable(surveys)
+        left_out = broken if self.skip_unreadable else {}
+        refuse_many(self.listing, split, left_out, among)
+        rest = {name: survey for name, survey in surveys.items() if name not in left_out}
+        way_out = f"{FLAG} leaves out files that cannot be read." if few(len(broken), among) else ""
+        refuse(unusable(surveyed(self.listing, rest), rest), self.listing.root, way_out)
+        return set(left_out)
+
+    def _say(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _write(self, items: Sequence[Item], folder: Path) -> dict[str, Survey]:
         surveys: dict[str, Survey] = {}
@@ -196,13 +219,6 @@ def _size(path: Path) -> int | None:
 def _remove(*folders: Path) -> None:
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _mapped(path: Path) -> Bytes:
-    """A file in memory, read where it is used; what is written to it stays in memory."""
-    if path.stat().st_size == 0:
-        return np.zeros(0, dtype=np.uint8)
-    return np.memmap(path, dtype=np.uint8, mode="c")
 
 
 def _require_space(listing: Listing, items: Sequence[Item], folder: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from oneway.data.rows import Row
 from oneway.methods import SplitName
 
 IGNORE = 255
@@ -72,8 +73,8 @@ class Samples:
 
     names: tuple[str, ...]
     sizes: npt.NDArray[np.int64]  # N×2, height and width
-    pixels: npt.NDArray[Any]  # P×3 uint8 in RGB, image after image, row after row; or P×2 float32: points, a pixel each
-    labels: Bytes  # of the first inputs, class indices or IGNORE: one for each pixel, or one for each input
+    pixels: Row  # P×3 uint8 in RGB, image after image, row after row; or P×2 float32: points, a pixel each
+    labels: Row  # of the first inputs, uint8, class indices or IGNORE: one for each pixel, or one for each input
     labelled: int  # how many inputs have labels
     dense: bool  # whether it is pixels that have them
     content: str  # a digest: other data, another text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -41,29 +41,34 @@ class Index:
 
     made: str
     records: list[dict[str, Any]]
+    left_out: list[dict[str, Any]]
+    """What could not be read: it plays no part, and may be mended or removed without a question."""
 
     @classmethod
     def read(cls, path: Path) -> Index | None:
         """None where there is none, or none that this version can read."""
         try:
             index = json.loads(path.read_text(encoding="utf-8"))
-            return cls(index["made"], index["items"]) if index["format"] == FORMAT else None
+            known = index["format"] == FORMAT
+            return cls(index["made"], index["items"], index.get("left_out", [])) if known else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     @staticmethod
-    def write(path: Path, items: Sequence[Item], surveys: Surveys) -> None:
-        """Of what has just been decoded."""
+    def write(path: Path, items: Sequence[Item], surveys: Surveys, left_out: Container[str] = ()) -> None:
+        """Of what has just been decoded, but for the items of these names."""
         digests: dict[str, str] = {}
-        records = [
-            {
-                "files": [_stamp(path, digests) for path in _files(item)],
-                **asdict(surveys[item.name]),
-                "fingerprint": surveys[item.name].fingerprint.hex(),
-            }
-            for item in items
-        ]
-        index = {"format": FORMAT, "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), "items": records}
+        made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+        index: dict[str, Any] = {"format": FORMAT, "made": made, "items": [], "left_out": []}
+        for item in items:
+            skipped = item.name in left_out
+            index["left_out" if skipped else "items"].append(
+                {
+                    "files": [_trace(path) if skipped else _stamp(path, digests) for path in _files(item)],
+                    **asdict(surveys[item.name]),
+                    "fingerprint": surveys[item.name].fingerprint.hex(),
+                }
+            )
         path.write_text(json.dumps(index), encoding="utf-8")
 
     @property
@@ -75,6 +80,11 @@ class Index:
     def surveys(self) -> list[Survey]:
         """One for each item."""
         return [_survey(record) for record in self.records]
+
+    @property
+    def unreadable(self) -> list[Survey]:
+        """One for each item that was left out."""
+        return [_survey(record) for record in self.left_out]
 
     @property
     def content(self) -> str:
@@ -92,12 +102,17 @@ class Index:
         return sum(area for area, _ in areas), sum(area for area, labelled in areas if labelled)
 
     def covers(self, items: Sequence[Item]) -> bool:
-        """Whether these items were decoded, from these files and in this order."""
+        """Whether these items were decoded, from these files and in this order, or left out and are as they were."""
         decoded = [(record["name"], [stamp["path"] for stamp in record["files"]]) for record in self.records]
-        return decoded == [(item.name, _files(item)) for item in items]
+        left_out = {record["name"]: record["files"] for record in self.left_out}
+        return (
+            decoded == [(item.name, _files(item)) for item in items if item.name not in left_out]
+            and len(decoded) + len(left_out) == len(items)
+            and all(_trace(trace["path"]) == trace for files in left_out.values() for trace in files)
+        )
 
     def changes(self, items: Sequence[Item]) -> Iterator[Change]:
-        """What has changed since, or vanished; new files are no change."""
+        """What has changed since, or vanished; files that are new, or were left out, are no change."""
         listed = {item.name: _files(item) for item in items}
         for record in self.records:
             for stamp in record["files"]:
@@ -120,6 +135,12 @@ def _stamp(path: str, digests: dict[str, str]) -> dict[str, Any]:
     digest = digests.get(path) or digests.setdefault(path, _digest(path))
     status = os.stat(path)
     return {"path": path, "bytes": status.st_size, "modified": status.st_mtime_ns, "digest": digest}
+
+
+def _trace(path: str) -> dict[str, Any]:
+    """What tells whether a file that cannot be read may have been mended."""
+    status = os.stat(path) if os.path.exists(path) else None
+    return {"path": path, "bytes": status and status.st_size, "modified": status and status.st_mtime_ns}
 
 
 def _unchanged(stamp: dict[str, Any]) -> bool:

@@ -11,6 +11,10 @@ import torch
 from torch import Tensor
 
 from oneway.data.dataset import Samples
+from oneway.data.rows import OnDisk, Row
+
+AT_ONCE = 2**24
+"""Pixels on their way from the disk to the device."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +32,18 @@ class Store:
     def hold(cls, samples: Samples, device: torch.device) -> Store:
         """Decoded samples on the device; nothing is copied where they are there already."""
         return cls(
-            torch.from_numpy(samples.pixels).to(device),
-            torch.from_numpy(samples.labels).to(device),
+            _held(samples.pixels, device),
+            _held(samples.labels, device),
             torch.from_numpy(samples.starts).to(device),
             torch.from_numpy(samples.sizes).to(device),
             samples.dense,
         )
+
+
+def _held(row: Row, device: torch.device) -> Tensor:
+    if not isinstance(row, OnDisk):
+        return torch.from_numpy(row[:]).to(device)
+    held = torch.empty(row.shape, dtype=torch.uint8, device=device)
+    for start in range(0, len(row), AT_ONCE):
+        held[start : start + AT_ONCE] = torch.from_numpy(row[start : start + AT_ONCE])
+    return held

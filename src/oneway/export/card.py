@@ -50,7 +50,7 @@ def card(exported: Exported, folder: Path) -> str:
         "## Training",
         _table(history),
         "## Quality",
-        _quality(summary, exported.classes),
+        quality(summary, exported.classes),
         "## Speed",
         _speed(exported),
     ]
@@ -99,11 +99,13 @@ def _training_rows(run: runs.Run) -> dict[str, object]:
     }
 
 
-def _quality(summary: dict[str, Any] | None, classes: tuple[str, ...]) -> str:
+def quality(summary: dict[str, Any] | None, classes: tuple[str, ...]) -> str:
+    """How good a model was when its run ended, in words and a table; of an old run, less is known."""
     if summary is None:
         return "Not known."
     metric = METRIC_NAMES[summary["metric"]]
-    header = f"{summary['value']:.1f} % {metric} on {summary['validation_samples']} validation images, last iteration."
+    count = f"{summary['validation_samples']} " if "validation_samples" in summary else ""
+    header = f"{summary['value']:.1f} % {metric} on {count}validation images, last iteration."
     column = "IoU in %" if summary["metric"] == "miou" else "recognised in %"
     values = {name: summary["per_class"].get(name) for name in classes}
     rows = {name: "–" if value is None else f"{value:.1f}" for name, value in values.items()}

@@ -135,8 +135,8 @@ def surveyed(listing: Listing, surveys: Surveys) -> Listing:
     return replace(listing, train=train, val=val, test=test)
 
 
-def refuse(findings: Iterable[Finding], data: Path) -> None:
-    """Raises a UserError that sums up the errors, if there are any."""
+def refuse(findings: Iterable[Finding], data: Path, way_out: str = "") -> None:
+    """Raises a UserError that sums up the errors, if there are any; it ends with the way out."""
     errors = [finding for finding in findings if finding.level == "error"]
     if not errors:
         return
@@ -144,7 +144,7 @@ def refuse(findings: Iterable[Finding], data: Path) -> None:
         f"{data}: {len(errors)} error{'s' if len(errors) > 1 else ''} in the data.",
         *(f"  {in_words(error)}" for error in errors[:NAMED_WHEN_REFUSED]),
         *([f"  … and {len(errors) - NAMED_WHEN_REFUSED} more"] if len(errors) > NAMED_WHEN_REFUSED else []),
-        f"Run `oneway check {data}` to see all of it.",
+        f"Run `oneway check {data}` to see all of it. {way_out}".rstrip(),
     ]
     raise UserError("\n".join(lines))
 

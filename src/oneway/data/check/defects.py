@@ -50,6 +50,7 @@ class Finding:
 UNUSABLE = {
     "image": "Images that cannot be read",
     "mask": "Masks that cannot be used",
+    "labels": "Masks that cannot be used",
     "size": "Masks that do not fit their image",
 }
 

@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from oneway.data.dataset import Bytes, Item, Listing
-from oneway.data.decode.images import orientation, read_image
+from oneway.data.decode.images import Unreadable, orientation, read_image
 from oneway.errors import UserError
 
 GRID = 16
@@ -26,13 +26,15 @@ GRID = 16
 UPRIGHT = 1
 """The EXIF orientation of an image that is stored as it is seen."""
 
-Part = Literal["image", "mask", "size"]
+Part = Literal["image", "mask", "labels", "size"]
+"""An image or a mask that cannot be read; one that can, but whose labels mean nothing or are too many or too few."""
+
 Tell = Callable[[int, int], None]
 """Called with how many are done, and how many there are."""
 
 
 class Unusable(UserError):
-    """An item that cannot serve: its image or its mask cannot be read, or their sizes differ."""
+    """An item that cannot serve: its image or its mask cannot be used, or their sizes differ."""
 
     def __init__(self, message: str, part: Part) -> None:
         super().__init__(message)
@@ -130,7 +132,7 @@ def _read_labels(listing: Listing, item: Item, image: Bytes) -> Bytes | None:
     try:
         labels = listing.read_labels(item)
     except UserError as error:
-        raise Unusable(str(error), "mask") from error
+        raise Unusable(str(error), "mask" if isinstance(error, Unreadable) else "labels") from error
     if labels.shape != image.shape[:2]:
         raise Unusable(_mismatch(item, item.mask, image, labels), "size")
     return labels[:: listing.reduction, :: listing.reduction]

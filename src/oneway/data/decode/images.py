@@ -51,6 +51,10 @@ TURNS = {
 SIDEWAYS = (5, 6, 7, 8)
 
 
+class Unreadable(UserError):
+    """A file that cannot be decoded at all: missing, damaged, or of a kind that is not read."""
+
+
 def read_image(path: Path) -> Bytes:
     """H×W×3 in RGB, upright as its EXIF orientation says.
 
@@ -83,7 +87,7 @@ def orientation(path: Path) -> int:
 def opened(path: Path, formats: Iterable[str]) -> Iterator[Image.Image]:
     """A file of one of Pillow's `formats`, its header read; whatever fails in the block becomes a UserError."""
     if not path.is_file():  # a pipe would keep us waiting
-        raise UserError(f"{path}: {'not a file' if path.exists() else 'no such file'}.")
+        raise Unreadable(f"{path}: {'not a file' if path.exists() else 'no such file'}.")
     try:
         with Image.open(path, formats=tuple(formats)) as image:
             _believe(path, image)
@@ -92,10 +96,10 @@ def opened(path: Path, formats: Iterable[str]) -> Iterator[Image.Image]:
         raise
     except UnidentifiedImageError:
         kinds = ", ".join(formats)
-        raise UserError(f"{path}: damaged, or of another kind than {kinds}. Save it again, or remove it.") from None
+        raise Unreadable(f"{path}: damaged, or of another kind than {kinds}. Save it again, or remove it.") from None
     except Exception as error:  # hostile bytes make Pillow raise errors of some twenty kinds
         cause = " ".join(str(error).split())[:200] or type(error).__name__
-        raise UserError(f"{path}: cannot be read as an image ({cause}). Save it again, or remove it.") from error
+        raise Unreadable(f"{path}: cannot be read as an image ({cause}). Save it again, or remove it.") from error
 
 
 def _believe(path: Path, image: Image.Image) -> None:
@@ -103,14 +107,14 @@ def _believe(path: Path, image: Image.Image) -> None:
     width, height = image.size
     pixels, size = width * height, path.stat().st_size
     if not pixels:
-        raise UserError(f"{path}: an image of {width}×{height} pixels. Save it again, or remove it.")
+        raise Unreadable(f"{path}: an image of {width}×{height} pixels. Save it again, or remove it.")
     if pixels > MOST_PIXELS:
         raise UserError(
             f"{path}: {width}×{height} pixels are more than the {MOST_PIXELS} we decode. Cut it into tiles."
         )
     per_byte = PIXELS_PER_BYTE.get(image.format or "", PIXELS_PER_BYTE_ELSEWHERE)
     if pixels > max(BELIEVED_PIXELS, per_byte * size):
-        raise UserError(f"{path}: damaged; its header announces {width}×{height} pixels, in a file of {size} bytes.")
+        raise Unreadable(f"{path}: damaged; its header announces {width}×{height} pixels, in a file of {size} bytes.")
 
 
 def _orientation(image: Image.Image) -> int:

@@ -1,0 +1,82 @@
+"""Long rows of values, all images one behind the other: in memory, or in a file that is read by position.
+
+A file that is mapped into memory ends the process with a signal if it loses its end, or if the disk below it fails.
+Read by position, the same is an error that names the file; it is as fast, since the system keeps in memory what it can.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from oneway.errors import UserError
+
+AGAIN = "Run the command again (a training run continues with --resume): what is missing is decoded anew."
+
+
+class Row(Protocol):
+    """What an array in memory and one on disk have in common."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As of an array."""
+
+    @property
+    def nbytes(self) -> int:
+        """As of an array."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: Any, /) -> npt.NDArray[Any]: ...
+
+
+class OnDisk:
+    """Bytes in a file; slices of them are read when they are asked for.
+
+    The file stays open: whoever puts another in its place, this is the one that was there.
+    """
+
+    def __init__(self, path: Path, shape: tuple[int, ...]) -> None:
+        self.path, self.shape = path, shape
+        self.file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self.file)
+
+    @property
+    def nbytes(self) -> int:
+        """Of the file, when it was written."""
+        return int(np.prod(self.shape))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, part: slice, /) -> npt.NDArray[np.uint8]:
+        start, stop, _ = part.indices(len(self))
+        found = np.empty((max(stop - start, 0), *self.shape[1:]), dtype=np.uint8)
+        self.read(start, found)
+        return found
+
+    def read(self, start: int, into: npt.NDArray[np.uint8]) -> None:
+        """Fills an array, contiguous in memory, from a place in the row onwards; a UserError names the file."""
+        rest, place = into.reshape(-1).data, start * (self.nbytes // max(len(self), 1))
+        while rest:
+            try:
+                count = os.preadv(self.file, [rest], place)
+            except OSError as error:
+                raise UserError(f"{self.path}: cannot be read any more ({error.strerror}). {AGAIN}") from error
+            if not count:
+                there = os.fstat(self.file).st_size
+                raise UserError(f"{self.path}: has {there} of its {self.nbytes} bytes left. {AGAIN}")
+            rest, place = rest[count:], place + count
+
+
+def fill(row: Row, start: int, into: npt.NDArray[Any]) -> None:
+    """Copies a row from a place onwards into an array, without a copy in between."""
+    if isinstance(row, OnDisk):
+        row.read(start, into)
+    else:
+        into[:] = row[start : start + len(into)]

@@ -1,0 +1,65 @@
+"""Data that are wrong from the start, and files that break."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from data.test_check import DEFECTS, clean_set, contents
+from reliability import breaks
+from reliability.harness import start
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_defect_is_found(name, tmp_path, tally):
+    """By `oneway check`, alone, with file and value; the data stay as they are."""
+    defect, root = DEFECTS[name], clean_set(tmp_path / "data")
+    defect.sow(root)
+    (found,) = checked(tmp_path, status=int(defect.level == "error"))
+    survived = (found["level"], found["file"]) == (defect.level, defect.file)
+    survived &= all(words in found["message"] for words in defect.says)
+    tally("8 defects that oneway check finds", 1, survived)
+    assert survived, found
+
+
+def test_clean_data_raise_no_alarm(tmp_path, tally):
+    """Five hundred images."""
+    clean_set(tmp_path / "data", train=400, val=100)
+    found = checked(tmp_path, status=0)
+    tally("8 clean images without a false alarm", 500, 500 - len(found))
+    assert not found
+
+
+def checked(folder, status):
+    """What `oneway check` finds, having left the data as they were."""
+    before = contents(folder / "data")
+    job = start(folder, command=["check", "data", "--json"])
+    assert job.wait() == status, job.error
+    assert contents(folder / "data") == before
+    return json.loads((folder / f"{job.name}.out").read_text())["findings"]
+
+
+@pytest.mark.parametrize("what", [breaks.are_left_out, breaks.are_too_many], ids=["few", "too many"])
+def test_files_that_cannot_be_read(what, tmp_path, tally):
+    """A few are left out, counted and named, for good; more than one in a hundred stop the run."""
+    survived = what(tmp_path)
+    tally("9 files that cannot be read: left out, or too many", 1, survived)
+    assert survived
+
+
+@pytest.mark.parametrize("what", breaks.CUTS)
+def test_a_cache_that_is_cut_short_mid_run(what, tmp_path, tally):
+    """Named, with status 1 and no signal; the run is resumed to the byte."""
+    survived = breaks.is_named(tmp_path, breaks.CUTS[what])
+    tally("9 a cache cut short mid-run: named, resumable", 1, survived)
+    assert survived
+
+
+def test_a_cache_that_is_cut_short_when_it_is_in_memory(tmp_path, tally):
+    """The run ends as if nothing had happened."""
+    survived = breaks.changes_nothing(tmp_path)
+    tally("9 a cache cut short that is in memory: no matter", 1, survived)
+    assert survived
