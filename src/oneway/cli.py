@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -376,6 +377,9 @@ def _folder_name(config: Config) -> str:
 
 def main() -> None:
     """The `oneway` command: what the user can mend is said in a line or two, without a traceback."""
+    # PyTorch's threads wait for one another many times in a step. By default they spin meanwhile, and on a computer that
+    # has anything else to do a step then takes twenty times as long. OpenMP reads this when PyTorch is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     words = [word for word in sys.argv[1:] if word != "--traceback"]
     try:
         app(words, print_error=False, exit_on_error=False)
