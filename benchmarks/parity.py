@@ -23,8 +23,8 @@ from oneway.config import Config
 from oneway.data.splits import choose
 from oneway.data.store import Store
 from oneway.draws import Plan, draw
-from oneway.environment import environment
 from oneway.recipes import recipe
+from oneway.run.environment import environment
 from oneway.train import training_state
 
 ENGINES = {

@@ -21,7 +21,7 @@ import torch
 from oneway.bench.cases import advancing, configured, plan_of, random_samples, training_cases, training_state
 from oneway.data.store import Store
 from oneway.draws import draw
-from oneway.environment import environment
+from oneway.run.environment import environment
 from oneway.static import WARM_UP
 
 ITERATIONS = 300

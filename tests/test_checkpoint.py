@@ -12,17 +12,18 @@ import pytest
 import safetensors.torch
 import torch
 
-from oneway import atomic, checkpoint, lock, memory, tensors
-from oneway.checkpoint import Damaged, load, restore_newest
+from oneway import atomic, checkpoint, memory
+from oneway.checkpoint import Damaged, load, restore_newest, tensors
+from oneway.checkpoint.state import bytes_needed, tensors_of
+from oneway.checkpoint.writer import writer
 from oneway.config import Model, Optimiser
 from oneway.errors import UserError
-from oneway.model_file import TrainedModel, load_model, save_model
 from oneway.models.mlp import Perceptron
 from oneway.optim import optimiser_for
 from oneway.recipes import recipe
-from oneway.state import bytes_needed, tensors_of
+from oneway.run import lock
+from oneway.run.model_file import TrainedModel, load_model, save_model
 from oneway.step import TrainingState
-from oneway.writer import writer
 from reliability.damage import ABOUT, trained, write
 
 CPU = torch.device("cpu")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "oneway"
 ORDER = """
-    errors streams methods config recipes atomic environment failure interrupt memory
+    errors streams methods config recipes atomic failure interrupt memory
     data draws kernels feed jitter perturb models losses consistency guard step static
-    optim lock tensors state checkpoint writer model_file run resume evaluate progress train
+    optim checkpoint run evaluate progress train
     report quickstart reproduce bench predict export explore suggest cli
 """.split()
 

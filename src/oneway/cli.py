@@ -377,8 +377,8 @@ def _folder_name(config: Config) -> str:
 
 def main() -> None:
     """The `oneway` command: what the user can mend is said in a line or two, without a traceback."""
-    # PyTorch's threads wait for one another many times in a step. By default they spin meanwhile, and on a computer that
-    # has anything else to do a step then takes twenty times as long. OpenMP reads this when PyTorch is loaded.
+    # PyTorch's threads wait for one another many times in a step. By default they spin meanwhile: with anything else to
+    # do, a computer then takes twenty times as long for a step. OpenMP reads this when PyTorch is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     words = [word for word in sys.argv[1:] if word != "--traceback"]
     try:

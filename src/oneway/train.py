@@ -15,8 +15,9 @@ from rich.console import Console
 from torch import nn
 
 from oneway import data, memory, models, optim
-from oneway import resume as resuming
 from oneway import run as runs
+from oneway.checkpoint.state import bytes_needed
+from oneway.checkpoint.writer import writer
 from oneway.config import Config
 from oneway.data.dataset import Samples
 from oneway.data.splits import choose
@@ -30,10 +31,9 @@ from oneway.methods import METHODS, VARIANTS
 from oneway.models.teacher import mean_teacher
 from oneway.progress import narrated
 from oneway.run import TrainedModel
-from oneway.state import bytes_needed
+from oneway.run import resume as resuming
 from oneway.static import StaticStep
 from oneway.step import Losses, TrainingState, runs_fused, step
-from oneway.writer import writer
 
 
 def train(config: Config, out: Path, resume: bool, console: Console, allow_changes: bool = False) -> dict[str, Any]:

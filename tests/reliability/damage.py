@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from oneway import checkpoint
+from oneway.checkpoint.state import tensors_of
 from oneway.config import Optimiser
 from oneway.models.mlp import Perceptron
 from oneway.optim import optimiser_for
-from oneway.state import tensors_of
 from oneway.step import TrainingState
 
 ABOUT: dict[str, Any] = {"configuration": {}, "split": "0" * 64}

@@ -34,9 +34,9 @@ from oneway.data.decode.masks import mask_size, read_mask
 from oneway.data.folder.description import Description, read_description
 from oneway.data.splits import choose
 from oneway.errors import UserError
-from oneway.model_file import TrainedModel, load_model, save_model
 from oneway.models.mlp import Perceptron
 from oneway.recipes import recipe
+from oneway.run.model_file import TrainedModel, load_model, save_model
 from reliability.damage import trained, write
 
 SECONDS = 2.0

@@ -36,12 +36,12 @@ from oneway.data.folder import list_folder
 from oneway.data.folder.description import Description, read_description
 from oneway.data.splits import choose
 from oneway.errors import UserError
-from oneway.model_file import TrainedModel, load_model, save_model
 from oneway.models.mlp import Perceptron
 from oneway.models.weights import read as read_weights
 from oneway.recipes import recipe
-from oneway.resume import resumed
 from oneway.run import open_run
+from oneway.run.model_file import TrainedModel, load_model, save_model
+from oneway.run.resume import resumed
 from reliability.damage import trained
 
 CPU = torch.device("cpu")

@@ -17,8 +17,8 @@ from oneway.bench.memory import bench_memory
 from oneway.bench.params import bench_params
 from oneway.bench.step import bench_step
 from oneway.bench.timing import tf32_allowed
-from oneway.environment import environment
 from oneway.errors import UserError, unknown
+from oneway.run.environment import environment
 
 __all__ = ["BENCHES", "Bench", "Options", "bench"]
 

@@ -14,11 +14,11 @@ from rich.table import Table
 
 from oneway.atomic import write_atomically
 from oneway.config import Config
-from oneway.environment import environment
 from oneway.errors import UserError, unknown
 from oneway.reproduce.jobs import Job, train_all
 from oneway.reproduce.tables import TABLES, PaperTable
 from oneway.run import choose_device
+from oneway.run.environment import environment
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ import torch
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor, nn
 
-from oneway import models, tensors
+from oneway import models
 from oneway.atomic import write_atomically
+from oneway.checkpoint import tensors
 from oneway.config import Model, confirm_factory
 from oneway.errors import UserError
 

@@ -13,16 +13,17 @@ from typing import Any
 
 import torch
 
-from oneway import atomic, checkpoint, lock
+from oneway import atomic, checkpoint
 from oneway import config as configuration
 from oneway.atomic import write_atomically
 from oneway.config import Config
 from oneway.data.splits import Split
-from oneway.environment import environment
 from oneway.errors import UserError
-from oneway.model_file import TrainedModel as TrainedModel
-from oneway.model_file import load_model as load_model
-from oneway.model_file import save_model as save_model
+from oneway.run import lock
+from oneway.run.environment import environment
+from oneway.run.model_file import TrainedModel as TrainedModel
+from oneway.run.model_file import load_model as load_model
+from oneway.run.model_file import save_model as save_model
 
 CONFIG, SPLIT, METRICS, SUMMARY = "config.yaml", "split.json", "metrics.jsonl", "summary.json"
 MOST_BYTES = 2**26

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from oneway.checkpoint.tensors import Expected, expected_of
 from oneway.step import TrainingState
-from oneway.tensors import Expected, expected_of
 
 MOMENTS = {torch.optim.Adam: ("exp_avg", "exp_avg_sq"), torch.optim.SGD: ("momentum_buffer",)}
 """What an optimiser remembers of a parameter, in its shape; Adam also counts its steps."""

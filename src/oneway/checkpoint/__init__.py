@@ -18,9 +18,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
-from oneway import atomic, tensors
+from oneway import atomic
+from oneway.checkpoint import tensors
+from oneway.checkpoint.state import expected, restore
 from oneway.errors import UserError
-from oneway.state import expected, restore
 from oneway.step import TrainingState
 
 FORMAT = 2

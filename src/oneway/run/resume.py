@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from oneway import atomic, checkpoint, lock
+from oneway import atomic, checkpoint
 from oneway import config as configuration
+from oneway.checkpoint.state import bytes_needed
 from oneway.config import Config
 from oneway.data.dataset import Samples
 from oneway.data.splits import Split, choose
 from oneway.errors import UserError
-from oneway.run import Run, open_run, read_json, require_room_for_checkpoints
-from oneway.state import bytes_needed
+from oneway.run import Run, lock, open_run, read_json, require_room_for_checkpoints
 from oneway.step import TrainingState
 
 MAY_CHANGE = ("data.path", "data.unlabelled", "data.cache", "data.refresh", "data.skip_unreadable", "train.device")

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from oneway import atomic, checkpoint
+from oneway.checkpoint.state import SKIPS, tensors_of
 from oneway.errors import UserError
-from oneway.state import SKIPS, tensors_of
 from oneway.step import TrainingState
 
 
