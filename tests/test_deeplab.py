@@ -109,6 +109,7 @@ SETTINGS = {
         # Table of optimiser configurations, "DLv3+ ours".
         "optimiser.name": "sgd",
         "optimiser.momentum": 0.9,
+        "optimiser.nesterov": False,
         "optimiser.learning_rate": 0.1,
         "optimiser.weight_decay": 0.0,
         "optimiser.learning_rate_pretrained": 0.01,

@@ -152,7 +152,7 @@ class Optimiser(Section):
     """The optimiser, and the learning rate over time."""
 
     name: Literal["adam", "sgd"] = "adam"
-    """Adam, or stochastic gradient descent with Nesterov momentum."""
+    """Adam, or stochastic gradient descent with momentum."""
 
     learning_rate: Rate = 4e-4
     """For randomly initialised parameters."""
@@ -171,6 +171,9 @@ class Optimiser(Section):
 
     momentum: Fraction = 0.9
     """Momentum of stochastic gradient descent."""
+
+    nesterov: bool = True
+    """Whether that momentum looks ahead, as Nesterov's does."""
 
     schedule: Literal["quarter-cosine", "polynomial", "constant"] = "quarter-cosine"
     """How the learning rate falls over the run."""

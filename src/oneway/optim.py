@@ -40,7 +40,8 @@ def optimiser_for(
         if parameters
     ]
     if config.name == "sgd":
-        optimiser = torch.optim.SGD(groups, momentum=config.momentum, nesterov=config.momentum > 0, fused=True)
+        nesterov = config.nesterov and config.momentum > 0
+        optimiser = torch.optim.SGD(groups, momentum=config.momentum, nesterov=nesterov, fused=True)
         if config.momentum > 0:
             # From zero, as if it had always been there: a first step that is skipped must not leave it undefined.
             for parameter in model.parameters():

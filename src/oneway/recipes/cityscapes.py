@@ -112,6 +112,7 @@ def cityscapes_deeplabv3plus() -> Config:
             weight_decay=0,
             weight_decay_pretrained=1e-4,
             momentum=0.9,
+            nesterov=False,
             schedule="polynomial",
         ),
         train=Train(iterations=92_560, batch_labelled=8, batch_unlabelled=8, alpha=0.5, batch_norm="both"),
