@@ -13,18 +13,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from rich.console import Console
+from torch import Tensor, nn
 
 from oneway import data
 from oneway.config import Config, Data, Jitter, Model, Train
-from oneway.data import IGNORE
-from oneway.data.streets import CLASSES
+from oneway.data import IGNORE, Samples
+from oneway.data.streets import CLASSES, render
 from oneway.errors import UserError
+from oneway.evaluate import evaluate
 from oneway.methods import MethodName
 from oneway.report import pictures, plots, words, write_report
 from oneway.report.facts import RunFacts, Series, read_runs
 from oneway.report.gallery import SCENES, evenly_spaced
+from oneway.report.next_steps import next_steps
+from oneway.report.robustness import STRENGTHS, Robustness, robustness
+from oneway.run import TrainedModel, load_model
 from oneway.train import train
 
 METHODS: tuple[MethodName, MethodName] = ("supervised", "simple-phtps")
@@ -146,11 +152,11 @@ def test_every_class_and_method_is_named(page: str) -> None:
 
 
 def test_every_picture_and_plot_is_there(page: str) -> None:
-    """Per scene, clean and perturbed: input, ground truth, a prediction per run. Three curves, bars, two heat maps."""
+    """Per scene, clean and perturbed: input, ground truth, a prediction per run. Five curves, bars, two heat maps."""
     outline = Outline(page)
     assert len(outline.all("img")) == SCENES * 2 * (2 + len(METHODS))
     assert all(image["alt"] for image in outline.all("img"))
-    assert len(outline.all("svg")) == 3 + 1 + len(METHODS)
+    assert len(outline.all("svg")) == 2 + 3 + 1 + len(METHODS)
 
 
 def test_configuration_and_its_only_difference_are_shown(page: str) -> None:
@@ -226,6 +232,18 @@ def test_lead_says_plainly_what_was_gained(copies: list[Path], values: tuple[flo
     assert words.lead(read_runs(copies)).startswith(expected)
 
 
+def test_a_run_of_the_first_release_does_not_say_how_many_images_validate(copies: list[Path]) -> None:
+    """Its summary lacks the number, and the page does without."""
+    summary = json.loads((copies[0] / "summary.json").read_text(encoding="utf-8"))
+    del summary["validation_samples"]
+    (copies[0] / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+    runs = read_runs(copies[:1])
+    assert words.subtitle(runs)[-1] == "the last iteration’s model on the validation images"
+    assert words.measured_on(runs, Robustness([], [], 8, (64, 128))) == (
+        "Measured on 8 of the validation images, the middle 128×64 pixels of each."
+    )
+
+
 def test_best_of_several_is_named_and_same_methods_told_apart(copies: list[Path], tmp_path: Path) -> None:
     """Three runs: the headline names the best; two with one method and setting differ by folder."""
     third = Path(shutil.copytree(copies[1], tmp_path / "third"))
@@ -247,6 +265,110 @@ def test_most_confused_class_is_read_off_the_rows(copies: list[Path]) -> None:
     assert found[CLASSES[0]] == (CLASSES[2], 30.0)
     assert found[CLASSES[1]] is None
     assert words.present(run) == list(CLASSES[:2])
+
+
+class ByRed(nn.Module):
+    """Tells two classes apart by the red of each pixel alone, so that a warp cannot mislead it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack((0.5 - x[:, 0], x[:, 0] - 0.5), dim=1)
+
+
+def blocks(count: int, height: int, width: int) -> Samples:
+    """Black images with a red block each, which is the second class."""
+    labels = np.zeros((count, height, width), dtype=np.uint8)
+    for index, one in enumerate(labels):
+        one[height // 4 : 3 * height // 4, index : index + width // 2] = 1
+    images = np.zeros((count, height, width, 3), dtype=np.uint8)
+    images[..., 0] = 255 * labels
+    return Samples.stacked(tuple(map(str, range(count))), images, labels)
+
+
+def test_curves_begin_with_unchanged_images(folders: list[Path]) -> None:
+    """At strength 0 of either component stands what evaluation says about the same images."""
+    images, labels = zip(*(render(1, index, 32, 64) for index in range(9)), strict=True)
+    samples = Samples.stacked(tuple("abcdefghi"), np.stack(images), np.stack(labels))
+    models = [load_model(folder / "model.safetensors", torch.device("cpu")) for folder in folders]
+    expected = [evaluate(model.network, samples, len(CLASSES), "segmentation").value for model in models]
+    found = robustness(samples, models, (32, 64))
+    assert found.images == 9
+    for of_runs in (found.photometric, found.geometric):
+        assert [of_run[0] for of_run in of_runs] == pytest.approx(expected)
+
+
+def test_labels_are_warped_with_the_image() -> None:
+    """Who judges pixels by their red withstands every warp, but for the edges, and no change of colours."""
+    model = TrainedModel(ByRed(), ("black", "red"), ((0, 0, 0), (255, 0, 0)))
+    found = robustness(blocks(12, 64, 128), [model], (64, 128))
+    (photometric,), (geometric,) = found.photometric, found.geometric
+    assert len(photometric) == len(geometric) == len(STRENGTHS)
+    assert photometric[0] == geometric[0] == 100
+    assert min(geometric) > 95
+    assert photometric[-1] < 80
+
+
+def test_large_images_are_judged_by_their_middles() -> None:
+    """As large as a training crop, so that their number is bounded and warps are as strong as in training."""
+    model = TrainedModel(ByRed(), ("black", "red"), ((0, 0, 0), (255, 0, 0)))
+    found = robustness(blocks(12, 256, 384), [model], (128, 200))
+    assert found.cropped_to == (128, 200)
+    assert found.images == 10
+    assert robustness(blocks(12, 32, 64), [model], (64, 128)).cropped_to is None
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        (
+            ((18.2, 20.0), (31.0, 21.9)),
+            "supervised from 40.0 to 18.2 and simple-phtps from 40.0 to 31.0 % mIoU; a warp",
+        ),
+        (((18.2, 20.0), (31.0, 21.9)), "a warp brings supervised to 20.0 and simple-phtps to 21.9, too close to call."),
+        (((31.0, 20.0), (30.0, 35.0)), "to 30.0 % mIoU, too close to call; a warp brings supervised to 20.0"),
+    ],
+)
+def test_small_differences_decide_nothing(
+    folders: list[Path], ends: tuple[tuple[float, float], ...], expected: str
+) -> None:
+    """Under two points no run is called better."""
+    found = Robustness([[40.0, end[0]] for end in ends], [[40.0, end[1]] for end in ends], 8, None)
+    assert expected in words.withstood(read_runs(folders), found)
+
+
+def test_the_best_of_several_under_strong_perturbation(copies: list[Path], tmp_path: Path) -> None:
+    """With three runs, the one ahead is named where it is clearly ahead."""
+    runs = read_runs([*copies, Path(shutil.copytree(copies[1], tmp_path / "third"))])
+    found = Robustness(
+        [[40.0, end] for end in (10.0, 20.0, 30.0)], [[40.0, end] for end in (10.0, 29.0, 30.0)], 8, None
+    )
+    sentence = words.withstood(runs, found)
+    assert "third ahead with 30.0 % mIoU" in sentence
+    assert "a warp leaves no run clearly ahead" in sentence
+
+
+def test_next_steps_name_the_runs(page: str, folders: list[Path]) -> None:
+    """The commands can be copied."""
+    assert f"oneway explore {folders[0]} {folders[1]}" in text_of(page)
+    assert f"oneway suggest {folders[1]}" in text_of(page)
+
+
+def test_suggestions_are_named_and_linked(copies: list[Path], tmp_path: Path) -> None:
+    """Files beside a run are linked as seen from the page, and the first names stand in it, should links be dead."""
+    (copies[1] / "suggest.csv").write_text('rank,image,kl\n1,"a, b.png",1.5\n2,<c>.png,1.2\n', encoding="utf-8")
+    (copies[1] / "suggest.png").touch()
+    out = tmp_path / "pages" / "report.html"
+    page = write_report(copies[1:], out).read_text(encoding="utf-8")
+    assert "puts first: a, b.png, &lt;c&gt;.png." in page
+    addresses = [link["href"] or "" for link in Outline(page).all("a")]
+    assert [(out.parent / address).resolve() for address in addresses] == [
+        copies[1] / name for name in ("suggest.csv", "suggest.png")
+    ]
+
+
+def test_a_strange_table_of_suggestions_is_left_alone(copies: list[Path]) -> None:
+    """It is no reason not to write a report."""
+    (copies[0] / "suggest.csv").write_bytes(b"\xff\xfe nothing of ours")
+    assert [step.files for step in next_steps(read_runs(copies[:1]), copies[0])] == [(), ()]
 
 
 def test_absent_class_is_marked() -> None:

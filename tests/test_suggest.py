@@ -19,7 +19,9 @@ from oneway.errors import UserError
 from oneway.losses import masked_kl, upsample
 from oneway.perturb import phtps, tps
 from oneway.run import load_model, open_run
-from oneway.suggest import DRAWS, SEED, Judge, Score, brought_back, spread, suggest
+from oneway.suggest import suggest
+from oneway.suggest.choice import spread
+from oneway.suggest.scores import DRAWS, SEED, Judge, Score, brought_back, gentler, judge_of
 
 CPU = torch.device("cpu")
 
@@ -58,6 +60,15 @@ def test_scores_are_the_consistency_loss(run):
     assert found == pytest.approx(np.mean(losses), rel=1e-4)
     assert where.shape == (32, 64)
     assert where.mean() == pytest.approx(found, rel=0.3)
+
+
+def test_models_are_judged_at_half_their_strengths(run):
+    """Whatever the run has, and nothing else about its perturbations changes."""
+    found = judge_of(open_run(run)).perturb
+    assert found == Perturb(photometric=0.5, geometric=0.5)
+    assert gentler(Perturb(photometric=0, geometric=3, deviation=0.1)) == Perturb(
+        photometric=0, geometric=1.5, deviation=0.1
+    )
 
 
 def test_a_heat_map_lies_on_the_clean_image():

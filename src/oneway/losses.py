@@ -27,6 +27,12 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     return total / (labels != IGNORE).sum().clamp(min=1)
 
 
+def kl_map(target: Tensor, log_prediction: Tensor) -> Tensor:
+    """N×H×W: KL(target ‖ prediction) of each pixel, from N×C×H×W probabilities and log-probabilities; or N of N×C."""
+    target = target.clamp(min=torch.finfo(target.dtype).tiny)
+    return (target * (target.log() - log_prediction)).sum(dim=1)
+
+
 def masked_kl(target: Tensor, logits: Tensor, valid: Tensor | None) -> Tensor:
     """Mean over valid pixels of KL(target ‖ softmax(logits)); 0 where none is valid.
 
@@ -35,8 +41,7 @@ def masked_kl(target: Tensor, logits: Tensor, valid: Tensor | None) -> Tensor:
     log_second = upsample(logits, target).log_softmax(dim=1)
     if valid is not None:
         target = torch.where(valid[:, None], target, 1)  # what is masked out must not divide by zero in the gradient
-    target = target.clamp(min=torch.finfo(target.dtype).tiny)
-    return _mean((target * (target.log() - log_second)).sum(dim=1), valid)
+    return _mean(kl_map(target, log_second), valid)
 
 
 def confident_l2(target: Tensor, logits: Tensor, valid: Tensor | None, confidence: float) -> Tensor:

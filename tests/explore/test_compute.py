@@ -19,13 +19,12 @@ from oneway.data.streets import render
 from oneway.draws import draw_perturbation
 from oneway.errors import UserError
 from oneway.explore import explore, heat, prepare
-from oneway.explore.compute import DRAWN, RANGES, Parameters, drawn, kl_map, perturbation_of
+from oneway.explore.compute import DRAWN, RANGES, Parameters, drawn, perturbation_of
 from oneway.explore.images import KEPT_UPLOADS, MOST_PIXELS, Shelf, fit, most_pixels
 from oneway.explore.server import listen
-from oneway.losses import masked_kl, upsample
-from oneway.model_file import TrainedModel, save_model
 from oneway.models import SwiftNet
 from oneway.perturb import phtps
+from oneway.run.model_file import TrainedModel, save_model
 
 
 def plane(text: str, answer: dict[str, Any]) -> np.ndarray:
@@ -52,16 +51,6 @@ def test_what_training_draws_is_marked_on_the_page():
         assert low <= values.min() < low + 0.01 * (high - low)
         assert high - 0.01 * (high - low) < values.max() <= high
         assert RANGES[name][0] <= low < high <= RANGES[name][1]
-
-
-def test_the_map_has_the_loss_as_its_mean():
-    """Averaged over valid pixels, the divergences of single pixels are the loss that training minimises."""
-    target = torch.randn(2, 5, 16, 24).mul(9).softmax(dim=1)
-    target[0, 0, :4] = 0
-    logits = torch.randn(2, 5, 4, 6).mul(5)
-    valid = torch.rand(2, 16, 24) < 0.7
-    found = kl_map(target, upsample(logits, target).log_softmax(dim=1))[valid].mean()
-    torch.testing.assert_close(found, masked_kl(target, logits, valid))
 
 
 def test_the_colours_of_a_divergence():

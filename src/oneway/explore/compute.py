@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from functools import cached_property
+from typing import Annotated, Generic, TypeVar
 
 import torch
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -104,7 +105,8 @@ def perturbation_of(parameters: Parameters, x: Tensor) -> Perturbation:
 def logits_of(network: nn.Module, x: Tensor) -> Tensor:
     """Predictions as they would be in use: with population statistics."""
     with population_statistics(network):
-        return network(x)
+        # Convolutions are fastest on pixels with their channels side by side, and what follows is on planes.
+        return network(x.contiguous(memory_format=torch.channels_last)).contiguous()
 
 
 def probabilities_of(network: nn.Module, x: Tensor) -> Tensor:
@@ -112,15 +114,27 @@ def probabilities_of(network: nn.Module, x: Tensor) -> Tensor:
     return upsample(logits_of(network, x), x).softmax(dim=1)
 
 
-def kl_map(target: Tensor, log_prediction: Tensor) -> Tensor:
-    """N×H×W: KL(target ‖ prediction) of each pixel, of which `losses.masked_kl` is the mean over valid ones."""
-    target = target.clamp(min=torch.finfo(target.dtype).tiny)
-    return (target * (target.log() - log_prediction)).sum(dim=1)
-
-
 def masked_means(values: Tensor, valid: Tensor) -> Tensor:
     """N: the mean over the valid pixels of each image; 0 where none is."""
     return torch.where(valid, values, 0).sum(dim=(1, 2)) / valid.sum(dim=(1, 2)).clamp(min=1)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A clean prediction, warped, with what a comparison needs of it alone: colours may change, and it stays."""
+
+    probabilities: Tensor
+    """1×C×H×W."""
+
+    @cached_property
+    def classes(self) -> Tensor:
+        """1×H×W: the most probable ones."""
+        return self.probabilities.max(dim=1).indices  # on a CPU, several times as fast as argmax
+
+    @cached_property
+    def entropy(self) -> Tensor:
+        """1×H×W."""
+        return torch.special.entr(self.probabilities).sum(dim=1)
 
 
 @dataclass(frozen=True)
@@ -143,33 +157,36 @@ class Comparison:
     """Share of valid pixels where the two have the same class."""
 
 
-def compare(target: Tensor, logits: Tensor, valid: Tensor) -> Comparison:
-    """A warped clean prediction (1×C×H×W) and the logits for the perturbed image, where `valid` (1×H×W)."""
-    log_prediction = upsample(logits, target).log_softmax(dim=1)
-    kl = torch.where(valid, kl_map(target, log_prediction), 0)
-    # On a CPU, several times as fast as argmax.
-    expected, predicted = target.max(dim=1).indices, log_prediction.max(dim=1).indices
+def compare(target: Target, logits: Tensor, valid: Tensor) -> Comparison:
+    """What was expected, and the logits for the perturbed image, where `valid` (1×H×W)."""
+    log_prediction = upsample(logits, target.probabilities).log_softmax(dim=1)
+    cross_entropy = -(target.probabilities * log_prediction).sum(dim=1)
+    kl = torch.where(valid, cross_entropy - target.entropy, 0).clamp(min=0)  # rounding can make it negative
+    predicted = log_prediction.max(dim=1).indices
 
     def shown(classes: Tensor) -> Tensor:
         return torch.where(valid, classes, IGNORE).to(torch.uint8)[0].cpu()
 
     return Comparison(
-        target=shown(expected),
+        target=shown(target.classes),
         prediction=shown(predicted),
         kl=kl[0].cpu(),
         mean_kl=float(masked_means(kl, valid)),
-        agreement=float(masked_means((expected == predicted).float(), valid)),
+        agreement=float(masked_means((target.classes == predicted).float(), valid)),
     )
 
 
-class Recent:
+Value = TypeVar("Value")
+
+
+class Recent(Generic[Value]):
     """The latest results of functions that take long, by key."""
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.kept: OrderedDict[Hashable, Tensor] = OrderedDict()
+        self.kept: OrderedDict[Hashable, Value] = OrderedDict()
 
-    def get(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
+    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
         """What was made under the key, or is made now."""
         if key not in self.kept:
             self.kept[key] = make()
@@ -183,12 +200,12 @@ class Laboratory:
     """Networks, and what need not be computed again when a parameter changes. For one thread."""
 
     def __init__(self, networks: Sequence[nn.Module], device: torch.device) -> None:
-        self.networks = tuple(networks)
+        self.networks = tuple(network.to(memory_format=torch.channels_last) for network in networks)
         self.device = device
-        self.clean = Recent(2 * len(networks))
-        self.warped = Recent(len(networks))
+        self.clean: Recent[Tensor] = Recent(2 * len(networks))
+        self.warped: Recent[Target] = Recent(len(networks))
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def compare(self, key: str, x: Tensor, parameters: Parameters) -> tuple[Tensor, Tensor, list[Comparison]]:
         """The perturbed image, which pixels are valid (H×W), and a comparison for each network.
 
@@ -201,10 +218,10 @@ class Laboratory:
         assert valid is not None
         perturbed = perturbation.image(x)
 
-        def target(index: int, network: nn.Module) -> Tensor:
+        def target(index: int, network: nn.Module) -> Target:
             clean = self.clean.get((key, index), lambda: probabilities_of(network, x))
             geometry = key, index, parameters.displacements
-            return self.warped.get(geometry, lambda: perturbation.prediction(clean))
+            return self.warped.get(geometry, lambda: Target(perturbation.prediction(clean)))
 
         comparisons = [
             compare(target(index, network), logits_of(network, perturbed), valid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from oneway.errors import UserError
 from oneway.report import plots, words
 from oneway.report.facts import RunFacts, differing_settings, read_runs
 from oneway.report.gallery import Row, gallery
+from oneway.report.next_steps import Step, next_steps
+from oneway.report.robustness import STRENGTHS, Robustness, robustness
 from oneway.report.words import Phrase
 from oneway.run import load_model
 
@@ -43,6 +46,9 @@ class Page:
     legend: list[tuple[str, str]]  # class, CSS colour
     rows: list[Row]
     strengths: str
+    fading: list[Plot]
+    withstood: str
+    measured_on: str
     curves: list[Plot]
     bars: Plot
     class_by_class: str
@@ -51,14 +57,15 @@ class Page:
     confused: dict[str, list[str]]
     differences: dict[str, list[Any]]
     made: dict[str, list[str]]
+    next_steps: list[Step]
     command: str
 
 
 def write_report(runs: list[Path], out: Path | None, factory: str | None = None) -> Path:
     """Writes the page about run folders, the baseline first; by default `report.html` in the last one's folder."""
     facts = read_runs(runs)
-    page = _render(_gather(facts, factory))
     out = out or runs[-1] / "report.html"
+    page = _render(_gather(facts, factory, out.parent))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(out, page.encode())
@@ -79,13 +86,15 @@ def _render(page: Page) -> str:
     return environment.get_template("page.html.j2").render(page=page)
 
 
-def _gather(runs: list[RunFacts], factory: str | None) -> Page:
+def _gather(runs: list[RunFacts], factory: str | None, folder: Path) -> Page:
     last = runs[-1]
     dataset = data.load(last.config.data)
     segmentation = dataset.task == "segmentation"
     # On the CPU: a few pictures are not worth a GPU, and come out the same wherever the page is written.
     models = [load_model(run.path / "model.safetensors", torch.device("cpu"), factory) for run in runs]
-    perturb = last.config.perturb
+    perturb, crop = last.config.perturb, last.config.jitter.crop
+    images = dataset.read("val") if segmentation else None
+    faded = robustness(images, models, crop) if images and crop else None
     return Page(
         headline=words.headline(runs),
         lead=words.lead(runs),
@@ -94,8 +103,11 @@ def _gather(runs: list[RunFacts], factory: str | None) -> Page:
         legend=[(name, f"rgb{colour}") for name, colour in zip(models[0].classes, models[0].colours, strict=True)]
         if segmentation
         else [],
-        rows=gallery(dataset.read("val"), models, perturb) if segmentation else [],
+        rows=gallery(images, models, perturb) if images else [],
         strengths=f"photometric strength {perturb.photometric:g}, geometric {perturb.geometric:g}",
+        fading=_fading(runs, faded) if faded else [],
+        withstood=words.withstood(runs, faded) if faded else "",
+        measured_on=words.measured_on(runs, faded) if faded else "",
         curves=_curves(runs),
         bars=_bars(runs),
         class_by_class=words.class_by_class(runs),
@@ -104,8 +116,23 @@ def _gather(runs: list[RunFacts], factory: str | None) -> Page:
         confused=_confused(runs),
         differences=differing_settings(runs),
         made=_made(runs),
-        command=f"oneway report {' '.join(str(run.path) for run in runs)}",
+        next_steps=next_steps(runs, folder) if segmentation else [],
+        command=shlex.join(["oneway", "report", *(str(run.path) for run in runs)]),
     )
+
+
+def _fading(runs: Sequence[RunFacts], found: Robustness) -> list[Plot]:
+    """The metric against the strength of each component, on one scale."""
+    top = max(max(values) for values in (*found.photometric, *found.geometric))
+    drawn = []
+    for name, manner, of_runs in (
+        ("photometric", "Changed colours", found.photometric),
+        ("geometric", "Warped", found.geometric),
+    ):
+        title, axis = f"{manner}: {runs[0].metric_name}, %", f"{name} strength"
+        lines = [plots.Fading(values, run.colour) for run, values in zip(runs, of_runs, strict=True)]
+        drawn.append(Plot(title, Markup(plots.fading(f"fading-{name}", title, axis, STRENGTHS, lines, top))))
+    return drawn
 
 
 def _curves(runs: Sequence[RunFacts]) -> list[Plot]:

@@ -44,7 +44,7 @@ class RunFacts:
     per_class: dict[str, float | None]  # percent; None where a class neither occurs nor is predicted
     absent: tuple[str, ...]  # classes without a pixel in the validation images
     confusion: npt.NDArray[np.int64]  # C×C, rows are true classes
-    validation_samples: int
+    validation_samples: int | None  # old runs do not say
     iterations: int
     seconds: float
     peak_memory_mib: float
@@ -120,7 +120,7 @@ def _read(run: runs.Run, name: str, colour: int) -> RunFacts:
         per_class=summary["per_class"],
         absent=tuple(summary["absent"]),
         confusion=np.array(summary["confusion"], dtype=np.int64),
-        validation_samples=summary["validation_samples"],
+        validation_samples=summary.get("validation_samples"),
         iterations=summary["iterations"],
         seconds=summary["seconds"],
         peak_memory_mib=summary["peak_memory_mib"],

@@ -75,12 +75,18 @@ class Bars:
     colour: int
 
 
+@dataclass(frozen=True)
+class Fading:
+    """What is left of a value of one run as a perturbation grows."""
+
+    values: Sequence[float]
+    colour: int
+
+
 def curves(name: str, title: str, lines: Sequence[Curve]) -> str:
     """Values over iterations, one line per run, the last value written at its end."""
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(340 / UNIT, 230 / UNIT))
-        axes = figure.subplots()
-        axes.grid(visible=True, axis="y")
+        figure, axes = _plane()
         ends = []
         for line in lines:
             x, y = _averaged(line.series)
@@ -91,6 +97,24 @@ def curves(name: str, title: str, lines: Sequence[Curve]) -> str:
         axes.set_xlim(0, max(line.series.iterations[-1] for line in lines))
         axes.set_xlabel("iteration")
         axes.locator_params(axis="x", nbins=5, integer=True)
+        axes.locator_params(axis="y", nbins=5)
+        _label_ends(axes, ends)
+        return _svg(figure, name, title)
+
+
+def fading(name: str, title: str, axis: str, strengths: Sequence[float], lines: Sequence[Fading], top: float) -> str:
+    """Values at a few strengths, joined, one line per run, the last one written at its end; with room up to `top`."""
+    with matplotlib.rc_context(STYLE):
+        figure, axes = _plane()
+        ends = []
+        for line in lines:
+            colour = RUN[line.colour]
+            axes.plot(strengths, line.values, "o-", color=colour, linewidth=2, markersize=4.5, clip_on=False)
+            ends.append((line.values[-1], colour))
+        axes.set_ylim(0, 1.08 * max(top, 1e-3))
+        axes.set_xlim(0, strengths[-1])
+        axes.set_xticks(strengths, [f"{strength:g}" for strength in strengths])
+        axes.set_xlabel(axis)
         axes.locator_params(axis="y", nbins=5)
         _label_ends(axes, ends)
         return _svg(figure, name, title)
@@ -146,6 +170,14 @@ def heat_map(name: str, title: str, classes: Sequence[str], shares: npt.NDArray[
         axes.set_ylim(count - 0.5, -0.5)
         axes.set_aspect("equal")
         return _svg(figure, name, title)
+
+
+def _plane() -> tuple[Figure, Axes]:
+    """An empty plot of lines."""
+    figure = Figure(figsize=(340 / UNIT, 230 / UNIT))
+    axes = figure.subplots()
+    axes.grid(visible=True, axis="y")
+    return figure, axes
 
 
 def _averaged(series: Series) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

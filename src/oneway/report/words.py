@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oneway.report.facts import RunFacts
+from oneway.report.robustness import Robustness
 
 MINUS = "−"
+CLEAR = 2.0
+"""Points of mIoU: on a few images, with one draw for each, a smaller difference may be chance."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ def subtitle(runs: Sequence[RunFacts]) -> list[str]:
         f"{each([f'{run.iterations:,}' for run in runs])} iterations",
         f"seed {each([str(run.config.seed) for run in runs])}",
     ]
-    return [*facts, f"the last iteration’s model on {runs[0].validation_samples:,} validation images"]
+    return [*facts, f"the last iteration’s model on {_validation_images(runs[0])}"]
 
 
 def class_by_class(runs: Sequence[RunFacts]) -> str:
@@ -100,6 +103,54 @@ def class_by_class(runs: Sequence[RunFacts]) -> str:
         sentence += f" The largest gain is {best} ({signed(most)})"
         sentence += f", the largest loss {worst} ({signed(least)})." if least < 0 else "; no class loses."
     return sentence
+
+
+def withstood(runs: Sequence[RunFacts], found: Robustness) -> str:
+    """What the strongest perturbations leave of each run, or of the best of several; no verdict where that is close."""
+    colours = [f"{name} from {values[0]:.1f} to {values[-1]:.1f}" for name, values in _named(runs, found.photometric)]
+    several = len(runs) > 1
+    warped = [f"{name if several else 'it'} to {values[-1]:.1f}" for name, values in _named(runs, found.geometric)]
+    if len(runs) > 2:
+        changed = (
+            f"changed colours leave {_ahead(runs, found.photometric)}; a warp leaves {_ahead(runs, found.geometric)}"
+        )
+    else:
+        changed = (
+            f"changed colours bring {listing(colours)} % mIoU{_doubt(found.photometric)}; "
+            f"a warp brings {listing(warped)}{_doubt(found.geometric)}"
+        )
+    return f"At twice the paper’s strength, {changed}."
+
+
+def measured_on(runs: Sequence[RunFacts], found: Robustness) -> str:
+    """Which images, for the small print."""
+    count = f"{found.images} of {_validation_images(runs[0])}"
+    if found.cropped_to is None:
+        return f"Measured on {count}."
+    return f"Measured on {count}, the middle {'×'.join(map(str, reversed(found.cropped_to)))} pixels of each."
+
+
+def _validation_images(run: RunFacts) -> str:
+    return (
+        "the validation images" if run.validation_samples is None else f"{run.validation_samples:,} validation images"
+    )
+
+
+def _named(runs: Sequence[RunFacts], values: Sequence[Sequence[float]]) -> list[tuple[str, Sequence[float]]]:
+    return [(run.name, of_run) for run, of_run in zip(runs, values, strict=True)]
+
+
+def _ahead(runs: Sequence[RunFacts], values: Sequence[Sequence[float]]) -> str:
+    if _doubt(values):
+        return "no run clearly ahead"
+    name, best = max(_named(runs, values), key=lambda pair: pair[1][-1])
+    return f"{name} ahead with {best[-1]:.1f} % mIoU"
+
+
+def _doubt(values: Sequence[Sequence[float]]) -> str:
+    """A remark where the best of several is not clearly better than the next."""
+    ends = sorted((round(of_run[-1], 1) for of_run in values), reverse=True)  # judged as printed
+    return ", too close to call" if len(ends) > 1 and ends[0] - ends[1] < CLEAR else ""
 
 
 def class_gains(baseline: RunFacts, other: RunFacts) -> dict[str, float]:

@@ -1,0 +1,45 @@
+"""The images to choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from oneway import data
+from oneway.data.check.survey import survey
+from oneway.data.dataset import Bytes, Item
+from oneway.data.decode.images import read_image
+from oneway.data.folder.files import find
+from oneway.run import Run
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An image without labels, not yet decoded."""
+
+    name: str
+    read: Callable[[], Bytes]
+
+
+def without_labels(run: Run, console: Console) -> tuple[list[Candidate], list[bytes]]:
+    """A run's training images without labels, and fingerprints of those with."""
+    samples = data.load(run.config.data, console).read("train")
+    labelled = set(run.split.labelled)
+    numbered = list(enumerate(samples.names))
+    candidates = [Candidate(name, partial(samples.image, index)) for index, name in numbered if name not in labelled]
+    return candidates, [fingerprint(name, samples.image(index)) for index, name in numbered if name in labelled]
+
+
+def found_in(folder: Path) -> list[Candidate]:
+    """Images of a folder that have no mask there."""
+    items = find(folder).train
+    return [Candidate(item.name, partial(read_image, item.image)) for item in items if item.mask is None]
+
+
+def fingerprint(name: str, pixels: Bytes) -> bytes:
+    """By which near-duplicates are known."""
+    return survey(Item(name, Path(name)), pixels, None).fingerprint

@@ -1,0 +1,117 @@
+"""How much a model contradicts itself about an image.
+
+Shapes: N draws of one image of H×W pixels, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor, nn
+
+from oneway import run as runs
+from oneway.config import MODEL_FOR, SEGMENTERS, Perturb
+from oneway.data.dataset import Bytes
+from oneway.draws import PerturbationDraw, draw_perturbation, each_column
+from oneway.errors import UserError
+from oneway.explore.compute import logits_of, masked_means, probabilities_of
+from oneway.explore.images import fit
+from oneway.losses import kl_map, upsample
+from oneway.perturb import Perturbation, phtps
+from oneway.suggest.candidates import Candidate, fingerprint
+
+DRAWS = 4
+SEED = 0
+"""Every image meets the same four perturbations, so that chance favours none."""
+
+STRENGTH = 0.5
+"""Of the run's strengths. At full strength some draws break a model whatever the image shows, and only they count."""
+
+MOST_PIXELS = 2**21
+MOST_VALUES = 2**26
+"""Of one prediction: 256 MiB."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a model says about one image."""
+
+    name: str
+    kl: float
+    """Mean over draws and valid pixels."""
+
+    fingerprint: bytes
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A model and how its self-contradiction is measured."""
+
+    network: nn.Module
+    device: torch.device
+    perturb: Perturb
+    most: int
+    """Pixels of an image; larger ones are made smaller."""
+
+    @torch.inference_mode()
+    def contradiction(self, pixels: Bytes) -> tuple[float, Tensor]:
+        """Mean KL between clean and perturbed predictions of an H×W×3 image; and where, H×W, in the clean image."""
+        x = torch.from_numpy(fit(pixels, self.most)).to(self.device).permute(2, 0, 1)[None].float() / 255
+        target = probabilities_of(self.network, x)
+        draws = draw_perturbation(SEED, 0, DRAWS)
+        means, total, weight = [], torch.zeros_like(x[:, 0]), torch.zeros_like(x[:, 0])
+        for number in range(DRAWS):  # one after the other: a batch of large images would not fit everywhere
+            perturbation = phtps(_one(draws, number, self.device), x, self.perturb)
+            assert perturbation.valid is not None
+            logits = logits_of(self.network, perturbation.image(x))
+            log_prediction = upsample(logits, x).log_softmax(dim=1)
+            kl = torch.where(perturbation.valid, kl_map(perturbation.prediction(target), log_prediction), 0)
+            means.append(float(masked_means(kl, perturbation.valid)))
+            total += brought_back(kl, perturbation)
+            weight += brought_back(perturbation.valid.float(), perturbation)
+        return float(np.mean(means)), (total / weight.clamp(min=1e-3))[0].cpu()
+
+
+def judge_of(run: runs.Run) -> Judge:
+    """A run's model on the device there is, at a part of the strengths it was trained with."""
+    if MODEL_FOR[run.config.data.name] is not SEGMENTERS:
+        raise UserError(f"{run.path}: suggestions are for segmentation, and {run.config.data.name} is classified.")
+    device = runs.choose_device("auto")
+    model = runs.load_model(run.path / "model.safetensors", device)
+    network = model.network.to(memory_format=torch.channels_last)
+    return Judge(network, device, gentler(run.config.perturb), min(MOST_PIXELS, MOST_VALUES // len(model.classes)))
+
+
+def gentler(perturb: Perturb) -> Perturb:
+    """The strengths of `perturb`, times STRENGTH."""
+    strengths = {"photometric": STRENGTH * perturb.photometric, "geometric": STRENGTH * perturb.geometric}
+    return perturb.model_copy(update=strengths)
+
+
+def scored(judge: Judge, candidates: Sequence[Candidate], console: Console) -> tuple[list[Score], list[str]]:
+    """A score for each image that can be read, and why the others cannot."""
+    scores, unreadable = [], []
+    columns = TextColumn("Looking for contradictions"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        for candidate in progress.track(candidates):
+            try:
+                pixels = np.asarray(candidate.read())
+                kl = judge.contradiction(pixels)[0]
+                scores.append(Score(candidate.name, kl, fingerprint(candidate.name, pixels)))
+            except UserError as error:
+                unreadable.append(f"{candidate.name}: {error}")
+    return scores, unreadable
+
+
+def brought_back(values: Tensor, perturbation: Perturbation) -> Tensor:
+    """1×H×W values of a perturbed image, where they belong in the clean one."""
+    return perturbation.undo(values[:, None])[0][:, 0]
+
+
+def _one(draws: PerturbationDraw, number: int, device: torch.device) -> PerturbationDraw:
+    return each_column(draws, lambda values: values[number : number + 1].to(device))
