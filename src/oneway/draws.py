@@ -74,7 +74,7 @@ class Draws(NamedTuple):
 
     def to(self, device: torch.device) -> Draws:
         """The table on a device."""
-        return each_column(self, lambda column: column.to(device))
+        return self if device.type == "cpu" else each_column(self, lambda column: column.to(device))
 
 
 def each_column(table: Table, function: Callable[[Tensor], Tensor]) -> Table:

@@ -3,39 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 
-def all_finite(losses: Iterable[Tensor | None], model: nn.Module) -> Tensor:
-    """Whether the losses, every gradient and batch norm's variances are finite: a bool on the device.
+@dataclass(frozen=True)
+class Watch:
+    """What a step could spoil; looked up once, since walking through a network takes as long as a small one's step."""
 
-    Where activations are so large that their variance is infinite, what batch norm makes of them looks harmless.
-    """
-    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    variances = [
-        variance for module in model.modules() if (variance := getattr(module, "running_var", None)) is not None
-    ]
-    values = [loss.float() for loss in losses if loss is not None]
-    return torch.stack([*values, *torch._foreach_norm([*gradients, *variances])]).isfinite().all()
+    parameters: list[nn.Parameter]
+    variances: list[Tensor]
+    """Batch norm's running ones."""
 
+    buffers: dict[torch.dtype, list[Tensor]]
 
-class Snapshot:
-    """The buffers of a model, batch norm's statistics among them, as they were."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.kinds: dict[torch.dtype, list[Tensor]] = {}
+    @classmethod
+    def over(cls, model: nn.Module) -> Watch:
+        """All of a model."""
+        variances = [module.running_var for module in model.modules() if hasattr(module, "running_var")]
+        buffers: dict[torch.dtype, list[Tensor]] = {}
         for buffer in model.buffers():
-            self.kinds.setdefault(buffer.dtype, []).append(buffer)
-        # One tensor for all buffers of a kind: a model has a hundred small ones, and each would cost a launch.
-        self.before = {kind: _joined(buffers) for kind, buffers in self.kinds.items()}
+            buffers.setdefault(buffer.dtype, []).append(buffer)
+        return cls(list(model.parameters()), [found for found in variances if isinstance(found, Tensor)], buffers)
+
+    def all_finite(self, losses: Iterable[Tensor | None]) -> Tensor:
+        """Whether the losses, every gradient and batch norm's variances are finite: a bool on the device.
+
+        Where activations are so large that their variance is infinite, what batch norm makes of them looks harmless.
+        """
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        values = [loss.float() for loss in losses if loss is not None]
+        return torch.stack([*values, *torch._foreach_norm([*gradients, *self.variances])]).isfinite().all()
+
+    def snapshot(self) -> dict[torch.dtype, Tensor]:
+        """The buffers as they are: one tensor of each kind, since a model has a hundred, and each costs a launch."""
+        return {kind: _joined(buffers) for kind, buffers in self.buffers.items()}
 
     @torch.no_grad()
-    def restore_unless(self, finite: Tensor) -> None:
+    def restore_unless(self, finite: Tensor, before: dict[torch.dtype, Tensor]) -> None:
         """Puts back what was there before, unless the bool on the device says that all is well."""
-        for kind, buffers in self.kinds.items():
-            kept = torch.where(finite, _joined(buffers), self.before[kind])
+        for kind, buffers in self.buffers.items():
+            kept = torch.where(finite, _joined(buffers), before[kind])
             parts = kept.split([buffer.numel() for buffer in buffers])
             torch._foreach_copy_(
                 buffers, [part.view(buffer.shape) for part, buffer in zip(parts, buffers, strict=True)]

@@ -15,7 +15,7 @@ from oneway.config import BatchNorm, Config
 from oneway.consistency import Divergence, branch, consistency_loss
 from oneway.data.store import Store
 from oneway.draws import Draws, PerturbationDraw
-from oneway.guard import Snapshot, all_finite
+from oneway.guard import Watch
 from oneway.jitter import jitter_inputs, jitter_labels
 from oneway.losses import confident_l2, cross_entropy, entropy, masked_kl
 from oneway.methods import METHODS, VARIANTS, PerturbationName, Variant
@@ -36,7 +36,10 @@ class TrainingState:
     skips: Tensor = field(init=False)
     """On the device: how many steps were skipped since the run began, and how many in a row up to now."""
 
+    watch: Watch = field(init=False)
+
     def __post_init__(self) -> None:
+        object.__setattr__(self, "watch", Watch.over(self.student))
         device = next(self.student.parameters()).device
         object.__setattr__(self, "skips", torch.zeros(2, dtype=torch.int64, device=device))
 
@@ -108,7 +111,7 @@ def step(state: TrainingState, store: Store, draws: Draws, config: Config, alpha
     # Networks may round; where a pixel comes from may not.
     exactly = torch.autocast(device.type, enabled=False)
 
-    statistics = Snapshot(state.student)
+    statistics = state.watch.snapshot()
     state.optimiser.zero_grad()
     with torch.autocast(device.type, torch.bfloat16, enabled=_in_bfloat16(config, device)):
         losses = compute_loss_gradient(
@@ -119,10 +122,10 @@ def step(state: TrainingState, store: Store, draws: Draws, config: Config, alpha
             _fused_cross_entropy if fused else cross_entropy,
             config.train.batch_norm,
         )
-    finite = all_finite(losses, state.student)
+    finite = state.watch.all_finite(losses)
     state.optimiser.found_inf = (~finite).float()  # type: ignore[attr-defined]  # fused optimisers heed it
     state.optimiser.step()
-    statistics.restore_unless(finite)
+    state.watch.restore_unless(finite, statistics)
     if state.teacher is not state.student:
         update_mean_teacher(state.teacher, state.student, (1 - config.train.teacher_decay) * finite)
     skipped, in_a_row = state.skips
