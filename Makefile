@@ -28,11 +28,11 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 -m 'not slow'
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal -m 'not slow'
 
 # The slow proofs too.
 test-all: lint
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal
 
 # What must not break, at full size, ending in a table: what was tried, and what survived it.
 test-reliability: $(VENV)/.test

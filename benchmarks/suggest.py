@@ -100,18 +100,21 @@ def judged(path: Path) -> tuple[dict[str, float], list[str]]:
     candidates, fingerprints = without_labels(run, console)
     scores, _ = scored(judge, candidates, console)
     samples = data.load(run.config.data, console).read("train")
-    doubts, errors = [], []
+    errors = []
     for score in scores:
         index = samples.names.index(score.name)
         with torch.inference_mode():
             x = as_input(torch.from_numpy(samples.image(index))[None]).to(judge.device)
             p = probabilities_of(judge.network, x)[0].cpu()
         labels = torch.from_numpy(samples.label_map(index))
-        doubts.append(float(torch.special.entr(p).sum(dim=0).mean()))
         errors.append(float((p.argmax(dim=0) != labels)[labels != data.IGNORE].float().mean()))
     kl = np.array([score.kl for score in scores])
     shows = np.array([score.name in SHOWING for score in scores])
-    telling = {"KL": kl, "KL + entropy": kl + doubts, "the true error": np.array(errors)}
+    telling = {
+        "KL": kl,
+        "KL + doubt": np.array([score.value for score in scores]),
+        "the true error": np.array(errors),
+    }
     chosen, _ = spread(scores, fingerprints, MORE)
     return {f"area, {name}": area(v, shows) for name, v in telling.items()}, [scores[index].name for index in chosen]
 

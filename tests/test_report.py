@@ -354,7 +354,8 @@ def test_next_steps_name_the_runs(page: str, folders: list[Path]) -> None:
 
 def test_suggestions_are_named_and_linked(copies: list[Path], tmp_path: Path) -> None:
     """Files beside a run are linked as seen from the page, and the first names stand in it, should links be dead."""
-    (copies[1] / "suggest.csv").write_text('rank,image,kl\n1,"a, b.png",1.5\n2,<c>.png,1.2\n', encoding="utf-8")
+    lines = 'rank,image,score,kl,doubt\n1,"a, b.png",1.5,1,0.5\n2,<c>.png,1.2,1,0.2\n'
+    (copies[1] / "suggest.csv").write_text(lines, encoding="utf-8")
     (copies[1] / "suggest.png").touch()
     out = tmp_path / "pages" / "report.html"
     page = write_report(copies[1:], out).read_text(encoding="utf-8")

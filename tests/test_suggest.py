@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch.distributions import Categorical
 
 from exhibits import QUIET, train_two
 from oneway.config import Perturb
@@ -56,8 +57,11 @@ def test_scores_are_the_consistency_loss(run):
     losses = [
         masked_kl(target[n : n + 1], logits[n : n + 1], perturbation.valid[n : n + 1]).item() for n in range(DRAWS)
     ]
-    found, where = Judge(network, CPU, Perturb(), 2**19).contradiction(scene(0))
+    found, doubt, where = Judge(network, CPU, Perturb(), 2**19).contradiction(scene(0))
     assert found == pytest.approx(np.mean(losses), rel=1e-4)
+    with torch.no_grad():
+        entropy = Categorical(logits=upsample(network(x), x).movedim(1, -1)).entropy()
+    assert doubt == pytest.approx(entropy.mean().item(), rel=1e-4)
     assert where.shape == (32, 64)
     assert where.mean() == pytest.approx(found, rel=0.3)
 
@@ -83,8 +87,12 @@ def test_a_heat_map_lies_on_the_clean_image():
 
 def test_near_duplicates_are_suggested_once():
     """The best comes first; its copy, and the copy of a labelled image, do not come at all."""
-    scores = [Score("b", 1.0, pattern(1)), Score("a", 2.0, pattern(0)), Score("a again", 1.9, pattern(0))]
-    scores += [Score("labelled again", 3.0, pattern(9)), Score("c", 0.5, pattern(2))]
+    scores = [
+        Score("b", 1.0, 0.0, pattern(1)),
+        Score("a", 2.0, 0.0, pattern(0)),
+        Score("a again", 1.9, 0.0, pattern(0)),
+    ]
+    scores += [Score("labelled again", 3.0, 0.0, pattern(9)), Score("c", 0.5, 0.0, pattern(2))]
     order, alike = spread(scores, [pattern(9)], count=10)
     assert [scores[index].name for index in order] == ["a", "b", "c"]
     assert alike == 2
@@ -95,13 +103,17 @@ def test_similar_images_yield_to_different_ones():
     """Of two equally difficult images, the one that resembles a suggested one less comes first."""
     first, other = (np.frombuffer(pattern(seed), dtype=np.uint8).astype(float) for seed in (0, 1))
     mixture = (0.5 * first + 0.5 * other).astype(np.uint8).tobytes()
-    scores = [Score("first", 2.0, pattern(0)), Score("half like it", 1.0, mixture), Score("unlike it", 1.0, pattern(5))]
+    scores = [
+        Score("first", 2.0, 0.0, pattern(0)),
+        Score("half like it", 1.0, 0.0, mixture),
+        Score("unlike it", 1.0, 0.0, pattern(5)),
+    ]
     assert [scores[index].name for index in spread(scores, [], 3)[0]] == ["first", "unlike it", "half like it"]
 
 
 def test_images_without_a_class_of_trouble_still_get_a_rank():
     """A model without any contradiction has its images spread all the same."""
-    scores = [Score(str(seed), 0.0, pattern(seed)) for seed in range(4)]
+    scores = [Score(str(seed), 0.0, 0.0, pattern(seed)) for seed in range(4)]
     assert sorted(spread(scores, [], 4)[0]) == [0, 1, 2, 3]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from timm.layers import BatchNormAct2d
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.overrides import TorchFunctionMode
@@ -29,7 +30,7 @@ def fold_batch_norm(model: nn.Module, example: Tensor) -> nn.Module:
     folded = deepcopy(model).eval()
     for conv, norm in foldable(folded, example):
         _replace(folded, conv, fuse_conv_bn_eval(conv, norm))
-        _replace(folded, norm, nn.Identity())
+        _replace(folded, norm, norm.act if isinstance(norm, BatchNormAct2d) else nn.Identity())
     return folded
 
 
@@ -40,7 +41,7 @@ def foldable(model: nn.Module, example: Tensor) -> list[tuple[nn.Conv2d, nn.Batc
     def note(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         passes[module].append((inputs[0], output))
 
-    kinds = nn.Conv2d, nn.BatchNorm2d
+    kinds = nn.Conv2d, nn.BatchNorm2d, BatchNormAct2d
     # By type and not by class: a subclass may do more than its parent.
     hooks = [module.register_forward_hook(note) for module in model.modules() if type(module) in kinds]
     try:

@@ -1,7 +1,8 @@
 """`oneway suggest`: which images to label next.
 
-A model that says one thing about an image and another about the same image perturbed has not understood it: images are
-ranked by how much the two differ, and no two that look alike are suggested.
+A model that says one thing about an image and another about the same image perturbed has not understood it, and neither
+has one that cannot decide: images are ranked by how much the two predictions differ and by how uncertain they are, and
+no two that look alike are suggested.
 """
 
 from __future__ import annotations
@@ -70,9 +71,10 @@ def suggest(
 
 
 def as_csv(chosen: Sequence[Score]) -> str:
-    """A line for each image: rank, name, mean KL."""
+    """A line for each image: rank, name, score, and the two parts of the score."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["rank", "image", "kl"])
-    writer.writerows([rank, score.name, f"{score.kl:.4f}"] for rank, score in enumerate(chosen, start=1))
+    writer.writerow(["rank", "image", "score", "kl", "doubt"])
+    for rank, score in enumerate(chosen, start=1):
+        writer.writerow([rank, score.name, *(f"{part:.4f}" for part in (score.value, score.kl, score.doubt))])
     return text.getvalue()

@@ -13,11 +13,11 @@ from oneway.suggest.scores import Score
 def spread(scores: Sequence[Score], labelled: Sequence[bytes], count: int) -> tuple[list[int], int]:
     """Indices of up to `count` scores, best first, and how many were left out as near-duplicates.
 
-    Greedily takes the one with the highest product of its divergence and its distance from all that are taken or
+    Greedily takes the one with the highest product of its value and its distance from all that are taken or
     labelled (by fingerprint); near-duplicates of those are never taken.
     """
     fingerprints = [*(score.fingerprint for score in scores), *labelled]
-    kl = np.array([score.kl for score in scores])
+    values = np.array([score.value for score in scores])
     similarity = np.zeros(len(scores))
     if labelled:
         similarity = nearest(labelled, fingerprints[: len(scores)])[1].astype(np.float64)
@@ -27,7 +27,7 @@ def spread(scores: Sequence[Score], labelled: Sequence[bytes], count: int) -> tu
         free &= similarity < ALIKE
         if not free.any():
             break
-        best = int(np.argmax(np.where(free, (kl + 1e-9) * (1 - np.clip(similarity, 0, 1)), -1)))
+        best = int(np.argmax(np.where(free, (values + 1e-9) * (1 - np.clip(similarity, 0, 1)), -1)))
         taken.append(best)
         # All fingerprints go in every time, since similarity is judged against what a whole set has in common.
         others = [index for index in range(len(fingerprints)) if index != best]

@@ -1,4 +1,4 @@
-"""How much a model contradicts itself about an image.
+"""How much a model contradicts itself about an image, and how much it doubts.
 
 Shapes: N draws of one image of H×W pixels, C classes.
 """
@@ -43,9 +43,20 @@ class Score:
 
     name: str
     kl: float
-    """Mean over draws and valid pixels."""
+    """Between clean and perturbed predictions: mean over draws and valid pixels."""
+
+    doubt: float
+    """Entropy of the clean prediction: mean over pixels."""
 
     fingerprint: bytes
+
+    @property
+    def value(self) -> float:
+        """What images are ranked by: the cross-entropy of the perturbed predictions, if the clean one were the truth.
+
+        The divergence alone overlooks what a model is wrong about in the same way every time.
+        """
+        return self.kl + self.doubt
 
 
 @dataclass(frozen=True)
@@ -59,8 +70,8 @@ class Judge:
     """Pixels of an image; larger ones are made smaller."""
 
     @torch.inference_mode()
-    def contradiction(self, pixels: Bytes) -> tuple[float, Tensor]:
-        """Mean KL between clean and perturbed predictions of an H×W×3 image; and where, H×W, in the clean image."""
+    def contradiction(self, pixels: Bytes) -> tuple[float, float, Tensor]:
+        """KL and doubt about an H×W×3 image; and where the KL is, H×W, in the clean image."""
         x = torch.from_numpy(fit(pixels, self.most)).to(self.device).permute(2, 0, 1)[None].float() / 255
         target = probabilities_of(self.network, x)
         draws = draw_perturbation(SEED, 0, DRAWS)
@@ -74,7 +85,8 @@ class Judge:
             means.append(float(masked_means(kl, perturbation.valid)))
             total += brought_back(kl, perturbation)
             weight += brought_back(perturbation.valid.float(), perturbation)
-        return float(np.mean(means)), (total / weight.clamp(min=1e-3))[0].cpu()
+        doubt = float(torch.special.entr(target).sum(dim=1).mean())
+        return float(np.mean(means)), doubt, (total / weight.clamp(min=1e-3))[0].cpu()
 
 
 def judge_of(run: runs.Run) -> Judge:
@@ -101,8 +113,8 @@ def scored(judge: Judge, candidates: Sequence[Candidate], console: Console) -> t
         for candidate in progress.track(candidates):
             try:
                 pixels = np.asarray(candidate.read())
-                kl = judge.contradiction(pixels)[0]
-                scores.append(Score(candidate.name, kl, fingerprint(candidate.name, pixels)))
+                kl, doubt, _ = judge.contradiction(pixels)
+                scores.append(Score(candidate.name, kl, doubt, fingerprint(candidate.name, pixels)))
             except UserError as error:
                 unreadable.append(f"{candidate.name}: {error}")
     return scores, unreadable

@@ -16,16 +16,16 @@ from oneway.suggest.scores import DRAWS, Judge, Score
 
 
 def cell(judge: Judge, candidate: Candidate, rank: int, score: Score) -> Image.Image:
-    """A picture, where the model contradicts itself, its name and its divergence."""
+    """A picture, where the model contradicts itself, its name and its score."""
     image = Image.fromarray(np.asarray(candidate.read()))
-    where = judge.contradiction(np.asarray(image))[1]
+    _, _, where = judge.contradiction(np.asarray(image))
     coloured = Image.fromarray(heat.colours()[heat.levels(where).numpy()])
     factor = min(side / there for side, there in zip(CELL, image.size, strict=True))
     width, height = (max(1, round(side * factor)) for side in image.size)
     pictures = [one.resize((width, height), Image.Resampling.LANCZOS) for one in (image, coloured)]
     words = [
         line(shortened(f"{rank}.  {candidate.name}", 14, CELL[0]), 14),
-        line(f"KL {score.kl:.3f}", 13, FAINT),
+        line(f"KL {score.kl:.2f} + doubt {score.doubt:.2f}", 13, FAINT),
     ]
     return column([column(pictures, 3), column(words, 2)], 7)
 
