@@ -30,9 +30,11 @@ def train_all(jobs: Sequence[Job], side_by_side: int, console: Console) -> list[
     """The summaries of all runs, in their order; one that has ended is not trained again, one that stopped goes on."""
     processes = min(len(jobs), side_by_side)
     threads = max(1, cores() // processes)
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["oneway.train"])  # PyTorch is loaded once, and not by every process
     summaries = []
     with ProcessPoolExecutor(
-        processes, mp_context=get_context("spawn"), initializer=torch.set_num_threads, initargs=(threads,)
+        processes, mp_context=context, initializer=torch.set_num_threads, initargs=(threads,)
     ) as pool:
         for job, summary in zip(jobs, pool.map(_train, jobs), strict=True):
             summaries.append(summary)
