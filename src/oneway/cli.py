@@ -377,9 +377,10 @@ def _folder_name(config: Config) -> str:
 
 def main() -> None:
     """The `oneway` command: what the user can mend is said in a line or two, without a traceback."""
-    # PyTorch's threads wait for one another many times in a step. By default they spin meanwhile: with anything else to
-    # do, a computer then takes twenty times as long for a step. OpenMP reads this when PyTorch is loaded.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # PyTorch's threads wait for one another many times in a step. By default they spin for long, and on a computer that
+    # has other things to do a step can take twenty times as long; if they slept at once, an idle one would be slower.
+    # GNU's OpenMP, that of PyTorch on Linux, reads this when PyTorch is loaded.
+    os.environ.setdefault("GOMP_SPINCOUNT", "3000")
     words = [word for word in sys.argv[1:] if word != "--traceback"]
     try:
         app(words, print_error=False, exit_on_error=False)
