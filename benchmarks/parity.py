@@ -22,10 +22,10 @@ from oneway.bench.cases import advancing
 from oneway.config import Config
 from oneway.data.splits import choose
 from oneway.data.store import Store
-from oneway.draws import Plan, draw
+from oneway.draws import draw
 from oneway.recipes import recipe
 from oneway.run.environment import environment
-from oneway.train import training_state
+from oneway.train import plan_of, training_state
 
 ENGINES = {
     "plain": {"engine": "plain", "precision": "float32"},
@@ -40,17 +40,7 @@ def losses_of(engine: str, config: Config, iterations: int, device: torch.device
     config = config.model_copy(update={"train": config.train.model_copy(update=ENGINES[engine])})
     dataset = data.load(config.data)
     samples = dataset.read("train")
-    split = choose(samples, config.labels, config.seed)
-    item = {name: index for index, name in enumerate(samples.names)}
-    plan = Plan(
-        seed=config.seed,
-        labelled=tuple(item[name] for name in split.labelled),
-        unlabelled=tuple(item[name] for name in split.unlabelled),
-        batch_labelled=config.train.batch_labelled,
-        batch_unlabelled=config.train.batch_unlabelled,
-        scale=config.jitter.scale,
-        flip=config.jitter.flip,
-    )
+    plan = plan_of(config, samples, choose(samples, config.labels, config.seed))
     state = training_state(models.build(config.model, len(dataset.classes), config.seed), (), config, device)
     if engine.endswith("channels last"):
         state.student.to(memory_format=torch.channels_last)

@@ -20,7 +20,7 @@ from oneway.checkpoint.state import bytes_needed
 from oneway.checkpoint.writer import writer
 from oneway.config import Config
 from oneway.data.dataset import Samples
-from oneway.data.splits import choose
+from oneway.data.splits import Split, choose
 from oneway.draws import Draws, Plan, draw
 from oneway.errors import UserError
 from oneway.evaluate import as_json, evaluate
@@ -56,7 +56,6 @@ def _train(
     def say(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    method, variant = METHODS[config.method], VARIANTS[config.variant]
     device = runs.choose_device(config.train.device)
     resumed = None
     if resume:
@@ -88,21 +87,7 @@ def _train(
     iterations = optim.total_iterations(config.train, len(split.labelled))
     validate_every = config.train.validate_every or math.ceil(iterations / 10)
     checkpoint_every = config.train.checkpoint_every or validate_every
-    item = {name: index for index, name in enumerate(samples.names)}
-    plan = Plan(
-        seed=config.seed,
-        labelled=tuple(item[name] for name in split.labelled),
-        unlabelled=tuple(item[name] for name in split.unlabelled),
-        batch_labelled=config.train.batch_labelled,
-        batch_unlabelled=0 if method.supervised else config.train.batch_unlabelled,
-        scale=config.jitter.scale,
-        flip=config.jitter.flip,
-        crop=config.jitter.crop is not None,
-        noise_shape=_input_shape(config, samples) if method.perturbation in ("noise", "vat") else (0,),
-        perturb_both=not method.supervised and not variant.first_is_clean,
-        augment=method.augmentation is not None,
-    )
-
+    plan = plan_of(config, samples, split)
     fed = feed(samples, plan, device)
     if dataset.task == "segmentation":
         megabytes = (samples.pixels.nbytes + samples.labels.nbytes) / 1e6
@@ -189,6 +174,25 @@ def training_state(
         student = _fused(student.to(memory_format=torch.channels_last), config)  # the layout of the fast convolutions
     teacher = mean_teacher(student) if METHODS[config.method].teacher == "mean" else student
     return TrainingState(student, teacher, optim.optimiser_for(student, config.optimiser, pretrained))
+
+
+def plan_of(config: Config, samples: Samples, split: Split) -> Plan:
+    """What a run draws from: its images, and all that its method leaves to chance."""
+    method, variant = METHODS[config.method], VARIANTS[config.variant]
+    item = {name: index for index, name in enumerate(samples.names)}
+    return Plan(
+        seed=config.seed,
+        labelled=tuple(item[name] for name in split.labelled),
+        unlabelled=tuple(item[name] for name in split.unlabelled),
+        batch_labelled=config.train.batch_labelled,
+        batch_unlabelled=0 if method.supervised else config.train.batch_unlabelled,
+        scale=config.jitter.scale,
+        flip=config.jitter.flip,
+        crop=config.jitter.crop is not None,
+        noise_shape=_input_shape(config, samples) if method.perturbation in ("noise", "vat") else (0,),
+        perturb_both=not method.supervised and not variant.first_is_clean,
+        augment=method.augmentation is not None,
+    )
 
 
 def _fused(student: nn.Module, config: Config) -> nn.Module:
