@@ -21,10 +21,10 @@ from timm.models.resnet import BasicBlock, ResNet
 from torch import Tensor, nn
 
 from oneway.kernels import rows
-from oneway.kernels.fuse import FusedNorm, FusedNormPool, fuse
 from oneway.kernels.norm import fused_norm, supports_norm
 from oneway.kernels.norm_pool import fused_norm_pool
 from oneway.kernels.statistics import Running, Statistics, batch_statistics
+from oneway.models.fuse import FusedNorm, FusedNormPool, fuse
 from oneway.models.norm import frozen_statistics, population_statistics, untracked_statistics
 from oneway.models.swiftnet import SwiftNet
 from oneway.models.wrn import WideResNet

@@ -199,7 +199,7 @@ def _fused(student: nn.Module, config: Config) -> nn.Module:
     """Norms by our kernels, but for networks we do not know, and where forward-mode derivatives are asked for."""
     if config.model.factory is not None or METHODS[config.method].perturbation == "vat":
         return student
-    from oneway.kernels.fuse import fuse
+    from oneway.models.fuse import fuse
 
     return fuse(student)
 

@@ -106,7 +106,7 @@ def optimised(model: nn.Module, example: Tensor) -> Callable[[Tensor], Tensor]:
     """Logits of the same network: on a GPU by fused norms in half precision, on a CPU with norms folded away."""
     if not example.is_cuda:
         return fold_batch_norm(model, example[..., :WATCHED, :WATCHED]).to(memory_format=torch.channels_last)
-    from oneway.kernels.fuse import for_prediction
+    from oneway.models.fuse import for_prediction
 
     fast = for_prediction(deepcopy(model))
 

@@ -99,19 +99,20 @@ def _frame(
 
 
 @triton.jit
-def interval_of(pixel, LENGTH: tl.constexpr, CELLS: tl.constexpr):
+def interval_of(pixel, LENGTH, CELLS):
     """The interval that a pixel's centre lies in: integers only, so that no pixel is lost to rounding."""
     return ((2 * pixel + 1) * CELLS + LENGTH) // (2 * LENGTH)
 
 
 @triton.jit
-def share_of_second(pixel, interval, LENGTH: tl.constexpr, CELLS: tl.constexpr):
+def share_of_second(pixel, interval, LENGTH, CELLS):
     """The share of the second of its interval's cells in a pixel; the first has the rest."""
     return ((2 * pixel + 1) * CELLS - (2 * interval - 1) * LENGTH).to(tl.float32) / (2 * LENGTH)
 
 
 @triton.jit
-def _first_pixel(interval, LENGTH: tl.constexpr, CELLS: tl.constexpr):
+def first_pixel(interval, LENGTH, CELLS):
+    """The first pixel whose centre lies in an interval or behind it."""
     return (tl.maximum((2 * interval - 1) * LENGTH - CELLS, 0) + 2 * CELLS - 1) // (2 * CELLS)
 
 
@@ -121,8 +122,8 @@ def _pixels_of(interval, offset, LENGTH: tl.constexpr, CELLS: tl.constexpr):
 
     The only cell of an outermost interval is the second of interval 0 and the first of interval `CELLS`.
     """
-    pixel = _first_pixel(interval, LENGTH, CELLS) + offset
-    exists = (pixel < _first_pixel(interval + 1, LENGTH, CELLS)) & (pixel < LENGTH)
+    pixel = first_pixel(interval, LENGTH, CELLS) + offset
+    exists = (pixel < first_pixel(interval + 1, LENGTH, CELLS)) & (pixel < LENGTH)
     share = share_of_second(pixel, interval, LENGTH, CELLS)
     return pixel, exists, tl.where(interval == 0, 1.0, tl.where(interval == CELLS, 0.0, share))
 

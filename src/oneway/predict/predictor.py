@@ -119,7 +119,7 @@ def load(run: str | PathLike[str], device: str = "auto", factory: str | None = N
     if chosen.type == "cuda":
         network = network.to(memory_format=torch.channels_last)
         if factory is None and find_spec("triton") is not None:
-            from oneway.kernels.fuse import for_prediction
+            from oneway.models.fuse import for_prediction
 
             network = for_prediction(network)
     colours = trained.colours or default_colours(trained.classes)
