@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -11,8 +13,9 @@ import torch
 import torch.nn.functional as F
 
 from oneway.config import Model, Optimiser, Train
-from oneway.models import SwiftNet, build
+from oneway.models import build
 from oneway.models.norm import frozen_statistics, population_statistics, student_statistics, untracked_statistics
+from oneway.models.swiftnet import SwiftNet
 from oneway.models.teacher import mean_teacher, update_mean_teacher
 from oneway.optim import alpha_at, optimiser_for, set_learning_rate, total_iterations
 
@@ -254,3 +257,9 @@ def test_alpha_can_wait_for_a_warm_up():
     assert [alpha_at(Train(alpha=0.5), iteration, 80) for iteration in (0, 79)] == [0.5, 0.5]
     warm = Train(alpha=0.1, consistency_from=5 / 80)
     assert [alpha_at(warm, iteration, 80) for iteration in (0, 4, 5, 79)] == [0, 0, 0.1, 0.1]
+
+
+def test_a_network_is_imported_when_it_is_asked_for():
+    """Two moons do not wait for timm, which takes as long as PyTorch itself."""
+    program = "import sys, oneway.train; assert 'timm' not in sys.modules; assert 'torchvision' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

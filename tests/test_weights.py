@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from oneway import config as configuration
 from oneway.config import Model
 from oneway.errors import UserError
-from oneway.models import build
+from oneway.models import build, prepare
 from oneway.models.weights import Loaded, load_weights
 
 CLASSES = ("road", "sky", "car", "tree", "house")
@@ -25,7 +25,7 @@ def small(seed: int = 0, classes: int = 5, **settings: object) -> nn.Module:
 
 
 def filled(network: nn.Module, weights: object) -> Loaded:
-    return load_weights(network, Model(weights=str(weights)))
+    return load_weights(network, str(weights))
 
 
 def saved(tensors: dict[str, Tensor], path: Path) -> Path:
@@ -130,7 +130,8 @@ def test_an_earlier_run_lends_its_encoder_to_another_decoder(tmp_path):
 
 def test_without_weights_there_is_nothing_to_say():
     """Nothing is pretrained."""
-    assert load_weights(small(), Model()) == ([], [])
+    prepared = prepare(Model(width=0.125), classes=5, seed=0, task="segmentation", crop=None)
+    assert (prepared.pretrained, prepared.remarks) == ([], [])
 
 
 class Trap:
@@ -190,4 +191,4 @@ def test_weights_that_cannot_be_fetched_are_a_line(tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(UserError, match=r"ImageNet weights of regnety_002 could not be fetched.*--model\.weights FILE"):
-        load_weights(small(width=1, backbone="regnety_002"), Model(weights="imagenet"))
+        load_weights(small(width=1, backbone="regnety_002"), "imagenet")

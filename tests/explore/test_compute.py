@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from exhibits import QUIET, STRONG, by_hand, png
+from exhibits import STRONG, by_hand, png
 from oneway.config import Config, Data, Jitter, Model, Perturb
 from oneway.data.dataset import IGNORE
 from oneway.data.streets import render
@@ -22,9 +22,10 @@ from oneway.explore import explore, heat, prepare
 from oneway.explore.compute import DRAWN, RANGES, Parameters, drawn, perturbation_of
 from oneway.explore.images import KEPT_UPLOADS, MOST_PIXELS, Shelf, fit, most_pixels
 from oneway.explore.server import listen
-from oneway.models import SwiftNet
+from oneway.models.swiftnet import SwiftNet
 from oneway.perturb import phtps
 from oneway.run.model_file import TrainedModel, save_model
+from small_runs import QUIET
 
 
 def plane(text: str, answer: dict[str, Any]) -> np.ndarray:
@@ -74,11 +75,11 @@ def test_parameters_out_of_range_are_refused():
             Parameters(**wrong)
 
 
-def test_answers_are_those_of_python(client, exhibit, folders):
+def test_answers_are_those_of_python(client, exhibit, two_runs):
     """Mean KL, agreement and maps of both models, for the same parameters: to 1e-3, and to the pixel."""
     picture = next(iter(exhibit.shelf.offered.values()))
     answer = client.post("/api/compare", json={"image": picture.key, **STRONG}).json()
-    for folder, run in zip(folders, answer["runs"], strict=True):
+    for folder, run in zip(two_runs, answer["runs"], strict=True):
         assert run["mean_kl"] == pytest.approx(by_hand(folder, picture.x, STRONG), abs=1e-3)
         prediction, target, kl = (plane(run[name], answer) for name in ("prediction", "target", "kl"))
         valid = target != IGNORE
@@ -114,7 +115,7 @@ def test_nothing_changed_means_no_divergence(client, exhibit):
         assert run["agreement"] > 0.999
 
 
-def test_own_images(client, folders):
+def test_own_images(client, two_runs):
     """An uploaded image can be asked about; a large one is made smaller, a turned one upright."""
     pixels, _ = render(1, 3, 64, 128)
     added = client.post(
@@ -124,7 +125,7 @@ def test_own_images(client, folders):
     assert (added.json()["name"], added.json()["height"], added.json()["width"]) == ("café", 64, 128)
     answer = client.post("/api/compare", json={"image": added.json()["key"], **STRONG}).json()
     x = torch.from_numpy(pixels).permute(2, 0, 1)[None].float() / 255
-    assert answer["runs"][0]["mean_kl"] == pytest.approx(by_hand(folders[0], x, STRONG), abs=1e-3)
+    assert answer["runs"][0]["mean_kl"] == pytest.approx(by_hand(two_runs[0], x, STRONG), abs=1e-3)
 
     buffer = io.BytesIO()
     exif = Image.Exif()
@@ -154,24 +155,24 @@ def test_many_classes_make_smaller_images():
         fit(np.zeros((8, 4096, 3), dtype=np.uint8), most_pixels(19))
 
 
-def test_two_runs_need_the_same_classes(folders, tmp_path):
+def test_two_runs_need_the_same_classes(two_runs, tmp_path):
     """Or one legend could not serve both."""
     other = tmp_path / "other"
     other.mkdir()
-    (other / "config.yaml").write_bytes((folders[0] / "config.yaml").read_bytes())
+    (other / "config.yaml").write_bytes((two_runs[0] / "config.yaml").read_bytes())
     trained = TrainedModel(SwiftNet(2, width=0.125), ("cat", "dog"), ((0, 0, 0), (9, 9, 9)))
     save_model(other / "model.safetensors", trained, Model(width=0.125))
     with pytest.raises(UserError, match=r"other: has the classes cat, dog"):
-        prepare([folders[0], other], QUIET)
+        prepare([two_runs[0], other], QUIET)
 
 
-def test_scenes_stand_in_for_images_that_are_gone(folders, tmp_path):
+def test_scenes_stand_in_for_images_that_are_gone(two_runs, tmp_path):
     """A run whose data are not here any more can still be explored, and the page says with what."""
     moved = tmp_path / "moved"
     moved.mkdir()
     for name in ("summary.json", "model.safetensors"):
-        (moved / name).write_bytes((folders[0] / name).read_bytes())
-    config = Config(recipe="folder", data=Data(name="folder", path=tmp_path / "gone"), model=Model(width=0.25))
+        (moved / name).write_bytes((two_runs[0] / name).read_bytes())
+    config = Config(recipe="folder", data=Data(name="folder", path=tmp_path / "gone"), model=Model(width=0.125))
     (moved / "config.yaml").write_text(config.to_yaml())
     found = prepare([moved], QUIET)
     assert "gone" in found.remark

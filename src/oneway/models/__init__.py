@@ -10,22 +10,50 @@ from torch import nn
 
 from oneway.config import Model
 from oneway.data.dataset import Task
-from oneway.models.deeplab import DeepLabV2, DeepLabV3Plus
 from oneway.models.factory import call_factory, examine
 from oneway.models.image import ImageModel
-from oneway.models.mlp import Perceptron
-from oneway.models.swiftnet import SwiftNet
-from oneway.models.weights import load_weights
-from oneway.models.wrn import WideResNet
 
-__all__ = ["MODELS", "ImageModel", "Prepared", "SwiftNet", "build", "prepare"]
+__all__ = ["MODELS", "ImageModel", "Prepared", "build", "prepare"]
+
+# A network is imported when it is asked for: timm takes as long as PyTorch itself, and two moons do not need it.
+
+
+def _swiftnet(config: Model, classes: int) -> nn.Module:
+    from oneway.models.swiftnet import SwiftNet
+
+    return SwiftNet(classes, config.backbone or "resnet18", config.width)
+
+
+def _deeplab_v2(config: Model, classes: int) -> nn.Module:
+    from oneway.models.deeplab import DeepLabV2
+
+    return DeepLabV2(classes, config.backbone or "resnet101", config.width)
+
+
+def _deeplab_v3_plus(config: Model, classes: int) -> nn.Module:
+    from oneway.models.deeplab import DeepLabV3Plus
+
+    return DeepLabV3Plus(classes, config.backbone or "resnet50", config.width)
+
+
+def _wrn_28_2(config: Model, classes: int) -> nn.Module:
+    from oneway.models.wrn import WideResNet
+
+    return WideResNet(classes, depth=28, width=2)
+
+
+def _perceptron(config: Model, classes: int) -> nn.Module:
+    from oneway.models.mlp import Perceptron
+
+    return Perceptron(classes)
+
 
 MODELS: dict[str, Callable[[Model, int], nn.Module]] = {
-    "swiftnet": lambda config, classes: SwiftNet(classes, config.backbone or "resnet18", config.width),
-    "deeplabv2": lambda config, classes: DeepLabV2(classes, config.backbone or "resnet101", config.width),
-    "deeplabv3plus": lambda config, classes: DeepLabV3Plus(classes, config.backbone or "resnet50", config.width),
-    "wrn-28-2": lambda config, classes: WideResNet(classes, depth=28, width=2),
-    "mlp": lambda config, classes: Perceptron(classes),
+    "swiftnet": _swiftnet,
+    "deeplabv2": _deeplab_v2,
+    "deeplabv3plus": _deeplab_v3_plus,
+    "wrn-28-2": _wrn_28_2,
+    "mlp": _perceptron,
 }
 
 
@@ -54,5 +82,9 @@ def prepare(config: Model, classes: int, seed: int, task: Task, crop: tuple[int,
     network, remarks = build(config, classes, seed), []
     if config.factory is not None and crop is not None:
         remarks = examine(network, config.factory, classes, task, crop)
-    loaded = load_weights(network, config)
+    if config.weights is None:
+        return Prepared(network, [], remarks)
+    from oneway.models.weights import load_weights
+
+    loaded = load_weights(network, config.weights)
     return Prepared(network, loaded.parameters, [*remarks, *loaded.remarks])

@@ -13,7 +13,6 @@ import timm
 import torch
 from torch import Tensor, nn
 
-from oneway.config import Model
 from oneway.errors import UserError
 from oneway.models.encoder import Encoder
 
@@ -41,14 +40,12 @@ class Source:
     classes: tuple[str, ...] | None = None
 
 
-def load_weights(network: nn.Module, config: Model) -> Loaded:
+def load_weights(network: nn.Module, weights: str) -> Loaded:
     """Fills the network as `model.weights` says, in place; a tensor of another shape than it should have is refused."""
-    if config.weights is None:
-        return Loaded([], [])
     encoder = getattr(network, "encoder", None)
     if not isinstance(encoder, Encoder):
         encoder = None
-    source = _imagenet(encoder.backbone) if encoder and config.weights == "imagenet" else read(config.weights)
+    source = _imagenet(encoder.backbone) if encoder and weights == "imagenet" else read(weights)
     # A state dict from elsewhere is a classifier's, of use to the encoder; ours knows the decoder too.
     part, target = ("encoder", encoder.net) if encoder and source.classes is None else ("network", network)
     own = target.state_dict()
@@ -58,7 +55,7 @@ def load_weights(network: nn.Module, config: Model) -> Loaded:
     anew = [name for name in differing if _counts_classes(found[name], own[name], source.classes)]
     filling = {name: tensor for name, tensor in found.items() if name not in differing}
 
-    said = f"model.weights {config.weights}"
+    said = f"model.weights {weights}"
     if conflicts := [name for name in differing if name not in anew]:
         shapes = [f"{name} has shape {_shape(found[name])} there and {_shape(own[name])} here" for name in conflicts]
         raise UserError(f"{said}: of another network: {_some(shapes)}.")
