@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from timm.models.resnet import BasicBlock, ResNet
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from oneway.kernels import rows
 from oneway.kernels.norm import fused_norm, supports_norm
@@ -390,3 +391,15 @@ def fact_network_of_fused_norms_is_the_plain_one(mode):
     for name, value in gradient.items():
         error = (fused_gradient[name].double() - value).norm()
         assert error < 2e-2 * value.norm() + 1e-6, name
+
+
+def fact_network_has_forward_mode_derivatives():
+    """Those of the plain one: where they are asked for, the norms are PyTorch's."""
+    plain = seeded(lambda: WideResNet(3, depth=10, width=1)).to(DEVICE, memory_format=torch.channels_last)
+    x, direction = torch.rand(2, 2, 3, 8, 8, generator=torch.Generator().manual_seed(1)).to(DEVICE)
+    derivatives = []
+    for network in (plain, fuse(deepcopy(plain))):
+        with forward_ad.dual_level():
+            derivatives.append(forward_ad.unpack_dual(network(forward_ad.make_dual(x, direction))).tangent)
+    assert derivatives[0].abs().max() > 0
+    torch.testing.assert_close(*derivatives)

@@ -196,8 +196,8 @@ def plan_of(config: Config, samples: Samples, split: Split) -> Plan:
 
 
 def _fused(student: nn.Module, config: Config) -> nn.Module:
-    """Norms by our kernels, but for networks we do not know, and where forward-mode derivatives are asked for."""
-    if config.model.factory is not None or METHODS[config.method].perturbation == "vat":
+    """Norms and upsampling by our kernels, but for networks we do not know."""
+    if config.model.factory is not None:
         return student
     from oneway.models.fuse import fuse
 

@@ -18,6 +18,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 
 from oneway.kernels.rows import (
@@ -44,6 +45,7 @@ def supports_norm(x: Tensor, residual: Tensor | None = None) -> bool:
         and x.dtype in (torch.float32, torch.bfloat16, torch.float16)
         and x.is_contiguous(memory_format=torch.channels_last)
         and (residual is None or (residual.dtype == x.dtype and residual.shape == x.shape))
+        and forward_ad.unpack_dual(x).tangent is None  # a kernel has no forward-mode derivative
     )
 
 
