@@ -80,6 +80,23 @@ def test_a_crop_larger_than_the_image_is_padded_and_ignored():
     assert (x.permute(0, 2, 3, 1)[outside] == PADDING).all()
 
 
+@pytest.mark.parametrize("flip", [False, True])
+def test_an_image_may_go_on_as_its_mirror_image(flip):
+    """NumPy's symmetric padding, of pixels and labels, however far beyond the border."""
+    images, labels, store = world()
+    beyond = 2 * HEIGHT + 3  # so far that the image is met a second time
+    crop = (HEIGHT + 2 * beyond, WIDTH + 2 * beyond)
+    draw, config = jitters(top=0.5, left=0.5, flip=flip), Jitter(crop=crop, beyond="mirror")
+    x, y = jitter_inputs(store, draw, config), jitter_labels(store, draw, config)
+    border = ((beyond, beyond), (beyond, beyond))
+    expected = np.pad(labels[0].numpy(), border, mode="symmetric"), np.pad(
+        images[0].numpy(), ((0, 0), *border), mode="symmetric"
+    )
+    mirrored = [np.flip(one, axis=-1).copy() if flip else one for one in expected]
+    assert np.array_equal(y[0], mirrored[0])
+    np.testing.assert_allclose(x[0], mirrored[1] / 255, atol=1e-6)
+
+
 def test_each_image_is_jittered_on_its_own():
     """One row of the table per image."""
     _, labels, store = world()

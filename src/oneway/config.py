@@ -98,10 +98,13 @@ class Jitter(Section):
     """Standard augmentation of every training image; what comes out is called *clean*."""
 
     crop: Pixels | None = (448, 448)
-    """Height and width of the training crops; an image smaller than that is padded with ignored pixels."""
+    """Height and width of the training crops; an image smaller than that lies somewhere inside."""
 
     padding: Annotated[int, Field(ge=0)] = 0
     """Pixels that a crop may reach beyond each border of the scaled image."""
+
+    beyond: Literal["grey", "mirror"] = "grey"
+    """What an image continues with beyond its borders: grey without a label, or its mirror image."""
 
     scale: Annotated[tuple[Rate, Rate], AfterValidator(_ascending)] = (1 / 1.5, 1.5)
     """Range of the random scale, log-uniform."""

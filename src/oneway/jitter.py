@@ -17,13 +17,13 @@ from oneway.data.store import Store
 from oneway.draws import Jitters
 
 PADDING = 0.5
-"""What an image continues with beyond its border: middle grey."""
+"""Middle grey, beyond the border of an image that does not go on as its mirror image."""
 
 
 def jitter_inputs(
     store: Store, draw: Jitters, config: Jitter, dtype: torch.dtype = torch.float32, fused: bool = False
 ) -> Tensor:
-    """N×3×h×w crops in [0, 1]: interpolated bilinearly, grey outside the image.
+    """N×3×h×w crops in [0, 1]: interpolated bilinearly, outside the image grey or its reflection.
 
     Without a crop size, inputs are what they are (points in the plane have no crops).
     """
@@ -87,6 +87,8 @@ def _window(store: Store, draw: Jitters, config: Jitter, crop: tuple[int, int]) 
     y = _places(height, draw.scale, crop[0], config.padding, draw.top)
     x = _places(width, draw.scale, crop[1], config.padding, draw.left)
     x = torch.where(draw.flip[:, None], width[:, None] - x, x)
+    if config.beyond == "mirror":
+        y, x = _mirrored(y, height), _mirrored(x, width)
     return _Window(start, height, width, y, x)
 
 
@@ -97,6 +99,13 @@ def _places(length: Tensor, scale: Tensor, cropped: int, padding: int, fraction:
     start = slack.sign() * (fraction * (slack.abs().floor() + 1)).floor() - padding
     centres = torch.arange(cropped, device=start.device, dtype=start.dtype) + 0.5
     return (start[:, None] + centres) / scale[:, None]
+
+
+def _mirrored(places: Tensor, length: Tensor) -> Tensor:
+    """Places beyond a border, as far on this side of it."""
+    there_and_back = 2 * length[:, None]
+    around = places.remainder(there_and_back)
+    return around.minimum(there_and_back - around)
 
 
 def _neighbours(places: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
