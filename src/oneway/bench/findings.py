@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from rich import box
@@ -69,7 +69,9 @@ def table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str] | No
     for index, heading in enumerate(headings):
         if known[index]:
             text = index < texts
-            made.add_column(heading, justify="left" if text else "right", no_wrap=text, overflow="fold")
+            longest = max(len(row[index]) for row in rows if row)  # in a narrow window headings wrap, numbers never
+            justify: Literal["left", "right"] = "left" if text else "right"
+            made.add_column(heading, justify=justify, no_wrap=text, min_width=longest, overflow="fold")
     for row in rows:
         if row is None:
             made.add_section()

@@ -21,7 +21,7 @@ KINDS: dict[str, re.Pattern[str]] = {
         "batch norm": r"batch_?norm|(^|[^a-z])bn_|^_norm_",
         "convolution": r"conv(?!ert)|xmma|gemm|cutlass|cask|cudnn|wgrad|dgrad|fprop|addpadding|nvjet|addmm|aten::mm\b",
         "pooling": r"pool",
-        "interpolation": r"upsample|interpolat",
+        "interpolation": r"upsample|interpolat|_resize",
         "optimiser": r"multi_tensor_apply|fused_(adam|sgd)|foreach",
         "copies": r"memcpy|memset|copy|catarray|fill|aten::(cat|_to_copy|zero_|empty|clone)",
         "elementwise": r"elementwise|aten::(add|sub|mul|div|clamp|relu|threshold|where|exp|log|lerp|index|neg|sum)",
