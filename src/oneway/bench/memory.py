@@ -114,7 +114,7 @@ def memory_table(results: list[dict[str, Any]], unit: str) -> Table:
         ),
         None,
         ("peak", *map(number, peaks)),
-        ("÷ sup.", *map(times, ratios)),
+        ("÷ supervised", *map(times, ratios)),
         *([("paper", *map(times, theirs))] if any(theirs) else []),
     ]
     headings = ("line of Algorithm 1", *(f"{row['engine']}, {row['way']}" for row in results))

@@ -66,7 +66,7 @@ def bench_step(options: Options, say: Say) -> Findings:
     notes = [
         "Batches of " + ", ".join(f"{case.batch} for {name}" for name, case in cases.items()) + ".",
         "oneway is this engine; plain is PyTorch as it comes: eager, TF32, contiguous, losses at full resolution. "
-        "÷ supervised: over oneway's own supervised iteration of the same case. "
+        "÷ sup.: over oneway's own supervised iteration of the same case. "
         "paper: an RTX A4500, loading included, over its own supervised iteration.",
     ]
     if options.small:

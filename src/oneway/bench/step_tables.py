@@ -19,14 +19,14 @@ def time_table(rows: list[Row]) -> Table:
     """Milliseconds of an iteration: ours, plain PyTorch's and the paper's."""
     ready = [number(_of(row, "oneway", "start_seconds")) for row in rows]
     made = _compared(rows, "milliseconds", 2, lambda theirs: theirs.milliseconds)
-    headings = ("ms", "plain ms", "plain / ours", "÷ supervised", "paper ms", "÷ supervised", "ready after s")
+    headings = ("ms", "plain ms", "plain / ours", "÷ sup.", "paper ms", "÷ sup.", "ready after s")
     shown = [(*cells, start) for cells, start in zip(made, ready, strict=True)]
     return table("Time of one training iteration", ("case", "setup", *headings), _sections(shown), texts=2)
 
 
 def memory_table(rows: list[Row]) -> Table:
     """Peak memory in MiB, likewise."""
-    headings = ("MiB", "plain MiB", "plain / ours", "÷ supervised", "paper MiB", "÷ supervised")
+    headings = ("MiB", "plain MiB", "plain / ours", "÷ sup.", "paper MiB", "÷ sup.")
     shown = _compared(rows, "peak_mib", 0, lambda theirs: theirs.mib)
     return table("Peak memory of one training iteration", ("case", "setup", *headings), _sections(shown), texts=2)
 
