@@ -70,6 +70,14 @@ def test_cifar10(method, variant, tiny_cifar, tmp_path):
     assert sorted(int(name.removeprefix("train-")) % 10 for name in labelled) == sorted([*range(10)] * 2)
 
 
+def test_an_adversary_without_strength_costs_nothing(tiny_cifar, tmp_path):
+    """VAT compares predictions of one network in one mode: the search assumes that they agree where r is 0."""
+    settings = {"batch_labelled": 4, "batch_unlabelled": 6, "iterations": 2, "log_every": 1, "device": "cpu"}
+    changes = {"data": {"path": tiny_cifar}, "labels": "20", "method": "vat-entmin", "train": settings}
+    trained(changed("cifar10", **changes, perturb={"adversarial_norm": 0.0}), tmp_path / "run")
+    assert all(abs(line["consistency"]) < 1e-6 for line in losses(tmp_path / "run"))
+
+
 @pytest.mark.slow
 def test_cifar10_is_learnt(tiny_cifar, tmp_path):
     """Colours tell the classes apart: 40 iterations with 50 labels are enough for most of them."""

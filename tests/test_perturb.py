@@ -16,7 +16,7 @@ from oneway.models import build
 from oneway.perturb import Perturbation, compose, cutmix, noise, perturb_labels, phtps, tps
 from oneway.perturb.cutmix import box_mask, exchange
 from oneway.perturb.tps import sampling_points, splat, valid_points, warp
-from oneway.perturb.vat import adversarial_change
+from oneway.perturb.vat import adversarial
 from oneway.streams import stream
 
 HEIGHT, WIDTH = 48, 80
@@ -191,14 +191,14 @@ class TestVirtualAdversary:
     def test_the_change_has_the_norm_asked_for(self):
         """For every input."""
         model, x = self.world()
-        r = adversarial_change(model, x, self.directions(1)[0], self.norm)
+        r = adversarial(model, x, self.directions(1)[0], self.norm).change
         torch.testing.assert_close(r.norm(dim=1), torch.full((64,), self.norm, dtype=torch.float64))
 
     def test_it_diverges_more_than_random_changes_of_the_same_norm(self):
         """Than each of twenty."""
         model, x = self.world()
         start, *others = self.directions(21)
-        found = self.divergence(model, x, adversarial_change(model, x, start, self.norm))
+        found = self.divergence(model, x, adversarial(model, x, start, self.norm).change)
         random = [self.divergence(model, x, self.norm * r / r.norm(dim=1, keepdim=True)) for r in others]
         assert found > max(random)
 
@@ -209,11 +209,11 @@ class TestVirtualAdversary:
         probe = (1e-6 * start / start.norm(dim=1, keepdim=True)).requires_grad_()
         (gradient,) = torch.autograd.grad(masked_kl(model(x).softmax(1).detach(), model(x + probe), None), probe)
         published = gradient / gradient.norm(dim=1, keepdim=True)
-        ours = adversarial_change(model, x, start, 1.0)
+        ours = adversarial(model, x, start, 1.0).change
         torch.testing.assert_close(ours, published, atol=1e-3, rtol=0)
 
     def test_the_models_gradients_are_left_alone(self):
         """Searching the change trains nothing."""
         model, x = self.world()
-        adversarial_change(model, x, self.directions(1)[0], self.norm)
+        adversarial(model, x, self.directions(1)[0], self.norm)
         assert all(parameter.grad is None for parameter in model.parameters())

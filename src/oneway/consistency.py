@@ -37,7 +37,9 @@ def consistency_loss(
     """
     first = Perturbation() if variant.first_is_clean else other
     assert first is not None, "a variant that perturbs both inputs needs two perturbations"
-    logits = branch(student, teacher, first.image(x), variant.first_learns, batch_norm, variant.first_is_clean)
+    logits = perturbation.clean_logits
+    if logits is None:
+        logits = branch(student, teacher, first.image(x), variant.first_learns, batch_norm, variant.first_is_clean)
     if perturbation.fused is not None and logits.ndim == 4:
         pixels = (x.shape[-2], x.shape[-1])
         if perturbation.fused.supports(logits, pixels):

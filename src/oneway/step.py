@@ -23,7 +23,7 @@ from oneway.models.norm import student_statistics
 from oneway.models.teacher import update_mean_teacher
 from oneway.perturb import PERTURBATIONS, Perturbation, perturb_labels
 from oneway.perturb.fused import FUSED, fused_perturbation
-from oneway.perturb.vat import adversarial_change
+from oneway.perturb.vat import adversarial
 
 
 @dataclass(frozen=True)
@@ -193,5 +193,5 @@ def _perturbation(
     # The search itself leaves the statistics alone.
     policy: BatchNorm = "frozen" if config.train.batch_norm == "frozen" else "clean"
     logits_of = partial(branch, state.student, state.teacher, learns=True, batch_norm=policy, clean=False)
-    change = adversarial_change(logits_of, x, draw.noise.to(x.dtype), config.perturb.adversarial_norm)
-    return Perturbation(image=lambda x: x + change)
+    found = adversarial(logits_of, x, draw.noise.to(x.dtype), config.perturb.adversarial_norm)
+    return Perturbation(image=lambda x: x + found.change, clean_logits=found.logits)

@@ -50,6 +50,9 @@ class Perturbation:
     undo: Callable[[Tensor], Undone] = _undone_unchanged
     """Brings predictions for perturbed images back to the clean ones, with the pixels that are then valid."""
 
+    clean_logits: Tensor | None = None
+    """Of the clean images, where the perturbation was searched around them; else they are yet to be computed."""
+
     fused: Fused | None = None
     """On a GPU: what takes the place of all but `image`, where it supports the logits."""
 

@@ -6,13 +6,24 @@ Shapes: N inputs, C classes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
 
-def adversarial_change(logits_of: Callable[[Tensor], Tensor], x: Tensor, direction: Tensor, norm: float) -> Tensor:
+class Adversarial(NamedTuple):
+    """What was found for N inputs."""
+
+    change: Tensor
+    """R, of the inputs' shape."""
+
+    logits: Tensor
+    """N×C, of the inputs themselves."""
+
+
+def adversarial(logits_of: Callable[[Tensor], Tensor], x: Tensor, direction: Tensor, norm: float) -> Adversarial:
     """R with ‖r‖ = `norm` for each input, by one power iteration from a random `direction`.
 
     The iteration multiplies by the curvature of the divergence at r = 0, which is Jᵀ F J: J the derivative of the
@@ -27,7 +38,7 @@ def adversarial_change(logits_of: Callable[[Tensor], Tensor], x: Tensor, directi
         change = change.detach()
         curvature = p * (change - (p * change).sum(dim=1, keepdim=True))
         (product,) = torch.autograd.grad(logits, x, curvature)
-    return norm * _unit(product)
+    return Adversarial(norm * _unit(product), logits.detach())
 
 
 def _unit(r: Tensor) -> Tensor:
