@@ -1,4 +1,4 @@
-"""The configuration tree: typed, ranges checked, unknown keys refused with a suggestion.
+"""The settings, with their defaults, ranges and help texts.
 
 Every field is a flag (`train.iterations` is `--train.iterations`) and a key of a run's `config.yaml`. The defaults are
 the paper's where it gives them; a recipe changes what its data set needs.
@@ -7,18 +7,14 @@ the paper's where it gives them; a recipe changes what its data set needs.
 from __future__ import annotations
 
 import re
-import reprlib
-from collections.abc import Iterator
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
 from cyclopts import Group, Parameter
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from oneway.errors import UserError
-from oneway.methods import METHODS, VARIANTS, MethodName, VariantName
+from oneway.methods import MethodName, VariantName
 
 
 def _ascending(pair: tuple[float, float]) -> tuple[float, float]:
@@ -269,141 +265,6 @@ class Config(Section):
     def flat(self) -> dict[str, Any]:
         """Dotted keys and plain values, for comparing two configurations."""
         return _flat(self.model_dump(mode="json"))
-
-
-MOST_YAML_BYTES = 2**18
-"""Of a file of settings; a dataset.yaml with names and colours for all 255 classes has 10 KiB."""
-
-SEGMENTERS = ("swiftnet", "deeplabv2", "deeplabv3plus")
-"""The networks that have an encoder of timm's."""
-
-MODEL_FOR: dict[str, tuple[str, ...]] = {
-    "streets": SEGMENTERS,
-    "folder": SEGMENTERS,
-    "camvid": SEGMENTERS,
-    "cityscapes": SEGMENTERS,
-    "cifar10": ("wrn-28-2",),
-    "moons": ("mlp",),
-}
-"""Which networks the labels of a data set ask for."""
-
-
-def _refusals(config: Config) -> Iterator[str]:
-    """Why choices that are fine one by one make no sense together."""
-    method, variant = METHODS[config.method], VARIANTS[config.variant]
-    chosen = f"variant {config.variant} with method {config.method}"
-    if variant.two_way and method.teacher == "mean":
-        yield (
-            f"{chosen}: gradients would flow into both branches, and a mean teacher is an average that none can reach; "
-            "use a simple-… method or a 1w-… variant"
-        )
-    if not variant.first_is_clean and method.perturbation == "cutmix":
-        yield f"{chosen}: no way back from exchanged rectangles is defined; use 1w-ct, 1w-cs or 2w-c1"
-    if method.loss == "confident-l2" and not variant.second_learns:
-        yield f"{chosen}: hard targets carry no gradient, so the branch that makes them cannot learn; use 1w-ct"
-    if method.perturbation == "vat" and config.variant != "1w-ct":
-        yield f"{chosen}: an adversarial change is searched around the clean prediction that teaches; use 1w-ct"
-    if method.augmentation is not None and config.train.batch_labelled < 2:
-        yield f"method {config.method} perturbs half of the labelled images of a batch; use --train.batch-labelled 2"
-    if method.perturbation == "cutmix" and config.train.batch_unlabelled < 2:
-        yield f"method {config.method} mixes pairs of images; use --train.batch-unlabelled 2"
-    yield from _model_refusals(config)
-    if (config.jitter.crop is None) != (config.data.name == "moons"):
-        yield "jitter.crop is for images, and every image needs it; the points of moons have none"
-    if config.jitter.crop is None and method.perturbation in ("ph", "tps", "phtps", "cutmix"):
-        yield f"method {config.method} perturbs images, and {config.data.name} has points; use simple-noise"
-
-
-def _model_refusals(config: Config) -> Iterator[str]:
-    """The same, where a network is one of the choices."""
-    model, train, name = config.model, config.train, config.model.name
-    own = model.factory is not None
-    fitting = MODEL_FOR[config.data.name]
-    if own and config.data.name == "moons":
-        yield "model.factory makes networks for images, and moons has points; leave it out"
-    if not own and name not in fitting:
-        yield f"model {name} does not fit the labels of {config.data.name}; use {' or '.join(fitting)}"
-    if model.weights == "imagenet" and (own or name not in SEGMENTERS):
-        having = f"what {model.factory} makes" if own else name
-        yield f"model.weights imagenet fills the encoder of {', '.join(SEGMENTERS)}, and {having} is none of them"
-    if model.backbone is not None and not own and name not in SEGMENTERS:
-        yield f"model.backbone is the encoder of {', '.join(SEGMENTERS)}, and {name} has none; leave it out"
-    narrows = name in SEGMENTERS and re.fullmatch(r"resnet\d+[cdst]?(\..+)?", model.backbone or "resnet18")
-    if model.width != 1 and not own and not narrows:
-        yield (
-            f"model.width {model.width} narrows resnets, and {model.backbone or name} comes in one width; "
-            "use --model.width 1"
-        )
-    if train.batch_norm == "frozen" and model.weights is None and not own:
-        yield "train.batch_norm frozen keeps the statistics of model.weights, and there are none; give it some"
-    alone = train.batch_labelled < 2 or (train.batch_unlabelled < 2 and not METHODS[config.method].supervised)
-    if name == "deeplabv3plus" and not own and alone and train.batch_norm != "frozen":
-        yield "deeplabv3plus normalises means of whole images, and one has no deviation; use batches of 2 or more"
-
-
-def confirm_factory(named: str | None, given: str | None, source: Path) -> None:
-    """Refuses to run code that a file names, unless the user names it too: a model may come from anyone."""
-    if named is not None and named != given:
-        raise UserError(
-            f"{source}: its network is made by {named}, code that would run here. "
-            f"If you trust it, say so with --model.factory {named}."
-        )
-
-
-def build(tree: dict[str, Any], source: str) -> Config:
-    """A checked configuration from nested values; what is wrong is said with `source`, key and value."""
-    try:
-        config = Config.model_validate(tree)
-    except ValidationError as error:
-        raise UserError(f"{source}: {explain(error)}") from None
-    for refusal in _refusals(config):
-        raise UserError(f"{source}: {refusal}.")
-    return config
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """The nested values of a configuration file, not yet checked."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(MOST_YAML_BYTES + 1)  # and no more, whatever a pipe or a device has to give
-        if len(content) > MOST_YAML_BYTES:
-            size = max(path.stat().st_size, len(content))
-            raise UserError(f"{path}: {size} bytes are too many for YAML; at most {MOST_YAML_BYTES} are read.")
-        tree = yaml.safe_load(content.decode())
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date such as 2001-13-45, a thousand brackets
-        raise UserError(f"{path}: not valid YAML ({str(error).splitlines()[0]}).") from None
-    if not isinstance(tree, dict):
-        raise UserError(f"{path}: expected keys and values at the top level, found {type(tree).__name__}.")
-    return tree
-
-
-def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """`base` with the leaves of `changes` put over it."""
-    merged = dict(base)
-    for key, value in changes.items():
-        both_sections = isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = merge(merged[key], value) if both_sections else value
-    return merged
-
-
-def explain(error: ValidationError) -> str:
-    """A validation error in the user's words: one line per key, with its value and the nearest known key."""
-    return "\n".join(
-        _explain_one(detail["type"], detail["loc"], detail["msg"], detail["input"]) for detail in error.errors()
-    )
-
-
-def _explain_one(kind: str, location: tuple[int | str, ...], message: str, value: object) -> str:
-    # Positions inside tuples and names of union members are pydantic's, not the user's.
-    key = ".".join(part for part in location if isinstance(part, str) and part.isidentifier())
-    if kind == "extra_forbidden":
-        near = get_close_matches(key, Config().flat(), n=1)
-        return f"unknown key '{key}'." + (f" Did you mean '{near[0]}'?" if near else "")
-    reason = message.removeprefix("Value error, ").removeprefix("Input ")
-    place = f"{key}: " if key else ""
-    return f"{place}{reason}." if isinstance(value, dict) else f"{place}{reason} (got {reprlib.repr(value)})."
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,0 +1,26 @@
+"""The configuration tree: typed, ranges checked, unknown keys refused with a suggestion."""
+
+from __future__ import annotations
+
+from oneway.config.reading import build, confirm_factory, explain, merge, read_yaml
+from oneway.config.sense import MODEL_FOR, SEGMENTERS
+from oneway.config.tree import BatchNorm, Config, Data, Jitter, Model, Optimiser, Perturb, Positive, Train
+
+__all__ = [
+    "MODEL_FOR",
+    "SEGMENTERS",
+    "BatchNorm",
+    "Config",
+    "Data",
+    "Jitter",
+    "Model",
+    "Optimiser",
+    "Perturb",
+    "Positive",
+    "Train",
+    "build",
+    "confirm_factory",
+    "explain",
+    "merge",
+    "read_yaml",
+]

@@ -1,0 +1,83 @@
+"""From nested values to a configuration that has been checked; what is wrong with them, in the user's words."""
+
+from __future__ import annotations
+
+import reprlib
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from oneway.config.sense import refusals
+from oneway.config.tree import Config
+from oneway.errors import UserError
+
+MOST_YAML_BYTES = 2**18
+"""Of a file of settings; a dataset.yaml with names and colours for all 255 classes has 10 KiB."""
+
+
+def build(tree: dict[str, Any], source: str) -> Config:
+    """A checked configuration from nested values; what is wrong is said with `source`, key and value."""
+    try:
+        config = Config.model_validate(tree)
+    except ValidationError as error:
+        raise UserError(f"{source}: {explain(error)}") from None
+    for refusal in refusals(config):
+        raise UserError(f"{source}: {refusal}.")
+    return config
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The nested values of a configuration file, not yet checked."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_YAML_BYTES + 1)  # and no more, whatever a pipe or a device has to give
+        if len(content) > MOST_YAML_BYTES:
+            size = max(path.stat().st_size, len(content))
+            raise UserError(f"{path}: {size} bytes are too many for YAML; at most {MOST_YAML_BYTES} are read.")
+        tree = yaml.safe_load(content.decode())
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date such as 2001-13-45, a thousand brackets
+        raise UserError(f"{path}: not valid YAML ({str(error).splitlines()[0]}).") from None
+    if not isinstance(tree, dict):
+        raise UserError(f"{path}: expected keys and values at the top level, found {type(tree).__name__}.")
+    return tree
+
+
+def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """`base` with the leaves of `changes` put over it."""
+    merged = dict(base)
+    for key, value in changes.items():
+        both_sections = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = merge(merged[key], value) if both_sections else value
+    return merged
+
+
+def explain(error: ValidationError) -> str:
+    """A validation error in the user's words: one line per key, with its value and the nearest known key."""
+    return "\n".join(
+        _explain_one(detail["type"], detail["loc"], detail["msg"], detail["input"]) for detail in error.errors()
+    )
+
+
+def _explain_one(kind: str, location: tuple[int | str, ...], message: str, value: object) -> str:
+    # Positions inside tuples and names of union members are pydantic's, not the user's.
+    key = ".".join(part for part in location if isinstance(part, str) and part.isidentifier())
+    if kind == "extra_forbidden":
+        near = get_close_matches(key, Config().flat(), n=1)
+        return f"unknown key '{key}'." + (f" Did you mean '{near[0]}'?" if near else "")
+    reason = message.removeprefix("Value error, ").removeprefix("Input ")
+    place = f"{key}: " if key else ""
+    return f"{place}{reason}." if isinstance(value, dict) else f"{place}{reason} (got {reprlib.repr(value)})."
+
+
+def confirm_factory(named: str | None, given: str | None, source: Path) -> None:
+    """Refuses to run code that a file names, unless the user names it too: a model may come from anyone."""
+    if named is not None and named != given:
+        raise UserError(
+            f"{source}: its network is made by {named}, code that would run here. "
+            f"If you trust it, say so with --model.factory {named}."
+        )

@@ -1,0 +1,75 @@
+"""Settings that are fine one by one, and make no sense together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from oneway.config.tree import Config
+from oneway.methods import METHODS, VARIANTS
+
+SEGMENTERS = ("swiftnet", "deeplabv2", "deeplabv3plus")
+"""The networks that have an encoder of timm's."""
+
+MODEL_FOR: dict[str, tuple[str, ...]] = {
+    "streets": SEGMENTERS,
+    "folder": SEGMENTERS,
+    "camvid": SEGMENTERS,
+    "cityscapes": SEGMENTERS,
+    "cifar10": ("wrn-28-2",),
+    "moons": ("mlp",),
+}
+"""Which networks the labels of a data set ask for."""
+
+
+def refusals(config: Config) -> Iterator[str]:
+    """Why choices that are fine one by one make no sense together."""
+    method, variant = METHODS[config.method], VARIANTS[config.variant]
+    chosen = f"variant {config.variant} with method {config.method}"
+    if variant.two_way and method.teacher == "mean":
+        yield (
+            f"{chosen}: gradients would flow into both branches, and a mean teacher is an average that none can reach; "
+            "use a simple-… method or a 1w-… variant"
+        )
+    if not variant.first_is_clean and method.perturbation == "cutmix":
+        yield f"{chosen}: no way back from exchanged rectangles is defined; use 1w-ct, 1w-cs or 2w-c1"
+    if method.loss == "confident-l2" and not variant.second_learns:
+        yield f"{chosen}: hard targets carry no gradient, so the branch that makes them cannot learn; use 1w-ct"
+    if method.perturbation == "vat" and config.variant != "1w-ct":
+        yield f"{chosen}: an adversarial change is searched around the clean prediction that teaches; use 1w-ct"
+    if method.augmentation is not None and config.train.batch_labelled < 2:
+        yield f"method {config.method} perturbs half of the labelled images of a batch; use --train.batch-labelled 2"
+    if method.perturbation == "cutmix" and config.train.batch_unlabelled < 2:
+        yield f"method {config.method} mixes pairs of images; use --train.batch-unlabelled 2"
+    yield from _model_refusals(config)
+    if (config.jitter.crop is None) != (config.data.name == "moons"):
+        yield "jitter.crop is for images, and every image needs it; the points of moons have none"
+    if config.jitter.crop is None and method.perturbation in ("ph", "tps", "phtps", "cutmix"):
+        yield f"method {config.method} perturbs images, and {config.data.name} has points; use simple-noise"
+
+
+def _model_refusals(config: Config) -> Iterator[str]:
+    """The same, where a network is one of the choices."""
+    model, train, name = config.model, config.train, config.model.name
+    own = model.factory is not None
+    fitting = MODEL_FOR[config.data.name]
+    if own and config.data.name == "moons":
+        yield "model.factory makes networks for images, and moons has points; leave it out"
+    if not own and name not in fitting:
+        yield f"model {name} does not fit the labels of {config.data.name}; use {' or '.join(fitting)}"
+    if model.weights == "imagenet" and (own or name not in SEGMENTERS):
+        having = f"what {model.factory} makes" if own else name
+        yield f"model.weights imagenet fills the encoder of {', '.join(SEGMENTERS)}, and {having} is none of them"
+    if model.backbone is not None and not own and name not in SEGMENTERS:
+        yield f"model.backbone is the encoder of {', '.join(SEGMENTERS)}, and {name} has none; leave it out"
+    narrows = name in SEGMENTERS and re.fullmatch(r"resnet\d+[cdst]?(\..+)?", model.backbone or "resnet18")
+    if model.width != 1 and not own and not narrows:
+        yield (
+            f"model.width {model.width} narrows resnets, and {model.backbone or name} comes in one width; "
+            "use --model.width 1"
+        )
+    if train.batch_norm == "frozen" and model.weights is None and not own:
+        yield "train.batch_norm frozen keeps the statistics of model.weights, and there are none; give it some"
+    alone = train.batch_labelled < 2 or (train.batch_unlabelled < 2 and not METHODS[config.method].supervised)
+    if name == "deeplabv3plus" and not own and alone and train.batch_norm != "frozen":
+        yield "deeplabv3plus normalises means of whole images, and one has no deviation; use batches of 2 or more"
