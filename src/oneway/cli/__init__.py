@@ -1,0 +1,58 @@
+"""The command line. A verb imports what it needs when it runs, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import pydantic
+from cyclopts import CycloptsError
+from rich.console import Console
+from rich.text import Text
+
+from oneway import config as configuration
+from oneway.cli import studying, training, using  # noqa: F401 (they add their verbs)
+from oneway.cli.app import app
+from oneway.errors import UserError
+from oneway.failure import BUG_STATUS, describe_bug
+
+__all__ = ["app", "main"]
+
+
+def main() -> None:
+    """The `oneway` command: what the user can mend is said in a line or two, without a traceback."""
+    # PyTorch's threads wait for one another many times in a step. By default they spin for long, and on a computer that
+    # has other things to do a step can take twenty times as long; if they slept at once, an idle one would be slower.
+    # GNU's OpenMP, that of PyTorch on Linux, reads this when PyTorch is loaded.
+    os.environ.setdefault("GOMP_SPINCOUNT", "3000")
+    words = [word for word in sys.argv[1:] if word != "--traceback"]
+    try:
+        app(words, print_error=False, exit_on_error=False)
+    except (Exception, KeyboardInterrupt) as error:
+        if len(words) < len(sys.argv) - 1:
+            Console(stderr=True).print_exception()
+        _fail(*_explained(error))
+
+
+def _explained(error: BaseException) -> tuple[str, int]:
+    """What to say about an error, and the exit status."""
+    from oneway.interrupt import Interrupted
+
+    match error:
+        case CycloptsError():
+            cause = error.__cause__
+            return configuration.explain(cause) if isinstance(cause, pydantic.ValidationError) else str(error), 2
+        case UserError():
+            return str(error), 1
+        case Interrupted():
+            return str(error), error.exit_status
+        case KeyboardInterrupt():
+            return "Stopped.", 128 + signal.SIGINT
+        case _:
+            return describe_bug(error), BUG_STATUS
+
+
+def _fail(message: str, status: int) -> None:
+    Console(stderr=True).print(Text.assemble(("oneway: ", "bold red"), message), soft_wrap=True)
+    sys.exit(status)

@@ -1,0 +1,44 @@
+"""The application that verbs are added to, and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Annotated, TypeVar
+
+from cyclopts import App, Group, Parameter
+from rich.console import Console
+
+from oneway import __version__
+
+app = App(
+    name="oneway",
+    help="Train real-time segmentation models from a few labelled and many unlabelled images.",
+    version=__version__,
+    help_epilogue="New here? `oneway quickstart` needs no data and ends in a report. "
+    "Behind any command, `--traceback` shows where an error came from.",
+    # A recipe decides the defaults: a fixed one in the help would mislead.
+    default_parameter=Parameter(show_default=False, negative_iterable=(), negative_none=()),
+    group_commands=Group("Help", sort_key=4),
+)
+console = Console()
+
+TRAIN = Group("Train a model", sort_key=1)
+USE = Group("Use it", sort_key=2)
+STUDY = Group("Study the method", sort_key=3)
+_position = count()
+_Verb = TypeVar("_Verb", bound=Callable[..., None])
+
+Switch = Annotated[bool, Parameter(negative=())]
+Json = Annotated[bool, Parameter(name="--json", negative=())]
+Factory = Annotated[str | None, Parameter(name="--model.factory")]
+
+
+def verb(group: Group, name: str | None = None) -> Callable[[_Verb], _Verb]:
+    """Makes a function a verb; help shows them in the order of their definition, which is that of their use."""
+    return app.command(name=name, group=group, sort_key=next(_position))
+
+
+def say(message: str) -> None:
+    """What a user typed, a path say, is text and not markup."""
+    console.print(message, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,78 @@
+"""Verbs that answer questions about the method and the engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from oneway.cli.app import STUDY, Switch, console, verb
+from oneway.config import Positive
+
+
+@verb(STUDY)
+def reproduce(
+    name: str | None = None,
+    /,
+    *,
+    data: Path | None = None,
+    out: Path = Path("runs/reproduce"),
+    seeds: Positive = 1,
+    row: tuple[str, ...] = (),
+    column: tuple[str, ...] = (),
+    iterations: Positive | None = None,
+    side_by_side: Positive | None = None,
+) -> None:
+    """Train and draw what the paper shows: a table or a figure by name; without a name, list them.
+
+    What has been trained before is not trained again; what was stopped goes on.
+
+    Args:
+        name: Which table or figure.
+        data: Folder of the data set.
+        out: Folder of the runs and the result.
+        seeds: Number of runs of each setup; the result tells mean and deviation.
+        row: Only this row of the table (a method); can be repeated.
+        column: Only this column of the table (a number of labels); can be repeated.
+        iterations: Length of every run, where not the paper's.
+        side_by_side: How many runs train at once.
+    """
+    from oneway.reproduce import EXPERIMENTS, Request, reproduce
+
+    if name is None:
+        for known, experiment in EXPERIMENTS.items():
+            console.print(f"[bold]{known}[/]  {experiment.shows}", soft_wrap=True)
+        return
+    reproduce(name, Request(out, seeds, data, row, column, iterations, side_by_side), console)
+
+
+@verb(STUDY)
+def bench(
+    what: Literal["params", "step", "memory", "infer", "data"] | None = None,
+    /,
+    *,
+    case: tuple[str, ...] = (),
+    profile: Switch = False,
+    figure: Path | None = None,
+    as_json: Annotated[Path | None, Parameter(name="--json")] = None,
+) -> None:
+    """Measure time, memory and speed against named baselines and the paper; without a name, list what can be measured.
+
+    Needs no data. On a computer without a GPU it runs at a small size.
+
+    Args:
+        what: What to measure.
+        case: Measure this case only; may be repeated.
+        profile: With step, also tell where the time goes, and the least that it could be.
+        figure: With memory, draw the paper's figure into this file (.png, .svg or .pdf).
+        as_json: Write everything that was measured to this file.
+    """
+    from oneway.bench import BENCHES, Options, bench
+    from oneway.run import choose_device
+
+    if what is None:
+        for known, one in BENCHES.items():
+            console.print(f"[bold]{known}[/]  {one.shows}", soft_wrap=True)
+        return
+    bench(what, Options(choose_device("auto"), case, profile, figure), as_json, console)

@@ -1,0 +1,196 @@
+"""Verbs on the way from data to a model."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from oneway import config as configuration
+from oneway.cli.app import TRAIN, Factory, Json, Switch, console, say, verb
+from oneway.config import Config
+from oneway.errors import UserError
+from oneway.methods import SplitName
+from oneway.recipes import RECIPES
+from oneway.recipes import recipe as recipe_named
+
+
+@verb(TRAIN)
+def quickstart(*, out: Path = Path("runs/quickstart"), seed: int = 0) -> None:
+    """Train with and without unlabelled images on embedded street scenes, and compare the two in a report.
+
+    Takes a few minutes on a laptop's CPU. Run again, it continues where it was stopped.
+
+    Args:
+        out: Folder of the two runs, summary.json and report.html.
+        seed: Decides the labelled subset, the initial weights and every random draw.
+    """
+    from oneway.quickstart import quickstart
+
+    quickstart(out, seed, console)
+
+
+@verb(TRAIN)
+def check(
+    folder: Annotated[Path, Parameter(name="data")],
+    /,
+    *,
+    recipe: Literal["folder", "camvid", "cityscapes", "cityscapes-half", "cityscapes-coarse"] = "folder",
+    unlabelled: Path | None = None,
+    out: Path | None = None,
+    save: Switch = False,
+    as_json: Json = False,
+) -> None:
+    """Look at a data set before anything trains on it: what is there, what is wrong, what looks suspicious.
+
+    The data are never changed. Exits with 1 if something in them would hurt.
+
+    Args:
+        folder: Folder of the data set.
+        recipe: What kind of data set it is.
+        unlabelled: A folder of further images without labels.
+        out: The contact sheet of images with their masks laid over; by default check-NAME.png here.
+        save: Write the dataset.yaml by which the folder would be read into it.
+        as_json: Print JSON, for machines.
+    """
+    from oneway.data.check.inspection import check_folder, check_listing
+
+    if recipe == "folder":
+        sys.exit(check_folder(folder, console, unlabelled=unlabelled, out=out, save=save, as_json=as_json))
+    if save:
+        raise UserError(f"--save: {recipe} is read as it comes, without a dataset.yaml.")
+    from oneway.data import list_files
+
+    settings = recipe_named(recipe).data.model_copy(update={"path": folder, "unlabelled": unlabelled})
+    sys.exit(check_listing(list_files(settings), console, out=out, as_json=as_json))
+
+
+@verb(TRAIN)
+def train(
+    recipe_name: Annotated[str, Parameter(name="recipe", help=f"What to start from: {', '.join(RECIPES)}.")],
+    /,
+    *,
+    data: Path | None = None,
+    out: Path | None = None,
+    resume: Switch = False,
+    allow_changes: Switch = False,
+    config: Path | None = None,
+    dry_run: Switch = False,
+    settings: Annotated[Config, Parameter(name="*")] = Config(),  # noqa: B008 (frozen)
+) -> None:
+    """Train a model as a recipe says; any setting of the recipe can be changed by its flag.
+
+    Args:
+        recipe_name: What to start from.
+        data: Folder of the data set, for recipes that read one.
+        out: Run folder; by default one below runs/ named after recipe, method, labels and seed.
+        resume: Continue the run in the folder from its last checkpoint, to the bit.
+        allow_changes: With --resume, go on although settings, split or data are not those the run began with.
+        config: Take the settings of a YAML file, such as the config.yaml of an earlier run; flags win over it.
+        dry_run: Print the settings that would be used, and stop.
+        settings: The configuration.
+    """
+    changes = settings.model_dump(exclude_unset=True)
+    if data is not None:
+        changes = configuration.merge(changes, {"data": {"path": data}})
+    if {"epochs"} == changes.get("train", {}).keys() & {"epochs", "iterations"}:
+        changes["train"]["iterations"] = None  # a recipe's own would win over the epochs asked for
+    if config is not None:
+        changes = configuration.merge(configuration.read_yaml(config), changes)
+    source = str(config or "command line")
+    base = recipe_named(recipe_name, changes.get("method")).model_dump()
+    resolved = configuration.build(configuration.merge(base, changes), source)
+    folder = out or Path("runs") / _folder_name(resolved)
+    if allow_changes and not resume:
+        raise UserError("--allow-changes: a new run has nothing to change. Add --resume, or leave it out.")
+    if resume:
+        from oneway.run import open_run
+
+        # What is not mentioned now is as it was, so that continuing needs no flags again.
+        earlier = open_run(folder).config
+        if earlier.recipe != recipe_name:
+            raise UserError(f"{folder}: is a run of recipe {earlier.recipe}, not of {recipe_name}.")
+        resolved = configuration.build(configuration.merge(earlier.model_dump(), changes), source)
+    # Code that a file names runs for a user who names it too.
+    configuration.confirm_factory(resolved.model.factory, settings.model.factory, config or folder)
+    if dry_run:
+        print(resolved.to_yaml(), end="")
+        return
+
+    from oneway.evaluate import METRIC_NAMES
+    from oneway.report import write_report
+    from oneway.train import train
+
+    summary = train(resolved, folder, resume, console, allow_changes)
+    page = folder / "report.html"
+    if not page.exists():
+        write_report([folder], page, resolved.model.factory)
+    metric = METRIC_NAMES[summary["metric"]]
+    say(f"{summary['value']:.1f} % {metric} on validation with {summary['labels']} labels\nReport: {page}")
+
+
+@verb(TRAIN, name="eval")
+def evaluate(
+    run: Path,
+    /,
+    *,
+    data: Path | None = None,
+    split: SplitName = "val",
+    refresh: Annotated[bool, Parameter(name="--data.refresh", negative=())] = False,
+    factory: Factory = None,
+    as_json: Json = False,
+) -> None:
+    """Print how good a trained model is, class by class.
+
+    Args:
+        run: Run folder.
+        data: Folder of the data set, where it is not the one trained on.
+        split: Which images.
+        refresh: Accept that files have changed or vanished since they were decoded.
+        factory: The function that made the model's network, where it is not one of ours; its code runs.
+        as_json: Print JSON, for machines.
+    """
+    from oneway.evaluate import evaluate_run
+
+    result = evaluate_run(run, split, data, Console(stderr=True), factory, refresh)
+    if as_json:
+        print(json.dumps(result, indent=1))
+        return
+    table = Table(title=Text(f"{run}, {result['samples']} {split} samples"), caption=_absent_note(result["absent"]))
+    table.add_column("class")
+    table.add_column("IoU in %" if result["metric"] == "miou" else "recognised in %", justify="right")
+    for name, value in result["per_class"].items():
+        table.add_row(name, "–" if value is None else f"{value:.1f}")
+    table.add_section()
+    table.add_row("mean" if result["metric"] == "miou" else "accuracy", f"{result['value']:.1f}", style="bold")
+    console.print(table)
+
+
+@verb(TRAIN)
+def report(*runs: Path, out: Path | None = None, factory: Factory = None) -> None:
+    """Write one self-contained HTML page about one run, or about several side by side.
+
+    Args:
+        runs: Run folders, the baseline first.
+        out: The page; by default report.html in the (last) run folder.
+        factory: The function that made the models' networks, where they are not ours; its code runs.
+    """
+    from oneway.report import write_report
+
+    say(f"Report: {write_report(list(runs), out, factory)}")
+
+
+def _absent_note(absent: list[str]) -> str | None:
+    return f"No pixel of these images is labelled {', '.join(absent)}." if absent else None
+
+
+def _folder_name(config: Config) -> str:
+    labels = Path(config.labels).stem if Path(config.labels).is_file() else config.labels.replace("/", "of")
+    variant = "" if config.variant == "1w-ct" else f"-{config.variant}"
+    return f"{config.recipe}-{config.method}{variant}-{labels}-seed{config.seed}"

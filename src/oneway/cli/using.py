@@ -1,0 +1,105 @@
+"""Verbs for a model that has been trained."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Literal
+
+from oneway.cli.app import USE, Factory, Json, Switch, console, say, verb
+from oneway.config import Positive
+
+
+@verb(USE)
+def predict(
+    run: Path,
+    /,
+    *paths: str,
+    out: Path = Path("predictions"),
+    tile: tuple[Positive, Positive] | None = None,
+    confidence: Switch = False,
+    as_json: Json = False,
+    frames: Switch = False,
+    device: str = "auto",
+    factory: Factory = None,
+) -> None:
+    """Predict masks of images, folders and videos with a trained model.
+
+    Writes masks that hold class indices and show class colours, and overlays, under the names of the images. Broken
+    files are named and left out; the exit status is 1 then. A model that classifies prints a CSV table instead.
+
+    Args:
+        run: Run folder, or its model.safetensors.
+        paths: Images, videos, folders (with all their subfolders) and patterns such as 'photos/**/*.jpg'.
+        out: Folder of the results: new, empty, or of earlier results, which are replaced.
+        tile: Height and width of overlapping tiles, for images too large to be seen at once.
+        confidence: Also write how sure the model is of each pixel, from black to white.
+        as_json: Also write a JSON file for each image: the share of each class, the mean confidence.
+        frames: Write a mask and an overlay for each frame of a video, instead of an overlay video.
+        device: auto, cpu, cuda, cuda:1, …
+        factory: The function that makes the network, where it is one of your own.
+    """
+    from oneway.predict import Outputs, load, predict_files
+
+    outputs = Outputs(out, confidence=confidence, facts=as_json, frames=frames)
+    sys.exit(predict_files(load(run, device, factory), paths, outputs, console, tile))
+
+
+@verb(USE)
+def export(
+    run: Path,
+    /,
+    *,
+    to: Path,
+    output: Literal["labels", "logits"] = "labels",
+    licence: str | None = None,
+    factory: Factory = None,
+) -> None:
+    """Export a trained model to one file that runs without oneway, with a model card beside it.
+
+    The file takes any number of images of any size. It is compared with the model before it gets its name.
+
+    Args:
+        run: Run folder, or its model.safetensors.
+        to: The file: .onnx for ONNX Runtime and its like, .pt2 for PyTorch.
+        output: The class of each pixel, or the logits of all classes.
+        licence: Under which the model may be used, for its card.
+        factory: The function that makes the network, where it is one of your own.
+    """
+    from oneway.export import export_model
+
+    export_model(run, to, output, console, licence, factory)
+
+
+@verb(USE)
+def explore(run: Path, other: Path | None = None, /, *, data: Path | None = None, port: int | None = None) -> None:
+    """Open a local page: perturb an image by hand, and see where one model, or two, contradict themselves.
+
+    Args:
+        run: Run folder.
+        other: A second run with the same classes, to see beside it.
+        data: Folder of the data set, where it is not the one trained on.
+        port: Port of the page's address; by default 8421, or a free one.
+    """
+    from oneway.explore import explore
+
+    explore([run, other] if other else [run], console, data=data, port=port)
+
+
+@verb(USE)
+def suggest(run: Path, /, *, data: Path | None = None, count: Positive = 24, out: Path | None = None) -> None:
+    """Say which images to label next: those on which a model contradicts itself, no two alike.
+
+    Args:
+        run: Run folder.
+        data: Folder of images to choose from; by default the run's own without labels.
+        count: How many.
+        out: The table (CSV); a contact sheet (PNG) lies beside it. By default suggest.csv in the run folder.
+    """
+    from oneway.suggest import suggest
+
+    found = suggest(run, console, folder=data, count=count, out=out)
+    for reason in found.unreadable:
+        say(f"Left out: {reason}")
+    alike = f" ({found.alike} others look like them)" if found.alike else ""
+    say(f"{len(found.chosen)} images to label next{alike}: {found.table}\nContact sheet: {found.sheet}")
