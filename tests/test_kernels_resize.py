@@ -18,7 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from oneway.kernels.resize import fused_resize, supports_resize
-from oneway.models.fuse import FusedSpatialPyramid, FusedUpsamplingBlock, fuse
+from oneway.models.deeplab import DeepLabV3Plus
+from oneway.models.fuse import FusedResize, fuse
 from oneway.models.swiftnet import SpatialPyramid, SwiftNet, UpsamplingBlock
 
 pytestmark = pytest.mark.slow
@@ -54,14 +55,15 @@ def test_facts_hold(kernel):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_swiftnet_resizes_by_the_kernel():
+@pytest.mark.parametrize(
+    ("network", "resizes"), [(SwiftNet(3, "resnet18", width=0.125), 4), (DeepLabV3Plus(3, "resnet18", width=0.125), 1)]
+)
+def test_networks_resize_by_the_kernel(network, resizes):
     """Every module that resizes becomes one that does so fused; names, parameters and their order stay."""
-    network = SwiftNet(3, "resnet18", width=0.125)
     names, parameters = [name for name, _ in network.named_modules()], list(network.parameters())
     state = list(network.state_dict())
     fuse(network)
-    assert isinstance(network.pyramid, FusedSpatialPyramid)
-    assert all(isinstance(block, FusedUpsamplingBlock) for block in network.upsampling)
+    assert sum(isinstance(module, FusedResize) for module in network.modules()) == resizes
     assert [name for name, _ in network.named_modules()] == names
     assert all(a is b for a, b in zip(network.parameters(), parameters, strict=True))
     assert list(network.state_dict()) == state

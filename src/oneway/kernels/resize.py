@@ -20,6 +20,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 
 from oneway.kernels.grid import first_pixel, interval_of, share_of_second
@@ -41,6 +42,7 @@ def supports_resize(x: Tensor, size: tuple[int, int], addend: Tensor | None = No
         and x.dtype in (torch.float32, torch.bfloat16, torch.float16)
         and x.is_contiguous(memory_format=torch.channels_last)
         and (addend is None or (addend.dtype == x.dtype and addend.shape == (*x.shape[:2], *size)))
+        and forward_ad.unpack_dual(x).tangent is None  # a kernel has no forward-mode derivative
     )
 
 

@@ -2,8 +2,8 @@
 
 Nothing moves: modules keep their places, names and parameters, so optimisers, checkpoints and copies notice nothing. A
 batch norm becomes a `FusedNorm`, the ReLU behind it an identity, and ResNet's blocks hand their shortcut to the last
-norm; SwiftNet's upsampling takes the lateral connection with it. Where the kernels cannot run, on the CPU or in another
-memory layout, a fused network does what it did before.
+norm; a resize takes the sum behind it along. Where the kernels cannot run, on the CPU or in another memory layout, a
+fused network does what it did before.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from oneway.kernels.norm import fused_norm, supports_norm
 from oneway.kernels.norm_pool import fused_norm_pool
 from oneway.kernels.resize import fused_resize, supports_resize
 from oneway.kernels.statistics import Running, Statistics, batch_statistics
-from oneway.models.swiftnet import PYRAMID_GRIDS, SpatialPyramid, UpsamplingBlock, nearest, resize
+from oneway.models.resize import Resize
 
 
 class FusedNorm(nn.BatchNorm2d):
@@ -78,26 +78,13 @@ class FusedBottleneck(Bottleneck):  # type: ignore[misc]
         return self.bn3(self.conv3(x), shortcut)
 
 
-class FusedUpsamplingBlock(UpsamplingBlock):
-    """A block that adds its lateral connection to the features as it resizes them."""
+class FusedResize(Resize):
+    """Interpolation and sum in one pass."""
 
-    def forward(self, x: Tensor, skip: Tensor) -> Tensor:
-        skip = self.lateral(skip)
-        return self.blend(_resized(x, (skip.shape[-2], skip.shape[-1]), skip))
-
-
-class FusedSpatialPyramid(SpatialPyramid):
-    """A pyramid that resizes its levels by our kernel."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        height, width = x.shape[-2:]
-        x = self.bottleneck(x)
-        scales = [x]
-        for rows, project in zip(PYRAMID_GRIDS, self.levels, strict=True):
-            columns = max(1, nearest(rows * width, height))  # cells stay square
-            pooled = F.adaptive_avg_pool2d(x, (rows, columns))
-            scales.append(_resized(project(pooled), (height, width)))
-        return self.fuse(torch.cat(scales, dim=1))
+    def forward(self, x: Tensor, size: tuple[int, int], addend: Tensor | None = None) -> Tensor:
+        if supports_resize(x, size, addend):
+            return fused_resize(x, size, addend)
+        return super().forward(x, size, addend)
 
 
 BLOCKS: dict[type[nn.Module], tuple[type[nn.Module], int]] = {
@@ -105,12 +92,6 @@ BLOCKS: dict[type[nn.Module], tuple[type[nn.Module], int]] = {
     Bottleneck: (FusedBottleneck, 3),
 }
 """What blocks become, and how many norms they have."""
-
-RESIZING: dict[type[nn.Module], type[nn.Module]] = {
-    UpsamplingBlock: FusedUpsamplingBlock,
-    SpatialPyramid: FusedSpatialPyramid,
-}
-"""What modules become that resize."""
 
 
 def fuse(network: nn.Module) -> nn.Module:
@@ -127,8 +108,8 @@ def fuse(network: nn.Module) -> nn.Module:
             _fuse_neighbours(module)
         elif type(module) is BatchNormAct2d:
             _fuse_activated(module)  # type: ignore[arg-type]
-        elif type(module) in RESIZING:
-            module.__class__ = RESIZING[type(module)]
+        elif type(module) is Resize:
+            module.__class__ = FusedResize
     for module in network.modules():
         if _is_norm(module):
             _become(module, FusedNorm, relu=False)
@@ -146,14 +127,6 @@ def for_prediction(network: nn.Module) -> nn.Module:
         if isinstance(module, nn.Conv2d | nn.Linear):
             module.to(torch.bfloat16)
     return network
-
-
-def _resized(x: Tensor, size: tuple[int, int], addend: Tensor | None = None) -> Tensor:
-    """By our kernel where it can, as SwiftNet does it elsewhere."""
-    if supports_resize(x, size, addend):
-        return fused_resize(x, size, addend)
-    x = resize(x, size)
-    return x if addend is None else x + addend
 
 
 def _fuse_block(block: nn.Module) -> None:
