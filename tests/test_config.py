@@ -69,6 +69,13 @@ def test_every_name_has_its_row():
             {"data": {"name": "moons"}, "model": {"name": "mlp"}, "jitter": {"crop": None}, "method": "simple-phtps"},
             "perturbs images, and moons has points",
         ),
+        (
+            {"data": {"name": "moons"}, "model": {"name": "mlp"}, "jitter": {"crop": None}}
+            | {"method": "supervised-phtps-aug"},
+            "perturbs images, and moons has points",
+        ),
+        ({"train": {"batch-labelled": 4}}, "'train.batch-labelled'. Did you mean 'train.batch_labelled'"),
+        ({"trian": {"alpha": 1}}, "'trian'. Did you mean 'train'"),
     ],
 )
 def test_what_is_wrong_is_said_with_key_and_value(tree, message):

@@ -11,6 +11,7 @@ from rich.console import Console
 from oneway.errors import UserError
 from oneway.reproduce import EXPERIMENTS, Request, reproduce
 from oneway.reproduce.tables import TABLES
+from oneway.reproduce.two_moons import panel_config
 
 QUIET = Console(quiet=True)
 
@@ -56,6 +57,12 @@ def test_a_table_is_filled_once(tiny_cifar, tmp_path):
     assert (folder / "table.md").read_text() == table
 
 
+def test_the_moons_are_as_long_as_asked_for():
+    """By default as the paper's."""
+    assert panel_config("1w-ct", seed=0).train.iterations == 20_000
+    assert panel_config("1w-ct", seed=0, iterations=100).train.iterations == 100
+
+
 @pytest.mark.parametrize(
     ("name", "changes", "words"),
     [
@@ -63,6 +70,7 @@ def test_a_table_is_filled_once(tiny_cifar, tmp_path):
         ("cifar10", {"rows": ("supervized",)}, "supervised"),
         ("cifar10", {"columns": ("400",)}, "4000"),
         ("cifar10", {"data": None}, "--data"),
+        ("two-moons", {"data": None, "rows": ("1w-ct",)}, "no --row"),
     ],
 )
 def test_what_is_not_there_is_named(name, changes, words, tiny_cifar, tmp_path):

@@ -132,7 +132,7 @@ def evaluate_run(
         raise UserError(f"{run.config.data.name} has no test split apart from its validation set; use --split val.")
     samples = dataset.read(split)
     scores = evaluate(trained.network, samples, len(trained.classes), dataset.task)
-    return {"run": str(path), "split": split, "samples": len(samples), **as_json(scores, trained.classes)}
+    return {"run": str(path), "split": split, "samples": samples.labelled, **as_json(scores, trained.classes)}
 
 
 def as_json(scores: Scores, classes: Sequence[str]) -> dict[str, Any]:

@@ -27,7 +27,11 @@ def signals_noted() -> Iterator[Callable[[], int | None]]:
 
     def note(number: int, frame: FrameType | None) -> None:
         noted.append(number)
-        signal.signal(number, previous[number])
+        restore()
+
+    def restore() -> None:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
     previous = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number in previous:
@@ -35,5 +39,4 @@ def signals_noted() -> Iterator[Callable[[], int | None]]:
     try:
         yield lambda: noted[0] if noted else None
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        restore()

@@ -126,9 +126,11 @@ def _train(
             done += 1
             narrator.advanced(done)
 
-            if done % config.train.log_every == 0 or done == iterations:
-                values = _read_back(losses)  # waits for the device
-                _stop_if_stuck(state, config, plan, samples, done, rate)
+            logged = done % config.train.log_every == 0 or done == iterations
+            if logged or done % config.train.most_skipped == 0:
+                _stop_if_stuck(state, config, plan, samples, done, rate)  # waits for the device
+            if logged:
+                values = _read_back(losses)
                 run.log(iteration=done, **values, learning_rate=rate)
                 narrator.measured(done, values, rate)
             if done % validate_every == 0 or done == iterations:

@@ -28,7 +28,13 @@ def main() -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
     words = [word for word in sys.argv[1:] if word != "--traceback"]
     try:
-        app(words, print_error=False, exit_on_error=False)
+        try:
+            app(words, print_error=False, exit_on_error=False)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # of `oneway … | head`: nobody reads on, which is no error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more as it ends
+        sys.exit(128 + signal.SIGPIPE)
     except (Exception, KeyboardInterrupt) as error:
         if len(words) < len(sys.argv) - 1:
             Console(stderr=True).print_exception()

@@ -17,8 +17,7 @@ app = App(
     version=__version__,
     help_epilogue="New here? `oneway quickstart` needs no data and ends in a report. "
     "Behind any command, `--traceback` shows where an error came from.",
-    # A recipe decides the defaults: a fixed one in the help would mislead.
-    default_parameter=Parameter(show_default=False, negative_iterable=(), negative_none=()),
+    default_parameter=Parameter(negative_iterable=(), negative_none=()),
     group_commands=Group("Help", sort_key=4),
 )
 console = Console()
@@ -29,8 +28,9 @@ STUDY = Group("Study the method", sort_key=3)
 _position = count()
 _Verb = TypeVar("_Verb", bound=Callable[..., None])
 
-Switch = Annotated[bool, Parameter(negative=())]
-Json = Annotated[bool, Parameter(name="--json", negative=())]
+Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
+Json = Annotated[Switch, Parameter(name="--json")]
+Several = Annotated[tuple[str, ...], Parameter(show_default=False)]
 Factory = Annotated[str | None, Parameter(name="--model.factory")]
 
 

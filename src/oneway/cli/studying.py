@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from oneway.cli.app import STUDY, Switch, console, verb
+from oneway.cli.app import STUDY, Several, Switch, console, verb
 from oneway.config import Positive
 
 
@@ -19,8 +19,8 @@ def reproduce(
     data: Path | None = None,
     out: Path = Path("runs/reproduce"),
     seeds: Positive = 1,
-    row: tuple[str, ...] = (),
-    column: tuple[str, ...] = (),
+    row: Several = (),
+    column: Several = (),
     iterations: Positive | None = None,
     side_by_side: Positive | None = None,
 ) -> None:
@@ -52,7 +52,7 @@ def bench(
     what: Literal["params", "step", "memory", "infer", "data"] | None = None,
     /,
     *,
-    case: tuple[str, ...] = (),
+    case: Several = (),
     profile: Switch = False,
     figure: Path | None = None,
     as_json: Annotated[Path | None, Parameter(name="--json")] = None,

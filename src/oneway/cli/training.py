@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -56,7 +56,7 @@ def check(
         recipe: What kind of data set it is.
         unlabelled: A folder of further images without labels.
         out: The contact sheet of images with their masks laid over; by default check-NAME.png here.
-        save: Write the dataset.yaml by which the folder would be read into it.
+        save: Write what was understood to dataset.yaml in the folder, for you to edit.
         as_json: Print JSON, for machines.
     """
     from oneway.data.check.inspection import check_folder, check_listing
@@ -82,7 +82,8 @@ def train(
     allow_changes: Switch = False,
     config: Path | None = None,
     dry_run: Switch = False,
-    settings: Annotated[Config, Parameter(name="*")] = Config(),  # noqa: B008 (frozen)
+    # A recipe decides the defaults of settings: fixed ones in the help would mislead.
+    settings: Annotated[Config, Parameter(name="*", show_default=False)] = Config(),  # noqa: B008 (frozen)
 ) -> None:
     """Train a model as a recipe says; any setting of the recipe can be changed by its flag.
 
@@ -96,14 +97,14 @@ def train(
         dry_run: Print the settings that would be used, and stop.
         settings: The configuration.
     """
-    changes = settings.model_dump(exclude_unset=True)
+    changes = _with_length(settings.model_dump(exclude_unset=True))
     if data is not None:
         changes = configuration.merge(changes, {"data": {"path": data}})
-    if {"epochs"} == changes.get("train", {}).keys() & {"epochs", "iterations"}:
-        changes["train"]["iterations"] = None  # a recipe's own would win over the epochs asked for
     if config is not None:
-        changes = configuration.merge(configuration.read_yaml(config), changes)
+        changes = configuration.merge(_with_length(configuration.read_yaml(config)), changes)
     source = str(config or "command line")
+    if (named := changes.get("recipe", recipe_name)) != recipe_name:
+        raise UserError(f"{source}: has settings of the recipe {named}, not of {recipe_name}.")
     base = recipe_named(recipe_name, changes.get("method")).model_dump()
     resolved = configuration.build(configuration.merge(base, changes), source)
     folder = out or Path("runs") / _folder_name(resolved)
@@ -142,7 +143,7 @@ def evaluate(
     *,
     data: Path | None = None,
     split: SplitName = "val",
-    refresh: Annotated[bool, Parameter(name="--data.refresh", negative=())] = False,
+    refresh: Annotated[Switch, Parameter(name="--data.refresh")] = False,
     factory: Factory = None,
     as_json: Json = False,
 ) -> None:
@@ -188,6 +189,13 @@ def report(*runs: Path, out: Path | None = None, factory: Factory = None) -> Non
 
 def _absent_note(absent: list[str]) -> str | None:
     return f"No pixel of these images is labelled {', '.join(absent)}." if absent else None
+
+
+def _with_length(changes: dict[str, Any]) -> dict[str, Any]:
+    """Where epochs alone are asked for, a recipe's own number of iterations, which would win over them, is dropped."""
+    train = changes.get("train")
+    only_epochs = isinstance(train, dict) and {"epochs"} == train.keys() & {"epochs", "iterations"}
+    return configuration.merge(changes, {"train": {"iterations": None}}) if only_epochs else changes
 
 
 def _folder_name(config: Config) -> str:

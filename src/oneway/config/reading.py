@@ -64,11 +64,12 @@ def explain(error: ValidationError) -> str:
 
 
 def _explain_one(kind: str, location: tuple[int | str, ...], message: str, value: object) -> str:
+    if kind == "extra_forbidden":
+        key = ".".join(map(str, location))
+        near = get_close_matches(key.replace("-", "_"), [*Config.model_fields, *Config().flat()], n=1)
+        return f"unknown key '{key}'." + (f" Did you mean '{near[0]}'?" if near else "")
     # Positions inside tuples and names of union members are pydantic's, not the user's.
     key = ".".join(part for part in location if isinstance(part, str) and part.isidentifier())
-    if kind == "extra_forbidden":
-        near = get_close_matches(key, Config().flat(), n=1)
-        return f"unknown key '{key}'." + (f" Did you mean '{near[0]}'?" if near else "")
     reason = message.removeprefix("Value error, ").removeprefix("Input ")
     place = f"{key}: " if key else ""
     return f"{place}{reason}." if isinstance(value, dict) else f"{place}{reason} (got {reprlib.repr(value)})."

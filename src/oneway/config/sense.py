@@ -44,7 +44,8 @@ def refusals(config: Config) -> Iterator[str]:
     yield from _model_refusals(config)
     if (config.jitter.crop is None) != (config.data.name == "moons"):
         yield "jitter.crop is for images, and every image needs it; the points of moons have none"
-    if config.jitter.crop is None and method.perturbation in ("ph", "tps", "phtps", "cutmix"):
+    of_images = {"ph", "tps", "phtps", "cutmix"} & {method.perturbation, method.augmentation}
+    if config.jitter.crop is None and of_images:
         yield f"method {config.method} perturbs images, and {config.data.name} has points; use simple-noise"
 
 

@@ -66,7 +66,7 @@ class Data(Section):
     """Share of the labelled images of `folder` that validate, where it has no validation set of its own."""
 
     resolution: Literal["full", "half"] = "full"
-    """Of Cityscapes: as it comes, or images averaged and labels taken over every second row and column."""
+    """Cityscapes only: as it comes, or at `half` the size (2×2 pixels averaged, every second label kept)."""
 
     coarse: Literal["none", "images", "labels"] = "none"
     """Adds the 20,000 coarsely annotated images of Cityscapes to the training set, without or with their labels."""
@@ -94,7 +94,7 @@ class Jitter(Section):
     """Standard augmentation of every training image; what comes out is called *clean*."""
 
     crop: Pixels | None = (448, 448)
-    """Height and width of the training crops; an image smaller than that lies somewhere inside."""
+    """Height and width of the training crops; smaller images are padded."""
 
     padding: Annotated[int, Field(ge=0)] = 0
     """Pixels that a crop may reach beyond each border of the scaled image."""

@@ -19,6 +19,7 @@ from rich.table import Table
 from oneway import data
 from oneway.atomic import write_atomically
 from oneway.config import Config
+from oneway.errors import UserError
 from oneway.methods import MethodName, VariantName
 from oneway.recipes import recipe
 from oneway.reproduce.accuracy import Request
@@ -36,10 +37,12 @@ PANELS: dict[str, tuple[str, MethodName, VariantName]] = {
 
 def two_moons(request: Request, console: Console) -> None:
     """Trains the four panels for each seed, draws the first seed's figure, and tells the mean over all."""
+    if request.data is not None or request.rows or request.columns:
+        raise UserError("two-moons is a figure of points that are drawn: it has no --data, no --row and no --column.")
     out = request.out
     # The runs are too small for more than a core each; a few more of them than cores, so that none waits at the end.
     jobs = [
-        Job(f"seed {seed}  {panel:6}", out / f"seed{seed}" / panel, panel_config(panel, seed))
+        Job(f"seed {seed}  {panel:6}", out / f"seed{seed}" / panel, panel_config(panel, seed, request.iterations))
         for panel in PANELS
         for seed in range(request.seeds)
     ]
@@ -53,12 +56,13 @@ def two_moons(request: Request, console: Console) -> None:
     console.print(f"Figure: {out / 'two-moons.png'} and .svg")
 
 
-def panel_config(panel: str, seed: int) -> Config:
-    """The `moons` recipe; points, labelled subset and initial weights follow the seed."""
+def panel_config(panel: str, seed: int, iterations: int | None = None) -> Config:
+    """The `moons` recipe, of another length if asked for; points, labelled subset and weights follow the seed."""
     _, method, variant = PANELS[panel]
     base = recipe("moons")
     points = base.data.model_copy(update={"seed": seed})
-    return base.model_copy(update={"method": method, "variant": variant, "seed": seed, "data": points})
+    length = base.train.model_copy(update={"iterations": iterations or base.train.iterations})
+    return base.model_copy(update={"method": method, "variant": variant, "seed": seed, "data": points, "train": length})
 
 
 def draw_figure(folders: dict[str, Path]) -> Figure:

@@ -1,0 +1,48 @@
+"""Facts about where settings come from: a recipe, a file, flags, in this order."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from processes import forked
+
+LENGTHS = {
+    "a file's epochs": ("train: {epochs: 5}", (), (None, 5)),
+    "a flag's epochs over a file's iterations": ("train: {iterations: 7}", ("--train.epochs", "5"), (None, 5)),
+    "both in a file": ("train: {epochs: 5, iterations: 7}", (), (7, 5)),
+    "a flag's iterations over a file's epochs": ("train: {epochs: 5}", ("--train.iterations", "7"), (7, 5)),
+}
+
+
+@pytest.mark.parametrize(("content", "flags", "expected"), LENGTHS.values(), ids=LENGTHS)
+def test_the_length_of_a_run_is_what_was_asked_for_last(content, flags, expected, tmp_path):
+    """Epochs win over the iterations of a recipe, wherever they were asked for."""
+    (tmp_path / "own.yaml").write_text(content)
+    done = forked("train", "streets", "--config", "own.yaml", *flags, "--dry-run", cwd=tmp_path)
+    train = yaml.safe_load(done.stdout)["train"]
+    assert (train["iterations"], train["epochs"]) == expected
+
+
+def test_a_file_of_another_recipe_is_refused(tmp_path):
+    """Its settings are for other data; the recipe on the command line is not silently replaced."""
+    (tmp_path / "own.yaml").write_text("recipe: camvid\n")
+    done = forked("train", "streets", "--config", "own.yaml", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "own.yaml: has settings of the recipe camvid, not of streets" in " ".join(done.stderr.split())
+
+
+def test_nobody_reading_on_is_no_error(tmp_path):
+    """`oneway … | head -1` ends quietly, as other programs do."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "oneway", "train", "streets", "--dry-run"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, cwd=tmp_path, timeout=60)
+    os.close(writing)
+    assert done.returncode == 128 + signal.SIGPIPE
+    assert not done.stderr
