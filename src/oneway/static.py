@@ -54,7 +54,7 @@ class StaticStep:
 
     def _step(self, alpha: float) -> Losses:
         assert self.table is not None
-        with _tried_algorithms():
+        with tried_algorithms():
             return step(self.state, self.store, self.table.draws, self.config, alpha)
 
     def _on_side_stream(self, alpha: float) -> Losses:
@@ -74,10 +74,10 @@ class StaticStep:
 
 
 @contextmanager
-def _tried_algorithms() -> Iterator[None]:
+def tried_algorithms(enabled: bool = True) -> Iterator[None]:
     """Convolutions try their algorithms once: shapes stay the same for the whole run, so it is worth it."""
     before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.benchmark = enabled
     try:
         yield
     finally:

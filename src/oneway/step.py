@@ -119,7 +119,7 @@ def step(state: TrainingState, store: Store, draws: Draws, config: Config, alpha
             state.teacher,
             exactly(partial(_labelled, store, draws, config, fused)),
             None if alone else exactly(partial(_unlabelled, state, store, draws, config, alpha, fused)),
-            _fused_cross_entropy if fused else cross_entropy,
+            supervised_loss_of(config, device),
             config.train.batch_norm,
         )
     finite = state.watch.all_finite(losses)
@@ -140,6 +140,11 @@ def _in_bfloat16(config: Config, device: torch.device) -> bool:
 def runs_fused(config: Config, device: torch.device) -> bool:
     """Whether the kernels for the GPU take the place of the plain functions."""
     return device.type == "cuda" and config.train.engine == "auto" and find_spec("triton") is not None
+
+
+def supervised_loss_of(config: Config, device: torch.device) -> Callable[[Tensor, Tensor], Tensor]:
+    """The cross-entropy that a device computes fastest."""
+    return _fused_cross_entropy if runs_fused(config, device) else cross_entropy
 
 
 def _fused_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:

@@ -16,9 +16,10 @@ from oneway.bench.findings import Findings, Options, Say, number, ratio, table, 
 from oneway.bench.fold import fold_batch_norm
 from oneway.bench.paper import INFERENCE
 from oneway.bench.params import NETWORKS
-from oneway.bench.timing import Effort, effort, milliseconds_apart, release, synchronise, tried_algorithms
+from oneway.bench.timing import Effort, effort, milliseconds_apart, release, synchronise
 from oneway.config import Model
 from oneway.losses import cross_entropy, upsample
+from oneway.static import tried_algorithms
 
 SIZES = ((512, 1024), (1024, 2048))
 SMALL_SIZES = ((64, 128),)
@@ -89,7 +90,7 @@ def measure(
     for ending, end in ENDINGS.items():
         ordinary = _warm(partial(_image, eager, end, x, labels), device)
         row["eager"][ending] = 1000 / milliseconds_apart(ordinary, device, effort)
-        with tried_algorithms(enabled=True):
+        with tried_algorithms():
             replayed = captured(partial(_image, fast, end, x, labels), device)
         row["optimised"][ending] = 1000 / milliseconds_apart(replayed, device, effort)
     expected, found = eager(x).double(), fast(x).double()

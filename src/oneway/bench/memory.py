@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -16,14 +15,15 @@ from oneway.bench.findings import Findings, Options, Say, number, ratio, table, 
 from oneway.bench.memory_figure import draw_memory, refuse_unknown_format
 from oneway.bench.meters import AllocatedMemory, SavedTensors
 from oneway.bench.paper import OVERHEAD
-from oneway.bench.timing import MIB, release, tried_algorithms
+from oneway.bench.timing import MIB, release
 from oneway.config import Config, Model
 from oneway.draws import draw_perturbation, each_column
-from oneway.losses import cross_entropy, masked_kl
+from oneway.losses import masked_kl
 from oneway.methods import VARIANTS
 from oneway.perturb import Perturbation, phtps
 from oneway.perturb.fused import fused_perturbation
-from oneway.step import Unlabelled, compute_loss_gradient, runs_fused
+from oneway.static import tried_algorithms
+from oneway.step import Unlabelled, compute_loss_gradient, runs_fused, supervised_loss_of
 
 WAYS = {"one-way": "simple-phtps", "two-way": "2w-c1"}
 """Names of the paper's figure, and the setups they are."""
@@ -45,7 +45,6 @@ SUPERVISED = 3
 
 Meter = AllocatedMemory | SavedTensors
 Inputs = tuple[Tensor, Tensor, Tensor]
-Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -178,7 +177,7 @@ def trace(student: nn.Module, inputs: Inputs, config: Config, meter: Meter) -> l
             ended(1 if forward_passes == 1 else 6)
 
     def supervised_loss(logits: Tensor, labels: Tensor) -> Tensor:
-        loss = _cross_entropy(config, x_l.device)(logits, labels)
+        loss = supervised_loss_of(config, x_l.device)(logits, labels)
         ended(2)
         return loss
 
@@ -214,11 +213,3 @@ def _perturbation(x: Tensor, config: Config) -> Perturbation:
     draw = each_column(draw_perturbation(0, 0, len(x)), lambda column: column.to(x.device))
     fused = runs_fused(config, x.device) and config.variant == "1w-ct"
     return fused_perturbation("phtps", draw, x, config.perturb) if fused else phtps(draw, x, config.perturb)
-
-
-def _cross_entropy(config: Config, device: torch.device) -> Loss:
-    if not runs_fused(config, device):
-        return cross_entropy
-    from oneway.kernels import fused_cross_entropy
-
-    return fused_cross_entropy

@@ -73,17 +73,6 @@ def release(device: torch.device) -> None:
 
 
 @contextmanager
-def tried_algorithms(enabled: bool) -> Iterator[None]:
-    """Whether convolutions on a GPU choose their algorithms by trying them."""
-    before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = enabled
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.benchmark = before
-
-
-@contextmanager
 def tf32_allowed(device: torch.device) -> Iterator[None]:
     """A fair baseline: matrix products of a GPU may use what its convolutions use anyway."""
     before = torch.get_float32_matmul_precision()
