@@ -14,6 +14,9 @@ from torch import nn
 from oneway.config import Config
 from oneway.errors import UserError
 
+CONTAINER = Path("/sys/fs/cgroup")
+"""Where a container finds its own limits (version 2 of Linux control groups)."""
+
 
 @contextmanager
 def explained(config: Config) -> Iterator[None]:
@@ -53,13 +56,7 @@ def available(device: torch.device) -> int | None:
     """Bytes that are free, or can be made so; None where the system does not tell."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    with suppress(OSError, StopIteration, ValueError, IndexError):
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        free = 1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])
-        with suppress(OSError, ValueError):  # a container may be allowed less
-            free = min(free, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
-        return free
-    return None
+    return min((size for size in (_left_to_machine(), _left_to_container()) if size is not None), default=None)
 
 
 def peak_mib(device: torch.device) -> float:
@@ -68,6 +65,26 @@ def peak_mib(device: torch.device) -> float:
         return torch.cuda.max_memory_allocated(device) / 2**20
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def _left_to_machine() -> int | None:
+    with suppress(OSError, ValueError, KeyError):
+        return 1024 * _numbers(Path("/proc/meminfo"))["MemAvailable:"]
+    return None
+
+
+def _left_to_container() -> int | None:
+    """Of its limit, where it has one: what nobody uses, and files kept in memory that nobody has asked for lately."""
+    with suppress(OSError, ValueError, KeyError):
+        limit, used = (int((CONTAINER / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
+        return max(limit - used + _numbers(CONTAINER / "memory.stat")["inactive_file"], 0)
+    return None
+
+
+def _numbers(path: Path) -> dict[str, int]:
+    """By the word before them, on lines of their own."""
+    lines = (line.split() for line in path.read_text(encoding="ascii").splitlines())
+    return {name: int(number) for name, number, *_ in lines}
 
 
 def _way_out(config: Config) -> str:

@@ -30,7 +30,7 @@ from oneway.checkpoint import Damaged, sealed
 from oneway.config import Model
 from oneway.data.dataset import Samples
 from oneway.data.decode.images import image_size, read_image
-from oneway.data.decode.masks import mask_size, read_mask
+from oneway.data.decode.masks import read_mask
 from oneway.data.folder.description import Description, read_description
 from oneway.data.splits import choose
 from oneway.errors import UserError
@@ -168,7 +168,8 @@ def masks(folder: str, count: int, seed: int = 0) -> dict[str, Any]:
 
     def attempt(path: Path) -> None:
         labels = read_mask(path, colours if path.name[0] in "cgi" else numbers)
-        assert labels.shape == mask_size(path)
+        with Image.open(path) as image:
+            assert labels.shape == image.size[::-1]
         assert set(np.unique(labels)) <= {0, 1, 2, 255}
 
     return measure(_files(Path(folder), seeds, count, rng, attempt))

@@ -88,5 +88,5 @@ def list_files(config: Data) -> Listing:
 
 def _review(listing: Listing, cache: Cache) -> list[str]:
     findings = judge(listing, cache.surveys("train", "val"))
-    refuse(findings, listing.root)
+    refuse(findings, listing)
     return [*listing.remarks, *summed_up(findings)]

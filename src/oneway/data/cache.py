@@ -172,7 +172,7 @@ class Cache:
         refuse_many(self.listing, split, left_out, among)
         rest = {name: survey for name, survey in surveys.items() if name not in left_out}
         way_out = f"{FLAG} leaves out files that cannot be read." if few(len(broken), among) else ""
-        refuse(unusable(surveyed(self.listing, rest), rest), self.listing.root, way_out)
+        refuse(unusable(surveyed(self.listing, rest), rest), self.listing, way_out)
         return set(left_out)
 
     def _say(self, text: str) -> None:

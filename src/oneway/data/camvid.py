@@ -56,6 +56,8 @@ def list_camvid(root: Path | None, unlabelled: Path | None = None) -> Listing:
         test=test,
         read_labels=read_labels,
         dialect="CamVid, 11 classes",
+        recipe="camvid",
+        unlabelled=unlabelled,
     )
 
 

@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oneway.data.dataset import Bytes
 from oneway.errors import UserError
 from oneway.methods import SplitName
-
-Bytes = npt.NDArray[np.uint8]
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 SIZE = 32

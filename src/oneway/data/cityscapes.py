@@ -97,6 +97,10 @@ def list_cityscapes(
             if items and len(items) != OFFICIAL_COUNTS[split]
         ),
         dialect="Cityscapes, 19 classes",
+        recipe="cityscapes-coarse"
+        if coarse != "none"
+        else {"full": "cityscapes", "half": "cityscapes-half"}[resolution],
+        unlabelled=unlabelled,
     )
 
 

@@ -6,6 +6,7 @@ Shapes: N inputs with P pixels in all; an image has H×W of them.
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,9 +22,23 @@ from oneway.methods import SplitName
 IGNORE = 255
 """The label of a pixel that belongs to no class: it neither trains nor counts."""
 
+LONGEST_NAME = 200
+"""Characters of a class name."""
+
 Task = Literal["segmentation", "classification"]
 Bytes = npt.NDArray[np.uint8]
 Colour = tuple[int, int, int]
+
+
+def class_name(text: str) -> str:
+    """The text, if a class can be called so in tables, pages and model files; a ValueError says why it cannot."""
+    if not text.strip():
+        raise ValueError("a class has a blank name; give it another")
+    if not text.isprintable():  # a terminal would obey it
+        raise ValueError(f"the class name {text!r:.80} has characters that cannot be shown; rename the class")
+    if len(text) > LONGEST_NAME:
+        raise ValueError(f"the class name {text!r:.40}… has {len(text)} characters; {LONGEST_NAME} are the most")
+    return text
 
 
 @dataclass(frozen=True)
@@ -65,6 +80,19 @@ class Listing:
 
     dialect: str = ""
     """Identifies how masks are read: with another text here, decoded labels cannot be reused."""
+
+    recipe: str = "folder"
+    """By which `oneway check` lists the same files."""
+
+    unlabelled: Path | None = None
+    """Another folder, whose images are among those of training."""
+
+    @property
+    def check_command(self) -> str:
+        """What to type to have these files looked at."""
+        recipe = () if self.recipe == "folder" else ("--recipe", self.recipe)
+        unlabelled = () if self.unlabelled is None else ("--unlabelled", str(self.unlabelled))
+        return shlex.join(("oneway", "check", str(self.root), *recipe, *unlabelled))
 
 
 @dataclass(frozen=True)

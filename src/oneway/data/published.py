@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from oneway.data.dataset import Bytes, Item
-from oneway.data.decode.images import SUFFIXES
+from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.masks import read_raw
 from oneway.errors import UserError
 
@@ -55,8 +55,8 @@ def existing_folder(root: Path | None, name: str) -> Path:
 
 
 def visible_files(folder: Path, pattern: str) -> list[Path]:
-    """Files that match, without those that systems hide among them; nothing where there is no such folder."""
-    return [path for path in folder.glob(pattern) if not path.name.startswith(".") and path.is_file()]
+    """Files that match, without hidden ones among them; nothing where there is no such folder."""
+    return [path for path in folder.glob(pattern) if not hidden(path.relative_to(folder)) and path.is_file()]
 
 
 def in_order(items: Iterable[Item]) -> tuple[Item, ...]:

@@ -40,7 +40,7 @@ def refuse_many(listing: Listing, split: SplitName, left_out: Surveys, among: in
         f"cannot be read, and {FLAG} leaves out {100 * MOST:.0f} % at most.",
         *(f"  {in_words(finding)}" for finding in findings[:NAMED]),
         *more,
-        f"Save them again, or remove them. Run `oneway check {listing.root}` to see all of it.",
+        f"Save them again, or remove them. Run `{listing.check_command}` to see all of it.",
     ]
     raise UserError("\n".join(lines))
 
@@ -53,7 +53,7 @@ def remark(listing: Listing, split: SplitName, left_out: Surveys, among: int) ->
     verb = "is" if len(left_out) == 1 else "are"
     return (
         f"{len(left_out)} of the {among} {WORDS[split]} images cannot be read and {verb} left out ({FLAG}){so}: "
-        f"{named}. `oneway check {listing.root}` says why."
+        f"{named}. `{listing.check_command}` says why."
     )
 
 

@@ -86,6 +86,8 @@ def read(weights: str) -> Source:
         raise UserError(f"model.weights {path}: no such file. Give 'imagenet', a .safetensors or .pth file, or a run.")
     try:
         return _safetensors(path) if path.suffix == ".safetensors" else Source(_pickled_tensors(path))
+    except UserError:
+        raise
     except Exception as error:  # damaged, truncated, hostile: to the user they are one
         raise UserError(f"model.weights {path}: not a readable state dict ({type(error).__name__}).") from error
 
@@ -94,6 +96,11 @@ def _safetensors(path: Path) -> Source:
     with safetensors.safe_open(path, framework="pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         about = json.loads((file.metadata() or {}).get("oneway", "null"))
+    if isinstance(about, dict) and "classes" not in about:
+        raise UserError(
+            f"model.weights {path}: a checkpoint, from which --resume continues its run. Give the run folder instead: "
+            "the model is there once the run has ended."
+        )
     return Source(tensors, None if about is None else tuple(map(str, about["classes"])))
 
 

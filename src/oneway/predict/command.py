@@ -36,13 +36,13 @@ def predict_files(
     Raises:
         UserError: Nothing can be done at all: a path leads nowhere, or results cannot be written.
     """
+    if model.classifies:
+        return _classify(model, find_sources(paths, outputs.folder))
     outputs.refuse_occupied()
     sources = find_sources(paths, outputs.folder)
     images, videos = [[source for source in sources if source.is_video == kind] for kind in (False, True)]
     if videos:
         require_video()
-    if model.classifies:
-        return _classify(model, images)
     outputs.prepare()
     began = time.monotonic()
     with _progress(console, len(sources)) as advanced, ThreadPoolExecutor(AHEAD) as pool:
@@ -132,14 +132,16 @@ class _Job:
             self.writing.popleft().result()
 
 
-def _classify(model: Predictor, images: Sequence[Source]) -> int:
+def _classify(model: Predictor, sources: Sequence[Source]) -> int:
     """A line for each image, as comma-separated values on the standard output."""
     complain(f"{model.source}: classifies whole images; their classes follow, and no masks are written.")
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(["image", "class", "confidence"])
     status = 0
-    for source in images:
+    for source in sources:
         try:
+            if source.is_video:
+                raise UserError(f"{source.path}: a video, and this model classifies images. Give its frames as images.")
             name, confidence = model.classify(source.path)
         except UserError as error:
             complain(str(error))

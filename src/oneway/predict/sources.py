@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from oneway.data.decode.images import SUFFIXES
+from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.errors import UserError
 
 VIDEO_SUFFIXES = frozenset({".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg"})
@@ -47,7 +47,7 @@ def _matches(text: str, out: Path) -> Iterator[tuple[Path, Path]]:
     """Pairs of a folder and a file below it."""
     path = Path(text)
     if path.is_dir() and not _below(path, out):
-        files = [(path, file) for file in sorted(path.rglob("*")) if _wanted(file) and not _below(file, out)]
+        files = [(path, file) for file in sorted(path.rglob("*")) if _wanted(file, path) and not _below(file, out)]
         if not files:
             raise UserError(f"{path}: no image or video in this folder.")
     elif path.exists() or not glob.has_magic(text):
@@ -56,7 +56,7 @@ def _matches(text: str, out: Path) -> Iterator[tuple[Path, Path]]:
         files = [(path.parent, path)]
     else:
         root = _fixed_part(path)
-        files = [(root, file) for file in map(Path, sorted(glob.glob(text, recursive=True))) if _wanted(file)]
+        files = [(root, file) for file in map(Path, sorted(glob.glob(text, recursive=True))) if _wanted(file, root)]
         if not files:
             raise UserError(f"{text}: no image or video matches.")
     for _, file in files:
@@ -65,8 +65,9 @@ def _matches(text: str, out: Path) -> Iterator[tuple[Path, Path]]:
     yield from files
 
 
-def _wanted(path: Path) -> bool:
-    return path.suffix.lower() in SUFFIXES | VIDEO_SUFFIXES and not path.name.startswith(".") and path.is_file()
+def _wanted(path: Path, root: Path) -> bool:
+    known = path.suffix.lower() in SUFFIXES | VIDEO_SUFFIXES
+    return known and not hidden(path.relative_to(root)) and path.is_file()
 
 
 def _below(path: Path, folder: Path) -> bool:

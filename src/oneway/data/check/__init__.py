@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from oneway.data.check.defects import RULES, WHOLE_SET, Finding, Surveys, every_item, total
@@ -135,16 +134,16 @@ def surveyed(listing: Listing, surveys: Surveys) -> Listing:
     return replace(listing, train=train, val=val, test=test)
 
 
-def refuse(findings: Iterable[Finding], data: Path, way_out: str = "") -> None:
+def refuse(findings: Iterable[Finding], listing: Listing, way_out: str = "") -> None:
     """Raises a UserError that sums up the errors, if there are any; it ends with the way out."""
     errors = [finding for finding in findings if finding.level == "error"]
     if not errors:
         return
     lines = [
-        f"{data}: {len(errors)} error{'s' if len(errors) > 1 else ''} in the data.",
+        f"{listing.root}: {len(errors)} error{'s' if len(errors) > 1 else ''} in the data.",
         *(f"  {in_words(error)}" for error in errors[:NAMED_WHEN_REFUSED]),
         *([f"  … and {len(errors) - NAMED_WHEN_REFUSED} more"] if len(errors) > NAMED_WHEN_REFUSED else []),
-        f"Run `oneway check {data}` to see all of it. {way_out}".rstrip(),
+        f"Run `{listing.check_command}` to see all of it. {way_out}".rstrip(),
     ]
     raise UserError("\n".join(lines))
 

@@ -63,8 +63,8 @@ def _features(cells: Floats) -> Floats:
     """N×(D+1) unit vectors whose scalar products are similarities.
 
     What all images of a set share, sky above and road below or a fixed background, makes none of them a duplicate: it
-    is taken out with the mean. An imagined blank image among them holds the mean back where there are two or three. A
-    last, constant component makes alike what differs by noise only.
+    is taken out with the mean. The sum is divided by N + 1, so that with two or three images the mean does not remove
+    what they show. A last, constant component makes alike what differs by noise only.
     """
     cells = cells - cells.sum(axis=0) / (len(cells) + 1)
     floor = np.full((len(cells), 1), FLOOR * np.sqrt(cells.shape[1]), dtype=np.float32)

@@ -13,15 +13,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
+from oneway.config import Data
 from oneway.data.check import Check, look_at
 from oneway.data.check.contact_sheet import write_contact_sheet
 from oneway.data.check.defects import WHOLE_SET, Finding, relative
 from oneway.data.check.text import findings_text, summary
 from oneway.data.dataset import Listing
-from oneway.data.folder import describe, list_folder, problems
+from oneway.data.folder import FILE, describe, listing_of
 from oneway.errors import UserError
-
-DESCRIPTION = "dataset.yaml"
 
 
 def check_folder(
@@ -29,8 +28,6 @@ def check_folder(
     console: Console,
     *,
     unlabelled: Path | None = None,
-    holdout: float = 0.2,
-    seed: int = 0,
     out: Path | None = None,
     save: bool = False,
     as_json: bool = False,
@@ -41,26 +38,26 @@ def check_folder(
         root: The folder.
         console: Where to tell what was found.
         unlabelled: A further folder, of images without masks.
-        holdout: Share of the labelled images that validate, where the folder has no validation set of its own.
-        seed: Decides which ones.
         out: The contact sheet; see `sheet_path`.
         save: Write what was inferred about the folder into it, as dataset.yaml.
         as_json: Tell it in JSON.
     """
-    described = root / DESCRIPTION
-    inferred = not described.exists()
+    file = root / FILE
+    inferred = not file.exists()
     if save and not inferred:
-        raise UserError(f"{described}: exists already. Remove it to have it written anew, or leave out --save.")
-    description = describe(root, unlabelled).to_yaml()
+        raise UserError(f"{file}: exists already. Remove it to have it written anew, or leave out --save.")
+    folder = describe(root, unlabelled)
     if save:
-        with _writing(described):
-            described.write_text(description, encoding="utf-8")
+        with _writing(file):
+            file.write_text(folder.description.to_yaml(), encoding="utf-8")
+        folder = describe(root, unlabelled)  # as it is read from now on
     known = [
         Finding("warning", "Files that do not pair up", relative(problem.file, root), problem.message)
-        for problem in problems(root, unlabelled)
+        for problem in folder.found.problems
     ]
+    defaults = Data()
     try:
-        listing = list_folder(root, unlabelled, holdout, seed)
+        listing = listing_of(folder, defaults.holdout, defaults.seed)
     except UserError as error:
         status = _not_listed(
             root, console, [Finding("error", "Not a data set yet", WHOLE_SET, str(error)), *known], as_json
@@ -69,10 +66,10 @@ def check_folder(
         status = check_listing(listing, console, known=known, out=out, as_json=as_json)
     if not as_json:
         if save:
-            _say(console, f"Written: {described}")
+            _say(console, f"Written: {file}")
         elif inferred:
-            _say(console, f"No {DESCRIPTION} says what is what; `--save` writes this one, which you can edit:")
-            _say(console, indent(description.rstrip(), "    "))
+            _say(console, f"No {FILE} says what is what; `--save` writes this one, which you can edit:")
+            _say(console, indent(folder.description.to_yaml().rstrip(), "    "))
     return status
 
 

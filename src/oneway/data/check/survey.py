@@ -27,7 +27,7 @@ UPRIGHT = 1
 """The EXIF orientation of an image that is stored as it is seen."""
 
 Part = Literal["image", "mask", "labels", "size"]
-"""An image or a mask that cannot be read; one that can, but whose labels mean nothing or are too many or too few."""
+"""What is wrong: the image or the mask cannot be decoded; the labels have no meaning; or the two sizes differ."""
 
 Tell = Callable[[int, int], None]
 """Called with how many are done, and how many there are."""

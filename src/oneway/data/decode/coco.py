@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
-from oneway.data.dataset import IGNORE, Bytes
+from oneway.data.dataset import IGNORE, Bytes, class_name
 from oneway.data.decode.images import MOST_PIXELS
 from oneway.data.decode.outlines import outline_mask
 from oneway.errors import UserError
@@ -46,7 +46,7 @@ class _Annotation(BaseModel):
 
 class _Category(BaseModel):
     id: int
-    name: str
+    name: Annotated[str, AfterValidator(class_name)]
 
 
 class _File(BaseModel):
@@ -110,7 +110,7 @@ def read_coco(path: Path) -> Coco:
         return _checked(path, _File.model_validate(read_json(path)))
     except ValidationError as error:
         detail = error.errors(include_url=False)[0]
-        raise UserError(f"{path}: {_key(detail['loc'])}{detail['msg']}.") from None
+        raise UserError(f"{path}: {_key(detail['loc'])}{detail['msg'].removeprefix('Value error, ')}.") from None
     except ValueError as error:
         raise UserError(f"{path}: {error}.") from None
 

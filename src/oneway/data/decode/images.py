@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,9 @@ from oneway.errors import UserError
 FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP")
 SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".tif", ".tiff", ".bmp"})
 """How the names of image files end, in lower case."""
+
+CLUTTER = ("thumbs.db", "desktop.ini", "__macosx")
+"""What file managers and archives leave behind, in lower case."""
 
 MOST_PIXELS = 2**28
 """A header that announces more is not believed; Pillow would reserve a GiB for as many."""
@@ -49,6 +52,11 @@ TURNS = {
 }
 """What makes an image upright, by its EXIF orientation."""
 SIDEWAYS = (5, 6, 7, 8)
+
+
+def hidden(path: PurePath) -> bool:
+    """Whether a file is not meant to be seen: by its name, or by that of a folder on the relative path to it."""
+    return any(part.startswith(".") or part.lower() in CLUTTER for part in path.parts)
 
 
 class Unreadable(UserError):

@@ -68,13 +68,6 @@ def unpack(packed: int) -> Colour:
     return packed >> 16, packed >> 8 & 0xFF, packed & 0xFF
 
 
-def mask_size(path: Path) -> tuple[int, int]:
-    """Height and width, from the file's header."""
-    with opened(path, FORMATS) as image:
-        width, height = image.size
-        return height, width
-
-
 def read_raw(path: Path) -> RawMask:
     """A mask as it is stored; a UserError where it cannot be read, or could only be read with losses."""
     with opened(path, FORMATS) as image:

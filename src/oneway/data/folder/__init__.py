@@ -7,6 +7,7 @@ by looking at the masks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -17,39 +18,73 @@ from oneway.data.folder.classes import default_colours
 from oneway.data.folder.description import FILE, Description
 from oneway.data.folder.files import Found, find
 from oneway.data.folder.infer import LABELMAP, Inferred, infer, read_labelmap
-from oneway.data.folder.layout import Problem, stay
+from oneway.data.folder.layout import stay
 from oneway.errors import UserError
 from oneway.streams import stream
 
-__all__ = ["Found", "Problem", "describe", "find", "list_folder", "problems"]
+__all__ = ["FILE", "Described", "Found", "describe", "find", "list_folder", "listing_of"]
 
 COLOURS_SHOWN = 8
 """In a message."""
 
 
-def problems(root: Path, unlabelled: Path | None = None) -> list[Problem]:
-    """What is wrong with single files of a folder, though the others can be used."""
-    return list(find(root, unlabelled).problems)
+@dataclass(frozen=True)
+class Described:
+    """The files of a folder, and how they are read."""
+
+    found: Found
+    description: Description
+    """With the classes; for masks in unexplained colours, one to complete."""
+
+    inferred: Inferred | None
+    """How the classes came about, where nobody gave them."""
 
 
-def describe(root: Path, unlabelled: Path | None = None) -> Description:
-    """The description by which a folder is read, or, for masks in unexplained colours, one to complete."""
-    return _described(find(root, unlabelled))[0]
-
-
-def list_folder(root: Path, unlabelled: Path | None, holdout: float, seed: int) -> Listing:
-    """The data set in a folder, ready to decode.
+def describe(root: Path, unlabelled: Path | None = None) -> Described:
+    """Finds the files of a folder, and looks at all masks where nobody says which classes they have.
 
     Args:
         root: The data folder; nothing outside is read.
         unlabelled: Another folder, all of whose images join the training set without labels.
+
+    Raises:
+        UserError: A folder is missing or without an image, or its masks hold no classes; says why, and the way out.
+    """
+    found = find(root, unlabelled)
+    given = found.description
+    masks = [item.mask for item in (*found.train, *found.val) if item.mask]
+    if given.classes is not None or found.outlines or not masks:
+        return Described(found, given, None)
+    labelmap = stay(found.root / LABELMAP, found.root)
+    inferred = infer(masks, given.ignore, read_labelmap(labelmap) if labelmap.is_file() else None)
+    classes = inferred.classes
+    ignore = None if classes.coloured or IGNORE in classes.table else (IGNORE,)
+    changes = {
+        "classes": classes,
+        "colours": inferred.colours if given.colours is None else given.colours,
+        "ignore": ignore if given.ignore is None else given.ignore,
+    }
+    return Described(found, given.model_copy(update=changes), inferred)
+
+
+def list_folder(root: Path, unlabelled: Path | None, holdout: float, seed: int) -> Listing:
+    """The data set in a folder, ready to decode: the `listing_of` what `describe` finds."""
+    return listing_of(describe(root, unlabelled), holdout, seed)
+
+
+def listing_of(folder: Described, holdout: float, seed: int) -> Listing:
+    """The data set in a folder that has been described.
+
+    Args:
+        folder: What `describe` found.
         holdout: Share of the labelled images that validate, where there is no validation set.
         seed: Decides which ones.
 
     Raises:
         UserError: The files make no data set; says why, and the way out.
     """
-    found = find(root, unlabelled)
+    found, description, inferred = folder.found, folder.description, folder.inferred
+    root = found.root
     labelled = [item for item in found.train if item.mask]
     if len(labelled) < (1 if found.val else 2):
         raise UserError(
@@ -57,7 +92,6 @@ def list_folder(root: Path, unlabelled: Path | None, holdout: float, seed: int) 
             f"into {root / 'images'} and masks of the same names into {root / 'masks'}, or say in {FILE} where they "
             "are."
         )
-    description, inferred = _described(found)
     if inferred and not inferred.named:
         shown = ", ".join(str(list(colour)) for colour in description.palette[:COLOURS_SHOWN])
         more = f" and {len(description.names) - COLOURS_SHOWN} more" if len(description.names) > COLOURS_SHOWN else ""
@@ -77,25 +111,8 @@ def list_folder(root: Path, unlabelled: Path | None, holdout: float, seed: int) 
         read_labels=partial(_read_outlines, found.outlines) if coco else partial(_read_mask, description.coding()),
         remarks=tuple(_remarks(found, inferred, len(held_out), len(labelled))),
         dialect=description.to_yaml(),
+        unlabelled=found.unlabelled,
     )
-
-
-def _described(found: Found) -> tuple[Description, Inferred | None]:
-    """The description with its classes, and how they came about if nobody gave them."""
-    given = found.description
-    masks = [item.mask for item in (*found.train, *found.val) if item.mask]
-    if given.classes is not None or found.outlines or not masks:
-        return given, None
-    labelmap = stay(found.root / LABELMAP, found.root)
-    inferred = infer(masks, given.ignore, read_labelmap(labelmap) if labelmap.is_file() else None)
-    classes = inferred.classes
-    ignore = None if classes.coloured or IGNORE in classes.table else (IGNORE,)
-    changes = {
-        "classes": classes,
-        "colours": inferred.colours if given.colours is None else given.colours,
-        "ignore": ignore if given.ignore is None else given.ignore,
-    }
-    return given.model_copy(update=changes), inferred
 
 
 def _hold_out(labelled: list[Item], holdout: float, seed: int) -> tuple[Item, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from oneway.data.dataset import IGNORE, Colour
+from oneway.data.dataset import IGNORE, Colour, class_name
 
 MOST_CLASSES = IGNORE
 """Class indices are bytes below IGNORE."""
@@ -139,6 +139,6 @@ def _is_hex(value: Any) -> bool:
 
 
 def _name(value: Any) -> str:
-    if (isinstance(value, str) and value.strip() and value.isprintable()) or _is_number(value):
-        return str(value)
+    if isinstance(value, str) or _is_number(value):
+        return class_name(str(value))
     raise ValueError(f"{_short(value)} is no name; put it in quotes if it is meant to be one")

@@ -37,6 +37,9 @@ class Found:
     problems: tuple[Problem, ...]
     """What is wrong with single files, though the others can be used."""
 
+    unlabelled: Path | None
+    """Another folder, whose images are among those of training."""
+
     outlines: Mapping[str, tuple[Coco, str]]
     """By name of item, where labels come from COCO: the annotations, and the file name in them."""
 
@@ -74,6 +77,7 @@ def find(root: Path, unlabelled: Path | None = None) -> Found:
         train=tuple(sorted(items, key=lambda item: (item.mask is None, item.name))),
         val=tuple(item for item in val.items if item.mask),
         problems=tuple(problems),
+        unlabelled=unlabelled,
         outlines=_outlines(train, val),
     )
 

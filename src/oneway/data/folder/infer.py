@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from oneway.data.dataset import IGNORE, Colour
+from oneway.data.dataset import IGNORE, Colour, class_name
 from oneway.data.decode.masks import Numbers, pack, read_raw, unpack
 from oneway.data.folder.classes import MOST_CLASSES, Classes, Value, listed, numbered, painted, parse_colour
 from oneway.errors import UserError
@@ -81,7 +81,7 @@ def read_labelmap(path: Path) -> Classes:
                 name, colour, *_ = line.rsplit(":", 3) if line.count(":") >= 3 else line.split(":")
                 if name in colours:
                     raise ValueError(f"line {number}: the name {name!r} appears twice")
-                colours[name] = parse_colour([int(channel) for channel in colour.split(",")])
+                colours[class_name(name)] = parse_colour([int(channel) for channel in colour.split(",")])
         return painted(colours)
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: not a table of lines `name:red,green,blue::`, as CVAT writes it ({error}).") from None

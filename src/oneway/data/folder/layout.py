@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from oneway.data.decode.coco import is_coco, read_json
-from oneway.data.decode.images import SUFFIXES
+from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.folder.description import FILE, Part
 from oneway.errors import UserError
 
@@ -22,7 +22,6 @@ UNLABELLED = ("unlabelled", "unlabeled")
 CAMVID = "annot"
 """What CamVid appends to the name of a folder of images for that of their masks."""
 
-CLUTTER = ("thumbs.db", "desktop.ini", "__macosx")
 UNREAD = frozenset(
     ".gif .heic .heif .avif .jp2 .jxl .svg .psd .dcm .npy .npz .mat .dng .nef .cr2 .mp4 .mov .avi .mkv .zip".split()
 )
@@ -158,9 +157,9 @@ def stay(path: Path, home: Path) -> Path:
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """What a folder holds, in order of name, without hidden files and what file managers leave behind."""
+    """What a folder holds for all to see, in order of name."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
         raise UserError(f"{folder}: cannot be listed ({error.strerror}).") from None
-    return [entry for entry in entries if not entry.name.startswith(".") and entry.name.lower() not in CLUTTER]
+    return [entry for entry in entries if not hidden(PurePosixPath(entry.name))]

@@ -1,0 +1,49 @@
+"""What a model that classifies does with what is not for it: videos, and a folder for masks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from oneway.config import Model
+from oneway.data.cifar10 import CLASSES
+from oneway.models import build
+from oneway.predict import Outputs, Predictor, load, predict_files
+from oneway.run import TrainedModel, save_model
+from small_runs import QUIET
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory) -> Predictor:
+    path, config = tmp_path_factory.mktemp("model") / "model.safetensors", Model(name="wrn-28-2")
+    save_model(path, TrainedModel(build(config, len(CLASSES), seed=0), CLASSES, ()), config)
+    return load(path, "cpu")
+
+
+@pytest.fixture
+def photo(tmp_path) -> Path:
+    Image.fromarray(np.zeros((32, 32, 3), np.uint8)).save(tmp_path / "photo.png")
+    return tmp_path / "photo.png"
+
+
+def test_a_video_is_named_as_failed(classifier, photo, tmp_path, capfd):
+    """With the way out, and in the exit status; the images beside it are classified."""
+    video = tmp_path / "drive.mp4"
+    video.touch()
+    assert predict_files(classifier, [str(video), str(photo)], Outputs(tmp_path / "out"), QUIET) == 1
+    printed = capfd.readouterr()
+    assert f"{video}: a video" in printed.err
+    assert "frames" in printed.err
+    assert [line.split(",")[0] for line in printed.out.splitlines()] == ["image", str(photo)]
+
+
+def test_the_folder_for_masks_does_not_matter(classifier, photo, tmp_path):
+    """It may hold anything: nothing is written there."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "letter.txt").write_text("mine")
+    assert predict_files(classifier, [str(photo)], Outputs(out), QUIET) == 0
+    assert [path.name for path in out.iterdir()] == ["letter.txt"]
