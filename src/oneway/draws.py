@@ -24,6 +24,14 @@ from oneway.streams import stream
 
 Table = TypeVar("Table", bound=tuple[Any, ...] | None)
 
+PHOTOMETRIC_RANGES = {
+    "brightness": (-0.25, 0.25),
+    "saturation": (0.25, 2.0),
+    "hue": (-0.1, 0.1),
+    "contrast": (0.25, 2.0),
+}
+"""What the paper draws b, s, h and c from, uniformly."""
+
 
 class Jitters(NamedTuple):
     """Which images, and the scale, crop and flip of each."""
@@ -137,10 +145,10 @@ def draw_photometric(random: np.random.Generator, count: int) -> Photometric:
     u = random.random((8, count), dtype=np.float32)
     # By NumPy, whose calls cost a fraction of PyTorch's: in a small step the draws are what takes time.
     return Photometric(
-        brightness=torch.from_numpy(_between(-0.25, 0.25, u[0])),
-        saturation=torch.from_numpy(_between(0.25, 2, u[1])),
-        hue=torch.from_numpy(_between(-0.1, 0.1, u[2])),
-        contrast=torch.from_numpy(_between(0.25, 2, u[3])),
+        brightness=torch.from_numpy(_between(*PHOTOMETRIC_RANGES["brightness"], u[0])),
+        saturation=torch.from_numpy(_between(*PHOTOMETRIC_RANGES["saturation"], u[1])),
+        hue=torch.from_numpy(_between(*PHOTOMETRIC_RANGES["hue"], u[2])),
+        contrast=torch.from_numpy(_between(*PHOTOMETRIC_RANGES["contrast"], u[3])),
         permutation=torch.from_numpy(u[4:7].argsort(axis=0).T),
         lot=torch.from_numpy(u[7]),
     )

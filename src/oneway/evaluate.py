@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from oneway import data
 from oneway import run as runs
-from oneway.data.dataset import IGNORE, Samples, Task
+from oneway.data.dataset import IGNORE, Dataset, Samples, Task
 from oneway.errors import UserError
 from oneway.losses import upsample
 from oneway.methods import SplitName
@@ -72,6 +72,12 @@ def confusion_matrix(predictions: Tensor, labels: Tensor, classes: int) -> Tenso
     return torch.bincount(cells, minlength=classes**2).view(classes, classes)
 
 
+def evenly_spaced(available: int, count: int) -> list[int]:
+    """The middles of `count` equal parts of what is available; all of it where there is no more than that."""
+    count = min(count, available)
+    return [(2 * part + 1) * available // (2 * count) for part in range(count)]
+
+
 @torch.no_grad()
 def predict(model: nn.Module, x: Tensor) -> Tensor:
     """The most probable classes: N×H×W of N×3×H×W images in [0, 1], or N where a model classifies."""
@@ -114,25 +120,30 @@ def evaluate_run(
     factory: str | None = None,
     refresh: bool = False,
 ) -> dict[str, Any]:
-    """A run's kept model on a split of its data set, or of the same kind of data set elsewhere.
-
-    That the run accepted changed files when it began does not mean that they may change again: `refresh` says so anew.
-    """
+    """A run's kept model on a split of its data set, or of the same kind of data set elsewhere."""
     run = runs.open_run(path)
     device = runs.choose_device("auto")
-    trained = runs.load_model(path / "model.safetensors", device, factory)
-    where = {"path": data_path or run.config.data.path, "refresh": refresh}
-    dataset = data.load(run.config.data.model_copy(update=where), console)
-    if dataset.classes != trained.classes:
-        raise UserError(
-            f"{where['path']}: has the classes {', '.join(dataset.classes)}; {path} was trained on "
-            f"{', '.join(trained.classes)}. Give a data set with the same classes in the same order."
-        )
+    trained = runs.load_model(run.model_file, device, factory)
+    dataset = load_data(run, trained.classes, console, data_path, refresh)
     if split == "test" and run.config.data.name in data.READERS:
         raise UserError(f"{run.config.data.name} has no test split apart from its validation set; use --split val.")
     samples = dataset.read(split)
     scores = evaluate(trained.network, samples, len(trained.classes), dataset.task)
     return {"run": str(path), "split": split, "samples": samples.labelled, **as_json(scores, trained.classes)}
+
+
+def load_data(
+    run: runs.Run, classes: tuple[str, ...], console: Console, path: Path | None = None, refresh: bool = False
+) -> Dataset:
+    """A run's data, or those of another folder, in which the classes have to be those of its model."""
+    settings = runs.data_of(run.config, path, refresh)
+    dataset = data.load(settings, console)
+    if dataset.classes != classes:
+        raise UserError(
+            f"{settings.path}: has the classes {', '.join(dataset.classes)}; {run.path} was trained on "
+            f"{', '.join(classes)}. Give a data set with the same classes in the same order."
+        )
+    return dataset
 
 
 def as_json(scores: Scores, classes: Sequence[str]) -> dict[str, Any]:

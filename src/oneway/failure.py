@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from oneway.run_files import CONFIG, ENVIRONMENT, TRACEBACK
+
 BUG_STATUS = 70
 """Of a process that ends with a bug: EX_SOFTWARE of sysexits.h."""
 
-TRACEBACK = "traceback.txt"
 NOTE = "in the run folder "
 
 
@@ -32,7 +33,7 @@ def describe_bug(error: BaseException) -> str:
     place = f" ({Path(last.filename).name}, line {last.lineno})" if last else ""
     what = " ".join(f"{type(error).__name__}: {error}".split())[:500]
     folder = _run_folder(error)
-    files = [path for path in (_written(error, folder), folder and folder / "environment.json") if path]
+    files = [path for path in (_written(error, folder), folder and folder / ENVIRONMENT) if path]
     send = " and ".join(str(path) for path in files if path.exists()) or "what --traceback shows"
     go_on = " What the run has saved is whole; --resume continues it." if folder else ""
     return (
@@ -42,8 +43,9 @@ def describe_bug(error: BaseException) -> str:
 
 
 def _run_folder(error: BaseException) -> Path | None:
+    """None before the run has been started: there is nothing to continue, and its place stays free."""
     notes = [note.removeprefix(NOTE) for note in getattr(error, "__notes__", ()) if note.startswith(NOTE)]
-    return Path(notes[0]) if notes and Path(notes[0]).is_dir() else None
+    return Path(notes[0]) if notes and (Path(notes[0]) / CONFIG).is_file() else None
 
 
 def _written(error: BaseException, folder: Path | None) -> Path | None:

@@ -13,6 +13,7 @@ from oneway.errors import UserError
 from oneway.methods import MethodName
 from oneway.recipes import recipe
 from oneway.report import write_report
+from oneway.run_files import CONFIG, SUMMARY
 from oneway.train import train
 
 METHODS: tuple[MethodName, MethodName] = ("supervised", "simple-phtps")
@@ -20,16 +21,16 @@ METHODS: tuple[MethodName, MethodName] = ("supervised", "simple-phtps")
 
 def quickstart(out: Path, seed: int, console: Console) -> None:
     """Trains both methods with the same labels and iterations; writes `summary.json` and `report.html` beside them."""
-    if (out / "config.yaml").is_file():
+    if (out / CONFIG).is_file():
         raise UserError(f"{out}: holds a run, whose summary would be overwritten. Choose another folder with --out.")
     values: dict[str, float] = {}
     for method in METHODS:
         folder = out / method
         config = quickstart_config(method, seed)
-        values[method] = train(config, folder, resume=(folder / "config.yaml").is_file(), console=console)["value"]
+        values[method] = train(config, folder, resume=(folder / CONFIG).is_file(), console=console)["value"]
     supervised, semi_supervised = (values[method] for method in METHODS)
     summary = {**values, "gain": semi_supervised - supervised}
-    write_atomically(out / "summary.json", (json.dumps(summary, indent=1) + "\n").encode())
+    write_atomically(out / SUMMARY, (json.dumps(summary, indent=1) + "\n").encode())
     page = write_report([out / method for method in METHODS], out / "report.html")
     console.print(
         f"{config.labels} labels: {supervised:.1f} → {semi_supervised:.1f} % mIoU "

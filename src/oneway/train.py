@@ -32,6 +32,7 @@ from oneway.models.teacher import mean_teacher
 from oneway.progress import narrated
 from oneway.run import TrainedModel
 from oneway.run import resume as resuming
+from oneway.run_files import SUMMARY
 from oneway.static import StaticStep
 from oneway.step import Losses, TrainingState, runs_fused, step
 
@@ -145,7 +146,7 @@ def _train(
                 raise Interrupted(signal, f"Stopped after {done} of {iterations} iterations; --resume continues {out}.")
         stopped_by = noted()
 
-    runs.save_model(out / "model.safetensors", TrainedModel(kept, dataset.classes, dataset.colours), config.model)
+    runs.save_model(run.model_file, TrainedModel(kept, dataset.classes, dataset.colours), config.model)
     # Killed between the last checkpoint and here, a run comes back with nothing left to train, and no scores yet.
     scores = scores or evaluate(kept, held_out, classes, dataset.task)
     summary = {
@@ -161,7 +162,7 @@ def _train(
     }
     if changes := resuming.accepted(run):
         summary["changes"] = changes
-    run.write("summary.json", summary)
+    run.write(SUMMARY, summary)
     if stopped_by is not None:
         raise Interrupted(stopped_by, f"Stopped after the last iteration; {out} is complete.")
     return summary

@@ -160,7 +160,7 @@ def called_in_this_process(run: Path) -> str:
 
 
 def test_format_1_goes_on(tmp_path, tally):
-    """A run of the first release, killed after 40 of 60 iterations, comes to the model it would have come to."""
+    """A run in the first format, killed after 40 of 60 iterations, comes to the model it would have come to."""
     shutil.copytree(FORMAT_1 / "run", tmp_path / "run")
     resume(tmp_path, recipe="moons")
     expected = safetensors.torch.load_file(FORMAT_1 / "model.safetensors")

@@ -31,6 +31,7 @@ _Verb = TypeVar("_Verb", bound=Callable[..., None])
 Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 Json = Annotated[Switch, Parameter(name="--json")]
 Several = Annotated[tuple[str, ...], Parameter(show_default=False)]
+Refresh = Annotated[Switch, Parameter(name="--data.refresh")]
 Factory = Annotated[str | None, Parameter(name="--model.factory")]
 
 

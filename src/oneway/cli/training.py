@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from oneway import config as configuration
-from oneway.cli.app import TRAIN, Factory, Json, Switch, console, say, verb
+from oneway.cli.app import TRAIN, Factory, Json, Refresh, Switch, console, say, verb
 from oneway.config import Config
 from oneway.errors import UserError
 from oneway.methods import SplitName
@@ -143,7 +143,7 @@ def evaluate(
     *,
     data: Path | None = None,
     split: SplitName = "val",
-    refresh: Annotated[Switch, Parameter(name="--data.refresh")] = False,
+    refresh: Refresh = False,
     factory: Factory = None,
     as_json: Json = False,
 ) -> None:
@@ -174,17 +174,25 @@ def evaluate(
 
 
 @verb(TRAIN)
-def report(*runs: Path, out: Path | None = None, factory: Factory = None) -> None:
+def report(
+    *runs: Path,
+    out: Path | None = None,
+    data: Path | None = None,
+    refresh: Refresh = False,
+    factory: Factory = None,
+) -> None:
     """Write one self-contained HTML page about one run, or about several side by side.
 
     Args:
         runs: Run folders, the baseline first.
         out: The page; by default report.html in the (last) run folder.
+        data: Folder of the data set, where it is not the one trained on.
+        refresh: Accept that files have changed or vanished since they were decoded.
         factory: The function that made the models' networks, where they are not ours; its code runs.
     """
     from oneway.report import write_report
 
-    say(f"Report: {write_report(list(runs), out, factory)}")
+    say(f"Report: {write_report(list(runs), out, factory, data, refresh, console)}")
 
 
 def _absent_note(absent: list[str]) -> str | None:

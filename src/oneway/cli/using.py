@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from oneway.cli.app import USE, Factory, Json, Switch, console, say, verb
+from oneway.cli.app import USE, Factory, Json, Refresh, Switch, console, say, verb
 from oneway.config import Positive
 
 
@@ -31,7 +31,7 @@ def predict(
     Args:
         run: Run folder, or its model.safetensors.
         paths: Images, videos, folders (with all their subfolders) and patterns such as 'photos/**/*.jpg'.
-        out: Folder of the results: new, empty, or of earlier results, which are replaced.
+        out: Folder of the results: new, empty, or of earlier results, of which files of the same name are replaced.
         tile: Height and width of overlapping tiles, for images too large to be seen at once.
         confidence: Also write how sure the model is of each pixel, from black to white.
         as_json: Also write a JSON file for each image: the share of each class, the mean confidence.
@@ -72,18 +72,30 @@ def export(
 
 
 @verb(USE)
-def explore(run: Path, other: Path | None = None, /, *, data: Path | None = None, port: int | None = None) -> None:
+def explore(
+    run: Path,
+    other: Path | None = None,
+    /,
+    *,
+    data: Path | None = None,
+    refresh: Refresh = False,
+    port: int | None = None,
+    factory: Factory = None,
+) -> None:
     """Open a local page: perturb an image by hand, and see where one model, or two, contradict themselves.
 
     Args:
         run: Run folder.
         other: A second run with the same classes, to see beside it.
         data: Folder of the data set, where it is not the one trained on.
+        refresh: Accept that files have changed or vanished since they were decoded.
         port: Port of the page's address; by default 8421, or a free one.
+        factory: The function that makes the network, where it is one of your own.
     """
     from oneway.explore import explore
 
-    explore([run, other] if other else [run], console, data=data, port=port)
+    paths = [run, other] if other else [run]
+    explore(paths, console, data=data, refresh=refresh, port=port, factory=factory)
 
 
 @verb(USE)

@@ -19,14 +19,24 @@ if TYPE_CHECKING:
 INSTALL = "pip install 'oneway[explore]'"
 
 
-def explore(paths: Sequence[Path], console: Console, *, data: Path | None = None, port: int | None = None) -> None:
+def explore(
+    paths: Sequence[Path],
+    console: Console,
+    *,
+    data: Path | None = None,
+    refresh: bool = False,
+    port: int | None = None,
+    factory: str | None = None,
+) -> None:
     """Serves the page about one run or two until it is interrupted.
 
     Args:
         paths: Run folders, the baseline first.
         console: Says where the page is.
         data: Folder of the data set, where it is not the one trained on.
+        refresh: Accept that files of it have changed since they were decoded.
         port: Of the address; by default 8421, or a free one.
+        factory: The `model.factory` that the user agrees to run.
 
     Raises:
         UserError: A run is unfinished or not about segmentation, two have different classes, or a package is missing.
@@ -35,7 +45,7 @@ def explore(paths: Sequence[Path], console: Console, *, data: Path | None = None
         from oneway.explore.server import application, listen, server
     except ModuleNotFoundError as error:
         raise UserError(f"explore needs the package {error.name}: {INSTALL}") from None
-    exhibit = prepare(paths, console, data)
+    exhibit = prepare(paths, console, data=data, refresh=refresh, factory=factory)
     if exhibit.remark:
         console.print(exhibit.remark, markup=False, highlight=False, soft_wrap=True)
     with listen(port) as listening:
@@ -45,7 +55,14 @@ def explore(paths: Sequence[Path], console: Console, *, data: Path | None = None
             server(application(exhibit)).run(sockets=[listening])
 
 
-def prepare(paths: Sequence[Path], console: Console, data: Path | None = None) -> Exhibit:
+def prepare(
+    paths: Sequence[Path],
+    console: Console,
+    *,
+    data: Path | None = None,
+    refresh: bool = False,
+    factory: str | None = None,
+) -> Exhibit:
     """Loads models and images."""
     from oneway import run as runs
     from oneway.config import MODEL_FOR, SEGMENTERS
@@ -58,7 +75,7 @@ def prepare(paths: Sequence[Path], console: Console, data: Path | None = None) -
         if MODEL_FOR[run.config.data.name] is not SEGMENTERS:
             raise UserError(f"{run.path}: explore shows segmentation, and {run.config.data.name} is classified.")
     device = runs.choose_device("auto")
-    models = [runs.load_model(path / "model.safetensors", device) for path in paths]
+    models = [runs.load_model(run.model_file, device, factory) for run in opened]
     first = models[0]
     for path, model in zip(paths, models, strict=True):
         if model.classes != first.classes:
@@ -67,7 +84,7 @@ def prepare(paths: Sequence[Path], console: Console, data: Path | None = None) -
                 "Two runs side by side need the same ones in the same order."
             )
     most = most_pixels(len(first.classes))
-    pictures, remark = _pictures(opened[0], data, most, console)
+    pictures, remark = _pictures(opened[0], data, refresh, most, console)
     return Exhibit(
         runs=[_shown(run, opened) for run in opened],
         classes=first.classes,
@@ -79,16 +96,16 @@ def prepare(paths: Sequence[Path], console: Console, data: Path | None = None) -
     )
 
 
-def _pictures(run: Run, path: Path | None, most: int, console: Console) -> tuple[list[Picture], str]:
+def _pictures(run: Run, path: Path | None, refresh: bool, most: int, console: Console) -> tuple[list[Picture], str]:
     """Validation images of the run's data, or embedded scenes where those are gone, with a remark."""
     from oneway.explore.images import offer, scenes
+    from oneway.run import data_of
 
-    config = run.config.data
-    if path is not None:
-        return offer(config.model_copy(update={"path": path}), most, console), ""
     try:
-        return offer(config, most, console), ""
+        return offer(data_of(run.config, path, refresh), most, console), ""
     except UserError as error:
+        if path is not None:
+            raise
         return scenes(most), f"The run's own images cannot be shown ({error}) These are embedded street scenes."
 
 

@@ -18,16 +18,13 @@ from torch import Tensor, nn
 from oneway.config import Perturb
 from oneway.data.dataset import IGNORE
 from oneway.draws import Boxes, PerturbationDraw, Photometric, draw_perturbation
-from oneway.losses import upsample
+from oneway.losses import kl_map, upsample
 from oneway.models.norm import population_statistics
 from oneway.perturb import Perturbation, phtps
 from oneway.perturb.photometric import with_strength
 
 RANGES = {"brightness": (-0.5, 0.5), "saturation": (0.0, 3.0), "hue": (-0.5, 0.5), "contrast": (0.0, 3.0)}
 """What can be chosen: more than training ever shows."""
-
-DRAWN = {"brightness": (-0.25, 0.25), "saturation": (0.25, 2.0), "hue": (-0.1, 0.1), "contrast": (0.25, 2.0)}
-"""What the paper draws from."""
 
 FARTHEST = 0.25
 """How far a control point can be moved along each axis, as a fraction of the image's height."""
@@ -131,11 +128,6 @@ class Target:
         """1×H×W: the most probable ones."""
         return self.probabilities.max(dim=1).indices  # on a CPU, several times as fast as argmax
 
-    @cached_property
-    def entropy(self) -> Tensor:
-        """1×H×W."""
-        return torch.special.entr(self.probabilities).sum(dim=1)
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -160,8 +152,7 @@ class Comparison:
 def compare(target: Target, logits: Tensor, valid: Tensor) -> Comparison:
     """What was expected, and the logits for the perturbed image, where `valid` (1×H×W)."""
     log_prediction = upsample(logits, target.probabilities).log_softmax(dim=1)
-    cross_entropy = -(target.probabilities * log_prediction).sum(dim=1)
-    kl = torch.where(valid, cross_entropy - target.entropy, 0).clamp(min=0)  # rounding can make it negative
+    kl = torch.where(valid, kl_map(target.probabilities, log_prediction), 0).clamp(min=0)  # rounding can go below
     predicted = log_prediction.max(dim=1).indices
 
     def shown(classes: Tensor) -> Tensor:

@@ -28,6 +28,7 @@ from oneway.data import streets
 from oneway.data.dataset import Bytes
 from oneway.data.decode.images import image_size, read_image
 from oneway.errors import UserError
+from oneway.evaluate import evenly_spaced
 
 OFFERED = 24
 """Images of a data set, evenly spread over it."""
@@ -97,8 +98,7 @@ def offer(config: Data, most: int, console: Console) -> list[Picture]:
     """Validation images of a data set, of at most so many pixels."""
     dataset = data.load(config, console)
     samples = dataset.read("val")
-    count = min(OFFERED, len(samples))
-    indices = [(2 * part + 1) * len(samples) // (2 * count) for part in range(count)]
+    indices = evenly_spaced(len(samples), OFFERED)
     return [Picture(f"sample-{index}", samples.names[index], fit(samples.image(index), most)) for index in indices]
 
 

@@ -25,9 +25,10 @@ from starlette.routing import Route
 
 from oneway.config import Perturb
 from oneway.data.dataset import IGNORE, Colour
+from oneway.draws import PHOTOMETRIC_RANGES
 from oneway.errors import UserError
 from oneway.explore import heat
-from oneway.explore.compute import DRAWN, FARTHEST, RANGES, Comparison, Laboratory, Parameters, drawn
+from oneway.explore.compute import FARTHEST, RANGES, Comparison, Laboratory, Parameters, drawn
 from oneway.explore.images import Picture, Shelf, as_data_uri, packed, thumbnail
 from oneway.explore.limits import Connection, Guard, Limits, Places, body, require_type
 
@@ -173,7 +174,7 @@ def _about(exhibit: Exhibit, limits: Limits) -> dict[str, Any]:
         "ignore": IGNORE,
         "images": [_listed(picture) for picture in exhibit.shelf.offered.values()],
         "ranges": RANGES,
-        "drawn": DRAWN,
+        "drawn": PHOTOMETRIC_RANGES,
         "farthest": FARTHEST,
         "heat": {"top": heat.TOP, "colours": heat.colours().tolist()},
         "upload": {"bytes": limits.upload, "types": IMAGE_TYPES},

@@ -11,6 +11,7 @@ from oneway import __version__
 from oneway import run as runs
 from oneway.errors import UserError
 from oneway.evaluate import METRIC_NAMES
+from oneway.run_files import ENVIRONMENT
 
 NO_LICENCE = "not stated; fill it in, and mind the licence of the training images"
 
@@ -122,7 +123,7 @@ def _speed(exported: Exported) -> str:
 
 
 def _environment(folder: Path) -> dict[str, Any]:
-    file = folder / "environment.json"
+    file = folder / ENVIRONMENT
     return runs.read_json(file) if file.is_file() else {}
 
 

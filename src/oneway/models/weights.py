@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from oneway.errors import UserError
 from oneway.models.encoder import Encoder
+from oneway.run_files import MODEL
 
 TORCHVISION_TAG = "tv_in1k"
 """torchvision's ImageNet training, the one the paper starts from."""
@@ -81,7 +82,7 @@ def read(weights: str) -> Source:
     """The tensors of a .safetensors or .pth file, or of a run folder's model; nothing but tensors is ever read."""
     path = Path(weights)
     if path.is_dir():
-        path = path / "model.safetensors"
+        path = path / MODEL
     if not path.is_file():
         raise UserError(f"model.weights {path}: no such file. Give 'imagenet', a .safetensors or .pth file, or a run.")
     try:

@@ -27,8 +27,8 @@ from oneway.models.mlp import Perceptron
 from oneway.predict.prediction import Prediction
 from oneway.predict.tiles import SMALLEST_TILE, slide
 from oneway.run import choose_device, load_model
+from oneway.run_files import MODEL
 
-MODEL_FILE = "model.safetensors"
 PROBE = 64
 """Side of the black image that shows whether a network predicts for pixels or for whole images."""
 
@@ -109,8 +109,8 @@ def load(run: str | PathLike[str], device: str = "auto", factory: str | None = N
     """The model of a run folder, or of a model.safetensors alone."""
     path = Path(run)
     if not path.exists():
-        raise UserError(f"{path}: no such run folder or {MODEL_FILE}.")
-    file = path / MODEL_FILE if path.is_dir() else path
+        raise UserError(f"{path}: no such run folder or {MODEL}.")
+    file = path / MODEL if path.is_dir() else path
     chosen = choose_device(device)
     trained = load_model(file, chosen, factory)
     if isinstance(trained.network, Perceptron):

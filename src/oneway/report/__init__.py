@@ -11,19 +11,24 @@ from typing import Any
 import torch
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from rich.console import Console
 
-from oneway import data
 from oneway.atomic import write_atomically
+from oneway.data import QUIET, Dataset
 from oneway.errors import UserError
+from oneway.evaluate import load_data
 from oneway.report import plots, words
 from oneway.report.facts import RunFacts, differing_settings, read_runs
 from oneway.report.gallery import Row, gallery
 from oneway.report.next_steps import Step, next_steps
 from oneway.report.robustness import STRENGTHS, Robustness, robustness
 from oneway.report.words import Phrase
-from oneway.run import load_model
+from oneway.run import TrainedModel, load_model
 
 __all__ = ["write_report"]
+
+CPU = torch.device("cpu")
+"""A few pictures are not worth a GPU, and come out the same wherever the page is written."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +66,31 @@ class Page:
     command: str
 
 
-def write_report(runs: list[Path], out: Path | None, factory: str | None = None) -> Path:
-    """Writes the page about run folders, the baseline first; by default `report.html` in the last one's folder."""
+def write_report(
+    runs: list[Path],
+    out: Path | None,
+    factory: str | None = None,
+    data: Path | None = None,
+    refresh: bool = False,
+    console: Console = QUIET,
+) -> Path:
+    """Writes the page about run folders, and returns its path.
+
+    Args:
+        runs: The folders, the baseline first.
+        out: The page; by default `report.html` in the last one's folder.
+        factory: The `model.factory` that the user agrees to run.
+        data: Folder of the data set, where it is not the one trained on.
+        refresh: Accept that files of it have changed since they were decoded.
+        console: Where decoding shows its progress.
+    """
     facts = read_runs(runs)
     out = out or runs[-1] / "report.html"
-    page = _render(_gather(facts, factory, out.parent))
+    models = [load_model(run.folder.model_file, CPU, factory) for run in facts]
+    dataset = load_data(facts[-1].folder, models[-1].classes, console, data, refresh)
+    elsewhere = [] if data is None else ["--data", str(data)]
+    command = shlex.join(["oneway", "report", *(str(run.path) for run in facts), *elsewhere])
+    page = _render(_gather(facts, models, dataset, out.parent, command))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(out, page.encode())
@@ -86,12 +111,9 @@ def _render(page: Page) -> str:
     return environment.get_template("page.html.j2").render(page=page)
 
 
-def _gather(runs: list[RunFacts], factory: str | None, folder: Path) -> Page:
+def _gather(runs: list[RunFacts], models: list[TrainedModel], dataset: Dataset, folder: Path, command: str) -> Page:
     last = runs[-1]
-    dataset = data.load(last.config.data)
     segmentation = dataset.task == "segmentation"
-    # On the CPU: a few pictures are not worth a GPU, and come out the same wherever the page is written.
-    models = [load_model(run.path / "model.safetensors", torch.device("cpu"), factory) for run in runs]
     perturb, crop = last.config.perturb, last.config.jitter.crop
     images = dataset.read("val") if segmentation else None
     faded = robustness(images, models, crop) if images and crop else None
@@ -117,7 +139,7 @@ def _gather(runs: list[RunFacts], factory: str | None, folder: Path) -> Page:
         differences=differing_settings(runs),
         made=_made(runs),
         next_steps=next_steps(runs, folder) if segmentation else [],
-        command=shlex.join(["oneway", "report", *(str(run.path) for run in runs)]),
+        command=command,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from oneway.methods import METHODS
 RUN_COLOURS = 6
 """Number of colours the style sheet has for runs: `--run-0` is the baseline's grey, `--run-1` the accent."""
 
+DECIDE_VALIDATION = ("name", "resolution", "size", "holdout", "seed")
+"""Settings of the data on which it depends what a model is validated on."""
+
 
 @dataclass(frozen=True)
 class Series:
@@ -31,12 +35,12 @@ class Series:
 class RunFacts:
     """One finished run."""
 
-    path: Path
+    folder: runs.Run
     name: str  # what tells it from the others on the page
     colour: int  # index k of the style sheet's --run-k
-    config: Config
     labelled: tuple[str, ...]
     further: int  # unlabelled images that are not among the labelled ones
+    validation: str  # a digest of the validation data; empty where an old run does not say
     environment: dict[str, Any]
     metrics: tuple[dict[str, Any], ...]
     metric: str  # as summaries call it
@@ -48,6 +52,16 @@ class RunFacts:
     iterations: int
     seconds: float
     peak_memory_mib: float
+
+    @property
+    def path(self) -> Path:
+        """Of the run folder."""
+        return self.folder.path
+
+    @property
+    def config(self) -> Config:
+        """Every setting."""
+        return self.folder.config
 
     @property
     def metric_name(self) -> str:
@@ -105,15 +119,15 @@ def _read(run: runs.Run, name: str, colour: int) -> RunFacts:
             f"{run.path}: this run has not ended (it has no summary.json). "
             f"Continue it with: oneway train {run.config.recipe} --out {run.path} --resume"
         )
-    split = runs.read_json(run.path / "split.json")
+    split = run.split
     return RunFacts(
-        path=run.path,
+        folder=run,
         name=name,
         colour=colour,
-        config=run.config,
-        labelled=tuple(split["labelled"]),
-        further=len(set(split["unlabelled"]) - set(split["labelled"])),
-        environment=runs.read_json(run.path / "environment.json"),
+        labelled=split.labelled,
+        further=len(set(split.unlabelled) - set(split.labelled)),
+        validation=split.validation,
+        environment=run.environment,
         metrics=tuple(run.metrics()),
         metric=summary["metric"],
         value=summary["value"],
@@ -142,18 +156,23 @@ def _names(configs: list[Config], paths: list[Path]) -> list[str]:
 
 
 def _refuse_if_incomparable(first: RunFacts, other: RunFacts) -> None:
-    # The number of training images may differ: that is something one may want to compare. What is validated on may not.
-    of_first, of_other = (
-        {
-            f"data.{key}": value
-            for key, value in run.config.data.model_dump(mode="json", exclude={"images", "path"}).items()
-        }
-        | {"classes": ", ".join(run.classes)}
-        for run in (first, other)
-    )
-    differences = [f"{key}: {of_first[key]} → {of_other[key]}" for key in of_first if of_first[key] != of_other[key]]
-    if differences:
+    if differences := list(_differences(first, other)):
         raise UserError(
             f"{first.path} and {other.path} cannot be compared: they differ in {'; '.join(differences)}. "
             "Write a report about each."
         )
+
+
+def _differences(first: RunFacts, other: RunFacts) -> Iterator[str]:
+    """In what the runs are validated on. What they train on may differ: one may want to compare just that."""
+    if first.classes != other.classes:
+        yield f"classes: {', '.join(first.classes)} → {', '.join(other.classes)}"
+    known = first.validation and other.validation
+    if known and first.validation == other.validation:
+        return
+    of_first, of_other = (run.config.data.model_dump(mode="json") for run in (first, other))
+    for key in (*DECIDE_VALIDATION, "path") if known else DECIDE_VALIDATION:
+        if of_first[key] != of_other[key]:
+            yield f"data.{key}: {of_first[key]} → {of_other[key]}"
+    if known:
+        yield f"content of the validation data: {first.validation[:8]} → {other.validation[:8]}"

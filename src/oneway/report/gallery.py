@@ -15,7 +15,7 @@ from torch import Tensor
 from oneway.config import Perturb
 from oneway.data import IGNORE, Samples
 from oneway.draws import draw_perturbation
-from oneway.evaluate import Scores, as_input, confusion_matrix, predict
+from oneway.evaluate import Scores, as_input, confusion_matrix, evenly_spaced, predict
 from oneway.perturb import perturb_labels, phtps
 from oneway.report import pictures
 from oneway.run import TrainedModel
@@ -55,12 +55,6 @@ def gallery(images: Samples, models: Sequence[TrainedModel], config: Perturb) ->
         warped = perturb_labels(y, perturbation)
         rows.append(_row(images.names[index], perturbation.image(x), warped, perturbation.valid, models))
     return rows
-
-
-def evenly_spaced(available: int, count: int) -> list[int]:
-    """The middles of `count` equal parts of what is available; all of it where there is no more than that."""
-    count = min(count, available)
-    return [(2 * part + 1) * available // (2 * count) for part in range(count)]
 
 
 def _row(name: str, x: Tensor, y: Tensor, valid: Tensor | None, models: Sequence[TrainedModel]) -> Row:

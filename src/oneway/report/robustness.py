@@ -15,9 +15,9 @@ from torch import Tensor
 from oneway.config import Perturb
 from oneway.data import Samples
 from oneway.draws import PerturbationDraw, draw_perturbation
-from oneway.evaluate import Scores, as_input, confusion_matrix, predict
+from oneway.evaluate import Scores, as_input, confusion_matrix, evenly_spaced, predict
 from oneway.perturb import Perturbation, perturb_labels, ph, tps
-from oneway.report.gallery import SEED, evenly_spaced
+from oneway.report.gallery import SEED
 from oneway.run import TrainedModel
 
 STRENGTHS = (0.0, 0.5, 1.0, 1.5, 2.0)

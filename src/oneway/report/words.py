@@ -48,7 +48,7 @@ def lead(runs: Sequence[RunFacts]) -> str:
         further = "".join(f"; the semi-supervised ones use {images}" for images in further_images(runs))
         conditions = f"The runs have {listing(shared(runs))}{further}."
         return f"Points of {baseline.metric_name} over {baseline.name}: {listed}. {conditions}"
-    conditions = listing([*shared(runs), *(further_images(runs) if not baseline.semi_supervised else [])])
+    conditions = listing([*shared(runs), *_further_of(baseline, others[0])])
     # Judged as printed: a difference that rounds to zero is not called a gain.
     gain = round(gains[0], 1)
     if gain > 0:
@@ -71,6 +71,15 @@ def further_images(runs: Sequence[RunFacts]) -> list[str]:
     """The images that semi-supervised runs used beside the labelled ones, as a phrase; none if no run did."""
     counts = sorted({run.further for run in runs if run.semi_supervised})
     return [f"{' or '.join(map(str, counts))} further images without labels"] if counts else []
+
+
+def _further_of(baseline: RunFacts, other: RunFacts) -> list[str]:
+    """What a run has of images without labels that its baseline has not, as a phrase; none where that is nothing."""
+    if not baseline.semi_supervised:
+        return further_images([other])
+    if not other.semi_supervised or other.further == baseline.further:
+        return []
+    return [f"{other.further} instead of {baseline.further} further images without labels"]
 
 
 def subtitle(runs: Sequence[RunFacts]) -> list[str]:

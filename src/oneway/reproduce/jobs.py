@@ -14,6 +14,7 @@ import torch
 from rich.console import Console
 
 from oneway.config import Config
+from oneway.run_files import CONFIG
 from oneway.train import train
 
 
@@ -43,7 +44,7 @@ def train_all(jobs: Sequence[Job], side_by_side: int, console: Console) -> list[
 
 
 def _train(job: Job) -> dict[str, Any]:
-    resume = (job.folder / "config.yaml").is_file()
+    resume = (job.folder / CONFIG).is_file()
     return train(job.config, job.folder, resume, Console(quiet=True))
 
 

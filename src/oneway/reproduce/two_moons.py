@@ -77,9 +77,10 @@ def draw_figure(folders: dict[str, Path]) -> Figure:
 
 
 def _draw_panel(axes: Axes, folder: Path) -> None:
-    trained = load_model(folder / "model.safetensors", torch.device("cpu"))
-    samples = data.load(open_run(folder).config.data).read("train")
-    labelled = set(json.loads((folder / "split.json").read_text(encoding="utf-8"))["labelled"])
+    run = open_run(folder)
+    trained = load_model(run.model_file, torch.device("cpu"))
+    samples = data.load(run.config.data).read("train")
+    labelled = set(run.split.labelled)
     is_labelled = np.array([name in labelled for name in samples.names])
     red, blue = (tuple(channel / 255 for channel in colour) for colour in trained.colours)
     surface = LinearSegmentedColormap.from_list("surface", (red, (0.97, 0.97, 0.97), blue))

@@ -16,7 +16,7 @@ import torch
 from oneway import atomic, checkpoint
 from oneway import config as configuration
 from oneway.atomic import write_atomically
-from oneway.config import Config
+from oneway.config import Config, Data
 from oneway.data.splits import Split
 from oneway.errors import UserError
 from oneway.run import lock
@@ -24,12 +24,13 @@ from oneway.run.environment import environment
 from oneway.run.model_file import TrainedModel as TrainedModel
 from oneway.run.model_file import load_model as load_model
 from oneway.run.model_file import save_model as save_model
+from oneway.run.reading import Kinds, checked, logged_lines, refuse_strange
+from oneway.run.reading import read_json as read_json
+from oneway.run_files import CONFIG as CONFIG
+from oneway.run_files import ENVIRONMENT, MODEL, SPLIT, SUMMARY, TRACEBACK
+from oneway.run_files import METRICS as METRICS
 
-CONFIG, SPLIT, METRICS, SUMMARY = "config.yaml", "split.json", "metrics.jsonl", "summary.json"
-MOST_BYTES = 2**26
-"""Of a text file in a run folder."""
-
-IN_SUMMARY: dict[str, type | tuple[type, ...]] = {
+IN_SUMMARY: Kinds = {
     "method": str,
     "variant": str,
     "seed": int,
@@ -43,8 +44,18 @@ IN_SUMMARY: dict[str, type | tuple[type, ...]] = {
     "seconds": (int, float),
     "peak_memory_mib": (int, float),
 }
-SINCE_THE_FIRST_RELEASE: dict[str, type | tuple[type, ...]] = {"validation_samples": int}
+LATER_IN_SUMMARY: Kinds = {"validation_samples": int}
 """What a summary has by now, and that of an old run may lack."""
+
+IN_ENVIRONMENT: Kinds = {
+    "command": str,
+    "started": str,
+    "versions": dict,
+    "python": str,
+    "platform": str,
+    "hardware": str,
+    "commit": (str, type(None)),
+}
 
 
 @dataclass(frozen=True)
@@ -60,17 +71,25 @@ class Run:
         return self.path / "checkpoint"
 
     @property
+    def model_file(self) -> Path:
+        """Where the trained model is, once the run has ended."""
+        return self.path / MODEL
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Versions, hardware, commit and command."""
+        file = self.path / ENVIRONMENT
+        return checked(read_json(file), IN_ENVIRONMENT, file)
+
+    @property
     def summary(self) -> dict[str, Any] | None:
         """The result, once the run has ended."""
         file = self.path / SUMMARY
         if not file.exists():
             return None
         summary = read_json(file)
-        later = {key: kind for key, kind in SINCE_THE_FIRST_RELEASE.items() if key in summary}
-        for key, kind in (IN_SUMMARY | later).items():
-            if not isinstance(summary.get(key), kind):
-                raise UserError(f"{file}: damaged; {key} is {summary.get(key)!r:.200}.")
-        return summary
+        later = {key: kind for key, kind in LATER_IN_SUMMARY.items() if key in summary}
+        return checked(summary, {**IN_SUMMARY, **later}, file)
 
     @property
     def split(self) -> Split:
@@ -88,7 +107,7 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of `metrics.jsonl`, in order."""
         file = self.path / METRICS
-        lines = [_parsed(line) for line in _lines(file)]
+        lines = logged_lines(file)
         if None in lines:
             raise UserError(f"{file}: damaged; line {lines.index(None) + 1} is no JSON object with an iteration.")
         return [line for line in lines if line]
@@ -110,7 +129,7 @@ class Run:
     def forget_metrics_after(self, iteration: int) -> None:
         """Drops what a killed run logged past the checkpoint it resumes from, legible or not."""
         file = self.path / METRICS
-        lines = [_parsed(line) for line in _lines(file)]
+        lines = logged_lines(file)
         kept = [index for index, line in enumerate(lines) if line and line["iteration"] <= iteration]
         known = lines[: kept[-1] + 1] if kept else []
         if None in known:
@@ -134,7 +153,7 @@ def refuse_occupied(path: Path) -> None:
     if path.exists() and not path.is_dir():
         raise UserError(f"{path}: exists and is not a run folder. Choose another folder with --out.")
     # A run that was killed before it had a configuration has left nothing worth keeping.
-    unfinished = {lock.NAME, "environment.json", SPLIT, METRICS}
+    unfinished = {lock.NAME, ENVIRONMENT, SPLIT, METRICS, TRACEBACK}
     entries = [entry.name for entry in path.iterdir()] if path.exists() else []
     if any(name not in unfinished and not name.endswith(atomic.SUFFIX) for name in entries):
         raise UserError(f"{path}: exists and is not a run folder. Choose another folder with --out.")
@@ -154,7 +173,7 @@ def started(path: Path, config: Config, split: Split, checkpoint_bytes: int) -> 
             atomic.sweep(path)
             require_room_for_checkpoints(path, checkpoint_bytes)
             run = Run(path, config)
-            run.write("environment.json", environment(choose_device(config.train.device)))
+            run.write(ENVIRONMENT, environment(choose_device(config.train.device)))
             write_atomically(path / METRICS, b"")
             run.write_settings(split)
             yield run
@@ -174,68 +193,36 @@ def open_run(path: Path) -> Run:
     file = path / CONFIG
     if not file.is_file():
         raise UserError(f"{path}: not a run folder (it has no config.yaml).")
-    _refuse_strange(file)
+    refuse_strange(file)
     return Run(path, configuration.build(_migrated(configuration.read_yaml(file)), source=str(file)))
 
 
 def _migrated(tree: dict[str, Any]) -> dict[str, Any]:
-    """The configuration of a run as this version would write it; 0.1.0 named a backbone for every model."""
+    """The configuration of a run as it would be written now; once, every model had a backbone by name."""
     model = tree.get("model")
     if isinstance(model, dict) and model.get("name") in ("mlp", "wrn-28-2"):
         return {**tree, "model": {**model, "backbone": None}}
     return tree
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object of a run folder; a UserError names the file where it is none."""
-    try:
-        found = json.loads(_text(path))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: damaged; not JSON ({str(error)[:200]}).") from None
-    if not isinstance(found, dict):
-        raise UserError(f"{path}: damaged; expected an object, found {type(found).__name__}.")
-    return found
+def data_of(config: Config, path: Path | None = None, refresh: bool = False) -> Data:
+    """A run's data, to be read again where it found them, or in another folder.
 
-
-def _lines(path: Path) -> list[str]:
-    """Without one that lacks its end: it was being written when the machine stopped."""
-    return _text(path).split("\n")[:-1] if path.exists() else []
-
-
-def _parsed(line: str) -> dict[str, Any] | None:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) and isinstance(found.get("iteration"), int) else None
-
-
-def _text(path: Path) -> str:
-    _refuse_strange(path)
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
-
-
-def _refuse_strange(path: Path) -> None:
-    """A run folder may come from anywhere: a link could lead out of it, and a file fill the memory."""
-    if path.is_symlink() or not path.is_file():
-        raise UserError(f"{path}: {'not an ordinary file' if path.exists() else 'no such file'}.")
-    if (size := path.stat().st_size) > MOST_BYTES:
-        raise UserError(f"{path}: damaged; {size} bytes are too many.")
+    That the run accepted changed files when it began does not mean that they may change again: `refresh` says so anew.
+    """
+    return config.data.model_copy(update={"path": path or config.data.path, "refresh": refresh})
 
 
 def choose_device(name: str) -> torch.device:
-    """The device a configuration names; `auto` takes the GPU where there is one."""
+    """The device of a name; `auto` takes the GPU where there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise UserError(f"train.device {name}: no such kind of device. Use auto, cpu, cuda or cuda:1.") from None
+        raise UserError(f"device {name}: no such kind of device. Use auto, cpu, cuda or cuda:1.") from None
     if device.type not in ("cpu", "cuda"):
-        raise UserError(f"train.device {name}: only cpu and cuda are supported.")
+        raise UserError(f"device {name}: only cpu and cuda are supported.")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UserError(f"train.device {name}: {torch.cuda.device_count()} CUDA devices are visible. Use auto or cpu.")
+        raise UserError(f"device {name}: {torch.cuda.device_count()} CUDA devices are visible. Use auto or cpu.")
     return device

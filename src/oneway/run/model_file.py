@@ -18,6 +18,7 @@ from oneway import models
 from oneway.atomic import write_atomically
 from oneway.checkpoint import tensors
 from oneway.config import Model, confirm_factory
+from oneway.data.dataset import class_name
 from oneway.errors import UserError
 
 MODEL_FORMAT = 2
@@ -33,14 +34,8 @@ class TrainedModel:
     colours: tuple[tuple[int, int, int], ...]
 
 
-def _printable(name: str) -> str:
-    if not name.isprintable():  # a terminal would obey it
-        raise ValueError("has characters that cannot be shown")
-    return name
-
-
 Byte = Annotated[int, Field(ge=0, le=255)]
-ClassName = Annotated[str, Field(max_length=200), AfterValidator(_printable)]
+ClassName = Annotated[str, AfterValidator(class_name)]
 
 
 class About(BaseModel):

@@ -15,13 +15,14 @@ from oneway.config import Config
 from oneway.data.dataset import Samples
 from oneway.data.splits import Split, choose
 from oneway.errors import UserError
-from oneway.run import Run, lock, open_run, read_json, require_room_for_checkpoints
+from oneway.run import Run, lock, open_run, require_room_for_checkpoints
+from oneway.run.reading import read_json
+from oneway.run_files import CHANGES, METRICS
 from oneway.step import TrainingState
 
 MAY_CHANGE = ("data.path", "data.unlabelled", "data.cache", "data.refresh", "data.skip_unreadable", "train.device")
 """Where a run finds its data and computes may differ when it is continued; the data are known by their content."""
 
-CHANGES = "changes.json"
 NAMED = 3
 """Images that a message names."""
 
@@ -56,7 +57,7 @@ class Resumed:
             raise UserError(
                 f"{self.run.path}: continuing would change the run ({'; '.join(map(str, changes))}). "
                 "Leave those settings and data as they were, start another run with --out, or insist with "
-                "--allow-changes."
+                "oneway train --resume --allow-changes."
             )
         self.changes.extend(change for change in changes if change not in self.changes)
 
@@ -85,7 +86,7 @@ def resumed(path: Path, config: Config, allow_changes: bool) -> Iterator[Resumed
     before = open_run(path).config
     with lock.held(path):
         it = Resumed(Run(path, config), before, allow_changes)
-        for place in (it.run.checkpoints, path / "metrics.jsonl"):
+        for place in (it.run.checkpoints, path / METRICS):
             if place.is_symlink():
                 raise UserError(f"{place}: a link, which is not followed. Put what it leads to in its place.")
         it.accept(_settings(before.flat(), config.flat()))

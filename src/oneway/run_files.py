@@ -1,0 +1,10 @@
+"""What the files of a run folder are called."""
+
+CONFIG = "config.yaml"
+ENVIRONMENT = "environment.json"
+SPLIT = "split.json"
+METRICS = "metrics.jsonl"
+SUMMARY = "summary.json"
+MODEL = "model.safetensors"
+CHANGES = "changes.json"
+TRACEBACK = "traceback.txt"

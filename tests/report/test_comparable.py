@@ -1,0 +1,81 @@
+"""Which runs stand side by side on a page: those that were validated on the same images, whatever they trained on."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from files import change_json
+from oneway.config import build, merge
+from oneway.errors import UserError
+from oneway.report import words
+from oneway.report.facts import read_runs
+from oneway.run import open_run
+from small_runs import METHODS
+
+TRAINING = {
+    "further images": {"unlabelled": "elsewhere"},
+    "number of images": {"images": 17},
+    "coarse labels": {"coarse": "labels"},
+    "another cache": {"cache": "decoded"},
+    "files decoded again": {"refresh": True},
+    "broken files left out": {"skip_unreadable": True},
+    "a folder that has moved": {"path": "moved"},
+}
+
+
+def with_data(folder: Path, **changes: object) -> None:
+    """Puts other settings of the data into a run's configuration."""
+    run = open_run(folder)
+    config = build(merge(run.config.model_dump(), {"data": changes}), source="test")
+    replace(run, config=config).write_settings(run.split)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["with digests", "without"])
+@pytest.mark.parametrize("changes", TRAINING.values(), ids=TRAINING)
+def test_runs_may_differ_in_what_they_train_on(copies: list[Path], changes: dict[str, object], known: bool) -> None:
+    """Of runs with a digest of the validation data, and of old ones without."""
+    with_data(copies[1], **changes)
+    for folder in () if known else copies:
+        change_json(folder / "split.json", validation="")
+    assert [run.config.method for run in read_runs(copies)] == list(METHODS)
+
+
+def test_settings_that_did_not_matter_are_no_obstacle(copies: list[Path]) -> None:
+    """A share to hold out changes nothing where the validation images are the same."""
+    with_data(copies[1], holdout=0.3, seed=7)
+    assert len(read_runs(copies)) == 2
+
+
+def test_runs_validated_on_other_images_are_refused(copies: list[Path]) -> None:
+    """Though classes and settings are the same, but for the folder."""
+    with_data(copies[1], path="other")
+    change_json(copies[1] / "split.json", validation="0123456789abcdef")
+    with pytest.raises(
+        UserError, match=r"cannot be compared.*data\.path: None → other; content of the validation data: \w{8} → 012345"
+    ):
+        read_runs(copies)
+
+
+def test_more_images_without_labels_are_a_difference_worth_telling(copies: list[Path], tmp_path: Path) -> None:
+    """Two semi-supervised runs: the page says how many images each had."""
+    more = Path(shutil.copytree(copies[1], tmp_path / "more"))
+    split = open_run(more).split
+    further = tuple(f"further/{index}.png" for index in range(5))
+    (more / "split.json").write_text(replace(split, unlabelled=split.unlabelled + further).to_json(), encoding="utf-8")
+    assert "and 17 instead of 12 further images without labels" in words.lead(read_runs([copies[1], more]))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("split.json", {"labelled": None}), ("split.json", {"labelled": ["a"]}), ("environment.json", {"versions": 3})],
+)
+def test_a_damaged_file_is_named(copies: list[Path], name: str, changes: dict[str, object]) -> None:
+    """A run folder may come from anywhere."""
+    change_json(copies[0] / name, **changes)
+    with pytest.raises(UserError, match=rf"{re.escape(str(copies[0] / name))}: damaged"):
+        read_runs(copies)

@@ -1,0 +1,106 @@
+"""Reading a run's data again, to evaluate, report or explore: where they are now, and only as they were."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from oneway.cli import app
+from oneway.config import build, merge
+from oneway.errors import UserError
+from oneway.evaluate import evaluate_run
+from oneway.explore import prepare
+from oneway.recipes import recipe
+from oneway.report import write_report
+from oneway.run import open_run
+from oneway.train import train
+from small_runs import QUIET, SMALL
+
+CHANGED = r"b\.png has other content.*--data\.refresh"
+
+
+def photograph(path: Path, seed: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.random.default_rng(seed).integers(256, size=(32, 64, 3), dtype=np.uint8)).save(path)
+
+
+def write_photographs(root: Path) -> Path:
+    """Two to train and two to validate on, of noise, with masks of two halves."""
+    for seed, (split, name) in enumerate((split, name) for split in ("train", "val") for name in "ab"):
+        photograph(root / split / "images" / f"{name}.png", seed)
+        mask = root / split / "masks" / f"{name}.png"
+        mask.parent.mkdir(exist_ok=True)
+        Image.fromarray((np.arange(64) >= 30 + seed).astype(np.uint8)[None].repeat(32, axis=0)).save(mask)
+    (root / "dataset.yaml").write_text("classes: [ground, road]\n", encoding="utf-8")
+    return root
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on photographs, begun with `--data.refresh`."""
+    folder = tmp_path_factory.mktemp("photographs")
+    data = {"path": write_photographs(folder / "photos"), "cache": folder / "cache", "refresh": True}
+    changes = merge(SMALL, {"labels": "all", "data": data, "jitter": {"crop": (32, 64)}})
+    train(build(merge(recipe("folder").model_dump(), changes), source="test"), folder / "run", False, QUIET)
+    return folder
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """The same with data of its own, which have been decoded."""
+    photos = Path(shutil.copytree(trained / "photos", tmp_path / "photos"))
+    folder = Path(shutil.copytree(trained / "run", tmp_path / "run"))
+    opened = open_run(folder)
+    data = opened.config.data.model_copy(update={"path": photos, "cache": tmp_path / "cache"})
+    replace(opened, config=opened.config.model_copy(update={"data": data})).write_settings(opened.split)
+    evaluate_run(folder, "val", None, QUIET)
+    return folder
+
+
+def change(run: Path) -> None:
+    """One of the photographs that validate becomes another."""
+    photograph(run.parent / "photos/val/images/b.png", 11)
+
+
+def test_changed_files_are_not_accepted_for_good(run: Path) -> None:
+    """That a run was begun with `--data.refresh` does not mean that its data may change again unseen."""
+    change(run)
+    with pytest.raises(UserError, match=CHANGED):
+        evaluate_run(run, "val", None, QUIET)
+    with pytest.raises(UserError, match=CHANGED):
+        write_report([run], None)
+    assert "b.png has other content" in prepare([run], QUIET).remark
+    assert write_report([run], None, refresh=True).is_file()
+
+
+def test_a_page_to_explore_accepts_changed_files_when_asked(run: Path) -> None:
+    """And then shows them."""
+    change(run)
+    found = prepare([run], QUIET, refresh=True)
+    assert not found.remark
+    assert [picture.name for picture in found.shelf.offered.values()] == ["val/images/a.png", "val/images/b.png"]
+
+
+def test_a_report_finds_data_that_have_moved(run: Path) -> None:
+    """And repeats where they are in its own command; data of other classes are refused."""
+    moved = (run.parent / "photos").rename(run.parent / "moved")
+    with pytest.raises(UserError, match="photos"):
+        write_report([run], None)
+    page = write_report([run], None, data=moved).read_text(encoding="utf-8")
+    assert f"oneway report {run} --data {moved}" in page
+    (moved / "dataset.yaml").write_text("classes: [ground, rail]\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"moved: has the classes ground, rail; .*run was trained on ground, road"):
+        write_report([run], None, data=moved)
+
+
+@pytest.mark.parametrize("words", ["eval run", "report run other", "explore run other"])
+def test_the_commands_that_read_a_runs_data_say_so_alike(words: str) -> None:
+    """The flags that their messages name are there."""
+    flags = "--data moved --data.refresh --model.factory networks:Unet".split()
+    _, bound, _ = app.parse_args([*words.split(), *flags], print_error=False, exit_on_error=False)
+    assert bound.arguments.items() >= {"data": Path("moved"), "refresh": True, "factory": "networks:Unet"}.items()

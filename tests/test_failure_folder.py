@@ -1,0 +1,51 @@
+"""What a bug leaves in the folder that a run was to have, or has."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from oneway.failure import describe_bug, in_run_folder
+from oneway.run import refuse_occupied
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty one; temporary files go beside it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "run").mkdir()
+    return tmp_path / "run"
+
+
+def told(folder: Path) -> str:
+    """What is said about a bug."""
+    with pytest.raises(ZeroDivisionError) as caught, in_run_folder(folder):
+        raise ZeroDivisionError
+    return describe_bug(caught.value)
+
+
+def test_a_bug_before_the_run_has_begun_leaves_its_place_free(folder: Path) -> None:
+    """Nothing can be continued, nothing says so, and the next attempt finds the folder as it was."""
+    said = told(folder)
+    assert "--resume" not in said
+    assert not list(folder.iterdir())
+    (traceback,) = folder.parent.glob("oneway-traceback-*.txt")
+    assert str(traceback) in said
+    assert "ZeroDivisionError" in traceback.read_text(encoding="utf-8")
+
+
+def test_a_bug_in_a_run_is_kept_with_it(folder: Path) -> None:
+    """Beside what has been saved, which can be continued."""
+    for name in ("config.yaml", "environment.json"):
+        (folder / name).touch()
+    said = told(folder)
+    assert "--resume continues it" in said
+    assert f"{folder / 'traceback.txt'} and {folder / 'environment.json'}" in said
+
+
+def test_a_traceback_alone_keeps_nobody_out(folder: Path) -> None:
+    """It is no run, and nothing worth keeping."""
+    (folder / "traceback.txt").touch()
+    refuse_occupied(folder)
