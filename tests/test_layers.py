@@ -7,7 +7,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "oneway"
 ORDER = """
-    errors streams methods run_files config recipes atomic failure interrupt memory
+    errors words streams methods run_files config recipes atomic failure interrupt memory
     data draws kernels feed jitter perturb models losses consistency guard step static
     optim checkpoint run evaluate progress train
     report quickstart reproduce bench predict export explore suggest cli

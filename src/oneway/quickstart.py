@@ -15,6 +15,7 @@ from oneway.recipes import recipe
 from oneway.report import write_report
 from oneway.run_files import CONFIG, SUMMARY
 from oneway.train import train
+from oneway.words import say
 
 METHODS: tuple[MethodName, MethodName] = ("supervised", "simple-phtps")
 
@@ -32,12 +33,10 @@ def quickstart(out: Path, seed: int, console: Console) -> None:
     summary = {**values, "gain": semi_supervised - supervised}
     write_atomically(out / SUMMARY, (json.dumps(summary, indent=1) + "\n").encode())
     page = write_report([out / method for method in METHODS], out / "report.html")
-    console.print(
+    say(
+        console,
         f"{config.labels} labels: {supervised:.1f} → {semi_supervised:.1f} % mIoU "
         f"({summary['gain']:+.1f} with unlabelled images)\nReport: {page}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
     )
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from oneway import data, memory, models, optim
+from oneway import data, memory, models, optim, words
 from oneway import run as runs
 from oneway.checkpoint.state import bytes_needed
 from oneway.checkpoint.writer import writer
@@ -54,8 +55,7 @@ def train(config: Config, out: Path, resume: bool, console: Console, allow_chang
 def _train(
     config: Config, out: Path, resume: bool, console: Console, allow_changes: bool, until_the_end: ExitStack
 ) -> dict[str, Any]:
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
+    say = partial(words.say, console)
 
     device = runs.choose_device(config.train.device)
     resumed = None

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
+from oneway import words
 from oneway.atomic import write_atomically
 from oneway.bench.data import bench_data
 from oneway.bench.findings import Findings, Options
@@ -44,10 +46,7 @@ BENCHES: dict[str, Bench] = {
 def bench(name: str, options: Options, file: Path | None, console: Console) -> None:
     """Runs a benchmark by its name, prints what it found, and writes it to a JSON file if one is asked for."""
     _refuse(name, options, file)
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
+    say = partial(words.say, console)
     about = environment(options.device)
     say(f"{about['hardware']}, PyTorch {about['versions']['torch']}")
     if options.small and name != "params":

@@ -38,8 +38,3 @@ Factory = Annotated[str | None, Parameter(name="--model.factory")]
 def verb(group: Group, name: str | None = None) -> Callable[[_Verb], _Verb]:
     """Makes a function a verb; help shows them in the order of their definition, which is that of their use."""
     return app.command(name=name, group=group, sort_key=next(_position))
-
-
-def say(message: str) -> None:
-    """What a user typed, a path say, is text and not markup."""
-    console.print(message, markup=False, highlight=False, soft_wrap=True)

@@ -13,12 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from oneway import config as configuration
-from oneway.cli.app import TRAIN, Factory, Json, Refresh, Switch, console, say, verb
+from oneway.cli.app import TRAIN, Factory, Json, Refresh, Switch, console, verb
 from oneway.config import Config
 from oneway.errors import UserError
 from oneway.methods import SplitName
 from oneway.recipes import RECIPES
 from oneway.recipes import recipe as recipe_named
+from oneway.words import say
 
 
 @verb(TRAIN)
@@ -133,7 +134,7 @@ def train(
     if not page.exists():
         write_report([folder], page, resolved.model.factory)
     metric = METRIC_NAMES[summary["metric"]]
-    say(f"{summary['value']:.1f} % {metric} on validation with {summary['labels']} labels\nReport: {page}")
+    say(console, f"{summary['value']:.1f} % {metric} on validation with {summary['labels']} labels\nReport: {page}")
 
 
 @verb(TRAIN, name="eval")
@@ -192,7 +193,7 @@ def report(
     """
     from oneway.report import write_report
 
-    say(f"Report: {write_report(list(runs), out, factory, data, refresh, console)}")
+    say(console, f"Report: {write_report(list(runs), out, factory, data, refresh, console)}")
 
 
 def _absent_note(absent: list[str]) -> str | None:

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from oneway.cli.app import USE, Factory, Json, Refresh, Switch, console, say, verb
+from oneway.cli.app import USE, Factory, Json, Refresh, Switch, console, verb
 from oneway.config import Positive
+from oneway.words import say
 
 
 @verb(USE)
@@ -112,6 +113,6 @@ def suggest(run: Path, /, *, data: Path | None = None, count: Positive = 24, out
 
     found = suggest(run, console, folder=data, count=count, out=out)
     for reason in found.unreadable:
-        say(f"Left out: {reason}")
+        say(console, f"Left out: {reason}")
     alike = f" ({found.alike} others look like them)" if found.alike else ""
-    say(f"{len(found.chosen)} images to label next{alike}: {found.table}\nContact sheet: {found.sheet}")
+    say(console, f"{len(found.chosen)} images to label next{alike}: {found.table}\nContact sheet: {found.sheet}")

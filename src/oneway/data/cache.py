@@ -33,6 +33,7 @@ from oneway.data.rows import OnDisk
 from oneway.data.unreadable import FLAG, few, refuse_many, remark, unreadable
 from oneway.errors import UserError
 from oneway.methods import SplitName
+from oneway.words import say
 
 PIXELS, LABELS, INDEX = "pixels", "labels", "index.json"
 SPLITS: tuple[SplitName, ...] = ("train", "val", "test")
@@ -70,7 +71,7 @@ class Cache:
             index = self._index(split)
             if left_out := {survey.name: survey for survey in index.unreadable}:
                 among = len(index.names) + len(left_out)
-                self._say(f"Note: {remark(self.listing, split, left_out, among)}")
+                say(self.console, f"Note: {remark(self.listing, split, left_out, among)}")
             pixels, labels = index.pixels
             return Samples(
                 names=tuple(index.names),
@@ -99,7 +100,7 @@ class Cache:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    self._say("Waiting for another process that decodes these images.")
+                    say(self.console, "Waiting for another process that decodes these images.")
                     fcntl.flock(file, fcntl.LOCK_EX)
                 except OSError:
                     pass  # a file system without locks
@@ -174,9 +175,6 @@ class Cache:
         way_out = f"{FLAG} leaves out files that cannot be read." if few(len(broken), among) else ""
         refuse(unusable(surveyed(self.listing, rest), rest), self.listing, way_out)
         return set(left_out)
-
-    def _say(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _write(self, items: Sequence[Item], folder: Path) -> dict[str, Survey]:
         surveys: dict[str, Survey] = {}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from oneway.errors import UserError
+from oneway.words import say
 
 if TYPE_CHECKING:
     from oneway.explore.images import Picture
@@ -47,7 +48,7 @@ def explore(
         raise UserError(f"explore needs the package {error.name}: {INSTALL}") from None
     exhibit = prepare(paths, console, data=data, refresh=refresh, factory=factory)
     if exhibit.remark:
-        console.print(exhibit.remark, markup=False, highlight=False, soft_wrap=True)
+        say(console, exhibit.remark)
     with listen(port) as listening:
         address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
         console.print(f"[bold]{address}[/]  (Ctrl-C ends it)", highlight=False, soft_wrap=True)

@@ -23,6 +23,7 @@ from oneway.export.formats import FORMATS, Run
 from oneway.export.graph import Output
 from oneway.losses import upsample
 from oneway.predict.predictor import Predictor, load
+from oneway.words import say
 
 TIMED_SIZES = {False: (512, 1024), True: (32, 32)}
 """Of images to segment, and to classify."""
@@ -91,13 +92,13 @@ def export_model(
     beside = to.with_name(f"{to.name}.md")
     write_atomically(beside, text.encode())
     speed = exported.speed
-    _say(console, f"{agreement}.")
-    _say(
+    say(console, f"{agreement}.")
+    say(
         console,
         f"{kind.runtime} {speed.exported:.1f} images/s, PyTorch {speed.pytorch:.1f} images/s "
         f"({speed.size[0]}×{speed.size[1]}, {speed.hardware})",
     )
-    _say(console, f"Exported: {to} ({len(exported.content) / 1e6:.1f} MB), model card: {beside}")
+    say(console, f"Exported: {to} ({len(exported.content) / 1e6:.1f} MB), model card: {beside}")
 
 
 @torch.inference_mode()
@@ -131,7 +132,3 @@ def _hardware() -> str:
         names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
         name = names[0] if names else name
     return f"{name}, {torch.get_num_threads()} threads"
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -24,6 +24,7 @@ from oneway.predict.prediction import Prediction
 from oneway.predict.predictor import Predictor, Size
 from oneway.predict.sources import Source, find_sources
 from oneway.predict.video import read_frames, require_video, video_writer
+from oneway.words import say
 
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -56,8 +57,8 @@ def predict_files(
     about = {"oneway": __version__, "model": str(model.source), "classes": model.classes, "colours": model.colours}
     outputs.write_index({**about, "images": job.images, "seconds": round(seconds, 3), "errors": job.errors})
     failures = f"; {len(job.errors)} failed" if job.errors else ""
-    _say(console, f"{job.images} images in {seconds:.1f} s ({job.images / seconds:.1f} images/s){failures}")
-    _say(console, f"Results: {outputs.folder}")
+    say(console, f"{job.images} images in {seconds:.1f} s ({job.images / seconds:.1f} images/s){failures}")
+    say(console, f"Results: {outputs.folder}")
     return 1 if job.errors else 0
 
 
@@ -165,7 +166,7 @@ def _progress(console: Console, total: int) -> Iterator[Callable[[], None]]:
             bar.advance(task)
             if not console.is_terminal and time.monotonic() - last >= SECONDS_BETWEEN_LINES:
                 last = time.monotonic()
-                _say(console, f"{done}/{total}")
+                say(console, f"{done}/{total}")
 
         yield advance
 
@@ -173,7 +174,3 @@ def _progress(console: Console, total: int) -> Iterator[Callable[[], None]]:
 def complain(text: str) -> None:
     """On the standard error, where results do not go."""
     Console(stderr=True).print(Text.assemble(("oneway: ", "bold red"), text), soft_wrap=True, highlight=False)
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -19,6 +19,7 @@ from oneway.reproduce.jobs import Job, train_all
 from oneway.reproduce.tables import TABLES, PaperTable
 from oneway.run import choose_device
 from oneway.run.environment import environment
+from oneway.words import say
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def fill(name: str, request: Request, console: Console) -> None:
     results = {"experiment": name, "environment": about, "cells": [cell.as_json() for cell in cells]}
     write_atomically(request.out / "results.json", (json.dumps(results, indent=1) + "\n").encode())
     write_atomically(request.out / "table.md", markdown(cells).encode())
-    console.print(f"{request.out / 'results.json'} and table.md", highlight=False, soft_wrap=True)
+    say(console, f"{request.out / 'results.json'} and table.md")
 
 
 def _places(name: str, table: PaperTable, request: Request) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,7 @@ from rich.console import Console
 from oneway.config import Config
 from oneway.run_files import CONFIG
 from oneway.train import train
+from oneway.words import say
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def train_all(jobs: Sequence[Job], side_by_side: int, console: Console) -> list[
     ) as pool:
         for job, summary in zip(jobs, pool.map(_train, jobs), strict=True):
             summaries.append(summary)
-            console.print(f"{job.name}  {summary['value']:.1f} %  {summary['seconds']:,.0f} s", highlight=False)
+            say(console, f"{job.name}  {summary['value']:.1f} %  {summary['seconds']:,.0f} s")
     return summaries
 
 

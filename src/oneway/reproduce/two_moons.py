@@ -25,6 +25,7 @@ from oneway.recipes import recipe
 from oneway.reproduce.accuracy import Request
 from oneway.reproduce.jobs import Job, cores, train_all
 from oneway.run import load_model, open_run
+from oneway.words import say
 
 PANELS: dict[str, tuple[str, MethodName, VariantName]] = {
     "none": ("no consistency loss", "supervised", "1w-ct"),
@@ -53,7 +54,7 @@ def two_moons(request: Request, console: Console) -> None:
         figure.savefig(out / f"two-moons.{suffix}", dpi=200, metadata={"Date": None} if suffix == "svg" else None)
     write_atomically(out / "accuracies.json", (json.dumps(accuracies, indent=1) + "\n").encode())
     console.print(_table(accuracies))
-    console.print(f"Figure: {out / 'two-moons.png'} and .svg")
+    say(console, f"Figure: {out / 'two-moons.png'} and .svg")
 
 
 def panel_config(panel: str, seed: int, iterations: int | None = None) -> Config:

@@ -21,6 +21,7 @@ from oneway.data.check.text import findings_text, summary
 from oneway.data.dataset import Listing
 from oneway.data.folder import FILE, describe, listing_of
 from oneway.errors import UserError
+from oneway.words import say
 
 
 def check_folder(
@@ -66,10 +67,10 @@ def check_folder(
         status = check_listing(listing, console, known=known, out=out, as_json=as_json)
     if not as_json:
         if save:
-            _say(console, f"Written: {file}")
+            say(console, f"Written: {file}")
         elif inferred:
-            _say(console, f"No {FILE} says what is what; `--save` writes this one, which you can edit:")
-            _say(console, indent(folder.description.to_yaml().rstrip(), "    "))
+            say(console, f"No {FILE} says what is what; `--save` writes this one, which you can edit:")
+            say(console, indent(folder.description.to_yaml().rstrip(), "    "))
     return status
 
 
@@ -90,7 +91,7 @@ def check_listing(
     else:
         console.print(summary(check), Text(), findings_text(check.findings), highlight=False)
         _draw(check, sheet)
-        _say(console, f"Contact sheet: {sheet or 'none inside the data unless asked for; --out FILE.png draws it.'}")
+        say(console, f"Contact sheet: {sheet or 'none inside the data unless asked for; --out FILE.png draws it.'}")
     return int(check.hurts)
 
 
@@ -136,8 +137,3 @@ def _not_listed(root: Path, console: Console, findings: list[Finding], as_json: 
     else:
         console.print(findings_text(findings), highlight=False)
     return 1
-
-
-def _say(console: Console, message: str) -> None:
-    # What a user typed, a path say, is text and not markup.
-    console.print(message, markup=False, highlight=False, soft_wrap=True)
