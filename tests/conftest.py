@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from files import contents
 from oneway.data import cifar10
+from small_runs import train_two
 
 # Tests run several to a machine; more threads each would only make them wait for one another.
 torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]]:
+    """Finished runs on street scenes, a supervised and a semi-supervised one. Who changes one, copies it first."""
+    runs = train_two(tmp_path_factory.mktemp("runs"))
+    before = [contents(run) for run in runs]
+    yield runs
+    assert [contents(run) for run in runs] == before, "a test has changed a run that others read"
+
+
+@pytest.fixture(scope="session")
+def trained_run(two_runs: list[Path]) -> Path:
+    """The semi-supervised one."""
+    return two_runs[1]
 
 
 @pytest.fixture(scope="session")

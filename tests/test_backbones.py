@@ -7,14 +7,15 @@ import json
 import pytest
 import timm
 import torch
-from rich.console import Console
 
 from oneway import config as configuration
 from oneway.config import Model
 from oneway.errors import UserError
 from oneway.models import build
 from oneway.models.encoder import FeatureEncoder, pyramid_encoder
-from oneway.recipes import recipe
+from oneway.run import load_model
+from oneway.train import train
+from small_runs import QUIET, small_streets
 
 FAMILIES = [
     "mobilenetv4_conv_small_035",
@@ -29,17 +30,8 @@ FAMILIES = [
 @pytest.mark.parametrize("backbone", FAMILIES)
 def test_backbones_of_other_families_train(backbone, tmp_path):
     """SwiftNet on each of them: two iterations on tiny street scenes, and the model that is kept is read again."""
-    from oneway.run import load_model
-    from oneway.train import train
-
-    changes = {
-        "data": {"size": (64, 64), "images": 12},
-        "jitter": {"crop": (64, 64)},
-        "model": {"backbone": backbone, "width": 1},
-        "train": {"iterations": 2, "log_every": 1, "batch_labelled": 2, "batch_unlabelled": 2, "device": "cpu"},
-    }
-    config = configuration.build(configuration.merge(recipe("streets").model_dump(), changes), source="test")
-    train(config, tmp_path / "run", False, Console(quiet=True))
+    config = small_streets(model={"backbone": backbone, "width": 1}, train={"iterations": 2, "log_every": 1})
+    train(config, tmp_path / "run", resume=False, console=QUIET)
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [line["iteration"] for line in lines if "consistency" in line] == [1, 2]
     network = load_model(tmp_path / "run" / "model.safetensors", torch.device("cpu")).network

@@ -1,11 +1,15 @@
-"""Facts about a user's own folder on the command line, from the first look to a trained model, as real processes."""
+"""Facts about a user's own folder on the command line, from the first look to a trained model, as real processes.
+
+The first look, training and evaluation begin from nothing once; all else is tried in forks.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
-import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import numpy as np
 import pytest
@@ -13,7 +17,7 @@ import yaml
 from PIL import Image
 
 from oneway.data import streets
-from processes import oneway
+from processes import forked, oneway
 
 SIZES = [(48, 64), (40, 72), (64, 48)]
 LABELLED, UNLABELLED = 8, 6
@@ -44,9 +48,9 @@ def spoil(mask: Path) -> None:
         image.save(mask)
 
 
-def call(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+def call(*arguments: object, cwd: Path, run: Callable[..., CompletedProcess[str]] = forked) -> CompletedProcess[str]:
     """With the cache beside the data, and lines long enough to look for words in."""
-    return oneway(*arguments, cwd=cwd, XDG_CACHE_HOME=str(cwd / "cache"), COLUMNS="200")
+    return run(*arguments, cwd=cwd, XDG_CACHE_HOME=str(cwd / "cache"), COLUMNS="200")
 
 
 @pytest.fixture
@@ -61,8 +65,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with photographs, described, and a finished run."""
     place = tmp_path_factory.mktemp("trained")
     write_folder(place / "photos")
-    assert call("check", "photos", "--save", cwd=place).returncode == 0
-    done = call("train", "folder", "--data", "photos", *TINY, 4, "--out", "run", cwd=place)
+    assert call("check", "photos", "--save", cwd=place, run=oneway).returncode == 0
+    done = call("train", "folder", "--data", "photos", *TINY, 4, "--out", "run", cwd=place, run=oneway)
     assert done.returncode == 0, done.stderr
     assert "% mIoU on validation with 6 labels" in done.stdout
     return place
@@ -169,7 +173,7 @@ def test_a_model_is_trained_on_a_folder_and_evaluated(trained):
     split = json.loads((trained / "run/split.json").read_text())
     assert (len(split["labelled"]), len(split["unlabelled"])) == (6, 12)
     assert list(summary["per_class"]) == [f"class {label}" for label in range(9)]
-    result = json.loads(call("eval", "run", "--json", cwd=trained).stdout)
+    result = json.loads(call("eval", "run", "--json", cwd=trained, run=oneway).stdout)
     assert result["samples"] == summary["validation_samples"] == 2
     assert result["value"] == pytest.approx(summary["value"], abs=1e-6)
     table = call("eval", "run", cwd=trained)

@@ -1,4 +1,4 @@
-"""Facts about the command line, tried as real processes."""
+"""Facts about the command line, tried as real processes: each verb once from nothing, the rest in forks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from processes import oneway
+from processes import forked, oneway
 
 TINY = (
     "--data.images 16 --data.size 32 64 --jitter.crop 32 64 --model.width 0.125 --labels 4 "
@@ -83,14 +83,14 @@ def test_eval_agrees_with_the_summary(run):
     result = json.loads(oneway("eval", run, "--json", cwd=run.parent).stdout)
     assert result["value"] == pytest.approx(summary["value"], abs=1e-6)
     assert result["per_class"] == pytest.approx(summary["per_class"], abs=1e-6)
-    table = oneway("eval", run, cwd=run.parent).stdout
+    table = forked("eval", run, cwd=run.parent).stdout
     assert f"{summary['value']:.1f}" in table
     assert "pavement" in table
 
 
 def test_a_config_file_repeats_a_run(run, tmp_path):
     """`--config` with a run's own config.yaml trains the same weights again, to the byte."""
-    done = oneway("train", "streets", "--config", run / "config.yaml", "--out", "again", cwd=tmp_path)
+    done = forked("train", "streets", "--config", run / "config.yaml", "--out", "again", cwd=tmp_path, report=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "again/model.safetensors").read_bytes() == (run / "model.safetensors").read_bytes()
 
@@ -98,7 +98,7 @@ def test_a_config_file_repeats_a_run(run, tmp_path):
 def test_an_ended_run_is_not_trained_again(run):
     """`--resume` says so and changes nothing."""
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
-    done = oneway("train", "streets", "--out", run, "--resume", cwd=run.parent)
+    done = forked("train", "streets", "--out", run, "--resume", cwd=run.parent)
     assert done.returncode == 0
     assert "has ended" in done.stdout
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
@@ -112,13 +112,13 @@ def test_an_ended_run_is_not_trained_again(run):
         ("train streets --variant 1w", "'1w-ct'"),
         ("train streets --train.iteration 5", "Did you mean --train.iterations?"),
         ("train streets --train.iterations 0", "greater than 0 (got '0')"),
-        ("train streets --data.images 16 --labels 0", "no image would be labelled"),
-        ("train streets --data.images 16 --labels 17", "asks for 17 labelled images, there are 16"),
+        ("train streets --data.images 16 --data.size 32 64 --labels 0", "no image would be labelled"),
+        ("train streets --data.images 16 --data.size 32 64 --labels 17", "asks for 17 labelled images, there are 16"),
         ("train streets --config missing.yaml", "missing.yaml: cannot be read"),
         ("train streets --config wrong.yaml", "unknown key 'train.iteration'. Did you mean 'train.iterations'?"),
-        ("train streets --train.device tpu9", "train.device tpu9"),
+        ("train streets --train.device tpu9", "device tpu9: no such kind"),
         ("train streets --train.device cuda:7", "CUDA devices are visible"),
-        ("train streets --data.images 16 --model.weights none.pth", "no such file"),
+        ("train streets --data.images 16 --data.size 32 64 --model.weights none.pth", "no such file"),
         ("train streets --out occupied", "occupied: exists and is not a run folder"),
         ("train streets --out run --resume", "run: not a run folder"),
         ("trian streets", 'Did you mean "train"?'),
@@ -132,7 +132,7 @@ def test_bad_input_is_answered_before_any_training(arguments, message, tmp_path)
     (tmp_path / "occupied").mkdir()
     (tmp_path / "occupied" / "thesis.txt").write_text("precious")
     before = sorted(tmp_path.rglob("*"))
-    done = oneway(*arguments.split(), cwd=tmp_path)
+    done = forked(*arguments.split(), cwd=tmp_path)
     assert done.returncode in (1, 2)
     assert message in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
@@ -152,7 +152,7 @@ def test_weights_that_cannot_be_fetched_are_said_to_be(tmp_path):
 def test_another_run_is_never_overwritten(run):
     """A folder that holds a run is refused, and the way out is named."""
     before = (run / "model.safetensors").read_bytes()
-    done = oneway("train", "streets", *TINY, "--seed", "5", "--out", run, cwd=run.parent)
+    done = forked("train", "streets", *TINY, "--seed", "5", "--out", run, cwd=run.parent)
     assert done.returncode == 1
     assert "holds another run" in done.stderr
     assert "--resume" in done.stderr
@@ -162,7 +162,7 @@ def test_another_run_is_never_overwritten(run):
 
 def test_resuming_with_other_settings_is_refused(run):
     """The difference is shown, old and new."""
-    done = oneway("train", "streets", "--out", run, "--resume", "--train.iterations", "8", cwd=run.parent)
+    done = forked("train", "streets", "--out", run, "--resume", "--train.iterations", "8", cwd=run.parent)
     assert done.returncode == 1
     assert "train.iterations: 4 → 8" in done.stderr
     for arguments, message in (
@@ -170,21 +170,21 @@ def test_resuming_with_other_settings_is_refused(run):
         (["streets", "--config", "other.yaml"], "train.alpha: 1.0 → 0.25"),
     ):
         (run.parent / "other.yaml").write_text("train: {alpha: 0.25}\n")
-        done = oneway("train", *arguments, "--out", run, "--resume", cwd=run.parent)
+        done = forked("train", *arguments, "--out", run, "--resume", cwd=run.parent)
         assert done.returncode == 1
         assert message in " ".join(done.stderr.split())
 
 
 def test_epochs_asked_for_win_over_a_recipes_iterations(tmp_path):
     """10 epochs of ⌊16 / 8⌋ iterations, although the recipe counts in iterations."""
-    done = oneway("train", "streets", "--train.epochs", "10", "--dry-run", cwd=tmp_path)
+    done = forked("train", "streets", "--train.epochs", "10", "--dry-run", cwd=tmp_path)
     settings = yaml.safe_load(done.stdout)["train"]
     assert (settings["epochs"], settings["iterations"]) == (10, None)
 
 
 def test_paths_are_text_and_not_markup(tmp_path):
     """Brackets in a path reach the reader as they are."""
-    done = oneway("eval", "runs/[a]/[/b]", cwd=tmp_path)
+    done = forked("eval", "runs/[a]/[/b]", cwd=tmp_path)
     assert done.returncode == 1
     assert "runs/[a]/[/b]: not a run folder" in done.stderr
 
@@ -192,7 +192,7 @@ def test_paths_are_text_and_not_markup(tmp_path):
 def test_quickstart_does_not_overwrite_a_run(run):
     """Its summary would replace the run's own."""
     before = (run / "summary.json").read_bytes()
-    done = oneway("quickstart", "--out", run, cwd=run.parent)
+    done = forked("quickstart", "--out", run, cwd=run.parent)
     assert done.returncode == 1
     assert "would be overwritten" in done.stderr
     assert (run / "summary.json").read_bytes() == before
@@ -209,7 +209,7 @@ def test_quickstart_refuses_an_impossible_seed(tmp_path):
 def test_a_crop_larger_than_the_scaled_image_trains(tmp_path):
     """It is padded: 32×64 images at half scale in crops of 48×80."""
     larger = " ".join(TINY).replace("--jitter.crop 32 64", "--jitter.crop 48 80 --jitter.scale 0.5 0.6").split()
-    done = oneway("train", "streets", *larger, "--out", "run", cwd=tmp_path)
+    done = forked("train", "streets", *larger, "--out", "run", cwd=tmp_path, report=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -219,5 +219,5 @@ def test_dry_run_prints_the_settings_and_does_nothing(tmp_path):
     assert "alpha: 0.7" in done.stdout
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "settings.yaml").write_text(done.stdout)
-    again = oneway("train", "streets", "--config", "settings.yaml", "--dry-run", cwd=tmp_path)
+    again = forked("train", "streets", "--config", "settings.yaml", "--dry-run", cwd=tmp_path)
     assert again.stdout == done.stdout

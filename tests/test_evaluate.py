@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torchmetrics.classification import MulticlassConfusionMatrix, MulticlassJaccardIndex
 
 from oneway.data import IGNORE
-from oneway.evaluate import Scores, confusion_matrix
+from oneway.evaluate import Scores, confusion_matrix, evaluate_run
+from oneway.train import train
+from small_runs import QUIET, small_streets
 
 CLASSES = 6
 
@@ -63,3 +67,18 @@ def test_accuracy_is_the_share_of_correct_predictions():
     assert scores.value == 75
     assert scores.per_class == [100, pytest.approx(200 / 3), None]
     assert scores.absent == [2]
+
+
+def test_only_what_has_labels_is_counted(tmp_path):
+    """Images without a mask are part of a training set, and no part of what is evaluated on it."""
+    masks, noise = 6, np.random.default_rng(0)
+    for kind, count in (("images", masks + 3), ("masks", masks)):
+        (tmp_path / "data" / kind).mkdir(parents=True)
+        for index in range(count):
+            pixels = noise.integers(256, size=(32, 64, 3)) if kind == "images" else np.eye(32, 64)
+            Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "data" / kind / f"{index}.png")
+    data = {"name": "folder", "path": tmp_path / "data", "cache": tmp_path / "cache"}
+    train(small_streets(recipe="folder", data=data), tmp_path / "run", resume=False, console=QUIET)
+    counts = {split: evaluate_run(tmp_path / "run", split, None, QUIET)["samples"] for split in ("train", "val")}
+    assert counts["val"] > 0
+    assert sum(counts.values()) == masks

@@ -17,7 +17,7 @@ from PIL import Image
 from rich.console import Console
 from torch import nn
 
-from oneway.config import Model, build
+from oneway.config import Model
 from oneway.data.streets import CLASSES, COLOURS, render
 from oneway.errors import UserError
 from oneway.export import export_model
@@ -27,43 +27,25 @@ from oneway.export.graph import pool_by_products
 from oneway.models import build as build_network
 from oneway.predict import Predictor, load
 from oneway.run import TrainedModel, save_model
-from oneway.train import train
+from small_runs import QUIET
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
 EXAMPLE = Path(__file__).parent.parent / "docs" / "examples" / "run_onnx.py"
-QUIET = Console(quiet=True)
 SIZES = [(64, 128), (97, 131), (130, 66)]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory) -> Path:
-    """Two iterations on street scenes."""
-    folder = tmp_path_factory.mktemp("runs") / "run"
-    settings = {
-        "recipe": "streets",
-        "labels": "2",
-        "seed": 3,
-        "data": {"images": 4, "size": (64, 128)},
-        "jitter": {"crop": (64, 128)},
-        "model": {"width": 0.25},
-        "train": {"iterations": 2, "batch_labelled": 2, "batch_unlabelled": 2},
-    }
-    train(build(settings, "test"), folder, resume=False, console=QUIET)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def model(run) -> Predictor:
-    return load(run, "cpu")
+def model(trained_run) -> Predictor:
+    return load(trained_run, "cpu")
 
 
 @pytest.fixture(scope="module", params=["onnx", "pt2"])
-def exported(request, run, tmp_path_factory) -> Path:
+def exported(request, trained_run, tmp_path_factory) -> Path:
     """The run as a file that gives labels."""
     path = tmp_path_factory.mktemp("exported") / f"model.{request.param}"
-    export_model(run, path, "labels", QUIET, licence="CC-BY-4.0")
+    export_model(trained_run, path, "labels", QUIET, licence="CC-BY-4.0")
     return path
 
 
@@ -115,14 +97,14 @@ def test_files_say_what_their_numbers_mean(exported):
     assert b"swiftnet.py" not in exported.read_bytes()
 
 
-def test_the_card_tells_the_history(exported, run):
+def test_the_card_tells_the_history(exported, trained_run):
     """Counts, method, seed, quality of each class, speed with hardware, agreement and licence."""
     text = exported.with_name(f"{exported.name}.md").read_text(encoding="utf-8")
-    summary = json.loads((run / "summary.json").read_text())
+    summary = json.loads((trained_run / "summary.json").read_text())
     for row in (
         "| data | streets |",
-        "| labelled images | 2 |",
-        "| further images without labels | 2 |",
+        "| labelled images | 4 |",
+        "| further images without labels | 12 |",
         "| method | simple-phtps, variant 1w-ct |",
         "| seed | 3 |",
         "| licence | CC-BY-4.0 |",
@@ -134,10 +116,9 @@ def test_the_card_tells_the_history(exported, run):
         assert row in text
 
 
+@pytest.mark.parametrize("exported", ["onnx"], indirect=True)
 def test_the_example_needs_neither_oneway_nor_torch(exported, model, tmp_path):
     """docs/examples/run_onnx.py writes the mask that `predict` gives."""
-    if exported.suffix != ".onnx":
-        pytest.skip("the example is for ONNX")
     Image.fromarray(scenes(1, 97, 131)[0]).save(tmp_path / "photo.png")
     subprocess.run([sys.executable, EXAMPLE, exported, "photo.png", "mask.png"], cwd=tmp_path, check=True)
     mask, expected = Image.open(tmp_path / "mask.png"), model.predict(tmp_path / "photo.png")
@@ -280,15 +261,15 @@ def test_code_that_only_the_file_names_is_not_run(saved, tmp_path):
 @pytest.mark.parametrize(
     ("to", "message"), [("model.tflite", "end in .onnx or .pt2"), ("no/model.onnx", "no such folder")]
 )
-def test_a_place_that_makes_no_sense_is_refused(run, tmp_path, to, message):
+def test_a_place_that_makes_no_sense_is_refused(trained_run, tmp_path, to, message):
     """Before anything is loaded."""
     with pytest.raises(UserError, match=message):
-        export_model(run, tmp_path / to, "labels", QUIET)
+        export_model(trained_run, tmp_path / to, "labels", QUIET)
 
 
-def test_a_missing_extra_is_named_with_the_command_that_installs_it(run, tmp_path, monkeypatch):
+def test_a_missing_extra_is_named_with_the_command_that_installs_it(trained_run, tmp_path, monkeypatch):
     """In the words to paste."""
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(UserError, match=r"pip install 'oneway\[export\]'"):
-        export_model(run, tmp_path / "model.onnx", "labels", QUIET)
+        export_model(trained_run, tmp_path / "model.onnx", "labels", QUIET)
     assert list(tmp_path.iterdir()) == []

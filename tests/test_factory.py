@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
 
 from oneway import config as configuration
 from oneway.config import Model, confirm_factory
 from oneway.errors import UserError
 from oneway.models import build, prepare
 from oneway.recipes import recipe
+from oneway.run import open_run
+from oneway.train import train
 from processes import oneway
+from small_runs import QUIET, small_streets
 
 NETWORKS = """
 import torch
@@ -144,19 +146,9 @@ def test_what_can_train_but_looks_odd_is_remarked_on(networks):
 
 def test_a_factory_trains(networks, tmp_path):
     """Whatever the recipe's network would be; the model that is kept names its factory."""
-    from oneway.run import open_run
-    from oneway.train import train
-
-    changes = {
-        "data": {"size": (32, 64), "images": 8},
-        "jitter": {"crop": (32, 64)},
-        "model": {"factory": f"{networks}:Segmenter"},
-        "train": {"iterations": 2, "log_every": 1, "batch_labelled": 2, "batch_unlabelled": 2, "device": "cpu"},
-        "labels": "4",
-    }
-    config = configuration.build(configuration.merge(recipe("streets").model_dump(), changes), source="test")
     out = tmp_path / "run"
-    train(config, out, False, Console(quiet=True))
+    config = small_streets(model={"factory": f"{networks}:Segmenter"})
+    train(config, out, resume=False, console=QUIET)
     assert open_run(out).config.model.factory == f"{networks}:Segmenter"
     with (out / "model.safetensors").open("rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))

@@ -89,8 +89,9 @@ def test_an_image_may_go_on_as_its_mirror_image(flip):
     draw, config = jitters(top=0.5, left=0.5, flip=flip), Jitter(crop=crop, beyond="mirror")
     x, y = jitter_inputs(store, draw, config), jitter_labels(store, draw, config)
     border = ((beyond, beyond), (beyond, beyond))
-    expected = np.pad(labels[0].numpy(), border, mode="symmetric"), np.pad(
-        images[0].numpy(), ((0, 0), *border), mode="symmetric"
+    expected = (
+        np.pad(labels[0].numpy(), border, mode="symmetric"),
+        np.pad(images[0].numpy(), ((0, 0), *border), mode="symmetric"),
     )
     mirrored = [np.flip(one, axis=-1).copy() if flip else one for one in expected]
     assert np.array_equal(y[0], mirrored[0])

@@ -1,4 +1,4 @@
-"""`oneway suggest`: images on which a model contradicts itself, no two of them alike."""
+"""`oneway suggest`: images that a model cannot decide on, no two of them alike."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import torch
 from PIL import Image
 from torch.distributions import Categorical
 
-from exhibits import QUIET, train_two
 from oneway.config import Perturb
 from oneway.data.dataset import Bytes
 from oneway.data.streets import render
@@ -22,7 +21,9 @@ from oneway.perturb import phtps, tps
 from oneway.run import load_model, open_run
 from oneway.suggest import suggest
 from oneway.suggest.choice import spread
-from oneway.suggest.scores import DRAWS, SEED, Judge, Score, brought_back, gentler, judge_of
+from oneway.suggest.scores import DRAWS, SEED, Judge, Score, balanced, brought_back, gentler, judge_of
+from oneway.train import train
+from small_runs import QUIET, small_streets, train_two
 
 CPU = torch.device("cpu")
 
@@ -45,7 +46,42 @@ def table(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
 
 
-def test_scores_are_the_consistency_loss(run):
+def test_doubt_is_entropy(run):
+    """Its parts are one for each class, and together the mean entropy of the clean prediction."""
+    network = load_model(run / "model.safetensors", CPU).network
+    x = torch.from_numpy(scene(0)).permute(2, 0, 1)[None].float() / 255
+    with torch.no_grad():
+        logits = upsample(network(x), x)
+    doubts = Judge(network, CPU, Perturb(), 2**19).doubts(scene(0))
+    assert doubts.shape == (logits.shape[1],)
+    assert doubts.sum() == pytest.approx(Categorical(logits=logits.movedim(1, -1)).entropy().mean().item(), rel=1e-4)
+
+
+def test_doubt_about_a_rare_class_counts_more():
+    """Of images that are doubted as much, the one whose doubt is about what others hardly bring to mind is first."""
+    doubts = np.array([[0.5, 0.02], [0.5, 0.02], [0.52, 0.0], [0.42, 0.1]])
+    assert doubts[2].sum() == pytest.approx(doubts[3].sum())
+    values = balanced(doubts)
+    assert values.argmax() == 3
+    assert values.argmin() == 2
+    assert values.mean() == pytest.approx(1)
+
+
+def test_classes_count_the_same():
+    """However much doubt there is about one of them everywhere: its unit does not matter."""
+    doubts = np.random.default_rng(0).random((5, 3))
+    assert balanced(doubts * [1.0, 1e-3, 1e-6]) == pytest.approx(balanced(doubts))
+
+
+def test_a_class_that_is_never_thought_of_changes_no_rank():
+    """One that no label has may have a probability of exactly zero, in every pixel of every image."""
+    doubts = np.random.default_rng(0).random((5, 3))
+    never = np.hstack([doubts, np.zeros((5, 1))])
+    assert balanced(never) == pytest.approx(0.75 * balanced(doubts))
+    assert (balanced(np.zeros((5, 3))) == 0).all()
+
+
+def test_contradiction_is_the_consistency_loss(run):
     """The mean over draws of the loss of training, for the same perturbations of every image."""
     network = load_model(run / "model.safetensors", CPU).network
     x = torch.from_numpy(scene(0)).permute(2, 0, 1)[None].float() / 255
@@ -57,11 +93,8 @@ def test_scores_are_the_consistency_loss(run):
     losses = [
         masked_kl(target[n : n + 1], logits[n : n + 1], perturbation.valid[n : n + 1]).item() for n in range(DRAWS)
     ]
-    found, doubt, where = Judge(network, CPU, Perturb(), 2**19).contradiction(scene(0))
+    found, where = Judge(network, CPU, Perturb(), 2**19).contradiction(scene(0))
     assert found == pytest.approx(np.mean(losses), rel=1e-4)
-    with torch.no_grad():
-        entropy = Categorical(logits=upsample(network(x), x).movedim(1, -1)).entropy()
-    assert doubt == pytest.approx(entropy.mean().item(), rel=1e-4)
     assert where.shape == (32, 64)
     assert where.mean() == pytest.approx(found, rel=0.3)
 
@@ -131,7 +164,8 @@ def test_a_folder_of_images(run, tmp_path):
     assert [int(row["rank"]) for row in rows] == list(range(1, 6))
     assert len({row["image"] for row in rows} & {"0.png", "more/copy.jpg"}) == 1
     assert {row["image"] for row in rows} > {"1.png", "2.png", "3.png", "upright.png"}
-    assert all(float(row["kl"]) >= 0 for row in rows)
+    assert all(float(row["kl"]) >= 0 and float(row["doubt"]) > 0 for row in rows)
+    assert [float(row["score"]) for row in rows] == pytest.approx([score.value for score in found.chosen], abs=1e-4)
     assert found.alike == 1
     assert len(found.unreadable) == 1
     assert "broken.png" in found.unreadable[0]
@@ -160,6 +194,19 @@ def test_a_run_s_own_images(run):
     assert (found.table, found.sheet) == (run / "suggest.csv", run / "suggest.png")
     assert found.table.exists()
     assert found.sheet.exists()
+
+
+def test_a_run_with_all_labels(tmp_path):
+    """It has nothing left of its own, which is said; images of a folder are ranked."""
+    run = tmp_path / "run"
+    train(small_streets(labels="all"), run, resume=False, console=QUIET)
+    with pytest.raises(UserError, match="no image without labels"):
+        suggest(run, QUIET)
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for index in range(2):
+        Image.fromarray(scene(index)).save(folder / f"{index}.png")
+    assert len(suggest(run, QUIET, folder=folder).chosen) == 2
 
 
 def test_nothing_to_suggest(run, tmp_path):

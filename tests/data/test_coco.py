@@ -8,22 +8,11 @@ import numpy as np
 import pytest
 from matplotlib.path import Path as Outline
 
+from data.encoders import compress
 from oneway.data.dataset import IGNORE
 from oneway.data.decode.coco import label_map, read_coco
 from oneway.data.decode.outlines import decompress, outline_mask, polygon_mask, runs_mask
 from oneway.errors import UserError
-
-
-def compress(counts: list[int]) -> str:
-    """The text form, written from its description: differences from the fourth on, five bits to a character."""
-    text = ""
-    for index, count in enumerate(counts):
-        number, more = count - (counts[index - 2] if index > 2 else 0), True
-        while more:
-            low, number = number & 31, number >> 5
-            more = number != (-1 if low & 16 else 0)
-            text += chr((low | 32 if more else low) + 48)
-    return text
 
 
 def tree(*annotations: dict, size: tuple[int, int] = (4, 5)) -> dict:

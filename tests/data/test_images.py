@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import resource
 import struct
-import zlib
 from io import BytesIO
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from data.encoders import png
 from oneway.data.decode.images import MOST_PIXELS, SUFFIXES, TURNS, image_size, orientation, read_image
 from oneway.errors import UserError
 
@@ -24,16 +24,6 @@ PIXELS = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3) * 3
 def save(path, image, **options):
     image.save(path, **options)
     return path
-
-
-def png(width: int, height: int, depth: int, kind: int, data: bytes) -> bytes:
-    """A PNG made by hand: its header may announce anything."""
-
-    def chunk(name: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
-
-    header = struct.pack(">IIBBBBB", width, height, depth, kind, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
 
 
 def refusal(path) -> str:

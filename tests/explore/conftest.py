@@ -1,4 +1,4 @@
-"""Two runs and a server, once for each file."""
+"""A server of two runs, once for each file."""
 
 from __future__ import annotations
 
@@ -8,24 +8,19 @@ from pathlib import Path
 import httpx
 import pytest
 
-from exhibits import QUIET, serving, train_two
+from explore.exhibits import serving
 from oneway.explore import prepare
 from oneway.explore.limits import Limits
 from oneway.explore.server import Exhibit
+from small_runs import QUIET
 
 PATIENCE = 0.6  # seconds that this server waits for a body
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two runs."""
-    return train_two(tmp_path_factory.mktemp("runs"))
-
-
-@pytest.fixture(scope="module")
-def exhibit(folders: list[Path]) -> Exhibit:
-    """Both of them."""
-    return prepare(folders, QUIET)
+def exhibit(two_runs: list[Path]) -> Exhibit:
+    """Both runs."""
+    return prepare(two_runs, QUIET)
 
 
 @pytest.fixture(scope="module")

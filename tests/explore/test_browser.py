@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import chromium
-from exhibits import by_hand, png
+from explore import chromium
+from explore.exhibits import by_hand, png
 from oneway.data.streets import CLASSES, render
 from oneway.explore.server import Exhibit
 
@@ -33,34 +33,34 @@ def numbers(page: chromium.Page) -> tuple[dict[str, Any], list[float]]:
     return asked, [exact for exact, _ in shown]
 
 
-def assert_as_in_python(page: chromium.Page, folders: list[Path], exhibit: Exhibit) -> list[float]:
+def assert_as_in_python(page: chromium.Page, two_runs: list[Path], exhibit: Exhibit) -> list[float]:
     asked, shown = numbers(page)
     picture = exhibit.shelf.find(asked["image"])
     assert picture is not None
-    for folder, value in zip(folders, shown, strict=True):
+    for folder, value in zip(two_runs, shown, strict=True):
         assert value == pytest.approx(by_hand(folder, picture.x, asked), abs=1e-3)
     return shown
 
 
 @needs_browser
-def test_what_a_browser_shows_is_what_python_computes(opened, address, exhibit, folders, tmp_path):
+def test_what_a_browser_shows_is_what_python_computes(opened, address, exhibit, two_runs, tmp_path):
     """Slider, mouse, keys, random draw, upload: after each, both columns have Python's numbers; reset brings zero."""
     page = opened(address)
     page.resize(1280, 800)
-    assert assert_as_in_python(page, folders, exhibit) == pytest.approx([0, 0], abs=1e-4)
+    assert assert_as_in_python(page, two_runs, exhibit) == pytest.approx([0, 0], abs=1e-4)
 
     set_slider = (
         "(s => { s.value = -0.2; s.dispatchEvent(new Event('input')) })(document.querySelector('[name=brightness]'))"
     )
     page.evaluate(set_slider)
     page.wait("document.documentElement.dataset.answered.includes('-0.2')")
-    after_slider = assert_as_in_python(page, folders, exhibit)
+    after_slider = assert_as_in_python(page, two_runs, exhibit)
     assert min(after_slider) > 0
 
     before = page.evaluate("document.querySelector('[data-plane=kl] canvas').toDataURL()")
     page.drag(".handle", (40, 25))
     page.wait("!JSON.parse(document.documentElement.dataset.answered).displacements[0].includes(0)")
-    after_drag = assert_as_in_python(page, folders, exhibit)
+    after_drag = assert_as_in_python(page, two_runs, exhibit)
     assert after_drag != after_slider
     assert page.evaluate("document.querySelector('[data-plane=kl] canvas').toDataURL()") != before
     (x, y), height = (
@@ -73,11 +73,11 @@ def test_what_a_browser_shows_is_what_python_computes(opened, address, exhibit, 
     for key in ("ArrowRight", "ArrowRight", "ArrowUp"):
         page.press(key)
     page.wait("JSON.parse(document.documentElement.dataset.answered).displacements[3].join() == '0.02,-0.01'")
-    assert assert_as_in_python(page, folders, exhibit) != after_drag
+    assert assert_as_in_python(page, two_runs, exhibit) != after_drag
 
     page.evaluate("document.querySelector('#random').click()")
     page.wait("JSON.parse(document.documentElement.dataset.answered).contrast != 1")
-    assert_as_in_python(page, folders, exhibit)
+    assert_as_in_python(page, two_runs, exhibit)
 
     file = tmp_path / "own.png"
     file.write_bytes(png(render(1, 9, 48, 96)[0]))
@@ -85,13 +85,13 @@ def test_what_a_browser_shows_is_what_python_computes(opened, address, exhibit, 
     node = page.call("DOM.querySelector", nodeId=root, selector="#file")["nodeId"]
     page.call("DOM.setFileInputFiles", files=[str(file)], nodeId=node)
     page.wait("document.documentElement.dataset.answered.includes('upload-')")
-    assert_as_in_python(page, folders, exhibit)
+    assert_as_in_python(page, two_runs, exhibit)
     assert page.evaluate("document.querySelector('#strip :checked + img').alt") == "own.png"
 
     page.evaluate("document.querySelector('#reset').click()")
     page.wait("JSON.parse(document.documentElement.dataset.answered).contrast == 1")
     assert numbers(page)[1] == pytest.approx([0, 0], abs=1e-4)
-    assert page.evaluate("document.querySelectorAll('article').length") == len(folders)
+    assert page.evaluate("document.querySelectorAll('article').length") == len(two_runs)
     assert_nothing_wrong(page, address)
 
 

@@ -12,14 +12,14 @@ import pytest
 import torch
 from PIL import Image
 
-from exhibits import STRONG, by_hand, png
+from explore.exhibits import STRONG, by_hand, png
 from oneway.config import Config, Data, Jitter, Model, Perturb
 from oneway.data.dataset import IGNORE
 from oneway.data.streets import render
-from oneway.draws import draw_perturbation
+from oneway.draws import PHOTOMETRIC_RANGES, draw_perturbation
 from oneway.errors import UserError
 from oneway.explore import explore, heat, prepare
-from oneway.explore.compute import DRAWN, RANGES, Parameters, drawn, perturbation_of
+from oneway.explore.compute import RANGES, Parameters, drawn, perturbation_of
 from oneway.explore.images import KEPT_UPLOADS, MOST_PIXELS, Shelf, fit, most_pixels
 from oneway.explore.server import listen
 from oneway.models.swiftnet import SwiftNet
@@ -47,7 +47,7 @@ def test_a_perturbation_of_chosen_parameters_is_the_one_that_training_draws():
 def test_what_training_draws_is_marked_on_the_page():
     """A thousand draws fill the marked ranges and never leave them."""
     colours = draw_perturbation(0, 0, 1000).photometric
-    for name, (low, high) in DRAWN.items():
+    for name, (low, high) in PHOTOMETRIC_RANGES.items():
         values = getattr(colours, name)
         assert low <= values.min() < low + 0.01 * (high - low)
         assert high - 0.01 * (high - low) < values.max() <= high

@@ -13,7 +13,7 @@ import httpx
 import numpy as np
 import pytest
 
-from exhibits import SAMPLE, png, serving
+from explore.exhibits import SAMPLE, png, serving
 from oneway.explore.limits import Limits
 
 

@@ -1,19 +1,16 @@
-"""What the proofs share: small runs to disturb, processes to disturb them in, and what it means to be the same."""
+"""What the proofs share: small runs to disturb, in forks, and what it means to be the same."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
+
+from forks import Job, start
 
 ITERATIONS, EVERY = 24, 4
 STREETS = (
@@ -30,81 +27,12 @@ MOONS = (
 """The same in milliseconds, without batch norm."""
 
 
-@dataclass
-class Job:
-    """A process under way."""
-
-    zygote: subprocess.Popen[str]
-    folder: Path
-    name: str
-    process: int
-    status: int | None = None
-
-    def wait(self) -> int:
-        """Its exit status, negative where a signal ended it."""
-        if self.status is None:
-            assert self.zygote.stdout
-            self.status = int(self.zygote.stdout.readline())
-        return self.status
-
-    @property
-    def error(self) -> str:
-        """What it said on its standard error, in one line."""
-        return " ".join((self.folder / f"{self.name}.err").read_text().split())
-
-    @property
-    def output(self) -> str:
-        """What it said on its standard output, in one line."""
-        return " ".join((self.folder / f"{self.name}.out").read_text().split())
-
-
-under_way: list[Job] = []
-
-
-@lru_cache
-def zygote() -> subprocess.Popen[str]:
-    """One for each process of the tests; it ends with it, when its standard input does."""
-    here = Path(__file__).parent
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "COLUMNS": "200",
-        "PYTHONPATH": os.pathsep.join([str(here.parent), os.environ.get("PYTHONPATH", "")]),
-    }
-    command = [sys.executable, str(here / "zygote.py")]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
-
-
-def start(folder: Path, **job: Any) -> Job:
-    """A job in a folder; see `zygote`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    name = job.setdefault("name", f"job-{time.monotonic_ns()}")
-    server = zygote()
-    for earlier in under_way:  # of a test that failed and never asked how it ended
-        if earlier.status is None:
-            os.kill(earlier.process, signal.SIGKILL)
-            earlier.wait()
-    assert server.stdin
-    assert server.stdout
-    server.stdin.write(json.dumps({"folder": str(folder), **job}) + "\n")
-    server.stdin.flush()
-    under_way[:] = [Job(server, folder, name, int(server.stdout.readline()))]
-    return under_way[0]
-
-
 def done(folder: Path, *words: object, status: int = 0, **job: Any) -> Job:
     """A `oneway` command that has ended as it should."""
     started = start(folder, command=[str(word) for word in words], **job)
     found = started.wait()
     assert found == status, f"{found} instead of {status}: {started.output} {started.error}"
     return started
-
-
-def called(place: Path, function: str, **arguments: Any) -> Any:
-    """What a function, as `module:name`, returns in a process of its own."""
-    job = start(place, function=function, arguments=arguments)
-    assert job.wait() == 0, job.error
-    return json.loads((place / f"{job.name}.json").read_text())
 
 
 @lru_cache

@@ -10,27 +10,21 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from oneway import data, models, optim
-from oneway.config import Config, build, merge
+from oneway.config import Config
 from oneway.data.dataset import IGNORE
 from oneway.data.store import Store
 from oneway.draws import Plan, draw
 from oneway.losses import masked_kl
 from oneway.models.teacher import mean_teacher
-from oneway.recipes import recipe
 from oneway.step import TrainingState, step
+from small_runs import small_streets
 
-SMALL = {
-    "data": {"size": (32, 64), "images": 8},
-    "jitter": {"crop": (32, 64)},
-    "model": {"width": 0.25},
-    "train": {"batch_labelled": 2, "batch_unlabelled": 2},
-}
 PLAN = Plan(0, (0, 1), tuple(range(8)), 2, 2, (1.0, 1.0), False)
 
 
 def world(**changes: object) -> tuple[TrainingState, Store, Config]:
     """A student with its teacher, street scenes, and the settings they train by."""
-    config = build(merge(merge(recipe("streets").model_dump(), SMALL), changes), "test")
+    config = small_streets(**changes)
     dataset = data.load(config.data)
     student = models.build(config.model, len(dataset.classes), seed=0)
     state = TrainingState(student, mean_teacher(student), optim.optimiser_for(student, config.optimiser))

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from data.test_check import DEFECTS, clean_set, contents
+from data.defects import DEFECTS, clean_set
+from files import contents
 from reliability import breaks
 from reliability.harness import start
 

@@ -1,4 +1,4 @@
-"""Small runs to explore, a server for them, and their numbers computed a second time."""
+"""A server for runs to explore, and their numbers computed a second time."""
 
 from __future__ import annotations
 
@@ -12,22 +12,16 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from rich.console import Console
 
-from oneway.config import Config, Data, Jitter, Model, Train
 from oneway.draws import draw_perturbation
 from oneway.explore.compute import RANGES
 from oneway.explore.limits import Limits
 from oneway.explore.server import Exhibit, application, listen, server
 from oneway.losses import masked_kl, upsample
-from oneway.methods import MethodName
 from oneway.perturb.photometric import photometric
 from oneway.perturb.tps import sampling_points, valid_points, warp
 from oneway.run import load_model
-from oneway.train import train
 
-METHODS: tuple[MethodName, MethodName] = ("supervised", "simple-phtps")
-QUIET = Console(quiet=True)
 SAMPLE = "sample-2"
 """An image that the page offers."""
 
@@ -39,22 +33,6 @@ STRONG = {
     "permutation": [2, 0, 1],
     "displacements": [[0.05, 0.02], [-0.04, 0.03], [0.02, -0.05], [0.06, 0.01]],
 }
-
-
-def train_two(out: Path) -> list[Path]:
-    """Run folders, after two iterations each."""
-    for method in METHODS:
-        config = Config(
-            recipe="streets",
-            method=method,
-            labels="4",
-            data=Data(size=(32, 64), images=8),
-            jitter=Jitter(crop=(32, 64)),
-            model=Model(width=0.25),
-            train=Train(iterations=2, batch_labelled=2, batch_unlabelled=2, device="cpu"),
-        )
-        train(config, out / method, resume=False, console=QUIET)
-    return [out / method for method in METHODS]
 
 
 @contextmanager

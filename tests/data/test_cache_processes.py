@@ -1,0 +1,82 @@
+"""Decoding that is killed, done by several processes at once, or short of disk: what is left is whole or nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data.decoded import cache_folder, photograph, refusal, train
+from data.readers import digest
+from forks import called, start
+
+MOMENTS = {
+    "it begins": ("open", "-new/pixels"),
+    "it decodes the first image": ("open", "images/a.png"),
+    "it decodes another": ("open", "images/d.png"),
+    "it writes the index": ("open", "-new/index.json"),
+    "it puts the new images into place": ("os.rename", "-new"),
+    "it puts the old ones away": ("os.rename", "/train"),
+}
+
+
+@pytest.mark.parametrize(
+    ("moment", "again"),
+    [(moment, again) for moment in MOMENTS for again in (False, True) if again or "old ones" not in moment],
+)
+def test_a_killed_process_leaves_nothing_that_is_taken_for_a_cache(root, tmp_path, moment, again):
+    """Killed when it decodes for the first time, or again since there is a new image."""
+    if again:
+        train(root)
+        photograph(root / "train/images/f.png", 11)
+    event, ending = MOMENTS[moment]
+    arguments = {"root": str(root), "event": event, "ending": ending}
+    killed = start(tmp_path, function="data.readers:read_until", arguments=arguments)
+    assert killed.wait() == -signal.SIGKILL, killed.error
+    samples = train(root)
+    assert len(samples) == 5 + again
+    for index, name in enumerate(samples.names):
+        with Image.open(root / name) as image:
+            assert np.array_equal(samples.image(index), np.asarray(image))
+    assert {path.name for path in cache_folder(root).iterdir()} == {"train", ".train.lock"}
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["first time", "again"])
+def test_processes_that_decode_at_once_all_succeed(root, tmp_path, again):
+    """Three of them, begun at the same moment, read the same; none of them leaves anything behind."""
+    if again:
+        train(root)
+    for seed in range(13, 60):
+        photograph(root / "train/images" / f"{seed}.png", seed)
+    answers = called(tmp_path, "data.readers:read_at_once", root=str(root), processes=3)
+    assert answers == [digest(root)] * 3
+    assert {path.name for path in cache_folder(root).iterdir()} == {"train", ".train.lock"}
+
+
+def test_a_disk_that_is_too_small_is_refused_before_anything_is_decoded(root):
+    """A hundred megapixels to an image, in files of a few kilobytes: more than any disk here has room for."""
+    large = root / "train/images/large-0.png"
+    Image.new("1", (16_384, 16_384)).save(large)
+    free = shutil.disk_usage(root).free
+    copies = free // (3 * 16_384**2) + 1
+    if copies > 20_000:
+        pytest.skip("the disk has room for too many images")
+    for number in range(1, copies):
+        os.link(large, large.with_name(f"large-{number}.png"))
+    message = refusal(root)
+    assert str(cache_folder(root)) in message
+    assert f"{copies + 5} decoded images need" in message
+    assert "--data.cache" in message
+    assert [path.name for path in cache_folder(root).iterdir()] == [".train.lock"]
+
+
+def test_a_disk_that_fills_up_is_said_to_be_and_tidied(root, tmp_path):
+    """The system refuses to write more than 4,000 bytes to a file, as a quota does."""
+    message = called(tmp_path, "data.readers:refused", largest_file=4000, root=str(root))
+    assert f"{cache_folder(root)}: decoded images cannot be kept there (File too large)" in message
+    assert "--data.cache" in message
+    assert [path.name for path in cache_folder(root).iterdir()] == [".train.lock"]

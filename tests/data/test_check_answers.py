@@ -1,0 +1,128 @@
+"""What a look at a data set leads to: words, JSON, a contact sheet, a description, and a refusal to train."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from data.defects import HEIGHT, IMAGE, WIDTH, clean_set, edit_mask, findings, first_pixel, told_to_a_person, truncate
+from data.folders import listing
+from files import contents
+from oneway.data.check import Finding, refuse
+from oneway.data.check.contact_sheet import choose, overlay
+from oneway.data.check.inspection import check_folder
+from oneway.data.check.survey import Survey
+from oneway.data.dataset import IGNORE, Item
+from oneway.errors import UserError
+
+
+def test_json_tells_what_is_there(tmp_path, capsys):
+    """Counts and shares by hand: 48 patches of 64 pixels, a quarter of each class, less 5 ignored pixels per image."""
+    root = clean_set(tmp_path / "data")
+    check_folder(root, Console(), as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert (told["labelled"], told["unlabelled"], told["validation"], told["test"]) == (20, 0, 5, 0)
+    assert told["sizes"] == [{"height": HEIGHT, "width": WIDTH, "images": 25}]
+    assert [entry["name"] for entry in told["classes"]] == ["ground", "road", "car", "tree"]
+    assert all(entry["images"] == {"train": 20, "val": 5} for entry in told["classes"])
+    assert sum(entry["pixels"] for entry in told["classes"]) == 25 * (HEIGHT * WIDTH - 5)
+    assert sum(entry["share"] for entry in told["classes"]) == pytest.approx(1)
+    assert told["ignored"] == pytest.approx(5 / (HEIGHT * WIDTH))
+    assert told["sheet"] is None
+
+
+def test_a_person_is_told_a_few_of_each_kind_and_the_odd_one_among_them(tmp_path, monkeypatch):
+    """Nine masks with a wrong value and a truncated one: five are shown, that one too."""
+    monkeypatch.chdir(tmp_path)
+    root = clean_set(tmp_path / "data")
+    edit_mask(first_pixel(9), "train/masks/00*.png")(root)
+    truncate("train/masks/012.png", 0.6)(root)
+    status, text = told_to_a_person(root)
+    assert status == 1
+    assert "Masks that cannot be used  (11)" in text
+    assert "train/masks/000.png: 1 pixels have value 9" in text
+    assert "train/masks/012.png" in text
+    assert "… and 6 more" in text
+    assert "11 errors: mend the errors before training" in text
+
+
+def test_the_sheet_goes_where_the_user_says_or_stands_but_not_among_the_data(tmp_path, monkeypatch):
+    """Named after the folder; inside the data only when asked for."""
+    root = clean_set(tmp_path / "data")
+    before = contents(root)
+    monkeypatch.chdir(tmp_path)
+    _, text = told_to_a_person(root)
+    assert "Contact sheet: check-data.png" in text
+    monkeypatch.chdir(root / "train")
+    _, text = told_to_a_person(root)
+    assert "--out" in text
+    assert contents(root) == before
+    told_to_a_person(root, out=root / "new" / "sheet.png")
+    for refused in (root / IMAGE, tmp_path / "sheet.jpg"):
+        with pytest.raises(UserError, match=refused.name):
+            check_folder(root, Console(), out=refused)
+    for sheet in (tmp_path / "check-data.png", root / "new" / "sheet.png"):
+        with Image.open(sheet) as picture:
+            assert picture.format == "PNG"
+            assert picture.width > 6 * 300
+
+
+def test_saving_writes_a_description_that_is_then_used_and_never_written_over(tmp_path, capsys, monkeypatch):
+    """Painted masks without a table are refused with a proposal; saved, it makes the set readable."""
+    monkeypatch.chdir(tmp_path)
+    root = clean_set(tmp_path / "data")
+    (root / "dataset.yaml").unlink()
+    colours = np.array([[0, 0, 0], [128, 64, 128], [0, 0, 142], [107, 142, 35]], dtype=np.uint8)
+    edit_mask(lambda mask: colours[mask % 4], "*/masks/*")(root)
+    (found,) = findings(root, capsys)
+    assert found.level == "error"
+    status, text = told_to_a_person(root)
+    assert status == 1
+    assert "[128, 64, 128]" in text
+    told_to_a_person(root, save=True)
+    assert findings(root, capsys) == []
+    with pytest.raises(UserError, match="exists already"):
+        check_folder(root, Console(), save=True)
+
+
+def test_training_refuses_errors_and_tells_the_first_five(tmp_path):
+    """Warnings do not stop it."""
+    warning = Finding("warning", "Suspicious", "a.png", "looks like b.png")
+    data = listing(clean_set(tmp_path / "data", train=2, val=1))
+    refuse([warning], data)
+    with pytest.raises(UserError) as error:
+        refuse([Finding("error", "Bad", f"{number}.png", "is bad") for number in range(7)] + [warning], data)
+    message = str(error.value)
+    assert "7 errors" in message
+    assert [f"{number}.png: is bad" in message for number in range(7)] == [True] * 5 + [False] * 2
+    assert "… and 2 more" in message
+    assert f"`oneway check {data.root}`" in message
+
+
+def test_the_sheet_shows_every_class_and_then_an_even_spread():
+    """Class 2 is in item 41 alone, and class 1 in 10 and, most of it, in 77."""
+    items = [Item(f"{number:02d}", Path()) for number in range(100)]
+    surveys = {item.name: Survey(item.name, labels={0: 50, IGNORE: 9}) for item in items}
+    surveys["41"] = Survey("41", labels={0: 50, 2: 1})
+    surveys["10"], surveys["77"] = Survey("10", labels={1: 3}), Survey("77", labels={1: 30})
+    names = [item.name for item in choose(items, surveys, 6)]
+    assert names == sorted(names)
+    assert {"41", "77"} <= set(names)
+    assert len(names) == 6
+    assert len(choose(items[:3], surveys, 6)) == 3
+
+
+def test_an_overlay_has_the_colours_of_classes_and_hatches_what_is_ignored():
+    """Over a black image, 60 % of a class's colour; strokes and gaps of two greys where nothing counts."""
+    mask = np.zeros((32, 32), dtype=np.uint8)
+    mask[:, 16:] = IGNORE
+    picture = np.asarray(overlay(np.zeros((32, 32, 3), dtype=np.uint8), mask, [(100, 50, 200)], (32, 32)))
+    assert np.abs(picture[:, :16].astype(int) - (60, 30, 120)).max() <= 1
+    ignored = picture[:, 16:]
+    assert np.ptp(ignored, axis=-1).max() == 0
+    assert len(np.unique(ignored)) == 2

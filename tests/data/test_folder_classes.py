@@ -1,0 +1,114 @@
+"""Classes are inferred from masks: numbers, palettes, colours, black and white, tables of other tools."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data.folders import PALETTE, SCENE, coco, listing, mask, pairs, photo, refusal, write
+from oneway.data.dataset import IGNORE
+from oneway.data.folder import describe
+from oneway.errors import UserError
+
+
+def test_all_kinds_of_masks_of_one_scene_give_the_same_label_map(tmp_path):
+    """Numbers, palette, colours and COCO, to the pixel; and a binary one gives what is 255 in it."""
+    for kind in ("L", "P", "RGB"):
+        pairs(tmp_path / kind, 2, kind=kind)
+    write(
+        tmp_path / "RGB" / "labelmap.txt", "# label:color_rgb:parts:actions\na:0,0,0::\nb:128,64,128::\nc:0,0,142::\n"
+    )
+    for index in range(2):
+        photo(tmp_path / "coco" / "images" / f"{index}.jpg")
+    coco(tmp_path / "coco" / "annotations" / "instances.json", ["0.jpg", "1.jpg"])
+    for kind in ("L", "P", "RGB", "coco"):
+        found = listing(tmp_path / kind)
+        assert len(found.classes) == 3
+        for item in (*found.train, *found.val):
+            assert np.array_equal(found.read_labels(item), SCENE), kind
+    binary = listing(pairs(tmp_path / "binary", 2, np.where(SCENE == 1, 255, 0)))
+    assert np.array_equal(binary.read_labels(binary.val[0]), SCENE == 1)
+
+
+def test_numbers_are_inferred_up_to_the_largest(tmp_path):
+    """0 to 2, and 255 ignored; a number that never occurs is remarked upon."""
+    found = listing(pairs(tmp_path / "a", values=np.where(SCENE == 1, 255, SCENE)))
+    assert found.classes == ("class 0", "class 1", "class 2")
+    assert (found.read_labels(found.val[0]) == IGNORE).sum() == 15
+    assert any("No mask holds 1;" in remark for remark in found.remarks)
+    one_off = listing(pairs(tmp_path / "b", values=SCENE + 1))
+    assert one_off.classes == ("class 0", "class 1", "class 2", "class 3")
+    assert any("No mask holds 0;" in remark for remark in one_off.remarks)
+
+
+def test_palette_masks_bring_their_colours_and_only_what_occurs(tmp_path):
+    """Indices 0 and 2, whose colours are those of the palette."""
+    found = listing(pairs(tmp_path, values=np.where(SCENE == 1, 255, SCENE), kind="P"))
+    assert found.classes == ("class 0", "class 2")
+    assert found.colours == (PALETTE[0], PALETTE[2])
+    assert sorted(np.unique(found.read_labels(found.val[0]))) == [0, 1, IGNORE]
+
+
+def test_black_and_white_is_background_and_foreground(tmp_path):
+    """Stored as 0 and 255, or in one bit, or some so and some so."""
+    pairs(tmp_path, 2, np.where(SCENE == 1, 255, 0))
+    for index in range(2, 4):
+        photo(tmp_path / "images" / f"{index}.jpg")
+        Image.fromarray(SCENE == 1).save(tmp_path / "masks" / f"{index}.png")
+    found = listing(tmp_path)
+    assert found.classes == ("background", "foreground")
+    assert all(np.array_equal(found.read_labels(item), SCENE == 1) for item in (*found.train, *found.val))
+
+
+def test_colours_without_a_table_are_shown_and_proposed(tmp_path):
+    """Training is refused with the colours; the proposal, saved, makes a data set."""
+    pairs(tmp_path, kind="RGB")
+    message = refusal(tmp_path)
+    assert "[0, 0, 0], [0, 0, 142], [128, 64, 128]" in message
+    assert "oneway check" in message
+    proposal = describe(tmp_path).description
+    assert proposal.names == ("class 0", "class 1", "class 2")
+    write(tmp_path / "dataset.yaml", proposal.to_yaml())
+    found = listing(tmp_path)
+    assert np.array_equal(found.read_labels(found.val[0]), np.array([0, 2, 1])[SCENE])
+
+
+def test_cvat_tables_name_the_colours(tmp_path):
+    """Its background is a class like any other; a palette in these colours is looked up too."""
+    table = "# label:color_rgb:parts:actions\ncar:0,0,142::\nbackground:0,0,0::\nroad:128,64,128::\n"
+    for kind in ("RGB", "P"):
+        root = pairs(tmp_path / kind, kind=kind)
+        write(root / "labelmap.txt", table)
+        found = listing(root)
+        assert found.classes == ("car", "background", "road")
+        assert np.array_equal(found.read_labels(found.val[0]), np.array([1, 2, 0])[SCENE])
+    root = pairs(tmp_path / "L")
+    write(root / "labelmap.txt", table)
+    assert listing(root).classes == ("car", "background", "road")
+    write(root / "labelmap.txt", "car;1;2;3")
+    assert "labelmap.txt: not a table" in refusal(root)
+
+
+def test_photographs_are_no_masks(tmp_path):
+    """Hundreds of colours, or thousands of numbers, make no classes."""
+    rng = np.random.default_rng(0)
+    pairs(tmp_path)
+    for index in range(4):
+        Image.fromarray(rng.integers(256, size=(40, 40, 3), dtype=np.uint8)).save(tmp_path / "masks" / f"{index}.png")
+    assert "more than 255 colours" in refusal(tmp_path)
+    for index in range(4):
+        Image.fromarray(rng.integers(2**16, size=(40, 40), dtype=np.uint16)).save(tmp_path / "masks" / f"{index}.png")
+    assert "at most 255 classes" in refusal(tmp_path)
+
+
+def test_one_bad_mask_does_not_spoil_the_inference(tmp_path):
+    """Of another kind or damaged: the classes are those of the others, and reading it names it."""
+    pairs(tmp_path, 5)
+    bad = [mask(tmp_path / "masks" / "0.png", kind="RGB"), write(tmp_path / "masks" / "1.png", "no image")]
+    found = listing(tmp_path)
+    assert len(found.classes) == 3
+    for path in bad:
+        item = next(item for item in (*found.train, *found.val) if item.mask == path)
+        with pytest.raises(UserError, match=path.name):
+            found.read_labels(item)

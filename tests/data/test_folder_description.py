@@ -1,0 +1,161 @@
+"""`dataset.yaml` has the last word, is refused with the reason, and can be written for the user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.folders import SCENE, coco, listing, mask, pairs, photo, refusal, write
+from oneway.data.dataset import IGNORE
+from oneway.data.folder import describe
+from oneway.data.folder.description import Description, read_description
+
+
+def test_a_description_has_the_last_word(tmp_path):
+    """Folders of other names, names for the classes, values, an ignored one; the rest stays as found."""
+    for index in range(2):
+        photo(tmp_path / "foto" / f"{index}.jpg")
+        mask(tmp_path / "maske" / f"{index}.png", np.array([[7, 9], [7, 1]]))
+    write(
+        tmp_path / "dataset.yaml",
+        "classes: {7: road, 9: car}\nignore: [1]\ntrain: {images: foto, masks: maske}\ncolours: [[1, 2, 3], '#ff0000']",
+    )
+    found = listing(tmp_path)
+    assert (found.classes, found.colours) == (("road", "car"), ((1, 2, 3), (255, 0, 0)))
+    assert found.read_labels(found.val[0]).tolist() == [[0, 1], [0, IGNORE]]
+    root = pairs(tmp_path / "named")
+    write(root / "dataset.yaml", "classes: [sky, road, car]")
+    assert listing(root).classes == ("sky", "road", "car")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("clases: [a]", "unknown key 'clases'. Did you mean 'classes'?"),
+        ("train: {image: a}", "Did you mean 'train.images'?"),
+        ("classes: [a, no]", "quotes"),
+        ("classes: [a, a]", "twice"),
+        ("classes: {a: 1}", "write [name, …]"),
+        ("classes: {a: [1, 2, 3], b: [1, 2, 3]}", "same colour"),
+        ("classes: {a: [1, 2, 300]}", "0 to 255"),
+        ("classes: {-1: a}", "from 0 on"),
+        ("classes: [a, b]\ncolours: [[1, 2, 3]]", "1, for 2 classes"),
+        ("classes: [a, b]\nignore: [1]", "stands for the class 'b'"),
+        ("classes: [a, b]\nignore: [[1, 2, 3]]", "should be a number"),
+        ("classes: {a: [1, 2, 3]}\nignore: [255]", "should be a colour"),
+        ("train: {images: a, masks: b, coco: c}", "not from both"),
+        ("train: {images: images, coco: c}\nclasses: [a]", "categories of coco"),
+        ("val: {images: a}", "`train` as well"),
+        ("train: {images: nowhere}", "no such folder"),
+        ("train: 3", "write {images"),
+        ("unlabelled: 3", "write [FOLDER"),
+        ("[", "not valid YAML"),
+        ("[" * 1000, "not valid YAML"),
+        ("", "expected keys and values"),
+        ("classes: 2001-13-45", "not valid YAML"),
+        ("classes: !!python/object/apply:os.getcwd []", "not valid YAML"),
+        (f"classes: [{', '.join(f'c{index}' for index in range(256))}]", "too many"),
+    ],
+)
+def test_a_bad_description_is_refused_with_the_reason(tmp_path, text, words):
+    """Misspelt keys, names that YAML takes for something else, what does not fit together, and what is no YAML."""
+    pairs(tmp_path)
+    write(tmp_path / "dataset.yaml", text)
+    assert words in refusal(tmp_path)
+    assert str(tmp_path) in refusal(tmp_path)
+
+
+def test_a_description_by_another_name_is_not_overlooked(tmp_path):
+    """What someone wrote is read, or refused."""
+    write(pairs(tmp_path) / "dataset.yml", "classes: [a, b, c]")
+    assert "Call it dataset.yaml" in refusal(tmp_path)
+
+
+def test_references_within_yaml_do_not_explode(tmp_path):
+    """A few lines that would be written out as a billion names."""
+    lines = ["classes:", "- &a [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"- &{name} [{', '.join([f'*{before}'] * 10)}]" for before, name in pairwise("abcdefghi")]
+    pairs(tmp_path)
+    write(tmp_path / "dataset.yaml", "\n".join(lines))
+    assert len(refusal(tmp_path)) < 400 + len(str(tmp_path))
+
+
+@pytest.mark.parametrize("path", ["../outside", "/tmp", "images/../../outside"])
+def test_paths_of_a_description_that_leave_the_folder_are_refused(tmp_path, path):
+    """Of images, masks, unlabelled folders and annotations."""
+    photo(tmp_path / "outside" / "a.jpg")
+    root = pairs(tmp_path / "data")
+    for text in (
+        f"train: {{images: {path}, masks: masks}}",
+        f"train: {{images: images, masks: {path}}}",
+        f"train: {{images: images, coco: {path}/a.json}}",
+        f"unlabelled: [{path}]",
+    ):
+        write(root / "dataset.yaml", text)
+        assert "leads out of" in refusal(root)
+
+
+def coloured(root: Path) -> None:
+    pairs(root, kind="RGB")
+    write(root / "labelmap.txt", "sky & sea:0,0,0::\n'road':128,64,128::\n3:0,0,142::\n")
+
+
+def annotated(root: Path) -> None:
+    names = [f"{index}.jpg" for index in range(3)]
+    for name in names:
+        photo(root / "images" / name)
+    coco(root / "instances.json", names)
+
+
+def as_camvid(root: Path) -> None:
+    for part in ("train", "val"):
+        photo(root / part / "a.png")
+        mask(root / f"{part}annot" / "a.png")
+
+
+def in_parts(root: Path) -> None:
+    pairs(root / "train")
+    pairs(root / "valid")
+    photo(root / "unlabelled" / "u: #.jpg")
+
+
+def as_voc(root: Path) -> None:
+    for name in ("a", "b"):
+        photo(root / "JPEGImages" / f"{name}.jpg")
+        mask(root / "SegmentationClass" / f"{name}.png", SCENE * 5, "P")
+
+
+FOLDERS: dict[str, Callable[[Path], object]] = {
+    "L": pairs,
+    "P": lambda root: pairs(root, kind="P"),
+    "RGB": coloured,
+    "binary": lambda root: pairs(root, values=np.where(SCENE == 1, 255, 0)),
+    "coco": annotated,
+    "camvid": as_camvid,
+    "split": in_parts,
+    "voc": as_voc,
+}
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_a_saved_description_gives_the_same_listing(tmp_path, kind):
+    """Written with comments, read back, and listed again: same items, classes, colours and labels."""
+    FOLDERS[kind](tmp_path)
+    before, description = listing(tmp_path), describe(tmp_path).description
+    file = write(tmp_path / "dataset.yaml", description.to_yaml())
+    assert read_description(file) == description
+    after = listing(tmp_path)
+    for attribute in ("classes", "colours", "train", "val"):
+        assert getattr(after, attribute) == getattr(before, attribute)
+    for item in after.val:
+        assert np.array_equal(after.read_labels(item), before.read_labels(item))
+
+
+def test_descriptions_without_classes_only_name_folders():
+    """Nothing has to be said."""
+    assert Description().names == ()
+    assert "classes" not in Description(train={"images": "a"}).to_yaml().split("\n", 1)[1]

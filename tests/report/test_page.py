@@ -1,0 +1,189 @@
+"""The page: self-contained, well-formed, the same for the same runs, and with everything that was promised."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import escape, unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from files import change_json
+from oneway.data.streets import CLASSES
+from oneway.errors import UserError
+from oneway.report import write_report
+from oneway.report.facts import read_runs
+from oneway.report.gallery import SCENES
+from oneway.report.next_steps import next_steps
+from small_runs import METHODS
+
+
+class Outline(HTMLParser):
+    """Elements in order of their start, and whether every one that must be closed is, in order."""
+
+    VOID = frozenset({"meta", "img", "br", "link"})
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, f"</{tag}> closes something else, line {self.getpos()[0]}"
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def text_of(page: str) -> str:
+    without_style = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", without_style)).split())
+
+
+def test_page_needs_nothing_but_itself(page: str) -> None:
+    """No address, no script, no style sheet from elsewhere; every picture and reference is within the page."""
+    assert "http:" not in page
+    assert "https:" not in page
+    assert "@import" not in page
+    outline = Outline(page)
+    assert not outline.all("script")
+    assert not outline.all("link")
+    assert all((image["src"] or "").startswith("data:image/png;base64,") for image in outline.all("img"))
+    ids = [attributes["id"] for _, attributes in outline.elements if "id" in attributes]
+    assert len(ids) == len(set(ids)), "identifiers of different plots clash"
+    references = re.findall(r'(?:url\(#|href="#)([^")]+)', page)
+    assert references
+    assert set(references) <= set(ids)
+
+
+def test_tags_are_balanced(page: str) -> None:
+    """Every element that is opened is closed, in order."""
+    assert Outline(page).open == []
+
+
+def test_headline_has_the_values_of_both_summaries(page: str, folders: list[Path]) -> None:
+    """In the title, so that it can be read off a tab; and how many images had no labels."""
+    before, after = (json.loads((folder / "summary.json").read_text(encoding="utf-8"))["value"] for folder in folders)
+    title = re.search(r"<title>(.*?)</title>", page)
+    assert title is not None
+    assert title.group(1).replace("\N{NO-BREAK SPACE}", " ") == f"4 labels: {before:.1f} → {after:.1f} % mIoU"
+    assert "12 unlabelled images" in text_of(page)
+
+
+def test_every_class_and_method_is_named(page: str) -> None:
+    """In text, and not in pictures alone."""
+    text = text_of(page)
+    for name in (*CLASSES, *METHODS):
+        assert re.search(rf"\b{name}\b", text), name
+
+
+def test_every_picture_and_plot_is_there(page: str) -> None:
+    """Per scene, clean and perturbed: input, ground truth, a prediction per run. Five curves, bars, two heat maps."""
+    outline = Outline(page)
+    assert len(outline.all("img")) == SCENES * 2 * (2 + len(METHODS))
+    assert all(image["alt"] for image in outline.all("img"))
+    assert len(outline.all("svg")) == 2 + 3 + 1 + len(METHODS)
+
+
+def test_configuration_and_its_only_difference_are_shown(page: str) -> None:
+    """The runs differ in their method alone, and the page says so."""
+    table = page[page.index("What differs between") : page.index("<details>")]
+    assert re.findall(r"<th><code>(.*?)</code></th>", table) == ["method"]
+    assert page.count("batch_unlabelled: 2") == len(METHODS)
+
+
+def test_same_runs_give_the_same_bytes(page: str, folders: list[Path], tmp_path: Path) -> None:
+    """Nothing depends on the time or on chance, so that two pages can be compared."""
+    again = write_report(folders, tmp_path / "again.html")
+    assert again.read_text(encoding="utf-8") == page
+
+
+def test_one_run_gets_a_page_in_its_folder(copies: list[Path]) -> None:
+    """Without `out`, the page stands beside the last run; a single run has no second column and no difference."""
+    written = write_report(copies[:1], None)
+    assert written == copies[0] / "report.html"
+    page = written.read_text(encoding="utf-8")
+    assert len(Outline(page).all("img")) == SCENES * 2 * 3
+    assert "What differs" not in page
+
+
+def test_recorded_command_is_text(page: str, folders: list[Path]) -> None:
+    """An angle bracket does not become markup."""
+    command = json.loads((folders[0] / "environment.json").read_text(encoding="utf-8"))["command"]
+    assert "<" in command
+    assert f"<code>{escape(command)}</code>" in page
+
+
+def test_next_steps_name_the_runs(page: str, folders: list[Path]) -> None:
+    """The commands can be copied."""
+    assert f"oneway explore {folders[0]} {folders[1]}" in text_of(page)
+    assert f"oneway suggest {folders[1]}" in text_of(page)
+
+
+def test_suggestions_are_named_and_linked(copies: list[Path], tmp_path: Path) -> None:
+    """Files beside a run are linked as seen from the page, and the first names stand in it, should links be dead."""
+    lines = 'rank,image,score,kl,doubt\n1,"a, b.png",1.5,1,0.5\n2,<c>.png,1.2,1,0.2\n'
+    (copies[1] / "suggest.csv").write_text(lines, encoding="utf-8")
+    (copies[1] / "suggest.png").touch()
+    out = tmp_path / "pages" / "report.html"
+    page = write_report(copies[1:], out).read_text(encoding="utf-8")
+    assert "puts first: a, b.png, &lt;c&gt;.png." in page
+    addresses = [link["href"] or "" for link in Outline(page).all("a")]
+    assert [(out.parent / address).resolve() for address in addresses] == [
+        copies[1] / name for name in ("suggest.csv", "suggest.png")
+    ]
+
+
+def test_a_strange_table_of_suggestions_is_left_alone(copies: list[Path]) -> None:
+    """It is no reason not to write a report."""
+    (copies[0] / "suggest.csv").write_bytes(b"\xff\xfe nothing of ours")
+    assert [step.files for step in next_steps(read_runs(copies[:1]), copies[0])] == [(), ()]
+
+
+def test_no_run_is_refused() -> None:
+    """A page about nothing is none."""
+    with pytest.raises(UserError, match="No run folder given"):
+        write_report([], None)
+
+
+def test_run_that_has_not_ended_is_refused_by_name(copies: list[Path]) -> None:
+    """The message has the folder and the way out."""
+    (copies[1] / "summary.json").unlink()
+    with pytest.raises(UserError, match=rf"{re.escape(str(copies[1]))}: this run has not ended.*--resume"):
+        write_report(copies, None)
+
+
+def test_runs_with_different_classes_are_refused(copies: list[Path]) -> None:
+    """Their scores are of different things; both lists are shown."""
+    change_json(copies[1] / "summary.json", per_class={"sky": 50.0, "sea": 40.0})
+    with pytest.raises(UserError, match=r"cannot be compared.*classes: sky, building.* → sky, sea"):
+        write_report(copies, None)
+
+
+def test_runs_on_different_images_are_refused(copies: list[Path]) -> None:
+    """The setting that makes them different is shown, old and new."""
+    file = copies[1] / "config.yaml"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("- 32\n  - 64\n  images", "- 48\n  - 64\n  images"), encoding="utf-8")
+    change_json(copies[1] / "split.json", validation="")  # as of old runs, which are known by their settings
+    with pytest.raises(UserError, match=r"cannot be compared.*data\.size: \[32, 64\] → \[48, 64\]"):
+        write_report(copies, None)
+
+
+def test_page_that_cannot_be_written_is_the_users_to_mend(folders: list[Path], tmp_path: Path) -> None:
+    """A file is where its folder should be; the flag that names another place is named."""
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"cannot be written.*--out"):
+        write_report(folders[:1], tmp_path / "file" / "report.html")

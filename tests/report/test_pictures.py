@@ -1,0 +1,78 @@
+"""Plots and pictures: exact colours, hatching where nothing counts, curves that end where the numbers do."""
+
+from __future__ import annotations
+
+import io
+import re
+from base64 import b64decode
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from oneway.data import IGNORE
+from oneway.evaluate import evenly_spaced
+from oneway.report import pictures, plots
+from oneway.report.facts import Series
+
+
+def test_absent_class_is_marked() -> None:
+    """A class without a value gets no bar but the word."""
+    bars = [plots.Bars([50.0, None], 1)]
+    drawing = plots.class_bars("x", "IoU", ["road", "train"], bars, ["", "absent"])
+    assert "50.0" in drawing
+    assert ">absent<" in drawing
+    assert "None" not in drawing
+
+
+def test_plots_take_their_colours_from_the_page() -> None:
+    """No colour of its own, so that one plot is readable on light and on dark."""
+    drawing = plots.curves("x", "mIoU", [plots.Curve(Series((1, 2), (10.0, 20.0)), 0)])
+    assert "var(--run-0)" in drawing
+    assert not re.findall(r"#[0-9a-f]{6}\b(?!\")", re.sub(r"(id|href|url\(#)[^ ]*", "", drawing))
+
+
+def test_long_curve_is_averaged_and_ends_with_its_last_value() -> None:
+    """4000 points become 120: means of windows, but for the last, which is what a summary says too."""
+    x, y = plots._averaged(Series(tuple(range(4000)), tuple(float(i % 2) for i in range(4000))))
+    assert len(x) == len(y) == plots.POINTS
+    assert y[:-1] == pytest.approx(0.5, abs=0.02)
+    assert (x[-1], y[-1]) == (3999, 1)
+
+
+def test_scenes_are_evenly_spaced() -> None:
+    """The middles of equal parts; all of them where there are few."""
+    assert evenly_spaced(100, 4) == [12, 37, 62, 87]
+    assert evenly_spaced(3, 4) == [0, 1, 2]
+
+
+def decoded(uri: str) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(b64decode(uri.partition(",")[2]))).convert("RGB"))
+
+
+def test_class_map_shows_exact_colours_and_hatches_ignored_pixels() -> None:
+    """Every pixel of a class has its colour, also when enlarged; ignored ones have the hatching's two greys."""
+    labels = np.repeat(np.array([[0, 1], [1, IGNORE]], dtype=np.uint8), 32, axis=1)
+    picture = decoded(pictures.class_map(labels, [(1, 2, 3), (200, 100, 50)]))
+    height, width = picture.shape[0] // 2, picture.shape[1] // 2
+    assert (picture[:height, :width] == (1, 2, 3)).all()
+    assert (picture[:height, width:] == (200, 100, 50)).all()
+    assert {tuple(int(c) for c in pixel) for pixel in picture[height:, width:].reshape(-1, 3)} == set(pictures.HATCH)
+
+
+def test_photo_is_hatched_outside_the_image() -> None:
+    """What a warp leaves empty is not shown as black."""
+    valid = np.ones((32, 64), dtype=bool)
+    valid[:, :32] = False
+    picture = decoded(pictures.photo(np.zeros((32, 64, 3), dtype=np.uint8), valid))
+    half = picture.shape[1] // 2
+    assert picture[:, :half].min() > 0
+    assert picture[:, half:].max() == 0
+
+
+@pytest.mark.parametrize(
+    ("shape", "shown"), [((64, 128), (192, 384)), ((1024, 2048), (204, 409)), ((300, 384), (300, 384))]
+)
+def test_pictures_come_to_about_one_width(shape: tuple[int, int], shown: tuple[int, int]) -> None:
+    """Small images are enlarged and large ones reduced, by whole numbers."""
+    assert decoded(pictures.class_map(np.zeros(shape, dtype=np.uint8), [(0, 0, 0)])).shape[:2] == shown

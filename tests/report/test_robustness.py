@@ -1,0 +1,65 @@
+"""What is left of a model under perturbation: measured on images and labels that are warped alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from oneway.data import Samples
+from oneway.data.streets import CLASSES, render
+from oneway.evaluate import evaluate
+from oneway.report.robustness import STRENGTHS, robustness
+from oneway.run import TrainedModel, load_model
+
+
+class ByRed(nn.Module):
+    """Tells two classes apart by the red of each pixel alone, so that a warp cannot mislead it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack((0.5 - x[:, 0], x[:, 0] - 0.5), dim=1)
+
+
+def blocks(count: int, height: int, width: int) -> Samples:
+    """Black images with a red block each, which is the second class."""
+    labels = np.zeros((count, height, width), dtype=np.uint8)
+    for index, one in enumerate(labels):
+        one[height // 4 : 3 * height // 4, index : index + width // 2] = 1
+    images = np.zeros((count, height, width, 3), dtype=np.uint8)
+    images[..., 0] = 255 * labels
+    return Samples.stacked(tuple(map(str, range(count))), images, labels)
+
+
+def test_curves_begin_with_unchanged_images(folders: list[Path]) -> None:
+    """At strength 0 of either component stands what evaluation says about the same images."""
+    images, labels = zip(*(render(1, index, 32, 64) for index in range(9)), strict=True)
+    samples = Samples.stacked(tuple("abcdefghi"), np.stack(images), np.stack(labels))
+    models = [load_model(folder / "model.safetensors", torch.device("cpu")) for folder in folders]
+    expected = [evaluate(model.network, samples, len(CLASSES), "segmentation").value for model in models]
+    found = robustness(samples, models, (32, 64))
+    assert found.images == 9
+    for of_runs in (found.photometric, found.geometric):
+        assert [of_run[0] for of_run in of_runs] == pytest.approx(expected)
+
+
+def test_labels_are_warped_with_the_image() -> None:
+    """Who judges pixels by their red withstands every warp, but for the edges, and no change of colours."""
+    model = TrainedModel(ByRed(), ("black", "red"), ((0, 0, 0), (255, 0, 0)))
+    found = robustness(blocks(12, 64, 128), [model], (64, 128))
+    (photometric,), (geometric,) = found.photometric, found.geometric
+    assert len(photometric) == len(geometric) == len(STRENGTHS)
+    assert photometric[0] == geometric[0] == 100
+    assert min(geometric) > 95
+    assert photometric[-1] < 80
+
+
+def test_large_images_are_judged_by_their_middles() -> None:
+    """As large as a training crop, so that their number is bounded and warps are as strong as in training."""
+    model = TrainedModel(ByRed(), ("black", "red"), ((0, 0, 0), (255, 0, 0)))
+    found = robustness(blocks(12, 256, 384), [model], (128, 200))
+    assert found.cropped_to == (128, 200)
+    assert found.images == 10
+    assert robustness(blocks(12, 32, 64), [model], (64, 128)).cropped_to is None

@@ -1,0 +1,96 @@
+"""The words: gains, losses and ties are each called what they are, and small differences decide nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from files import change_json
+from oneway.data.streets import CLASSES
+from oneway.report import words
+from oneway.report.facts import RunFacts, read_runs
+from oneway.report.robustness import Robustness
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((41.3, 52.8), "+11.5 points from the same 4 labels, the same number of iterations and 12 further images"),
+        ((52.8, 41.3), "simple-phtps is 11.5 points worse than supervised, with the same 4 labels"),
+        ((52.84, 52.8), "simple-phtps is no better and no worse than supervised"),
+    ],
+)
+def test_lead_says_plainly_what_was_gained(copies: list[Path], values: tuple[float, float], expected: str) -> None:
+    """A gain, a loss and no difference are each called what they are."""
+    for folder, value in zip(copies, values, strict=True):
+        change_json(folder / "summary.json", value=value)
+    assert words.lead(read_runs(copies)).startswith(expected)
+
+
+def test_a_run_of_the_first_release_does_not_say_how_many_images_validate(copies: list[Path]) -> None:
+    """Its summary lacks the number, and the page does without."""
+    summary = json.loads((copies[0] / "summary.json").read_text(encoding="utf-8"))
+    del summary["validation_samples"]
+    (copies[0] / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+    runs = read_runs(copies[:1])
+    assert words.subtitle(runs)[-1] == "the last iteration’s model on the validation images"
+    assert words.measured_on(runs, Robustness([], [], 8, (64, 128))) == (
+        "Measured on 8 of the validation images, the middle 128×64 pixels of each."
+    )
+
+
+def test_best_of_several_is_named_and_same_methods_told_apart(copies: list[Path], tmp_path: Path) -> None:
+    """Three runs: the headline names the best; two with one method and setting differ by folder."""
+    third = Path(shutil.copytree(copies[1], tmp_path / "third"))
+    change_json(third / "summary.json", value=99.0)
+    runs = read_runs([*copies, third])
+    assert len({run.name for run in runs}) == 3
+    headline = "".join(phrase.text for phrase in words.headline(runs))
+    assert "third is the best of 3 with 99.0" in headline
+
+
+def test_most_confused_class_is_read_off_the_rows(copies: list[Path]) -> None:
+    """Hand-made matrix: 30 of 100 pixels of the first class are given the third; the second class is always right."""
+    matrix = np.zeros((len(CLASSES), len(CLASSES)), dtype=int)
+    matrix[0, :3] = 60, 10, 30
+    matrix[1, 1] = 7
+    change_json(copies[0] / "summary.json", confusion=matrix.tolist(), absent=list(CLASSES[2:]))
+    run: RunFacts = read_runs(copies[:1])[0]
+    found = words.most_confused(run)
+    assert found[CLASSES[0]] == (CLASSES[2], 30.0)
+    assert found[CLASSES[1]] is None
+    assert words.present(run) == list(CLASSES[:2])
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        (
+            ((18.2, 20.0), (31.0, 21.9)),
+            "supervised from 40.0 to 18.2 and simple-phtps from 40.0 to 31.0 % mIoU; a warp",
+        ),
+        (((18.2, 20.0), (31.0, 21.9)), "a warp brings supervised to 20.0 and simple-phtps to 21.9, too close to call."),
+        (((31.0, 20.0), (30.0, 35.0)), "to 30.0 % mIoU, too close to call; a warp brings supervised to 20.0"),
+    ],
+)
+def test_small_differences_decide_nothing(
+    folders: list[Path], ends: tuple[tuple[float, float], ...], expected: str
+) -> None:
+    """Under two points no run is called better."""
+    found = Robustness([[40.0, end[0]] for end in ends], [[40.0, end[1]] for end in ends], 8, None)
+    assert expected in words.withstood(read_runs(folders), found)
+
+
+def test_the_best_of_several_under_strong_perturbation(copies: list[Path], tmp_path: Path) -> None:
+    """With three runs, the one ahead is named where it is clearly ahead."""
+    runs = read_runs([*copies, Path(shutil.copytree(copies[1], tmp_path / "third"))])
+    found = Robustness(
+        [[40.0, end] for end in (10.0, 20.0, 30.0)], [[40.0, end] for end in (10.0, 29.0, 30.0)], 8, None
+    )
+    sentence = words.withstood(runs, found)
+    assert "third ahead with 30.0 % mIoU" in sentence
+    assert "a warp leaves no run clearly ahead" in sentence
