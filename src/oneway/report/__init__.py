@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -86,6 +87,7 @@ def write_report(
     """
     facts = read_runs(runs)
     out = out or runs[-1] / "report.html"
+    _refuse_unwritable(out)
     models = [load_model(run.folder.model_file, CPU, factory) for run in facts]
     dataset = load_data(facts[-1].folder, models[-1].classes, console, data, refresh)
     elsewhere = [] if data is None else ["--data", str(data)]
@@ -97,6 +99,14 @@ def write_report(
     except OSError as error:
         raise UserError(f"{out}: cannot be written ({error.strerror}). Choose another file with --out.") from None
     return out
+
+
+def _refuse_unwritable(page: Path) -> None:
+    """Before minutes are spent on what it would show."""
+    folder = next(path for path in page.absolute().parents if path.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        reason = "cannot be written to" if folder.is_dir() else "is not a folder"
+        raise UserError(f"{page}: cannot be written, since {folder} {reason}. Choose another file with --out.")
 
 
 def _render(page: Page) -> str:
