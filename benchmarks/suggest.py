@@ -100,29 +100,45 @@ def judged(path: Path) -> tuple[dict[str, float], list[str]]:
     candidates, fingerprints = without_labels(run, console)
     scores, _ = scored(judge, candidates, console)
     samples = data.load(run.config.data, console).read("train")
-    errors = []
+    kl, errors = [], []
     for score in scores:
         index = samples.names.index(score.name)
+        kl.append(judge.contradiction(samples.image(index))[0])
         with torch.inference_mode():
             x = as_input(torch.from_numpy(samples.image(index))[None]).to(judge.device)
             p = probabilities_of(judge.network, x)[0].cpu()
         labels = torch.from_numpy(samples.label_map(index))
         errors.append(float((p.argmax(dim=0) != labels)[labels != data.IGNORE].float().mean()))
-    kl = np.array([score.kl for score in scores])
-    shows = np.array([score.name in SHOWING for score in scores])
+    doubt = np.array([score.doubt for score in scores])
     telling = {
-        "KL": kl,
-        "KL + doubt": np.array([score.value for score in scores]),
-        "the true error": np.array(errors),
+        "KL": np.array(kl),
+        "KL + doubt": kl + doubt,
+        "doubt": doubt,
+        "the score": np.array([score.value for score in scores]),
+    }
+    error = np.array(errors)
+    shows = np.array([score.name in SHOWING for score in scores])
+    areas = {f"area, {name}": area(v, shows) for name, v in {**telling, "the true error": error}.items()}
+    correlations = {
+        f"correlation with the true error, {name}": rank_correlation(v, error) for name, v in telling.items()
     }
     chosen, _ = spread(scores, fingerprints, MORE)
-    return {f"area, {name}": area(v, shows) for name, v in telling.items()}, [scores[index].name for index in chosen]
+    return areas | correlations, [scores[index].name for index in chosen]
 
 
 def area(scores: np.ndarray, positive: np.ndarray) -> float:
     """Under the ROC curve: the probability that a positive has a higher score than a negative."""
     differences = scores[positive][:, None] - scores[~positive]
     return float(((differences > 0) + 0.5 * (differences == 0)).mean())
+
+
+def rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
+    """Spearman's: equal values share a rank."""
+
+    def ranks(values: np.ndarray) -> np.ndarray:
+        return (values[:, None] > values).sum(axis=1) + 0.5 * (values[:, None] == values).sum(axis=1)
+
+    return float(np.corrcoef(ranks(first), ranks(second))[0, 1])
 
 
 def measured(out: Path, root: Path, rare: str, method: str, seed: int, iterations: int) -> dict[str, float]:

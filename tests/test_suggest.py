@@ -213,3 +213,10 @@ def test_nothing_to_suggest(run, tmp_path):
     """Said in a sentence."""
     with pytest.raises(UserError, match="missing"):
         suggest(run, QUIET, folder=tmp_path / "missing")
+
+
+def test_a_table_is_not_a_picture(run, tmp_path):
+    """The contact sheet would take its name; that is said before any image is looked at."""
+    with pytest.raises(UserError, match=r"picks\.png: the table is a \.csv file"):
+        suggest(run, QUIET, out=tmp_path / "picks.png")
+    assert not list(tmp_path.iterdir())

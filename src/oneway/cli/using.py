@@ -100,18 +100,29 @@ def explore(
 
 
 @verb(USE)
-def suggest(run: Path, /, *, data: Path | None = None, count: Positive = 24, out: Path | None = None) -> None:
-    """Say which images to label next: those on which a model contradicts itself, no two alike.
+def suggest(
+    run: Path,
+    /,
+    *,
+    data: Path | None = None,
+    count: Positive = 24,
+    out: Path | None = None,
+    refresh: Refresh = False,
+    factory: Factory = None,
+) -> None:
+    """Say which images to label next: those that a model cannot decide on, no two alike.
 
     Args:
         run: Run folder.
         data: Folder of images to choose from; by default the run's own without labels.
         count: How many.
         out: The table (CSV); a contact sheet (PNG) lies beside it. By default suggest.csv in the run folder.
+        refresh: Accept that files have changed or vanished since they were decoded.
+        factory: The function that makes the network, where it is one of your own.
     """
     from oneway.suggest import suggest
 
-    found = suggest(run, console, folder=data, count=count, out=out)
+    found = suggest(run, console, folder=data, count=count, out=out, refresh=refresh, factory=factory)
     for reason in found.unreadable:
         say(console, f"Left out: {reason}")
     alike = f" ({found.alike} others look like them)" if found.alike else ""

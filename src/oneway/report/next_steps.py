@@ -40,7 +40,7 @@ def next_steps(runs: Sequence[RunFacts], folder: Path) -> list[Step]:
             command=shlex.join(["oneway", "explore", *(str(run.path) for run in shown)]),
         ),
         Step(
-            purpose=f"Find the images to label next for {last.name}, those on which it contradicts itself:",
+            purpose=f"Find the images to label next for {last.name}, those that it cannot decide on:",
             command=shlex.join(["oneway", "suggest", str(last.path)]),
             found=f"It has been run, and puts first: {', '.join(names)}. More in {last.path}:" if names else "",
             files=tuple((file.name, _address(file, folder)) for file in written if names and file.is_file()),

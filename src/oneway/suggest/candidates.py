@@ -14,7 +14,7 @@ from oneway.data.check.survey import survey
 from oneway.data.dataset import Bytes, Item
 from oneway.data.decode.images import read_image
 from oneway.data.folder.files import find
-from oneway.run import Run
+from oneway.run import Run, data_of
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Candidate:
     read: Callable[[], Bytes]
 
 
-def without_labels(run: Run, console: Console) -> tuple[list[Candidate], list[bytes]]:
+def without_labels(run: Run, console: Console, refresh: bool = False) -> tuple[list[Candidate], list[bytes]]:
     """A run's training images without labels, and fingerprints of those with."""
-    samples = data.load(run.config.data, console).read("train")
+    samples = data.load(data_of(run.config, refresh=refresh), console).read("train")
     labelled = set(run.split.labelled)
     numbered = list(enumerate(samples.names))
     candidates = [Candidate(name, partial(samples.image, index)) for index, name in numbered if name not in labelled]

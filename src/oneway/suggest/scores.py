@@ -1,6 +1,6 @@
-"""How much a model contradicts itself about an image, and how much it doubts.
+"""How much a model doubts what an image shows, class by class; and where it contradicts itself about it.
 
-Shapes: N draws of one image of H×W pixels, C classes.
+Shapes: N images, or N draws of one image, of H×W pixels; C classes.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -36,32 +37,26 @@ MOST_PIXELS = 2**21
 MOST_VALUES = 2**26
 """Of one prediction: 256 MiB."""
 
+Doubts = npt.NDArray[np.float64]
+
 
 @dataclass(frozen=True)
 class Score:
     """What a model says about one image."""
 
     name: str
-    kl: float
-    """Between clean and perturbed predictions: mean over draws and valid pixels."""
+    value: float
+    """What images are ranked by: 1 is the average of all that were scored."""
 
     doubt: float
-    """Entropy of the clean prediction: mean over pixels."""
+    """Entropy of the prediction: mean over pixels."""
 
     fingerprint: bytes
-
-    @property
-    def value(self) -> float:
-        """What images are ranked by: the cross-entropy of the perturbed predictions, if the clean one were the truth.
-
-        The divergence alone overlooks what a model is wrong about in the same way every time.
-        """
-        return self.kl + self.doubt
 
 
 @dataclass(frozen=True)
 class Judge:
-    """A model and how its self-contradiction is measured."""
+    """A model, and how its self-contradiction is measured."""
 
     network: nn.Module
     device: torch.device
@@ -70,9 +65,15 @@ class Judge:
     """Pixels of an image; larger ones are made smaller."""
 
     @torch.inference_mode()
-    def contradiction(self, pixels: Bytes) -> tuple[float, float, Tensor]:
-        """KL and doubt about an H×W×3 image; and where the KL is, H×W, in the clean image."""
-        x = torch.from_numpy(fit(pixels, self.most)).to(self.device).permute(2, 0, 1)[None].float() / 255
+    def doubts(self, pixels: Bytes) -> Doubts:
+        """C: what each class adds to the entropy of the prediction for an H×W×3 image, mean over pixels."""
+        target = probabilities_of(self.network, self._input(pixels))
+        return torch.special.entr(target).mean(dim=(0, 2, 3)).double().cpu().numpy()
+
+    @torch.inference_mode()
+    def contradiction(self, pixels: Bytes) -> tuple[float, Tensor]:
+        """KL between clean and perturbed predictions for an H×W×3 image; and where it is, H×W, in the clean image."""
+        x = self._input(pixels)
         target = probabilities_of(self.network, x)
         draws = draw_perturbation(SEED, 0, DRAWS)
         means, total, weight = [], torch.zeros_like(x[:, 0]), torch.zeros_like(x[:, 0])
@@ -85,16 +86,28 @@ class Judge:
             means.append(float(masked_means(kl, perturbation.valid)))
             total += brought_back(kl, perturbation)
             weight += brought_back(perturbation.valid.float(), perturbation)
-        doubt = float(torch.special.entr(target).sum(dim=1).mean())
-        return float(np.mean(means)), doubt, (total / weight.clamp(min=1e-3))[0].cpu()
+        return float(np.mean(means)), (total / weight.clamp(min=1e-3))[0].cpu()
+
+    def _input(self, pixels: Bytes) -> Tensor:
+        return torch.from_numpy(fit(pixels, self.most)).to(self.device).permute(2, 0, 1)[None].float() / 255
 
 
-def judge_of(run: runs.Run) -> Judge:
+def balanced(doubts: Doubts) -> Doubts:
+    """N values from N×C doubts: how many times the average of all images each has, as a mean over classes.
+
+    A sum over classes would be about those that fill images. Here every class counts the same, as it does in mIoU: what
+    is rare in the labels is rarely thought of, and an image that brings it to mind stands out.
+    """
+    averages = doubts.mean(axis=0).clip(min=np.finfo(doubts.dtype).tiny)  # of a class never thought of: 0
+    return (doubts / averages).mean(axis=1)
+
+
+def judge_of(run: runs.Run, factory: str | None = None) -> Judge:
     """A run's model on the device there is, at a part of the strengths it was trained with."""
     if MODEL_FOR[run.config.data.name] is not SEGMENTERS:
         raise UserError(f"{run.path}: suggestions are for segmentation, and {run.config.data.name} is classified.")
     device = runs.choose_device("auto")
-    model = runs.load_model(run.path / "model.safetensors", device)
+    model = runs.load_model(run.model_file, device, factory)
     network = model.network.to(memory_format=torch.channels_last)
     return Judge(network, device, gentler(run.config.perturb), min(MOST_PIXELS, MOST_VALUES // len(model.classes)))
 
@@ -107,16 +120,23 @@ def gentler(perturb: Perturb) -> Perturb:
 
 def scored(judge: Judge, candidates: Sequence[Candidate], console: Console) -> tuple[list[Score], list[str]]:
     """A score for each image that can be read, and why the others cannot."""
-    scores, unreadable = [], []
-    columns = TextColumn("Looking for contradictions"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    found: list[tuple[str, Doubts, bytes]] = []
+    unreadable = []
+    columns = TextColumn("Looking for doubt"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         for candidate in progress.track(candidates):
             try:
                 pixels = np.asarray(candidate.read())
-                kl, doubt, _ = judge.contradiction(pixels)
-                scores.append(Score(candidate.name, kl, doubt, fingerprint(candidate.name, pixels)))
+                found.append((candidate.name, judge.doubts(pixels), fingerprint(candidate.name, pixels)))
             except UserError as error:
                 unreadable.append(f"{candidate.name}: {error}")
+    if not found:
+        return [], unreadable
+    values = balanced(np.stack([doubts for _, doubts, _ in found]))
+    scores = [
+        Score(name, float(value), float(doubts.sum()), known_by)
+        for (name, doubts, known_by), value in zip(found, values, strict=True)
+    ]
     return scores, unreadable
 
 

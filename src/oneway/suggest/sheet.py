@@ -5,28 +5,24 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 
-import numpy as np
 from PIL import Image
+from torch import Tensor
 
 from oneway.data.check.contact_sheet import CELL, COLUMNS, GAP, MARGIN
 from oneway.data.check.typeset import FAINT, PAPER, column, line, row, shortened
+from oneway.data.dataset import Bytes
 from oneway.explore import heat
-from oneway.suggest.candidates import Candidate
-from oneway.suggest.scores import DRAWS, Judge, Score
+from oneway.suggest.scores import DRAWS
 
 
-def cell(judge: Judge, candidate: Candidate, rank: int, score: Score) -> Image.Image:
-    """A picture, where the model contradicts itself, its name and its score."""
-    image = Image.fromarray(np.asarray(candidate.read()))
-    _, _, where = judge.contradiction(np.asarray(image))
+def cell(pixels: Bytes, where: Tensor, name: str, found: str) -> Image.Image:
+    """An H×W×3 picture, where the model contradicts itself about it, its name, and what was found."""
+    image = Image.fromarray(pixels)
     coloured = Image.fromarray(heat.colours()[heat.levels(where).numpy()])
     factor = min(side / there for side, there in zip(CELL, image.size, strict=True))
     width, height = (max(1, round(side * factor)) for side in image.size)
     pictures = [one.resize((width, height), Image.Resampling.LANCZOS) for one in (image, coloured)]
-    words = [
-        line(shortened(f"{rank}.  {candidate.name}", 14, CELL[0]), 14),
-        line(f"KL {score.kl:.2f} + doubt {score.doubt:.2f}", 13, FAINT),
-    ]
+    words = [line(shortened(name, 14, CELL[0]), 14), line(found, 13, FAINT)]
     return column([column(pictures, 3), column(words, 2)], 7)
 
 
