@@ -7,6 +7,7 @@ import socket
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -21,14 +22,13 @@ def raw(address: str, content: bytes, *, wait: float = 5.0) -> bytes:
     """What comes back for bytes that no client library would send."""
     host, port = address.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=wait) as connection:
-        connection.sendall(content)
-        connection.shutdown(socket.SHUT_WR)
         received = b""
-        try:
+        with suppress(OSError):  # the server may hang up before it has heard all
+            connection.sendall(content)
+            connection.shutdown(socket.SHUT_WR)
+        with suppress(OSError):
             while part := connection.recv(65536):
                 received += part
-        except OSError:
-            pass
     return received
 
 
