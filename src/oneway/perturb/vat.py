@@ -5,6 +5,7 @@ Shapes: N inputs, C classes.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -31,7 +32,8 @@ def adversarial(logits_of: Callable[[Tensor], Tensor], x: Tensor, direction: Ten
     ξ = 1e-6; in single precision such a step is lost when it is added to a pixel. We take the limit ξ → 0 instead,
     exactly: J by forward-mode differentiation, Jᵀ by the usual backward pass.
     """
-    with torch.enable_grad(), forward_ad.dual_level():
+    with torch.enable_grad(), forward_ad.dual_level(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # PyTorch's forward mode uses a part of PyTorch on its way out
         x = x.detach().requires_grad_()
         logits, change = forward_ad.unpack_dual(logits_of(forward_ad.make_dual(x, _unit(direction))))
         p = logits.detach().softmax(dim=1)
