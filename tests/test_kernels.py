@@ -7,15 +7,12 @@ Triton decides when it is imported whether it compiles for a GPU or interprets o
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+from kernel_facts import DEVICE, assert_facts
 from oneway.data.dataset import IGNORE
 from oneway.draws import Photometric
 from oneway.kernels import (
@@ -31,19 +28,13 @@ from oneway.losses import cross_entropy, masked_kl, upsample
 from oneway.perturb.photometric import photometric
 from oneway.perturb.tps import basis_matrix, sampling_points, valid_points, warp
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 UPSTREAM = 0.7
 
 
 @pytest.mark.parametrize("kernel", ["cross_entropy", "masked_kl", "perturb", "crops"])
 def test_facts_hold(kernel):
     """Everything below about one kernel."""
-    interpreter = {} if DEVICE.type == "cuda" else {"TRITON_INTERPRET": "1"}
-    command = f"{sys.executable} -m pytest -q -o python_functions=fact_* -p no:cacheprovider -k {kernel} {__file__}"
-    environment = {**os.environ, **interpreter}
-    root = Path(__file__).parent.parent
-    done = subprocess.run(command.split(), capture_output=True, text=True, cwd=root, env=environment, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert_facts(__file__, kernel)
 
 
 def test_what_is_not_for_these_kernels():

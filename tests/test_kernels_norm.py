@@ -6,12 +6,8 @@ elsewhere. What a fused network does where the kernels cannot run is tested here
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from contextlib import nullcontext
 from copy import deepcopy
-from pathlib import Path
 
 import pytest
 import timm
@@ -21,6 +17,7 @@ from timm.models.resnet import BasicBlock, ResNet
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
+from kernel_facts import DEVICE, assert_facts
 from oneway.kernels import rows
 from oneway.kernels.norm import fused_norm, supports_norm
 from oneway.kernels.norm_pool import fused_norm_pool
@@ -32,7 +29,6 @@ from oneway.models.wrn import WideResNet
 
 pytestmark = pytest.mark.slow
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 EPS = 1e-5
 
 MODES = {
@@ -55,14 +51,7 @@ NETWORKS = {
 @pytest.mark.parametrize("kernel", ["statistics", "rectified", "pooled", "network"])
 def test_facts_hold(kernel):
     """Everything below about one kernel, or about all of them in a network."""
-    interpreter = {} if DEVICE.type == "cuda" else {"TRITON_INTERPRET": "1"}
-    command = (
-        f"{sys.executable} -m pytest -q -o python_functions=fact_* -p no:cacheprovider -k fact_{kernel} {__file__}"
-    )
-    environment = {**os.environ, **interpreter}
-    root = Path(__file__).parent.parent
-    done = subprocess.run(command.split(), capture_output=True, text=True, cwd=root, env=environment, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert_facts(__file__, f"fact_{kernel}")
 
 
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)

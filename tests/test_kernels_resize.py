@@ -6,25 +6,20 @@ elsewhere. What a fused network does where the kernel cannot run is tested here 
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from copy import deepcopy
-from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from kernel_facts import DEVICE, assert_facts
 from oneway.kernels.resize import fused_resize, supports_resize
 from oneway.models.deeplab import DeepLabV3Plus
 from oneway.models.fuse import FusedResize, fuse
 from oneway.models.swiftnet import SpatialPyramid, SwiftNet, UpsamplingBlock
 
 pytestmark = pytest.mark.slow
-
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 SIZES = {
     "doubled": ((2, 3, 3, 4), (6, 8)),
@@ -45,14 +40,7 @@ SIZES = {
 @pytest.mark.parametrize("kernel", ["resize", "network"])
 def test_facts_hold(kernel):
     """Everything below about the kernels, or about them in a network."""
-    interpreter = {} if DEVICE.type == "cuda" else {"TRITON_INTERPRET": "1"}
-    command = (
-        f"{sys.executable} -m pytest -q -o python_functions=fact_* -p no:cacheprovider -k fact_{kernel} {__file__}"
-    )
-    environment = {**os.environ, **interpreter}
-    root = Path(__file__).parent.parent
-    done = subprocess.run(command.split(), capture_output=True, text=True, cwd=root, env=environment, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert_facts(__file__, f"fact_{kernel}")
 
 
 @pytest.mark.parametrize(
