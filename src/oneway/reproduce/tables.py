@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from oneway.config import Config
-from oneway.methods import MethodName, VariantName
+from oneway.methods import METHODS, MethodName, VariantName
 from oneway.recipes import recipe
 
 
@@ -28,11 +28,17 @@ class PaperTable:
     """As `--labels` takes them."""
 
     rows: dict[str, Row]
+    iterations: dict[str, int] = field(default_factory=dict)
+    """Of semi-supervised runs, by column, where the recipe's are those of another column."""
 
     def config(self, row: str, column: str) -> Config:
         """Of the runs in a cell, but for seed and data."""
         method, variant = self.rows[row].method, self.rows[row].variant
-        return recipe(self.recipe, method).model_copy(update={"method": method, "variant": variant, "labels": column})
+        config = recipe(self.recipe, method).model_copy(update={"method": method, "variant": variant, "labels": column})
+        if METHODS[method].supervised or column not in self.iterations:
+            return config
+        train = config.train.model_copy(update={"iterations": self.iterations[column]})
+        return config.model_copy(update={"train": train})
 
     def paper(self, row: str, column: str) -> str | None:
         """What the paper has in a cell."""
@@ -107,6 +113,8 @@ TABLES: dict[str, PaperTable] = {
             "simple 2w-c1": Row("simple-phtps", "2w-c1", ("30.3 ± 1.8", "54.8 ± 1.5", "72.9 ± 2.6", "95.9 ± 0.2")),
             "simple 1w-ct": Row("simple-phtps", "1w-ct", ("68.8 ± 5.4", "84.2 ± 0.4", "90.6 ± 0.4", "96.2 ± 0.2")),
         },
+        # 1000·4000/|D_l| epochs of ⌊|D_l|/128⌋ iterations
+        {"250": 16_000, "1000": 28_000, "4000": 31_000, "all": 31_200},
     ),
     "cifar10-variants": PaperTable(
         "Kinds of consistency on CIFAR-10, with the simple and the mean teacher",
