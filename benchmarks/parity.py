@@ -25,7 +25,7 @@ from oneway.data.store import Store
 from oneway.draws import draw
 from oneway.recipes import recipe
 from oneway.run.environment import environment
-from oneway.train import plan_of, training_state
+from oneway.start import plan_of, training_state
 
 ENGINES = {
     "plain": {"engine": "plain", "precision": "float32"},
@@ -37,14 +37,14 @@ ENGINES = {
 
 def losses_of(engine: str, config: Config, iterations: int, device: torch.device) -> list[float]:
     """The objective at every iteration."""
-    config = config.model_copy(update={"train": config.train.model_copy(update=ENGINES[engine])})
+    config = config.changed(train=ENGINES[engine])
     dataset = data.load(config.data)
     samples = dataset.read("train")
     plan = plan_of(config, samples, choose(samples, config.labels, config.seed))
     state = training_state(models.build(config.model, len(dataset.classes), config.seed), (), config, device)
     if engine.endswith("channels last"):
         state.student.to(memory_format=torch.channels_last)
-    advance = advancing(state, config, Store.hold(samples, device), "plain" if engine.startswith("plain") else "oneway")
+    advance = advancing(state, config, Store.hold(samples, device))
     curve = []
     for iteration in range(iterations):
         losses = advance(draw(plan, iteration))
@@ -64,7 +64,7 @@ def main() -> None:
     device = torch.device("cuda")
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     config = recipe("camvid")
-    config = config.model_copy(update={"data": config.data.model_copy(update={"path": asked.data})})
+    config = config.changed(data={"path": asked.data})
     curves = {engine: losses_of(engine, config, asked.iterations, device) for engine in ENGINES}
 
     plain = curves["plain"]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from oneway.bench.cases import advancing, configured, plan_of, random_samples, training_cases, training_state
+from oneway.bench.cases import advancing, configured, fresh_state, random_plan, random_samples, training_cases
 from oneway.data.store import Store
 from oneway.draws import draw
 from oneway.run.environment import environment
@@ -31,9 +31,9 @@ def seconds(case_name: str, setup: str, together: Barrier) -> float:
     """Of `ITERATIONS` steps, from when all processes are ready."""
     device = torch.device("cuda")
     case = training_cases(small=False)[case_name]
-    config, plan = configured(case, setup, "oneway"), plan_of(case)
+    config, plan = configured(case, setup, "oneway"), random_plan(case)
     store = Store.hold(random_samples(case), device)
-    advance = advancing(training_state(config, case.classes, device), config, store, "oneway")
+    advance = advancing(fresh_state(config, case.classes, device), config, store)
     tables = [draw(plan, iteration) for iteration in range(8)]
     for iteration in range(WARM_UP + 2):
         advance(tables[iteration % 8])

@@ -120,7 +120,7 @@ def test_what_cannot_be_an_encoder_is_refused_with_a_way_out(settings, message):
         ({"model": {"backbone": "resnetv2_50", "width": 0.5}}, "one width"),
         (
             {"data": {"name": "cifar10"}, "model": {"name": "wrn-28-2", "backbone": "resnet18"}},
-            "wrn-28-2 has none; leave it out",
+            "wrn-28-2 has none; use --model.backbone none",
         ),
         ({"data": {"name": "cifar10"}, "model": {"name": "wrn-28-2", "width": 0.5}}, "one width"),
         ({"train": {"batch_norm": "frozen"}}, "statistics of model.weights, and there are none"),

@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 from rich.console import Console
-from torch import Tensor, nn
+from torch import nn
 
-from oneway import models
 from oneway.bench import bench, data, infer, memory, step
-from oneway.bench.cases import Case, plan_of, random_samples, segmentation, training_cases
+from oneway.bench.cases import Case, random_plan, random_samples, segmentation, training_cases
 from oneway.bench.findings import Options, table
 from oneway.bench.floors import Work, work_of
-from oneway.bench.fold import fold_batch_norm, foldable
 from oneway.bench.kernels import kind_of
 from oneway.bench.memory_figure import draw_memory
 from oneway.bench.meters import SavedTensors
@@ -96,103 +94,6 @@ def test_columns_in_which_nothing_is_known_are_left_out():
     """A CPU has nothing to say about a GPU's memory."""
     made = table("t", ("a", "b", "c"), [("x", "–", "1"), None, ("y", "–", "–")])
     assert [column.header for column in made.columns] == ["a", "c"]
-
-
-# Folding
-
-
-def randomised(network: nn.Module) -> nn.Module:
-    """In double precision, with statistics and parameters of norms that are not those of a new network."""
-    generator = torch.Generator().manual_seed(0)
-    network = network.double().eval()
-    for module in network.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            assert module.running_mean is not None
-            assert module.running_var is not None
-            module.running_mean.normal_(generator=generator)
-            module.running_var.uniform_(0.5, 2, generator=generator)
-            nn.init.uniform_(module.weight, 0.5, 1.5, generator=generator)
-            nn.init.normal_(module.bias, generator=generator)
-    return network
-
-
-def norms(network: nn.Module) -> int:
-    return sum(isinstance(module, nn.BatchNorm2d) for module in network.modules())
-
-
-@pytest.mark.parametrize(
-    ("config", "left"),
-    [
-        # Of the decoder's twelve norms, a convolution leads straight into that of the head.
-        (Model(name="swiftnet", width=0.125), 11),
-        (Model(name="deeplabv3plus", backbone="resnet18", width=0.125), 0),
-        (Model(name="deeplabv2", backbone="resnet18", width=0.125), 0),
-        # Of 25 norms, the twelve between the convolutions of a block go, and the one that follows the stem.
-        (Model(name="wrn-28-2"), 12),
-    ],
-    ids=lambda value: value.name if isinstance(value, Model) else None,
-)
-def test_a_folded_network_predicts_the_same(config, left):
-    """To rounding, at sizes other than the one it was watched at; norms before their convolutions stay."""
-    network = randomised(models.build(config, classes=5, seed=0))
-    folded = fold_batch_norm(network, torch.rand(1, 3, 64, 96).double())
-    x = torch.rand(2, 3, 96, 64).double()
-    with torch.no_grad():
-        assert torch.allclose(folded(x), network(x), rtol=1e-10, atol=1e-10)
-    assert norms(folded) == left
-    assert norms(network) > left
-
-
-class Forked(nn.Module):
-    """A convolution and a norm in several relations."""
-
-    def __init__(self, relation: str) -> None:
-        super().__init__()
-        self.relation, self.conv, self.norm = relation, nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3)
-        self.again = nn.Sequential(self.conv, self.norm)  # the same two under other names
-
-    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        y = self.conv(x)
-        match self.relation:
-            case "straight":
-                return self.norm(y)
-            case "other names":
-                return self.again(x)
-            case "shape read":
-                return self.norm(y) * y.shape[-1]
-            case "read twice":
-                return self.norm(y) + y
-            case "returned":
-                return self.norm(y), y
-            case "convolution twice":
-                return self.norm(y) + self.conv(x + 1)
-            case "norm twice":
-                return self.norm(y) + self.norm(x)
-        return self.norm(y.relu())
-
-
-@pytest.mark.parametrize(
-    ("relation", "legal"),
-    [
-        ("straight", True),
-        ("other names", False),  # it is run twice then, once for nothing
-        ("shape read", True),
-        ("read twice", False),
-        ("returned", False),
-        ("convolution twice", False),
-        ("norm twice", False),
-        ("something between", False),
-    ],
-)
-def test_a_norm_is_folded_only_where_it_alone_reads_the_convolution(relation, legal):
-    """What else would see the folded output would be wrong; whatever is decided, the prediction stays."""
-    network, x = randomised(Forked(relation)), torch.rand(1, 3, 4, 4).double()
-    assert bool(foldable(network, x)) == legal
-    folded = fold_batch_norm(network, x)
-    with torch.no_grad():
-        for found, expected in zip(folded(x), network(x), strict=True):
-            assert torch.allclose(found, expected)
-    assert norms(folded) == (0 if legal else 1)
 
 
 # Kernels, floors, memory
@@ -315,7 +216,7 @@ def test_a_step_is_profiled():
 
 
 def test_inference_is_measured():
-    """Eager and optimised, with the loss and with classes; folded weights change the logits by rounding alone."""
+    """Eager and optimised, with the loss and with classes; the memory layout changes logits by rounding alone."""
     row = infer.measure("swiftnet-rn18", TINY, (32, 64), CPU, Effort(1, 1), classes=5)
     assert row["difference"] < 1e-4
     assert all(row[kind][ending] > 0 for kind in ("eager", "optimised") for ending in ("loss", "classes"))
@@ -339,5 +240,5 @@ def test_cases_are_runs_that_could_be_trained(small):
     """Their configurations agree with themselves, and their images fill a batch."""
     for name, case in training_cases(small).items():
         build(case.config.model_dump(), name)
-        plan = plan_of(case)
+        plan = random_plan(case)
         assert max(plan.batch_labelled, plan.batch_unlabelled) <= len(plan.unlabelled)

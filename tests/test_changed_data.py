@@ -56,8 +56,8 @@ def run(trained: Path, tmp_path: Path) -> Path:
     photos = Path(shutil.copytree(trained / "photos", tmp_path / "photos"))
     folder = Path(shutil.copytree(trained / "run", tmp_path / "run"))
     opened = open_run(folder)
-    data = opened.config.data.model_copy(update={"path": photos, "cache": tmp_path / "cache"})
-    replace(opened, config=opened.config.model_copy(update={"data": data})).write_settings(opened.split)
+    config = opened.config.changed(data={"path": photos, "cache": tmp_path / "cache"})
+    replace(opened, config=config).write_settings(opened.split)
     evaluate_run(folder, "val", None, QUIET)
     return folder
 

@@ -56,7 +56,10 @@ def test_every_name_has_its_row():
         ({"train": 3}, "train: "),
         ({"method": "mt-phtps", "variant": "2w-c1"}, "^test: variant 2w-c1 with method mt-phtps: .*mean teacher"),
         ({"method": "mt-phtps", "variant": "2w-p2"}, "simple-… method"),
-        ({"method": "simple-cutmix", "variant": "1w-p2"}, "no way back"),
+        (
+            {"data": {"name": "cifar10"}, "model": {"name": "wrn-28-2"}, "method": "simple-cutmix", "variant": "1w-p2"},
+            "cannot be unmixed",
+        ),
         ({"method": "mt-cutmix-l2", "variant": "1w-cs"}, "hard targets carry no gradient"),
         ({"method": "vat-entmin", "variant": "1w-cs"}, "use 1w-ct"),
         ({"model": {"name": "mlp"}}, "model mlp does not fit the labels of streets; use swiftnet"),
@@ -82,6 +85,18 @@ def test_what_is_wrong_is_said_with_key_and_value(tree, message):
     """Unknown keys get a suggestion, values out of range their range."""
     with pytest.raises(UserError, match=message):
         configuration.build(tree, source="test")
+
+
+def test_none_takes_back_what_a_recipe_has_set():
+    """Where a setting may be absent; elsewhere it is a word like others."""
+    tree = recipe("cityscapes-half").model_dump()
+    assert tree["model"]["weights"] == "imagenet"
+    merged = configuration.merge(tree, {"model": {"weights": "none"}, "train": {"iterations": "none"}})
+    config = configuration.build(merged, source="test")
+    assert config.model.weights is None
+    assert config.train.iterations is None
+    with pytest.raises(UserError, match=r"train\.alpha"):
+        configuration.build({"train": {"alpha": "none"}}, source="test")
 
 
 @pytest.mark.parametrize("content", ["- a\n- b\n", "a: [", "a: !!python/object:os.system {}", "\xff"])

@@ -110,7 +110,7 @@ def test_the_card_tells_the_history(exported, trained_run):
         "| licence | CC-BY-4.0 |",
         f"| sky | {summary['per_class']['sky']:.1f} |",
         "images per second",
-        "threads",
+        "thread",
         "largest difference",
     ):
         assert row in text

@@ -7,9 +7,9 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "oneway"
 ORDER = """
-    errors words streams methods run_files config recipes atomic failure interrupt memory
-    data draws kernels feed jitter perturb models losses consistency guard step static
-    optim checkpoint run evaluate progress train
+    errors extras words streams methods run_files config recipes atomic failure interrupt memory
+    pictures data draws kernels feed jitter perturb models losses consistency guard step static
+    optim start checkpoint run evaluate progress train
     report quickstart reproduce bench predict export explore suggest cli
 """.split()
 

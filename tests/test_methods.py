@@ -13,9 +13,11 @@ from rich.console import Console
 
 from oneway import config as configuration
 from oneway.config import Config
+from oneway.errors import UserError
 from oneway.methods import METHODS, VARIANTS
 from oneway.recipes import recipe
 from oneway.reproduce.two_moons import PANELS, draw_figure, panel_config
+from oneway.run import open_run
 from oneway.train import train
 
 SEGMENTATION = {
@@ -118,8 +120,7 @@ def test_two_moons_and_their_figure(tmp_path):
     folders = {panel: tmp_path / panel for panel in PANELS}
     for panel, folder in folders.items():
         config = panel_config(panel, seed=0)
-        short = config.train.model_copy(update={"iterations": 30})
-        train(config.model_copy(update={"train": short}), folder, resume=False, console=Console(quiet=True))
+        train(config.changed(train={"iterations": 30}), folder, resume=False, console=Console(quiet=True))
     figure = draw_figure(folders)
     assert len(figure.axes) == 4
     for axes, (panel, (title, _, _)) in zip(figure.axes, PANELS.items(), strict=True):
@@ -129,15 +130,38 @@ def test_two_moons_and_their_figure(tmp_path):
         assert points == [154, 3, 3]
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"variant": "2w-c1", "method": "mt-phtps"}, "mean teacher"), ({"method": "mt-phtp"}, "got 'mt-phtp'")],
+)
+def test_a_configuration_that_was_changed_unchecked_is_checked_before_training(changes, message, tmp_path):
+    """Values and what makes no sense together, whatever way they came."""
+    with pytest.raises(UserError, match=message):
+        train(recipe("streets").changed(**changes), tmp_path / "run", resume=False, console=Console(quiet=True))
+    assert not (tmp_path / "run").exists()
+
+
+def test_entropy_alone_learns_from_unlabelled_images(tmp_path):
+    """With α = 0 the entropy term of `vat-entmin` still counts; with neither it is supervised training."""
+    curves = {}
+    for entropy in (0.0, 1.0):
+        changes = {"alpha": 0.0, "entropy": entropy, "iterations": 3, "log_every": 1}
+        config = recipe("moons", "vat-entmin").changed(train=changes)
+        folder = tmp_path / str(entropy)
+        train(config, folder, resume=False, console=Console(quiet=True))
+        curves[entropy] = [line["supervised"] for line in open_run(folder).metrics() if "supervised" in line]
+    assert curves[0.0][0] == curves[1.0][0]
+    assert curves[0.0][1:] != curves[1.0][1:]
+
+
 @pytest.mark.slow
 def test_the_clean_teacher_finds_the_moons(tmp_path):
     """3,000 steps from six labels: the clean teacher is far above no consistency, as in the paper's figure."""
     values = {}
     for panel in ("none", "1w-ct"):
         config = panel_config(panel, seed=0)
-        shorter = config.train.model_copy(update={"iterations": 3000})
         folder = tmp_path / panel
         values[panel] = train(
-            config.model_copy(update={"train": shorter}), folder, resume=False, console=Console(quiet=True)
+            config.changed(train={"iterations": 3000}), folder, resume=False, console=Console(quiet=True)
         )["value"]
     assert values["1w-ct"] > values["none"] + 5

@@ -13,7 +13,7 @@ from oneway.data import IGNORE
 from oneway.draws import Boxes, draw_boxes, draw_perturbation
 from oneway.losses import masked_kl
 from oneway.models import build
-from oneway.perturb import Perturbation, compose, cutmix, noise, perturb_labels, phtps, tps
+from oneway.perturb import PERTURBATIONS, Perturbation, compose, cutmix, noise, perturb_labels, phtps, tps
 from oneway.perturb.cutmix import box_mask, exchange
 from oneway.perturb.tps import sampling_points, splat, valid_points, warp
 from oneway.perturb.vat import adversarial
@@ -150,6 +150,32 @@ def test_cutmix_exchanges_the_same_box_in_images_and_targets():
     assert torch.equal(mixed[4], x[4])  # the odd one
     assert torch.equal(target[:, 0], 10 * mixed[:, 0])
     assert torch.equal(perturbation.image(mixed), x)
+
+
+@pytest.mark.parametrize("name", PERTURBATIONS)
+def test_every_perturbation_has_a_way_back(name):
+    """What it does to predictions is undone to within 1 % on valid pixels; a new one that forgets it fails here."""
+    image = torch.stack((smooth_image()[0], smooth_image()[0].flip(1), smooth_image()[0].flip(2)))
+    draw = draw_perturbation(0, 0, 3, noise_shape=image.shape[1:])
+    perturbation = PERTURBATIONS[name](draw, image, Perturb())
+    back, valid = perturbation.undo(perturbation.prediction(image))
+    if perturbation.valid is not None:
+        seen, _ = perturbation.undo(perturbation.valid[:, None].double())
+        valid = valid & (seen[:, 0] > 1 - 1e-9)
+    difference = (back - image).abs().amax(dim=1)
+    assert (difference if valid is None else difference[valid]).max() < 0.01
+
+
+@pytest.mark.parametrize("name", PERTURBATIONS)
+def test_labels_go_where_their_images_go(name):
+    """Also into another image of the batch: a picture of the labels is perturbed as they are."""
+    labels = torch.randint(0, 200, (3, HEIGHT, WIDTH), generator=torch.Generator().manual_seed(0))
+    labels = labels.repeat_interleave(8, dim=1).repeat_interleave(8, dim=2)
+    pictures = labels[:, None].double()
+    perturbation = PERTURBATIONS[name](draw_perturbation(0, 0, 3, noise_shape=pictures.shape[1:]), pictures, Perturb())
+    moved, shown = perturb_labels(labels, perturbation), perturbation.prediction(pictures)[:, 0]
+    # Away from edges, where a picture is blurred and labels are not.
+    assert ((moved - shown).abs() < 1e-6)[moved != IGNORE].double().mean() > 0.7
 
 
 def test_cutmix_mixes_image_wide_targets_by_area():

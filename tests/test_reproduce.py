@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from statistics import mean, stdev
 
 import pytest
@@ -59,6 +60,18 @@ def test_a_table_is_filled_once(tiny_cifar, tmp_path):
     assert (folder / "table.md").read_text() == table
 
 
+def test_a_table_is_filled_in_parts(tiny_cifar, tmp_path):
+    """What is already there stays in the table, a column asked for twice counts once."""
+    request = Request(tmp_path, data=tiny_cifar, rows=("supervised",), columns=("250", "250"), iterations=1)
+    reproduce("cifar10", request, QUIET)
+    reproduce("cifar10", replace(request, rows=("supervised-phtps-aug",), columns=("250",)), QUIET)
+    cells = json.loads((tmp_path / "cifar10" / "results.json").read_text())["cells"]
+    assert [(cell["row"], cell["column"], cell["seed"]) for cell in cells] == [
+        ("supervised", "250", [0]),
+        ("supervised-phtps-aug", "250", [0]),
+    ]
+
+
 def test_the_moons_are_as_long_as_asked_for():
     """By default as the paper's."""
     assert panel_config("1w-ct", seed=0).train.iterations == 20_000
@@ -72,7 +85,7 @@ def test_the_moons_are_as_long_as_asked_for():
         ("cifar10", {"rows": ("supervized",)}, "supervised"),
         ("cifar10", {"columns": ("400",)}, "4000"),
         ("cifar10", {"data": None}, "--data"),
-        ("two-moons", {"data": None, "rows": ("1w-ct",)}, "no --row"),
+        ("two-moons", {"data": None, "rows": ("1w-ct",)}, "no --data, --row"),
     ],
 )
 def test_what_is_not_there_is_named(name, changes, words, tiny_cifar, tmp_path):

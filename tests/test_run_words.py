@@ -9,7 +9,7 @@ import pytest
 from oneway.config import Config
 from oneway.errors import UserError
 from oneway.run import Run, choose_device
-from oneway.run.resume import Change, Resumed
+from oneway.run.continuation import Change, Continued
 
 
 def test_a_device_is_called_by_its_name_alone() -> None:
@@ -21,6 +21,6 @@ def test_a_device_is_called_by_its_name_alone() -> None:
 
 def test_who_may_insist_is_told_with_which_command() -> None:
     """`quickstart` and `reproduce` continue runs too, and have no such flag."""
-    resumed = Resumed(Run(Path("run"), Config()), Config(), allow_changes=False)
+    continued = Continued(Run(Path("run"), Config()), Config(), allow_changes=False)
     with pytest.raises(UserError, match=r"seed: 0 → 1.*or insist with oneway train --resume --allow-changes\.$"):
-        resumed.accept([Change("seed", 0, 1)])
+        continued.accept([Change("seed", 0, 1)])

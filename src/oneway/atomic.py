@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 from contextlib import suppress
@@ -33,6 +34,11 @@ def write_atomically(path: Path, content: bytes) -> None:
         _write(path, content)
     except OSError as error:
         raise cannot_write(path, len(content), error) from error
+
+
+def write_json(path: Path, values: object) -> None:
+    """The same, for what `json` can write."""
+    write_atomically(path, (json.dumps(values, indent=1) + "\n").encode())
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -35,7 +35,7 @@ class Feed:
 
 
 def feed(samples: Samples, plan: Plan, device: torch.device) -> Feed:
-    """The faster way to feed the device that it has room for."""
+    """All data on the device if they take at most half of its free memory; otherwise streamed batch by batch."""
     there = device.type == "cpu" and not isinstance(samples.pixels, OnDisk)
     needed = samples.pixels.nbytes + samples.labels.nbytes
     if there or needed <= SHARE_OF_DEVICE * (memory.available(device) or 0):

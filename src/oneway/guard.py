@@ -1,4 +1,4 @@
-"""What keeps a step that is not finite from doing harm, without asking the device how the step went."""
+"""Undoes a step whose loss or gradient is not finite, on the device itself, so that the CPU never waits to find out."""
 
 from __future__ import annotations
 

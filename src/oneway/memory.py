@@ -74,7 +74,7 @@ def _left_to_machine() -> int | None:
 
 
 def _left_to_container() -> int | None:
-    """Of its limit, where it has one: what nobody uses, and files kept in memory that nobody has asked for lately."""
+    """Its limit, where it has one, less what is used, but for cached files that the system would give up."""
     with suppress(OSError, ValueError, KeyError):
         limit, used = (int((CONTAINER / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
         return max(limit - used + _numbers(CONTAINER / "memory.stat")["inactive_file"], 0)

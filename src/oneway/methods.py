@@ -20,7 +20,32 @@ MethodName = Literal[
 ]
 VariantName = Literal["1w-ct", "1w-cs", "2w-c1", "1w-p2", "2w-p2"]
 PerturbationName = Literal["ph", "tps", "phtps", "cutmix", "noise", "vat"]
+LossName = Literal["kl", "confident-l2"]
 SplitName = Literal["train", "val", "test"]
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What a perturbation needs, as far as a configuration has to know; what it does is in `perturb`."""
+
+    of_images: bool = True
+    """Points have no colours to change, nor neighbours to be warped to."""
+
+    mixes: bool = False
+    """It mixes the images of a batch with one another."""
+
+    noise: bool = False
+    """It draws a number for every number of its input."""
+
+
+PERTURBATION_TRAITS: dict[PerturbationName, Traits] = {
+    "ph": Traits(),
+    "tps": Traits(),
+    "phtps": Traits(),
+    "cutmix": Traits(mixes=True),
+    "noise": Traits(of_images=False, noise=True),
+    "vat": Traits(of_images=False, noise=True),
+}
 
 
 @dataclass(frozen=True)
@@ -29,7 +54,7 @@ class Method:
 
     perturbation: PerturbationName | None
     teacher: Literal["simple", "mean"] = "simple"
-    loss: Literal["kl", "confident-l2"] = "kl"
+    loss: LossName = "kl"
     entropy: bool = False
     augmentation: PerturbationName | None = None
     alpha: float | None = None
@@ -39,6 +64,11 @@ class Method:
     def supervised(self) -> bool:
         """Whether the unlabelled images are left out."""
         return self.perturbation is None
+
+    @property
+    def traits(self) -> list[Traits]:
+        """Of everything that it perturbs with."""
+        return [PERTURBATION_TRAITS[name] for name in (self.perturbation, self.augmentation) if name is not None]
 
 
 METHODS: dict[MethodName, Method] = {

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from rich.console import Console
 
-from oneway.atomic import write_atomically
-from oneway.config import Config, build, merge
+from oneway.atomic import write_json
+from oneway.config import Config
 from oneway.errors import UserError
 from oneway.methods import MethodName
-from oneway.recipes import recipe
+from oneway.recipes import configured
 from oneway.report import write_report
 from oneway.run_files import CONFIG, SUMMARY
 from oneway.train import train
 from oneway.words import say
 
-METHODS: tuple[MethodName, MethodName] = ("supervised", "simple-phtps")
+COMPARED: tuple[MethodName, MethodName] = ("supervised", "simple-phtps")
 
 
 def quickstart(out: Path, seed: int, console: Console) -> None:
@@ -25,14 +24,14 @@ def quickstart(out: Path, seed: int, console: Console) -> None:
     if (out / CONFIG).is_file():
         raise UserError(f"{out}: holds a run, whose summary would be overwritten. Choose another folder with --out.")
     values: dict[str, float] = {}
-    for method in METHODS:
+    for method in COMPARED:
         folder = out / method
         config = quickstart_config(method, seed)
         values[method] = train(config, folder, resume=(folder / CONFIG).is_file(), console=console)["value"]
-    supervised, semi_supervised = (values[method] for method in METHODS)
+    supervised, semi_supervised = (values[method] for method in COMPARED)
     summary = {**values, "gain": semi_supervised - supervised}
-    write_atomically(out / SUMMARY, (json.dumps(summary, indent=1) + "\n").encode())
-    page = write_report([out / method for method in METHODS], out / "report.html")
+    write_json(out / SUMMARY, summary)
+    page = write_report([out / method for method in COMPARED], out / "report.html")
     say(
         console,
         f"{config.labels} labels: {supervised:.1f} → {semi_supervised:.1f} % mIoU "
@@ -42,4 +41,4 @@ def quickstart(out: Path, seed: int, console: Console) -> None:
 
 def quickstart_config(method: MethodName, seed: int) -> Config:
     """The `streets` recipe; the method is the only difference between the two runs."""
-    return build(merge(recipe("streets").model_dump(), {"method": method, "seed": seed}), source="quickstart")
+    return configured("streets", {"method": method, "seed": seed}, source="quickstart")

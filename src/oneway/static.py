@@ -16,11 +16,21 @@ from torch import Tensor
 from oneway.config import Config
 from oneway.data.store import Store
 from oneway.draws import Draws, each_column
-from oneway.step import Losses, TrainingState, step
+from oneway.step import Losses, TrainingState, runs_fused, step
 
 WARM_UP = 3
 """Ordinary steps before the capture: libraries choose their algorithms in them, and the optimiser makes its state."""
 ALIGNMENT = 8
+
+
+def stepping(
+    state: TrainingState, store: Store, config: Config, say: Callable[[str], None]
+) -> Callable[[Draws, float], Losses]:
+    """What does an iteration, given its draws and α: on a GPU the captured step, elsewhere the plain one."""
+    device = store.pixels.device
+    if runs_fused(config, device):
+        return StaticStep(state, store, config, say)
+    return lambda draws, alpha: step(state, store, draws.to(device), config, alpha)
 
 
 class StaticStep:

@@ -106,9 +106,8 @@ def step(state: TrainingState, store: Store, draws: Draws, config: Config, alpha
     """
     device = store.pixels.device
     fused = runs_fused(config, device)
-    # At α = 0, before a warm-up has ended, unlabelled images have no say yet.
-    alone = METHODS[config.method].supervised or alpha == 0
-    # Networks may round; where a pixel comes from may not.
+    alone = METHODS[config.method].supervised or (alpha == 0 and not _only_entropy(config))
+    # Crops and warps run outside autocast: in bfloat16, coordinates would be off by pixels.
     exactly = torch.autocast(device.type, enabled=False)
 
     statistics = state.watch.snapshot()
@@ -131,6 +130,11 @@ def step(state: TrainingState, store: Store, draws: Draws, config: Config, alpha
     skipped, in_a_row = state.skips
     state.skips.copy_(torch.stack((skipped + ~finite, (in_a_row + 1) * ~finite)))
     return losses
+
+
+def _only_entropy(config: Config) -> bool:
+    """Whether unlabelled images count without consistency; at α = 0 in a warm-up they have no say at all."""
+    return METHODS[config.method].entropy and config.train.entropy > 0 and config.train.alpha == 0
 
 
 def _in_bfloat16(config: Config, device: torch.device) -> bool:
@@ -183,9 +187,18 @@ def _unlabelled(
         variant,
         alpha,
         other and _perturbation(method.perturbation, other, x_u, state, config, fused=False),
-        partial(confident_l2, confidence=config.train.confidence) if method.loss == "confident-l2" else masked_kl,
+        divergence_of(config),
         config.train.entropy if method.entropy else 0.0,
     )
+
+
+def divergence_of(config: Config) -> Divergence:
+    """By which a method compares its two predictions."""
+    match METHODS[config.method].loss:
+        case "kl":
+            return masked_kl
+        case "confident-l2":
+            return partial(confident_l2, confidence=config.train.confidence)
 
 
 def _perturbation(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -13,29 +12,27 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from torch import nn
 
+from oneway import config as configuration
 from oneway import data, memory, models, optim, words
 from oneway import run as runs
 from oneway.checkpoint.state import bytes_needed
 from oneway.checkpoint.writer import writer
 from oneway.config import Config
 from oneway.data.dataset import Samples
-from oneway.data.splits import Split, choose
-from oneway.draws import Draws, Plan, draw
+from oneway.data.splits import choose
+from oneway.draws import Plan, draw
 from oneway.errors import UserError
 from oneway.evaluate import as_json, evaluate
 from oneway.failure import in_run_folder
 from oneway.feed import feed
 from oneway.interrupt import Interrupted, signals_noted
-from oneway.methods import METHODS, VARIANTS
-from oneway.models.teacher import mean_teacher
 from oneway.progress import narrated
-from oneway.run import TrainedModel
-from oneway.run import resume as resuming
+from oneway.run import TrainedModel, continuation
 from oneway.run_files import SUMMARY
-from oneway.static import StaticStep
-from oneway.step import Losses, TrainingState, runs_fused, step
+from oneway.start import plan_of, training_state
+from oneway.static import stepping
+from oneway.step import Losses, TrainingState
 
 
 def train(config: Config, out: Path, resume: bool, console: Console, allow_changes: bool = False) -> dict[str, Any]:
@@ -48,6 +45,7 @@ def train(config: Config, out: Path, resume: bool, console: Console, allow_chang
         console: Where progress is shown.
         allow_changes: Continue although settings, split or data are not those the run was started with.
     """
+    config = configuration.build(config.model_dump(), "the configuration")  # it may have been changed unchecked
     with in_run_folder(out), memory.explained(config), ExitStack() as until_the_end:
         return _train(config, out, resume, console, allow_changes, until_the_end)
 
@@ -58,12 +56,12 @@ def _train(
     say = partial(words.say, console)
 
     device = runs.choose_device(config.train.device)
-    resumed = None
+    continued = None
     if resume:
-        if (summary := resuming.ended(out, config)) is not None:
+        if (summary := continuation.ended(out, config)) is not None:
             say(f"{out}: this run has ended; nothing to do.")
             return summary
-        resumed = until_the_end.enter_context(resuming.resumed(out, config, allow_changes))
+        continued = until_the_end.enter_context(continuation.opened(out, config, allow_changes))
     else:
         runs.refuse_occupied(out)
 
@@ -71,10 +69,10 @@ def _train(
     samples, held_out = dataset.read("train"), dataset.read("val")
     for remark in dataset.review():
         say(f"Note: {remark}")
-    if resumed is None:
+    if continued is None:
         split = replace(choose(samples, config.labels, config.seed), validation=held_out.content)
     else:
-        split = resuming.same_split(resumed, samples, held_out)
+        split = continuation.same_split(continued, samples, held_out)
     classes = len(dataset.classes)
 
     student, pretrained, remarks = models.prepare(config.model, classes, config.seed, dataset.task, config.jitter.crop)
@@ -96,16 +94,12 @@ def _train(
 
     # From here on nothing is left to refuse: the run gets its folder, or its last checkpoint.
     done, seconds_before, scores = 0, 0.0, None
-    if resumed is None:
+    if continued is None:
         run = until_the_end.enter_context(runs.started(out, config, split, bytes_needed(state)))
     else:
-        run = resumed.run
-        done, seconds_before = resuming.restore(resumed, split, state, iterations, say)
-    advance: Callable[[Draws, float], Losses] = (
-        StaticStep(state, fed.store, config, say)
-        if runs_fused(config, device)
-        else lambda draws, alpha: step(state, fed.store, draws.to(device), config, alpha)
-    )
+        run = continued.run
+        done, seconds_before = continuation.restore(continued, split, state, iterations, say)
+    advance = stepping(state, fed.store, config, say)
     began = time.monotonic()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -160,57 +154,12 @@ def _train(
         "seconds": seconds_before + time.monotonic() - began,
         "peak_memory_mib": memory.peak_mib(device),
     }
-    if changes := resuming.accepted(run):
+    if changes := continuation.accepted(run):
         summary["changes"] = changes
     run.write(SUMMARY, summary)
     if stopped_by is not None:
         raise Interrupted(stopped_by, f"Stopped after the last iteration; {out} is complete.")
     return summary
-
-
-def training_state(
-    student: nn.Module, pretrained: Sequence[nn.Parameter], config: Config, device: torch.device
-) -> TrainingState:
-    """A network ready to train on a device, with its teacher and optimiser."""
-    student = student.to(device)
-    if runs_fused(config, device):
-        student = _fused(student.to(memory_format=torch.channels_last), config)  # the layout of the fast convolutions
-    teacher = mean_teacher(student) if METHODS[config.method].teacher == "mean" else student
-    return TrainingState(student, teacher, optim.optimiser_for(student, config.optimiser, pretrained))
-
-
-def plan_of(config: Config, samples: Samples, split: Split) -> Plan:
-    """What a run draws from: its images, and all that its method leaves to chance."""
-    method, variant = METHODS[config.method], VARIANTS[config.variant]
-    item = {name: index for index, name in enumerate(samples.names)}
-    return Plan(
-        seed=config.seed,
-        labelled=tuple(item[name] for name in split.labelled),
-        unlabelled=tuple(item[name] for name in split.unlabelled),
-        batch_labelled=config.train.batch_labelled,
-        batch_unlabelled=0 if method.supervised else config.train.batch_unlabelled,
-        scale=config.jitter.scale,
-        flip=config.jitter.flip,
-        crop=config.jitter.crop is not None,
-        noise_shape=_input_shape(config, samples) if method.perturbation in ("noise", "vat") else (0,),
-        perturb_both=not method.supervised and not variant.first_is_clean,
-        augment=method.augmentation is not None,
-    )
-
-
-def _fused(student: nn.Module, config: Config) -> nn.Module:
-    """Norms and upsampling by our kernels, but for networks we do not know."""
-    if config.model.factory is not None:
-        return student
-    from oneway.models.fuse import fuse
-
-    return fuse(student)
-
-
-def _input_shape(config: Config, samples: Samples) -> tuple[int, ...]:
-    """Of one input of the network: a crop, or a point."""
-    channels = samples.pixels.shape[1]
-    return (channels,) if config.jitter.crop is None else (channels, *config.jitter.crop)
 
 
 def _read_back(losses: Losses) -> dict[str, float]:

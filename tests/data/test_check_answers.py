@@ -13,10 +13,11 @@ from rich.console import Console
 from data.defects import HEIGHT, IMAGE, WIDTH, clean_set, edit_mask, findings, first_pixel, told_to_a_person, truncate
 from data.folders import listing
 from files import contents
-from oneway.data.check import Finding, refuse
+from oneway.data.check import Finding, refuse_errors
 from oneway.data.check.contact_sheet import choose, overlay
 from oneway.data.check.inspection import check_folder
 from oneway.data.check.survey import Survey
+from oneway.data.check.typeset import fitted
 from oneway.data.dataset import IGNORE, Item
 from oneway.errors import UserError
 
@@ -94,9 +95,9 @@ def test_training_refuses_errors_and_tells_the_first_five(tmp_path):
     """Warnings do not stop it."""
     warning = Finding("warning", "Suspicious", "a.png", "looks like b.png")
     data = listing(clean_set(tmp_path / "data", train=2, val=1))
-    refuse([warning], data)
+    refuse_errors([warning], data)
     with pytest.raises(UserError) as error:
-        refuse([Finding("error", "Bad", f"{number}.png", "is bad") for number in range(7)] + [warning], data)
+        refuse_errors([Finding("error", "Bad", f"{number}.png", "is bad") for number in range(7)] + [warning], data)
     message = str(error.value)
     assert "7 errors" in message
     assert [f"{number}.png: is bad" in message for number in range(7)] == [True] * 5 + [False] * 2
@@ -126,3 +127,11 @@ def test_an_overlay_has_the_colours_of_classes_and_hatches_what_is_ignored():
     ignored = picture[:, 16:]
     assert np.ptp(ignored, axis=-1).max() == 0
     assert len(np.unique(ignored)) == 2
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"), [((600, 300), (300, 150)), ((30, 45), (150, 225)), ((9000, 2), (300, 1)), ((1, 9000), (1, 225))]
+)
+def test_a_picture_of_any_shape_fits_its_cell(size, shown):
+    """In 300×225 pixels, as large as can be; of the thinnest, a line is left."""
+    assert fitted(*size) == shown

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image, ImageEnhance
 
 from oneway.data.check.duplicates import ALIKE, BLOCK, nearest
-from oneway.data.check.survey import Unusable, decode, look, survey, survey_all
+from oneway.data.check.survey import Unusable, decode, decode_and_survey, fingerprint, survey, survey_all
 from oneway.data.dataset import IGNORE, Item, Listing
 
 ORIENTATION = 0x0112
@@ -46,8 +46,8 @@ def save(folder: Path, image: np.ndarray | Image.Image, mask: np.ndarray | None 
     return Item(path.name, path, labels)
 
 
-def fingerprint(image: Image.Image) -> bytes:
-    return survey(Item("", Path()), np.asarray(image), None).fingerprint
+def fingerprint_of(image: Image.Image) -> bytes:
+    return fingerprint(np.asarray(image))
 
 
 def test_what_is_stored_is_decoded(tmp_path):
@@ -98,7 +98,7 @@ def test_a_survey_counts_what_is_there(tmp_path):
     """Three pixels of class 1, one ignored, two of class 0, in an image of 2×3."""
     mask = np.array([[1, 1, 0], [IGNORE, 1, 0]])
     item = save(tmp_path, picture(0, 2, 3), mask)
-    found, *_ = look(listing(tmp_path), item)
+    found, *_ = decode_and_survey(listing(tmp_path), item)
     assert (found.name, found.size, found.labels, found.problem) == (item.name, (2, 3), {0: 2, 1: 3, IGNORE: 1}, None)
 
 
@@ -147,17 +147,17 @@ def compressed(image: Image.Image) -> Image.Image:
 )
 def test_a_changed_copy_is_found_among_others(change):
     """Whichever image was copied; and no image that was not is taken for one."""
-    pool = [fingerprint(picture(seed)) for seed in range(60)]
-    index, similarity = nearest(pool, [fingerprint(change(picture(seed))) for seed in range(0, 60, 7)])
+    pool = [fingerprint_of(picture(seed)) for seed in range(60)]
+    index, similarity = nearest(pool, [fingerprint_of(change(picture(seed))) for seed in range(0, 60, 7)])
     assert index.tolist() == list(range(0, 60, 7))
     assert (similarity >= ALIKE).all()
-    others = nearest(pool, [fingerprint(change(picture(seed))) for seed in range(100, 130)])[1]
+    others = nearest(pool, [fingerprint_of(change(picture(seed))) for seed in range(100, 130)])[1]
     assert (others < ALIKE).all()
 
 
 def test_two_images_are_enough_to_compare():
     """The smallest sets: what all images share is not known there."""
-    one, same, other = fingerprint(picture(0)), fingerprint(compressed(picture(0))), fingerprint(picture(1))
+    one, same, other = fingerprint_of(picture(0)), fingerprint_of(compressed(picture(0))), fingerprint_of(picture(1))
     assert nearest([one], [same])[1][0] >= ALIKE
     assert nearest([one], [other])[1][0] < ALIKE
 
@@ -169,10 +169,10 @@ def test_a_fixed_background_makes_no_duplicates_but_an_unchanged_scene_does():
     things, still = [], []
     for place in generator.permutation(64):
         shot = scene + generator.normal(0, 3, scene.shape)
-        still.append(fingerprint(Image.fromarray(shot.clip(0, 255).astype(np.uint8))))
+        still.append(fingerprint_of(Image.fromarray(shot.clip(0, 255).astype(np.uint8))))
         top, left = 16 * np.array(divmod(place, 8))
         shot[top : top + 16, left : left + 16] += 80
-        things.append(fingerprint(Image.fromarray(shot.clip(0, 255).astype(np.uint8))))
+        things.append(fingerprint_of(Image.fromarray(shot.clip(0, 255).astype(np.uint8))))
     assert (nearest(still[:50], still[50:])[1] >= ALIKE).all()
     assert (nearest(things[:50], things[50:])[1] < ALIKE).all()
 

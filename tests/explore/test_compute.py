@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import sys
 import zlib
 from typing import Any
 
@@ -192,6 +193,13 @@ def test_classifiers_are_refused(tmp_path):
     (tmp_path / "config.yaml").write_text(config.to_yaml())
     with pytest.raises(UserError, match="segmentation"):
         explore([tmp_path], QUIET)
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(two_runs, monkeypatch):
+    """Before any model is loaded."""
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(UserError, match=r"uvicorn.* pip install 'oneway\[explore\]'"):
+        explore(two_runs, QUIET)
 
 
 def test_a_taken_port_is_named():

@@ -13,7 +13,7 @@ from oneway import checkpoint
 from oneway.data.decode.images import read_image
 from oneway.data.folder import list_folder
 from oneway.recipes import recipe
-from oneway.run.resume import resumed
+from oneway.run.continuation import opened
 from reliability.attacks import Action, Attack, file, link, read_a_list, read_run, run_with
 from reliability.damage import trained
 
@@ -93,7 +93,7 @@ def _run_folders(outside: Path) -> Iterator[Attack]:
 
 def _resume(here: Path) -> None:
     config = recipe("moons")
-    with resumed(here, config, allow_changes=False) as it:
-        checkpoint.restore_newest(it.run.checkpoints, trained(1), lambda text: None)
-        it.run.forget_metrics_after(0)
-        it.run.log(iteration=1)
+    with opened(here, config, allow_changes=False) as continued:
+        checkpoint.restore_newest(continued.run.checkpoints, trained(1), lambda text: None)
+        continued.run.forget_metrics_after(0)
+        continued.run.log(iteration=1)

@@ -12,8 +12,8 @@ from PIL import Image
 
 from oneway.data import IGNORE
 from oneway.evaluate import evenly_spaced
+from oneway.pictures import GROUND, STROKE
 from oneway.report import pictures, plots
-from oneway.report.facts import Series
 
 
 def test_absent_class_is_marked() -> None:
@@ -27,14 +27,14 @@ def test_absent_class_is_marked() -> None:
 
 def test_plots_take_their_colours_from_the_page() -> None:
     """No colour of its own, so that one plot is readable on light and on dark."""
-    drawing = plots.curves("x", "mIoU", [plots.Curve(Series((1, 2), (10.0, 20.0)), 0)])
+    drawing = plots.curves("x", "mIoU", "iteration", [plots.Line((1, 2), (10.0, 20.0), 0)])
     assert "var(--run-0)" in drawing
     assert not re.findall(r"#[0-9a-f]{6}\b(?!\")", re.sub(r"(id|href|url\(#)[^ ]*", "", drawing))
 
 
 def test_long_curve_is_averaged_and_ends_with_its_last_value() -> None:
     """4000 points become 120: means of windows, but for the last, which is what a summary says too."""
-    x, y = plots._averaged(Series(tuple(range(4000)), tuple(float(i % 2) for i in range(4000))))
+    x, y = plots._averaged(plots.Line(range(4000), [float(i % 2) for i in range(4000)], 0))
     assert len(x) == len(y) == plots.POINTS
     assert y[:-1] == pytest.approx(0.5, abs=0.02)
     assert (x[-1], y[-1]) == (3999, 1)
@@ -57,7 +57,7 @@ def test_class_map_shows_exact_colours_and_hatches_ignored_pixels() -> None:
     height, width = picture.shape[0] // 2, picture.shape[1] // 2
     assert (picture[:height, :width] == (1, 2, 3)).all()
     assert (picture[:height, width:] == (200, 100, 50)).all()
-    assert {tuple(int(c) for c in pixel) for pixel in picture[height:, width:].reshape(-1, 3)} == set(pictures.HATCH)
+    assert {tuple(int(c) for c in pixel) for pixel in picture[height:, width:].reshape(-1, 3)} == {STROKE, GROUND}
 
 
 def test_photo_is_hatched_outside_the_image() -> None:
@@ -76,3 +76,11 @@ def test_photo_is_hatched_outside_the_image() -> None:
 def test_pictures_come_to_about_one_width(shape: tuple[int, int], shown: tuple[int, int]) -> None:
     """Small images are enlarged and large ones reduced, by whole numbers."""
     assert decoded(pictures.class_map(np.zeros(shape, dtype=np.uint8), [(0, 0, 0)])).shape[:2] == shown
+
+
+def test_as_many_classes_as_there_can_be_leave_a_colour_for_ignored_pixels() -> None:
+    """A palette has 256 colours."""
+    colours = [(value, 0, 0) for value in range(255)]
+    picture = decoded(pictures.class_map(np.array([[254, 255]], dtype=np.uint8), colours))
+    assert tuple(picture[0, 0]) == (254, 0, 0)
+    assert tuple(picture[0, -1]) not in colours

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from oneway import words
-from oneway.atomic import write_atomically
+from oneway.atomic import write_json
 from oneway.bench.data import bench_data
 from oneway.bench.findings import Findings, Options
 from oneway.bench.infer import bench_infer
@@ -59,7 +58,7 @@ def bench(name: str, options: Options, file: Path | None, console: Console) -> N
         say(note)
     if file is not None:
         content = {"bench": name, "small": options.small, "environment": about, "results": findings.results}
-        write_atomically(file, (json.dumps(content, indent=1) + "\n").encode())
+        write_json(file, content)
         say(f"JSON: {file}")
 
 

@@ -9,15 +9,15 @@ from typing import Literal
 import numpy as np
 import torch
 
-from oneway import models, train
+from oneway import models, start
 from oneway.config import Config, Data, Jitter, Model, Train
 from oneway.data.dataset import Samples
 from oneway.data.store import Store
 from oneway.draws import Draws, Plan
 from oneway.methods import MethodName, VariantName
 from oneway.recipes import recipe
-from oneway.static import StaticStep
-from oneway.step import Losses, TrainingState, step
+from oneway.static import stepping
+from oneway.step import Losses, TrainingState
 
 Engine = Literal["oneway", "plain"]
 Advance = Callable[[Draws], Losses]
@@ -63,9 +63,7 @@ def segmentation(
 
 def classification(name: str, batch: tuple[int, int], images: int) -> Case:
     """The `cifar10` recipe."""
-    config = recipe("cifar10")
-    batches = {"batch_labelled": batch[0], "batch_unlabelled": batch[1]}
-    config = config.model_copy(update={"train": config.train.model_copy(update=batches)})
+    config = recipe("cifar10").changed(train={"batch_labelled": batch[0], "batch_unlabelled": batch[1]})
     return Case(name, config, classes=10, images=images, size=(32, 32))
 
 
@@ -96,7 +94,7 @@ def random_samples(case: Case) -> Samples:
     return Samples.stacked(names, images, labels)
 
 
-def plan_of(case: Case) -> Plan:
+def random_plan(case: Case) -> Plan:
     """A run of which every image is in both roles, as in the paper."""
     train, jitter, items = case.config.train, case.config.jitter, tuple(range(case.images))
     return Plan(0, items, items, train.batch_labelled, train.batch_unlabelled, jitter.scale, jitter.flip)
@@ -106,8 +104,7 @@ def configured(case: Case, setup: str, engine: Engine) -> Config:
     """A case trained by a method; plain PyTorch computes in single precision (TF32) and with functions of its own."""
     method, variant = SETUPS[setup]
     changes = {"engine": "plain", "precision": "float32"} if engine == "plain" else {}
-    train = case.config.train.model_copy(update=changes)
-    return case.config.model_copy(update={"method": method, "variant": variant, "train": train})
+    return case.config.changed(method=method, variant=variant, train=changes)
 
 
 def engines(device: torch.device) -> tuple[Engine, ...]:
@@ -115,18 +112,15 @@ def engines(device: torch.device) -> tuple[Engine, ...]:
     return ("oneway", "plain") if device.type == "cuda" else ("oneway",)
 
 
-def training_state(config: Config, classes: int, device: torch.device) -> TrainingState:
+def fresh_state(config: Config, classes: int, device: torch.device) -> TrainingState:
     """What a run would start with."""
-    return train.training_state(models.build(config.model, classes, seed=0), (), config, device)
+    return start.training_state(models.build(config.model, classes, seed=0), (), config, device)
 
 
-def advancing(state: TrainingState, config: Config, store: Store, engine: Engine) -> Advance:
-    """A function that does one iteration: on a GPU the captured step, or for plain PyTorch an ordinary one."""
-    device, alpha = store.pixels.device, config.train.alpha
-    if device.type == "cuda" and engine == "oneway":
-        static = StaticStep(state, store, config, _refuse_to_measure)
-        return lambda draws: static(draws, alpha)
-    return lambda draws: step(state, store, draws.to(device), config, alpha)
+def advancing(state: TrainingState, config: Config, store: Store) -> Advance:
+    """A function that does one iteration, as a run would."""
+    advance = stepping(state, store, config, _refuse_to_measure)
+    return lambda draws: advance(draws, config.train.alpha)
 
 
 class CannotCapture(Exception):

@@ -15,10 +15,10 @@ from oneway.bench.cases import (
     Case,
     advancing,
     configured,
-    plan_of,
+    fresh_state,
+    random_plan,
     random_samples,
     training_cases,
-    training_state,
 )
 from oneway.bench.findings import Findings, Options, Say, number, table, times
 from oneway.bench.timing import effort, milliseconds, release, synchronise
@@ -57,13 +57,13 @@ def measure(case: Case, feed_name: str, samples: Samples, device: torch.device) 
     """Images per second of the feed alone, of the step alone, and of both in a loop."""
     release(device)
     iterations = ITERATIONS if device.type == "cuda" else SMALL_ITERATIONS
-    plan, config = plan_of(case), configured(case, SETUP, "oneway")
+    plan, config = random_plan(case), configured(case, SETUP, "oneway")
     images = plan.batch_labelled + plan.batch_unlabelled
     fed = FEEDS[feed_name](samples, plan, device)
     seconds_fed, _ = _seconds(lambda iteration: fed.draws(iteration), iterations, device)
 
-    state = training_state(config, case.classes, device)
-    advance = advancing(state, config, fed.store, "oneway")
+    state = fresh_state(config, case.classes, device)
+    advance = advancing(state, config, fed.store)
     ready = fed.draws(0)
     for _ in range(WARM_UP + 2 if device.type == "cuda" else 1):
         advance(ready)
@@ -105,7 +105,7 @@ def _seconds(call: Callable[[int], object], iterations: int, device: torch.devic
 
 def data_table(rows: list[Row]) -> Table:
     """Ours against what the step needs."""
-    rates = ("images/s of the feed alone", "of the step alone", "÷", "of the loop")
+    rates = ("images/s of the feed alone", "of the step alone", "÷")
     headings = ("case", "batch", "feed", *rates, "loop ms", "busy", "CPU cores")
     shown = [
         (
@@ -115,7 +115,6 @@ def data_table(rows: list[Row]) -> Table:
             number(row["images_per_second"], 0),
             number(row["step_images_per_second"], 0),
             times(row["images_per_second"] / row["step_images_per_second"]),
-            number(row["loop_images_per_second"], 0),
             number(row["loop_ms"], 2),
             f"{row['busy']:.0%}",
             number(row["cores"]),

@@ -10,7 +10,7 @@ import torch
 from rich.table import Table
 from torch import Tensor, nn
 
-from oneway.bench.cases import Case, Engine, configured, engines, segmentation, training_state
+from oneway.bench.cases import Case, Engine, configured, engines, fresh_state, segmentation
 from oneway.bench.findings import Findings, Options, Say, number, ratio, table, times
 from oneway.bench.memory_figure import draw_memory, refuse_unknown_format
 from oneway.bench.meters import AllocatedMemory, SavedTensors
@@ -131,7 +131,7 @@ def measure(case: Case, setup: str, engine: Engine, device: torch.device) -> lis
     on_gpu = device.type == "cuda"
     meter: Meter = AllocatedMemory(device) if on_gpu else SavedTensors()
     config = configured(case, setup, engine)
-    state = training_state(config, case.classes, device)
+    state = fresh_state(config, case.classes, device)
     inputs = random_inputs(case, device)
     with (
         tried_algorithms(engine == "oneway"),

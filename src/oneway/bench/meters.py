@@ -57,14 +57,14 @@ class SavedTensors:
         return packed.tensor if isinstance(packed, _Held) else packed
 
     def hold(self, place: int, size: int) -> None:
-        """A piece of memory has one more holder."""
+        """Counts one more holder of a piece of memory, and the memory with the first."""
         self.holders[place] += 1
         if self.holders[place] == 1:
             self.now += size
             self.most = max(self.most, self.now)
 
     def let_go(self, place: int, size: int) -> None:
-        """It has one fewer, perhaps none."""
+        """Counts one fewer, and the memory no more with the last."""
         self.holders[place] -= 1
         if self.holders[place] == 0:
             self.now -= size

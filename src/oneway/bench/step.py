@@ -17,10 +17,10 @@ from oneway.bench.cases import (
     advancing,
     configured,
     engines,
-    plan_of,
+    fresh_state,
+    random_plan,
     random_samples,
     training_cases,
-    training_state,
 )
 from oneway.bench.findings import Findings, Options, Say
 from oneway.bench.floors import Work, work_of
@@ -113,11 +113,11 @@ def measure(case: Case, setup: str, engine: Engine, store: Store, profiled: bool
     on_gpu = device.type == "cuda"
     release(device)
     before = torch.cuda.memory_allocated(device) if on_gpu else 0
-    draws = cycle([draw(plan_of(case), iteration) for iteration in range(TABLES_OF_DRAWS)])
+    draws = cycle([draw(random_plan(case), iteration) for iteration in range(TABLES_OF_DRAWS)])
 
     began = time.perf_counter()
     config = configured(case, setup, engine)
-    advance = advancing(training_state(config, case.classes, device), config, store, engine)
+    advance = advancing(fresh_state(config, case.classes, device), config, store)
 
     def iterate() -> object:
         return advance(next(draws))
@@ -146,8 +146,8 @@ def work_of_step(case: Case, setup: str, store: Store) -> Work:
     device = store.pixels.device
     release(device)
     config = configured(case, setup, "oneway")
-    state = training_state(config, case.classes, device)
-    draws = draw(plan_of(case), 0).to(device)
+    state = fresh_state(config, case.classes, device)
+    draws = draw(random_plan(case), 0).to(device)
     return work_of(lambda: step(state, store, draws, config, config.train.alpha), state.student, state.teacher)
 
 

@@ -48,7 +48,11 @@ def _explained(error: BaseException) -> tuple[str, int]:
     match error:
         case CycloptsError():
             cause = error.__cause__
-            return configuration.explain(cause) if isinstance(cause, pydantic.ValidationError) else str(error), 2
+            if not isinstance(cause, pydantic.ValidationError):
+                return str(error), 2
+            # Of a setting pydantic tells the key; a flag of the verb itself is known to the parser alone.
+            flag = error.argument.name if error.argument is not None and not cause.errors()[0]["loc"] else None
+            return f"{flag}: {configuration.explain(cause)}" if flag else configuration.explain(cause), 2
         case UserError():
             return str(error), 1
         case Interrupted():

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from oneway.cli.app import STUDY, Several, Switch, console, verb
-from oneway.config import Positive
+from oneway.config import Positive, read_yaml
 
 
 @verb(STUDY)
@@ -22,6 +22,7 @@ def reproduce(
     row: Several = (),
     column: Several = (),
     iterations: Positive | None = None,
+    config: Path | None = None,
     side_by_side: Positive | None = None,
 ) -> None:
     """Train and draw what the paper shows: a table or a figure by name; without a name, list them.
@@ -36,6 +37,7 @@ def reproduce(
         row: Only this row of the table (a method); can be repeated.
         column: Only this column of the table (a number of labels); can be repeated.
         iterations: Length of every run, where not the paper's.
+        config: YAML file of settings that every run of the table shall have.
         side_by_side: How many runs train at once.
     """
     from oneway.reproduce import EXPERIMENTS, Request, reproduce
@@ -44,7 +46,8 @@ def reproduce(
         for known, experiment in EXPERIMENTS.items():
             console.print(f"[bold]{known}[/]  {experiment.shows}", soft_wrap=True)
         return
-    reproduce(name, Request(out, seeds, data, row, column, iterations, side_by_side), console)
+    changes = {} if config is None else read_yaml(config)
+    reproduce(name, Request(out, seeds, data, row, column, iterations, changes, side_by_side), console)
 
 
 @verb(STUDY)

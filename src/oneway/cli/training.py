@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -17,7 +17,7 @@ from oneway.cli.app import TRAIN, Factory, Json, Refresh, Switch, console, verb
 from oneway.config import Config
 from oneway.errors import UserError
 from oneway.methods import SplitName
-from oneway.recipes import RECIPES
+from oneway.recipes import RECIPES, configured
 from oneway.recipes import recipe as recipe_named
 from oneway.words import say
 
@@ -98,16 +98,15 @@ def train(
         dry_run: Print the settings that would be used, and stop.
         settings: The configuration.
     """
-    changes = _with_length(settings.model_dump(exclude_unset=True))
+    changes = configuration.with_length(settings.model_dump(exclude_unset=True))
     if data is not None:
         changes = configuration.merge(changes, {"data": {"path": data}})
     if config is not None:
-        changes = configuration.merge(_with_length(configuration.read_yaml(config)), changes)
+        changes = configuration.merge(configuration.with_length(configuration.read_yaml(config)), changes)
     source = str(config or "command line")
     if (named := changes.get("recipe", recipe_name)) != recipe_name:
         raise UserError(f"{source}: has settings of the recipe {named}, not of {recipe_name}.")
-    base = recipe_named(recipe_name, changes.get("method")).model_dump()
-    resolved = configuration.build(configuration.merge(base, changes), source)
+    resolved = configured(recipe_name, changes, source)
     folder = out or Path("runs") / _folder_name(resolved)
     if allow_changes and not resume:
         raise UserError("--allow-changes: a new run has nothing to change. Add --resume, or leave it out.")
@@ -198,13 +197,6 @@ def report(
 
 def _absent_note(absent: list[str]) -> str | None:
     return f"No pixel of these images is labelled {', '.join(absent)}." if absent else None
-
-
-def _with_length(changes: dict[str, Any]) -> dict[str, Any]:
-    """Where epochs alone are asked for, a recipe's own number of iterations, which would win over them, is dropped."""
-    train = changes.get("train")
-    only_epochs = isinstance(train, dict) and {"epochs"} == train.keys() & {"epochs", "iterations"}
-    return configuration.merge(changes, {"train": {"iterations": None}}) if only_epochs else changes
 
 
 def _folder_name(config: Config) -> str:

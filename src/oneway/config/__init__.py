@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oneway.config.reading import build, confirm_factory, explain, merge, read_yaml
+from oneway.config.reading import build, confirm_factory, explain, merge, read_yaml, with_length
 from oneway.config.sense import MODEL_FOR, SEGMENTERS
 from oneway.config.tree import BatchNorm, Config, Data, Jitter, Model, Optimiser, Perturb, Positive, Train
 
@@ -23,4 +23,5 @@ __all__ = [
     "explain",
     "merge",
     "read_yaml",
+    "with_length",
 ]

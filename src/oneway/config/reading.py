@@ -56,6 +56,13 @@ def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
+def with_length(changes: dict[str, Any]) -> dict[str, Any]:
+    """Where epochs alone are asked for, a recipe's own number of iterations, which would win over them, is dropped."""
+    train = changes.get("train")
+    only_epochs = isinstance(train, dict) and {"epochs"} == train.keys() & {"epochs", "iterations"}
+    return merge(changes, {"train": {"iterations": None}}) if only_epochs else changes
+
+
 def explain(error: ValidationError) -> str:
     """A validation error in the user's words: one line per key, with its value and the nearest known key."""
     return "\n".join(

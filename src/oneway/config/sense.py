@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from oneway.config.tree import Config
-from oneway.methods import METHODS, VARIANTS
+from oneway.methods import METHODS, PERTURBATION_TRAITS, VARIANTS
 
 SEGMENTERS = ("swiftnet", "deeplabv2", "deeplabv3plus")
 """The networks that have an encoder of timm's."""
@@ -31,21 +31,21 @@ def refusals(config: Config) -> Iterator[str]:
             f"{chosen}: gradients would flow into both branches, and a mean teacher is an average that none can reach; "
             "use a simple-… method or a 1w-… variant"
         )
-    if not variant.first_is_clean and method.perturbation == "cutmix":
-        yield f"{chosen}: no way back from exchanged rectangles is defined; use 1w-ct, 1w-cs or 2w-c1"
+    mixes = method.perturbation is not None and PERTURBATION_TRAITS[method.perturbation].mixes
+    if mixes and not variant.first_is_clean and MODEL_FOR[config.data.name] != SEGMENTERS:
+        yield f"{chosen}: predictions for whole images cannot be unmixed; use 1w-ct, 1w-cs or 2w-c1"
     if method.loss == "confident-l2" and not variant.second_learns:
         yield f"{chosen}: hard targets carry no gradient, so the branch that makes them cannot learn; use 1w-ct"
     if method.perturbation == "vat" and config.variant != "1w-ct":
         yield f"{chosen}: an adversarial change is searched around the clean prediction that teaches; use 1w-ct"
     if method.augmentation is not None and config.train.batch_labelled < 2:
         yield f"method {config.method} perturbs half of the labelled images of a batch; use --train.batch-labelled 2"
-    if method.perturbation == "cutmix" and config.train.batch_unlabelled < 2:
+    if mixes and config.train.batch_unlabelled < 2:
         yield f"method {config.method} mixes pairs of images; use --train.batch-unlabelled 2"
     yield from _model_refusals(config)
     if (config.jitter.crop is None) != (config.data.name == "moons"):
         yield "jitter.crop is for images, and every image needs it; the points of moons have none"
-    of_images = {"ph", "tps", "phtps", "cutmix"} & {method.perturbation, method.augmentation}
-    if config.jitter.crop is None and of_images:
+    if config.jitter.crop is None and any(traits.of_images for traits in method.traits):
         yield f"method {config.method} perturbs images, and {config.data.name} has points; use simple-noise"
 
 
@@ -60,9 +60,12 @@ def _model_refusals(config: Config) -> Iterator[str]:
         yield f"model {name} does not fit the labels of {config.data.name}; use {' or '.join(fitting)}"
     if model.weights == "imagenet" and (own or name not in SEGMENTERS):
         having = f"what {model.factory} makes" if own else name
-        yield f"model.weights imagenet fills the encoder of {', '.join(SEGMENTERS)}, and {having} is none of them"
+        yield (
+            f"model.weights imagenet fills the encoder of {', '.join(SEGMENTERS)}, and {having} is none of them; "
+            "use --model.weights none"
+        )
     if model.backbone is not None and not own and name not in SEGMENTERS:
-        yield f"model.backbone is the encoder of {', '.join(SEGMENTERS)}, and {name} has none; leave it out"
+        yield f"model.backbone is for {', '.join(SEGMENTERS)}, and {name} has none; use --model.backbone none"
     narrows = name in SEGMENTERS and re.fullmatch(r"resnet\d+[cdst]?(\..+)?", model.backbone or "resnet18")
     if model.width != 1 and not own and not narrows:
         yield (

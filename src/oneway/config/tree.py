@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from cyclopts import Group, Parameter
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from oneway.methods import MethodName, VariantName
 
@@ -41,6 +41,13 @@ class Section(BaseModel):
     """A part of the tree. Frozen: a configuration is decided once, before anything runs."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, coerce_numbers_to_str=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _none_unsets(cls, value: Any, about: ValidationInfo) -> Any:
+        """`none` on the command line is what `null` is in YAML: it takes back what a recipe has set."""
+        optional = type(None) in get_args(cls.model_fields[about.field_name or ""].annotation)
+        return None if optional and value == "none" else value
 
 
 def _flags(title: str) -> Parameter:
@@ -144,7 +151,7 @@ class Model(Section):
     """A network of your own instead: `package.module:function`, called with the number of classes."""
 
     weights: str | None = None
-    """Initial weights: `imagenet` to download an encoder's, a .safetensors or .pth file of them, or an earlier run."""
+    """Initial weights: `imagenet` to download an encoder's, a .safetensors or .pth file, an earlier run, or `none`."""
 
 
 class Optimiser(Section):
@@ -261,6 +268,15 @@ class Config(Section):
     def to_yaml(self) -> str:
         """The resolved tree, as kept in a run folder."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
+
+    def changed(self, **changes: Any) -> Config:
+        """A copy with other values, which are not validated; a dict changes single settings of a section."""
+        return self.model_copy(
+            update={
+                name: getattr(self, name).model_copy(update=value) if isinstance(value, dict) else value
+                for name, value in changes.items()
+            }
+        )
 
     def flat(self) -> dict[str, Any]:
         """Dotted keys and plain values, for comparing two configurations."""

@@ -13,7 +13,7 @@ from oneway.config import Data
 from oneway.data import cifar10, moons, streets
 from oneway.data.cache import Cache
 from oneway.data.camvid import list_camvid
-from oneway.data.check import judge, refuse, summed_up
+from oneway.data.check import apply_rules, refuse_errors, summed_up
 from oneway.data.cityscapes import list_cityscapes
 from oneway.data.dataset import IGNORE, Dataset, Listing, Samples, Task
 from oneway.data.folder import list_folder
@@ -87,6 +87,6 @@ def list_files(config: Data) -> Listing:
 
 
 def _review(listing: Listing, cache: Cache) -> list[str]:
-    findings = judge(listing, cache.surveys("train", "val"))
-    refuse(findings, listing)
+    findings = apply_rules(listing, cache.surveys("train", "val"))
+    refuse_errors(findings, listing)
     return [*listing.remarks, *summed_up(findings)]

@@ -23,22 +23,19 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from oneway.config import Data
-from oneway.data.check import refuse, surveyed
-from oneway.data.check.defects import Surveys, unusable
-from oneway.data.check.survey import Survey, look
+from oneway.data.check import NAMED, only_surveyed, refuse_errors
+from oneway.data.check.defects import Surveys, decoding_errors
+from oneway.data.check.survey import Survey, decode_and_survey
 from oneway.data.dataset import Item, Listing, Samples
 from oneway.data.decode.images import image_size
 from oneway.data.index import FORMAT, Index, worst_first
 from oneway.data.rows import OnDisk
-from oneway.data.unreadable import FLAG, few, refuse_many, remark, unreadable
+from oneway.data.unreadable import FLAG, left_out_note, refuse_too_many, undecodable, within_limit
 from oneway.errors import UserError
 from oneway.methods import SplitName
 from oneway.words import say
 
 PIXELS, LABELS, INDEX = "pixels", "labels", "index.json"
-SPLITS: tuple[SplitName, ...] = ("train", "val", "test")
-NAMED = 5
-"""Files that a message names."""
 AT_ONCE = 64
 """Images decoded before the first of them is written: bounds the memory that decoding takes."""
 
@@ -55,7 +52,7 @@ class Cache:
 
     @classmethod
     def of(cls, listing: Listing, config: Data, console: Console) -> Cache:
-        """Listings that differ in how they are read have caches apart."""
+        """The cache of a listing: another one for each way in which the same files can be read."""
         root, unlabelled = (folder and os.path.abspath(folder) for folder in (listing.root, config.unlabelled))
         elsewhere = {"cache", "refresh", "skip_unreadable", "path", "unlabelled"}
         settings = config.model_dump(mode="json", exclude=elsewhere)
@@ -68,32 +65,33 @@ class Cache:
     def samples(self, split: SplitName) -> Samples:
         """The decoded images of a split; what is left out of it is said."""
         with self._locked(split):
-            index = self._index(split)
-            if left_out := {survey.name: survey for survey in index.unreadable}:
-                among = len(index.names) + len(left_out)
-                say(self.console, f"Note: {remark(self.listing, split, left_out, among)}")
-            pixels, labels = index.pixels
+            index = self._current_index(split)
+            if left_out := index.surveys_left_out:
+                among = len(index.surveys) + len(left_out)
+                say(self.console, f"Note: {left_out_note(self.listing, split, left_out, among)}")
+            surveys = index.surveys.values()
+            pixels, labelled_pixels = index.pixel_counts
             return Samples(
-                names=tuple(index.names),
-                sizes=np.array([survey.size for survey in index.surveys], dtype=np.int64),
+                names=tuple(index.surveys),
+                sizes=np.array([survey.size for survey in surveys], dtype=np.int64),
                 pixels=OnDisk(self.folder / split / PIXELS, (pixels, 3)),
-                labels=OnDisk(self.folder / split / LABELS, (labels,)),
-                labelled=sum(survey.labels is not None for survey in index.surveys),
+                labels=OnDisk(self.folder / split / LABELS, (labelled_pixels,)),
+                labelled=sum(survey.labels is not None for survey in surveys),
                 dense=True,
                 content=index.content,
             )
 
     def surveys(self, *splits: SplitName) -> Surveys:
-        """What decoding has shown, by name of item."""
+        """What decoding these splits has shown, by name of item."""
         found: dict[str, Survey] = {}
         for split in splits:
             with self._locked(split):
-                found |= {survey.name: survey for survey in self._index(split).surveys}
+                found |= self._current_index(split).surveys
         return found
 
     @contextmanager
     def _locked(self, split: SplitName) -> Iterator[None]:
-        """One process at a time; the lock of one that is killed is gone with it."""
+        """Lets one process at a time into the block; the lock of one that is killed is gone with it."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with (self.folder / f".{split}.lock").open("a") as file:
@@ -111,37 +109,40 @@ class Cache:
                 "Choose another folder with --data.cache."
             ) from error
 
-    def _index(self, split: SplitName) -> Index:
-        """Of the split as decoded: now, or earlier and unchanged since."""
+    def _current_index(self, split: SplitName) -> Index:
+        """The index of a split: as it was decoded earlier, if nothing has changed since, or else now."""
         items = _items(self.listing, split)
-        index = self._decoded(split)
+        index = self._stored_index(split)
         if index is not None:
-            changed = any(index.changes(items))
+            changed = any(index.changed_files(items))
             if changed and not self.refresh:
                 raise UserError(self._explain_changes(index.made))
-            if not changed and index.covers(items):
-                self._judge(split, {survey.name: survey for survey in index.unreadable}, len(items))
+            if not changed and index.is_complete_for(items):
+                self._leave_out_or_refuse(split, index.surveys_left_out, len(items))
                 return index
         self._decode(split, items)
-        decoded = self._decoded(split)
+        decoded = self._stored_index(split)
         assert decoded is not None
         return decoded
 
-    def _decoded(self, split: SplitName) -> Index | None:
+    def _stored_index(self, split: SplitName) -> Index | None:
         """None where nothing has been decoded, or something has been lost since."""
         index = Index.read(self.folder / split / INDEX)
         if index is None:
             return None
-        pixels, labels = index.pixels
-        files = {PIXELS: 3 * pixels, LABELS: labels}
+        pixels, labelled_pixels = index.pixel_counts
+        files = {PIXELS: 3 * pixels, LABELS: labelled_pixels}
         whole = all(_size(self.folder / split / name) == size for name, size in files.items())
         return index if whole else None
 
     def _explain_changes(self, made: str) -> str:
-        """In all splits: where one of them lacks an image, others may have got or lost some."""
-        listed = {"train": self.listing.train, "val": self.listing.val, "test": self.listing.test}
-        indices = {split: self._decoded(split) for split in SPLITS}
-        changes = [change for split in SPLITS if (index := indices[split]) for change in index.changes(listed[split])]
+        """What has changed in all splits: where one of them lacks an image, others may have got or lost some."""
+        changes = [
+            change
+            for split, items in self.listing.splits.items()
+            if (index := self._stored_index(split))
+            for change in index.changed_files(items)
+        ]
         words = [f"{change.path} {change.what}" for change in sorted(changes, key=worst_first)]
         more = f" (and {len(words) - NAMED} more)" if len(words) > NAMED else ""
         return (
@@ -158,7 +159,7 @@ class Cache:
             partial.mkdir()
             _require_space(self.listing, items, partial)
             surveys = self._write(items, partial)
-            left_out = self._judge(split, surveys, len(items))
+            left_out = self._leave_out_or_refuse(split, surveys, len(items))
             Index.write(partial / INDEX, items, surveys, left_out)
             if target.exists():
                 target.rename(old)
@@ -166,17 +167,8 @@ class Cache:
         finally:
             _remove(partial, old)
 
-    def _judge(self, split: SplitName, surveys: Surveys, among: int) -> set[str]:
-        """The names of those that are left out; refuses what neither serves nor may be left out."""
-        broken = unreadable(surveys)
-        left_out = broken if self.skip_unreadable else {}
-        refuse_many(self.listing, split, left_out, among)
-        rest = {name: survey for name, survey in surveys.items() if name not in left_out}
-        way_out = f"{FLAG} leaves out files that cannot be read." if few(len(broken), among) else ""
-        refuse(unusable(surveyed(self.listing, rest), rest), self.listing, way_out)
-        return set(left_out)
-
     def _write(self, items: Sequence[Item], folder: Path) -> dict[str, Survey]:
+        """Decodes items into two files, pixels and labels, and returns their surveys by name."""
         surveys: dict[str, Survey] = {}
         with (
             (folder / PIXELS).open("wb") as pixels,
@@ -186,7 +178,7 @@ class Cache:
         ):
             for first in range(0, len(items), AT_ONCE):
                 some = items[first : first + AT_ONCE]
-                for survey, image, label_map in threads.map(lambda item: look(self.listing, item), some):
+                for survey, image, label_map in threads.map(lambda item: decode_and_survey(self.listing, item), some):
                     surveys[survey.name] = survey
                     advance()
                     if image is not None:
@@ -198,13 +190,24 @@ class Cache:
                 os.fsync(file.fileno())  # before the rename that makes them count
         return surveys
 
+    def _leave_out_or_refuse(self, split: SplitName, surveys: Surveys, among: int) -> set[str]:
+        """The names of items that are left out of a split; a UserError where others cannot be used, or too many."""
+        broken = undecodable(surveys)
+        left_out = broken if self.skip_unreadable else {}
+        refuse_too_many(self.listing, split, left_out, among)
+        rest = {name: survey for name, survey in surveys.items() if name not in left_out}
+        may_skip = broken and within_limit(len(broken), among)
+        way_out = f"{FLAG} leaves out files that cannot be read." if may_skip else ""
+        refuse_errors(decoding_errors(only_surveyed(self.listing, rest), rest), self.listing, way_out)
+        return set(left_out)
+
 
 def _default() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oneway"
 
 
 def _items(listing: Listing, split: SplitName) -> tuple[Item, ...]:
-    items = {"train": listing.train, "val": listing.val, "test": listing.test}[split]
+    items = listing.splits[split]
     if not items:
         raise UserError(f"{listing.root}: has no images to {'train on' if split == 'train' else f'use as {split}'}.")
     return items
@@ -220,7 +223,7 @@ def _remove(*folders: Path) -> None:
 
 
 def _require_space(listing: Listing, items: Sequence[Item], folder: Path) -> None:
-    """Refuses before the first image is decoded, not after half of them."""
+    """Refuses a disk that is too small before the first image is decoded, not after half of them."""
     needed = 0
     for item in items:
         try:

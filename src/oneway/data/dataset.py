@@ -88,6 +88,11 @@ class Listing:
     """Another folder, whose images are among those of training."""
 
     @property
+    def splits(self) -> dict[SplitName, tuple[Item, ...]]:
+        """The items of each split, by its name."""
+        return {"train": self.train, "val": self.val, "test": self.test}
+
+    @property
     def check_command(self) -> str:
         """What to type to have these files looked at."""
         recipe = () if self.recipe == "folder" else ("--recipe", self.recipe)

@@ -18,6 +18,7 @@ from oneway.data.dataset import Item
 from oneway.errors import UserError
 
 FORMAT = 2
+"""Of index files: one with another number was written by another version, and is not read."""
 
 GONE, REPLACED, MOVED = "is gone", "has other content", "does not play the part it did"
 """What can have happened to a file, the worst first."""
@@ -37,16 +38,18 @@ def worst_first(change: Change) -> int:
 
 @dataclass(frozen=True)
 class Index:
-    """Of a decoded split."""
+    """What was decoded of a split, item by item: its survey, and what its files were."""
 
     made: str
-    records: list[dict[str, Any]]
+    """When, in words."""
+
+    decoded: list[dict[str, Any]]
     left_out: list[dict[str, Any]]
     """What could not be read: it plays no part, and may be mended or removed without a question."""
 
     @classmethod
     def read(cls, path: Path) -> Index | None:
-        """None where there is none, or none that this version can read."""
+        """The index in a file; None where there is none, or none that this version can read."""
         try:
             index = json.loads(path.read_text(encoding="utf-8"))
             known = index["format"] == FORMAT
@@ -56,7 +59,7 @@ class Index:
 
     @staticmethod
     def write(path: Path, items: Sequence[Item], surveys: Surveys, left_out: Container[str] = ()) -> None:
-        """Of what has just been decoded, but for the items of these names."""
+        """Writes the index of items that have just been decoded; those of the names `left_out` could not be."""
         digests: dict[str, str] = {}
         made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
         index: dict[str, Any] = {"format": FORMAT, "made": made, "items": [], "left_out": []}
@@ -71,39 +74,34 @@ class Index:
             )
         path.write_text(json.dumps(index), encoding="utf-8")
 
-    @property
-    def names(self) -> list[str]:
-        """Of the items, in order."""
-        return [record["name"] for record in self.records]
-
     @cached_property
-    def surveys(self) -> list[Survey]:
-        """One for each item."""
-        return [_survey(record) for record in self.records]
+    def surveys(self) -> Surveys:
+        """Surveys of the items that were decoded, by name and in order."""
+        return {record["name"]: _survey(record) for record in self.decoded}
 
     @property
-    def unreadable(self) -> list[Survey]:
-        """One for each item that was left out."""
-        return [_survey(record) for record in self.left_out]
+    def surveys_left_out(self) -> Surveys:
+        """Surveys of the items that were left out, by name."""
+        return {record["name"]: _survey(record) for record in self.left_out}
 
     @property
     def content(self) -> str:
         """A digest of all files, and of what was read in them: another dataset.yaml can read other labels."""
         files = [
             (record["name"], [stamp["digest"] for stamp in record["files"]], record["labels"])
-            for record in self.records
+            for record in self.decoded
         ]
         return blake2b(json.dumps(files).encode(), digest_size=16).hexdigest()
 
     @property
-    def pixels(self) -> tuple[int, int]:
-        """How many there are, and how many have labels."""
-        areas = [(survey.size[0] * survey.size[1], survey.labels is not None) for survey in self.surveys]
+    def pixel_counts(self) -> tuple[int, int]:
+        """How many pixels were decoded, and how many of them in images that have labels."""
+        areas = [(survey.size[0] * survey.size[1], survey.labels is not None) for survey in self.surveys.values()]
         return sum(area for area, _ in areas), sum(area for area, labelled in areas if labelled)
 
-    def covers(self, items: Sequence[Item]) -> bool:
+    def is_complete_for(self, items: Sequence[Item]) -> bool:
         """Whether these items were decoded, from these files and in this order, or left out and are as they were."""
-        decoded = [(record["name"], [stamp["path"] for stamp in record["files"]]) for record in self.records]
+        decoded = [(record["name"], [stamp["path"] for stamp in record["files"]]) for record in self.decoded]
         left_out = {record["name"]: record["files"] for record in self.left_out}
         return (
             decoded == [(item.name, _files(item)) for item in items if item.name not in left_out]
@@ -111,10 +109,13 @@ class Index:
             and all(_trace(trace["path"]) == trace for files in left_out.values() for trace in files)
         )
 
-    def changes(self, items: Sequence[Item]) -> Iterator[Change]:
-        """What has changed since, or vanished; files that are new, or were left out, are no change."""
+    def changed_files(self, items: Sequence[Item]) -> Iterator[Change]:
+        """Files that have changed or vanished since, or are not listed for their item any more.
+
+        Those that are new, or were left out, are no change.
+        """
         listed = {item.name: _files(item) for item in items}
-        for record in self.records:
+        for record in self.decoded:
             for stamp in record["files"]:
                 path = stamp["path"]
                 if not os.path.isfile(path):
@@ -126,7 +127,7 @@ class Index:
 
 
 def _files(item: Item) -> list[str]:
-    """Wherever the user stands, and however the data folder was given."""
+    """An item's files, by absolute paths: the same in whichever way the data folder was given."""
     return [os.path.abspath(path) for path in (item.image, item.mask) if path]
 
 
@@ -144,7 +145,7 @@ def _trace(path: str) -> dict[str, Any]:
 
 
 def _unchanged(stamp: dict[str, Any]) -> bool:
-    """By size and time; a file that was merely touched or copied, by its content."""
+    """Whether a file has the size and time of its stamp; where only the time differs, whether it has the content."""
     status = os.stat(stamp["path"])
     if (status.st_size, status.st_mtime_ns) == (stamp["bytes"], stamp["modified"]):
         return True

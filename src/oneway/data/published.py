@@ -14,7 +14,7 @@ from oneway.data.decode.masks import read_raw
 from oneway.errors import UserError
 
 UNKNOWN = 254
-"""Stands for no class, and is not IGNORE."""
+"""Marks a number without a meaning: a byte that is neither a class index nor IGNORE."""
 
 
 def read_ids(path: Path, table: Mapping[int, int], expected: str) -> Bytes:
@@ -45,7 +45,7 @@ def read_ids(path: Path, table: Mapping[int, int], expected: str) -> Bytes:
 
 
 def existing_folder(root: Path | None, name: str) -> Path:
-    """The folder of a data set that is called `name`."""
+    """The folder of the data set that is called `name`; a UserError where it was not given, or is none."""
     if root is None:
         raise UserError(f"{name} is read from a folder: give it with --data DIR.")
     if not root.is_dir():
@@ -60,7 +60,7 @@ def visible_files(folder: Path, pattern: str) -> list[Path]:
 
 
 def in_order(items: Iterable[Item]) -> tuple[Item, ...]:
-    """Those with labels first, each kind in order of name."""
+    """The items: those with labels first, each kind in order of name."""
     return tuple(sorted(items, key=lambda item: (item.mask is None, item.name)))
 
 
@@ -88,7 +88,7 @@ def further_images(folder: Path | None, root: Path, listed: Iterable[Item]) -> t
 
 
 def _name(path: Path, folder: Path, root: Path) -> str:
-    """Below the data folder, or below one called `unlabelled` where the image is elsewhere."""
+    """An image's path below the data folder, or below one called `unlabelled` where it lies elsewhere."""
     if path.is_relative_to(root):
         return path.relative_to(root).as_posix()
     return f"unlabelled/{path.relative_to(folder).as_posix()}"

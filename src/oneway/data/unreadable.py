@@ -1,52 +1,44 @@
-"""Files that cannot be read: left out where the user says so, as long as they are few, and never unseen."""
+"""Files that cannot be read: left out where the user says so, as long as they are few, and never without a word."""
 
 from __future__ import annotations
 
-from oneway.data.check import in_words, surveyed
-from oneway.data.check.defects import Finding, Surveys, unusable
+from oneway.data.check import NAMED, only_surveyed, refusal
+from oneway.data.check.defects import Finding, Surveys, decoding_errors
 from oneway.data.check.survey import Survey
 from oneway.data.dataset import Listing
-from oneway.errors import UserError
 from oneway.methods import SplitName
 
 FLAG = "--data.skip-unreadable"
 MOST = 0.01
 """Share of the images of a split that may be left out: where there are more, it is not the files that are wrong."""
 
-NAMED = 5
-"""Files that a message names."""
-
 WORDS: dict[SplitName, str] = {"train": "training", "val": "validation", "test": "test"}
 
 
-def unreadable(surveys: Surveys) -> dict[str, Survey]:
+def undecodable(surveys: Surveys) -> dict[str, Survey]:
     """Items whose image or mask cannot be decoded; labels that can be, and mean nothing, are a mistake to mend."""
     return {name: survey for name, survey in surveys.items() if survey.part in ("image", "mask")}
 
 
-def few(count: int, among: int) -> bool:
-    """Whether so many may be left out."""
-    return 0 < count <= MOST * among
+def within_limit(count: int, among: int) -> bool:
+    """Whether at most 1 % of a split would be left out."""
+    return count <= MOST * among
 
 
-def refuse_many(listing: Listing, split: SplitName, left_out: Surveys, among: int) -> None:
-    """Raises a UserError where more are to be left out than may be."""
-    if not left_out or few(len(left_out), among):
+def refuse_too_many(listing: Listing, split: SplitName, left_out: Surveys, among: int) -> None:
+    """Raises a UserError where more would be left out of a split than the limit allows."""
+    if within_limit(len(left_out), among):
         return
-    findings = _findings(listing, left_out)
-    more = [f"  … and {len(findings) - NAMED} more"] if len(findings) > NAMED else []
-    lines = [
+    headline = (
         f"{listing.root}: {len(left_out)} of the {among} {WORDS[split]} images ({100 * len(left_out) / among:.1f} %) "
-        f"cannot be read, and {FLAG} leaves out {100 * MOST:.0f} % at most.",
-        *(f"  {in_words(finding)}" for finding in findings[:NAMED]),
-        *more,
-        f"Save them again, or remove them. Run `{listing.check_command}` to see all of it.",
-    ]
-    raise UserError("\n".join(lines))
+        f"cannot be read, and {FLAG} leaves out {100 * MOST:.0f} % at most."
+    )
+    way_out = f"Save them again, or remove them. Run `{listing.check_command}` to see all of it."
+    raise refusal(headline, _findings(listing, left_out), way_out)
 
 
-def remark(listing: Listing, split: SplitName, left_out: Surveys, among: int) -> str:
-    """What is said about images that are left out, before anything is made of the others."""
+def left_out_note(listing: Listing, split: SplitName, left_out: Surveys, among: int) -> str:
+    """What is said about images that are left out of a split, before anything is made of the others."""
     names = [finding.file for finding in _findings(listing, left_out)]
     named = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
     so = "" if split == "train" else f"; scores are of the other {among - len(left_out)}"
@@ -57,5 +49,5 @@ def remark(listing: Listing, split: SplitName, left_out: Surveys, among: int) ->
     )
 
 
-def _findings(listing: Listing, surveys: Surveys) -> list[Finding]:
-    return list(unusable(surveyed(listing, surveys), surveys))
+def _findings(listing: Listing, left_out: Surveys) -> list[Finding]:
+    return list(decoding_errors(only_surveyed(listing, left_out), left_out))

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from oneway.errors import UserError
+from oneway.extras import imported
 from oneway.words import say
 
 if TYPE_CHECKING:
     from oneway.explore.images import Picture
     from oneway.explore.server import Exhibit, Shown
     from oneway.run import Run
-
-INSTALL = "pip install 'oneway[explore]'"
 
 
 def explore(
@@ -42,10 +41,10 @@ def explore(
     Raises:
         UserError: A run is unfinished or not about segmentation, two have different classes, or a package is missing.
     """
-    try:
-        from oneway.explore.server import application, listen, server
-    except ModuleNotFoundError as error:
-        raise UserError(f"explore needs the package {error.name}: {INSTALL}") from None
+    for package in ("starlette", "uvicorn"):
+        imported(package, "explore", "oneway explore")
+    from oneway.explore.server import application, listen, server
+
     exhibit = prepare(paths, console, data=data, refresh=refresh, factory=factory)
     if exhibit.remark:
         say(console, exhibit.remark)
@@ -64,17 +63,15 @@ def prepare(
     refresh: bool = False,
     factory: str | None = None,
 ) -> Exhibit:
-    """Loads models and images."""
+    """The models of runs that can be shown together, and images for them."""
     from oneway import run as runs
-    from oneway.config import MODEL_FOR, SEGMENTERS
     from oneway.explore.compute import Laboratory
     from oneway.explore.images import Shelf, most_pixels
     from oneway.explore.server import Exhibit
 
     opened = [runs.open_run(path) for path in paths]
     for run in opened:
-        if MODEL_FOR[run.config.data.name] is not SEGMENTERS:
-            raise UserError(f"{run.path}: explore shows segmentation, and {run.config.data.name} is classified.")
+        require_segmentation(run, "explore shows")
     device = runs.choose_device("auto")
     models = [runs.load_model(run.model_file, device, factory) for run in opened]
     first = models[0]
@@ -95,6 +92,15 @@ def prepare(
         perturb=opened[-1].config.perturb,
         remark=remark,
     )
+
+
+def require_segmentation(run: Run, what_for: str) -> None:
+    """Refuses a run on data whose inputs have one class each: no pixel of theirs is classified."""
+    from oneway.config import MODEL_FOR, SEGMENTERS
+
+    name = run.config.data.name
+    if MODEL_FOR[name] != SEGMENTERS:
+        raise UserError(f"{run.path}: {what_for} segmentation, and {name} is classified.")
 
 
 def _pictures(run: Run, path: Path | None, refresh: bool, most: int, console: Console) -> tuple[list[Picture], str]:

@@ -24,13 +24,13 @@ from oneway.perturb import Perturbation, phtps
 from oneway.perturb.photometric import with_strength
 
 RANGES = {"brightness": (-0.5, 0.5), "saturation": (0.0, 3.0), "hue": (-0.5, 0.5), "contrast": (0.0, 3.0)}
-"""What can be chosen: more than training ever shows."""
+"""Lowest and highest values that can be chosen: beyond what training ever draws."""
 
 FARTHEST = 0.25
 """How far a control point can be moved along each axis, as a fraction of the image's height."""
 
 AS_CHOSEN = Perturb(deviation=1.0)
-"""Displacements in the units of the parameters."""
+"""Perturbs with parameters as they are: displacements are in fractions of the height already."""
 
 Shift = Annotated[float, Field(ge=-FARTHEST, le=FARTHEST, allow_inf_nan=False)]
 Point = tuple[Shift, Shift]
@@ -68,7 +68,7 @@ class Parameters(BaseModel):
 
 
 def drawn(seed: int, config: Perturb) -> Parameters:
-    """What training would draw at the strengths of a run, as far as it can be chosen."""
+    """Parameters that training would draw at the strengths of a run; cut off where what can be chosen ends."""
     draw = draw_perturbation(seed, 0, count=1)
     colours = with_strength(draw.photometric, config.photometric)
     fractions = config.geometric * config.deviation * draw.displacements[0]
@@ -107,7 +107,7 @@ def logits_of(network: nn.Module, x: Tensor) -> Tensor:
 
 
 def probabilities_of(network: nn.Module, x: Tensor) -> Tensor:
-    """N×C×H×W."""
+    """N×C×H×W: those of each class, at the size of the images."""
     return upsample(logits_of(network, x), x).softmax(dim=1)
 
 
@@ -118,14 +118,14 @@ def masked_means(values: Tensor, valid: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Target:
-    """A clean prediction, warped, with what a comparison needs of it alone: colours may change, and it stays."""
+    """A clean prediction, warped: what a model should say. It can be kept as long as nothing but colours changes."""
 
     probabilities: Tensor
     """1×C×H×W."""
 
     @cached_property
     def classes(self) -> Tensor:
-        """1×H×W: the most probable ones."""
+        """1×H×W: the most probable classes."""
         return self.probabilities.max(dim=1).indices  # on a CPU, several times as fast as argmax
 
 
@@ -150,7 +150,7 @@ class Comparison:
 
 
 def compare(target: Target, logits: Tensor, valid: Tensor) -> Comparison:
-    """What was expected, and the logits for the perturbed image, where `valid` (1×H×W)."""
+    """Compares the target with the logits for the perturbed image, where `valid` (1×H×W)."""
     log_prediction = upsample(logits, target.probabilities).log_softmax(dim=1)
     kl = torch.where(valid, kl_map(target.probabilities, log_prediction), 0).clamp(min=0)  # rounding can go below
     predicted = log_prediction.max(dim=1).indices
@@ -171,14 +171,14 @@ Value = TypeVar("Value")
 
 
 class Recent(Generic[Value]):
-    """The latest results of functions that take long, by key."""
+    """Keeps the latest results of functions that take long, by key."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.kept: OrderedDict[Hashable, Value] = OrderedDict()
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """What was made under the key, or is made now."""
+        """The result that is kept under a key, or else one that is made now."""
         if key not in self.kept:
             self.kept[key] = make()
         self.kept.move_to_end(key)
@@ -188,7 +188,7 @@ class Recent(Generic[Value]):
 
 
 class Laboratory:
-    """Networks, and what need not be computed again when a parameter changes. For one thread."""
+    """Compares networks, and keeps what need not be computed again when a parameter changes. For one thread."""
 
     def __init__(self, networks: Sequence[nn.Module], device: torch.device) -> None:
         self.networks = tuple(network.to(memory_format=torch.channels_last) for network in networks)

@@ -23,7 +23,7 @@ def levels(kl: Tensor) -> Tensor:
 
 
 def colours() -> Bytes:
-    """LEVELS×3 in RGB."""
+    """LEVELS×3: the scale, in RGB."""
     import matplotlib
 
     return np.round(255 * matplotlib.colormaps[COLOUR_MAP](np.linspace(0, 1, LEVELS))[:, :3]).astype(np.uint8)

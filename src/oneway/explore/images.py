@@ -6,7 +6,6 @@ Shapes: an image has H×W pixels.
 from __future__ import annotations
 
 import base64
-import io
 import math
 import tempfile
 import zlib
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from rich.console import Console
 from torch import Tensor
 
@@ -28,7 +27,8 @@ from oneway.data import streets
 from oneway.data.dataset import Bytes
 from oneway.data.decode.images import image_size, read_image
 from oneway.errors import UserError
-from oneway.evaluate import evenly_spaced
+from oneway.evaluate import as_input, evenly_spaced
+from oneway.pictures import as_pixels, data_uri, encoded
 
 OFFERED = 24
 """Images of a data set, evenly spread over it."""
@@ -39,7 +39,7 @@ SCENE_SIZE = (128, 256)
 KEPT_UPLOADS = 8
 
 MOST_PIXELS = 512 * 1024
-"""Of an image as it is computed."""
+"""Of an image as networks see it: larger ones are made smaller."""
 
 MOST_SIDE = 2048
 LEAST_SIDE = 32
@@ -52,7 +52,7 @@ MOST_UPLOADED_PIXELS = 2**25
 """Decoded, a file of a few megabytes can take a thousand times as much."""
 
 LOSSLESS_PIXELS = 2**15
-"""Up to so many, a picture is enlarged on the page, and JPEG's blocks would show."""
+"""A picture of no more is enlarged on the page, where JPEG's blocks would show: it is sent as PNG."""
 
 THUMBNAIL = (192, 96)
 
@@ -68,7 +68,7 @@ class Picture:
     @property
     def x(self) -> Tensor:
         """1×3×H×W in [0, 1]."""
-        return torch.from_numpy(self.pixels).permute(2, 0, 1)[None].float() / 255
+        return as_input(torch.from_numpy(self.pixels)[None])
 
 
 class Shelf:
@@ -80,11 +80,11 @@ class Shelf:
         self.most = most
 
     def find(self, key: str) -> Picture | None:
-        """None where there is no such picture, or no longer."""
+        """The picture with a key; None where there is none, or no longer."""
         return self.offered.get(key) or self.uploaded.get(key)
 
     def add(self, content: bytes, name: str) -> Picture:
-        """Decodes a file of any origin; a UserError says why it cannot be used."""
+        """Decodes an uploaded file, of whatever origin, and keeps it; a UserError says why it cannot be used."""
         key = "upload-" + blake2b(content, digest_size=8).hexdigest()
         picture = Picture(key, name, fit(decoded(content, name), self.most))
         self.uploaded[key] = picture
@@ -103,7 +103,7 @@ def offer(config: Data, most: int, console: Console) -> list[Picture]:
 
 
 def scenes(most: int) -> list[Picture]:
-    """Embedded street scenes, for who has nothing else here."""
+    """Embedded street scenes, for those who have no other images here."""
     rendered = [streets.render(1, index, *SCENE_SIZE)[0] for index in range(SCENES)]
     return [
         Picture(f"scene-{index}", f"street scene {index}", fit(pixels, most)) for index, pixels in enumerate(rendered)
@@ -112,7 +112,7 @@ def scenes(most: int) -> list[Picture]:
 
 def decoded(content: bytes, name: str) -> Bytes:
     """H×W×3 of the bytes of an image file; a UserError says why not."""
-    # A reader that trusts nothing is at home with files.
+    # The reader that trusts no content reads files only.
     with tempfile.NamedTemporaryFile(prefix="oneway-") as file:
         file.write(content)
         file.flush()
@@ -130,7 +130,7 @@ def decoded(content: bytes, name: str) -> Bytes:
 
 
 def most_pixels(classes: int) -> int:
-    """Of an image for which so many classes are predicted."""
+    """How large an image may be for which so many classes are predicted."""
     return min(MOST_PIXELS, MOST_VALUES // classes)
 
 
@@ -149,32 +149,19 @@ def fit(pixels: Bytes, most: int) -> Bytes:
 
 
 def thumbnail(picture: Picture) -> bytes:
-    """A small JPEG."""
-    image = Image.fromarray(picture.pixels)
-    factor = max(side / there for side, there in zip(THUMBNAIL, image.size, strict=True))
-    size = [max(1, round(side * factor)) for side in image.size]
-    resized = image.resize((size[0], size[1]), Image.Resampling.LANCZOS, reducing_gap=3.0)
-    left, top = (resized.width - THUMBNAIL[0]) // 2, (resized.height - THUMBNAIL[1]) // 2
-    return _encoded(resized.crop((left, top, left + THUMBNAIL[0], top + THUMBNAIL[1])), "JPEG", quality=85)
+    """A small JPEG of the middle of a picture, as much of it as has the shape of THUMBNAIL."""
+    small = ImageOps.fit(Image.fromarray(picture.pixels), THUMBNAIL, Image.Resampling.LANCZOS)
+    return encoded(small, "JPEG", quality=85)
 
 
 def as_data_uri(x: Tensor) -> str:
     """A 1×3×H×W image as the `src` of an `<img>`; what leaves the range of colours is cut off there."""
-    pixels = (x[0].permute(1, 2, 0).clamp(0, 1) * 255).round().to(torch.uint8).cpu().numpy()
-    image = Image.fromarray(pixels)
-    lossless = image.width * image.height <= LOSSLESS_PIXELS
-    kind, content = (
-        ("png", _encoded(image, "PNG")) if lossless else ("jpeg", _encoded(image, "JPEG", quality=90, subsampling=0))
-    )
-    return f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
+    picture = Image.fromarray(as_pixels(x))
+    if picture.width * picture.height <= LOSSLESS_PIXELS:
+        return data_uri(picture, "PNG")
+    return data_uri(picture, "JPEG", quality=90, subsampling=0)
 
 
 def packed(plane: Tensor) -> str:
     """H×W bytes, deflated, as text: the page paints them itself, so that it can highlight one class."""
     return base64.b64encode(zlib.compress(plane.contiguous().numpy().tobytes(), 1)).decode("ascii")
-
-
-def _encoded(image: Image.Image, kind: str, **options: int) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, format=kind, **options)
-    return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""What the server does not put up with: other origins, large and slow requests, too many at once."""
+"""What the server refuses: other origins, large and slow requests, and too many at once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class Limits:
-    """Of single requests, and of those at once."""
+    """How large and how slow a request may be, and how many there may be at once."""
 
     upload: int = 20 * 2**20
     """Bytes of an image file."""
@@ -43,17 +43,17 @@ class Limits:
     """Bytes of a JSON body."""
 
     patience: float = 20.0
-    """Seconds in which a body must be there, and an answer be fetched."""
+    """Seconds within which a body has to arrive, and each part of an answer to be taken."""
 
     computing: int = 8
-    """Questions that wait or are computed; they are computed one after the other."""
+    """Questions that wait or are being computed, which happens one after the other."""
 
     uploading: int = 2
-    """Files that are received or decoded."""
+    """Files that are being received or decoded."""
 
 
 class Places:
-    """So many requests at once; who finds no place is asked to come back."""
+    """Lets so many requests in at once; a further one is answered that it should come back."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -61,7 +61,7 @@ class Places:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """A place within the block."""
+        """Takes a place for as long as the block lasts."""
         if self.taken >= self.most:
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, "Busy; try again in a second.", {"Retry-After": "1"})
         self.taken += 1
@@ -72,7 +72,7 @@ class Places:
 
 
 async def body(request: Request, most: int, patience: float) -> bytes:
-    """The body of a request, if it is no larger and there in time."""
+    """The body of a request, if it has no more than `most` bytes and arrives within `patience` seconds."""
     too_large = HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"More than {most} bytes.")
     announced = request.headers.get("content-length", "0")
     if not announced.isdecimal() or int(announced) > most:
@@ -92,14 +92,14 @@ async def body(request: Request, most: int, patience: float) -> bytes:
 
 
 def require_type(request: Request, *allowed: str) -> None:
-    """Refuses other content types. A page elsewhere cannot send these without asking first, and is then refused."""
+    """Refuses other content types. A browser asks before a page from elsewhere may send these, and is then refused."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in allowed:
         raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"Content-Type: {' or '.join(allowed)}, please.")
 
 
 class Guard:
-    """Answers this page only: a name that was bent to this machine, or a page from elsewhere, is refused."""
+    """Answers this page only: refuses other host names, which is how DNS rebinding shows, and pages from elsewhere."""
 
     def __init__(self, app: ASGIApp, patience: float) -> None:
         self.app = app
@@ -113,7 +113,7 @@ class Guard:
         async def reply(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(HEADERS)
-            # Who asks and does not listen is hung up on.
+            # A client that does not take its answer is disconnected.
             async with asyncio.timeout(self.patience):
                 await send(message)
 
@@ -136,7 +136,7 @@ def _objection(headers: Headers, path: str) -> str | None:
 
 
 class Connection(H11Protocol):
-    """Uvicorn's, with an end to waiting: for a request that is begun and not finished too."""
+    """Uvicorn's connection, closed when it is idle for long: also within a request that is begun and not finished."""
 
     answered = 0
 
@@ -149,12 +149,12 @@ class Connection(H11Protocol):
             self._watch(answered=-1)
 
     def on_response_complete(self) -> None:
-        """Counts."""
+        """Counts the answers that were given, by which `_watch` knows whether the connection is idle."""
         self.answered += 1
         super().on_response_complete()
 
     def _watch(self, answered: int) -> None:
-        """Looks again and again: nothing answered since the last time, and nothing to answer, ends the connection."""
+        """Every IDLE_SECONDS, closes a connection on which nothing was answered since, nor is being answered."""
         if self.transport.is_closing():
             return
         busy = self.cycle is not None and not self.cycle.response_complete

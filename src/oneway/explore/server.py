@@ -63,7 +63,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Exhibit:
-    """What the page is about."""
+    """What the page shows: runs and their networks, and pictures."""
 
     runs: Sequence[Shown]
     classes: Sequence[str]
@@ -77,7 +77,7 @@ class Exhibit:
 
 
 def application(exhibit: Exhibit, limits: Limits = Limits()) -> Starlette:  # noqa: B008 (frozen)
-    """The page and its questions, as an ASGI application."""
+    """The page, and what it asks for while it is used, as an ASGI application."""
     worker = ThreadPoolExecutor(1, thread_name_prefix="explore")
     computing, uploading = Places(limits.computing), Places(limits.uploading)
     about = _about(exhibit, limits)
@@ -222,7 +222,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
 
 
 async def _explain(request: Request, error: Exception) -> Response:
-    """What is wrong with what was sent."""
+    """Answers what is wrong with what was sent."""
     message = str(error)
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_context=False)[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import statistics
 import time
 from contextlib import suppress
@@ -19,10 +18,11 @@ from oneway.errors import UserError
 from oneway.evaluate import as_input
 from oneway.export.agreement import compare, refuse_difference
 from oneway.export.card import Exported, Speed, card
-from oneway.export.formats import FORMATS, Run
+from oneway.export.formats import FORMATS, Call
 from oneway.export.graph import Output
 from oneway.losses import upsample
 from oneway.predict.predictor import Predictor, load
+from oneway.run.environment import hardware
 from oneway.words import say
 
 TIMED_SIZES = {False: (512, 1024), True: (32, 32)}
@@ -102,7 +102,7 @@ def export_model(
 
 
 @torch.inference_mode()
-def _speed(model: Predictor, result: Run) -> Speed:
+def _speed(model: Predictor, result: Call) -> Speed:
     """The file and the network side by side, on a black image."""
 
     def pytorch(images: Tensor) -> Tensor:
@@ -111,10 +111,10 @@ def _speed(model: Predictor, result: Run) -> Speed:
 
     size = TIMED_SIZES[model.classifies]
     images = torch.zeros(1, *size, 3, dtype=torch.uint8)
-    return Speed(_hardware(), size, _rate(result, images), _rate(pytorch, images))
+    return Speed(hardware(torch.device("cpu")), size, _rate(result, images), _rate(pytorch, images))
 
 
-def _rate(call: Run, images: Tensor) -> float:
+def _rate(call: Call, images: Tensor) -> float:
     call(images)
     seconds = []
     for _ in range(TIMED_RUNS):
@@ -122,13 +122,3 @@ def _rate(call: Run, images: Tensor) -> float:
         call(images)
         seconds.append(time.perf_counter() - began)
     return 1 / statistics.median(seconds)
-
-
-def _hardware() -> str:
-    """The processor's name and the threads in use."""
-    name = platform.processor() or platform.machine()
-    with suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-        name = names[0] if names else name
-    return f"{name}, {torch.get_num_threads()} threads"

@@ -17,20 +17,20 @@ from torch import Tensor, nn
 
 from oneway.errors import UserError
 from oneway.export.graph import INPUT, Output, quiet, reason, trace
-from oneway.predict.extras import imported
+from oneway.extras import imported
 
 METADATA = "oneway.json"
 """Beside the graph in a .pt2 file."""
 
-Run = Callable[[Tensor], Tensor]
+Call = Callable[[Tensor], Tensor]
 About = dict[str, Any]
 
 
 class Opened(NamedTuple):
     """A file that can be run."""
 
-    result: Run
-    logits: Run
+    result: Call
+    logits: Call
     """What its graph has before the class is chosen, where that is its result."""
 
 
@@ -88,7 +88,7 @@ class Onnx(Format):
         options.intra_op_num_threads = torch.get_num_threads()
         options.log_severity_level = 3
 
-        def run(model: Any) -> Run:
+        def run(model: Any) -> Call:
             session = runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
             return lambda images: torch.from_numpy(session.run(None, {INPUT: images.numpy()})[0])
 

@@ -56,7 +56,7 @@ def trace(network: nn.Module, output: Output, pool_by_products: bool) -> Exporte
     """
     deployed, example = Deployed(network, output).eval(), torch.zeros(EXAMPLE, dtype=torch.uint8)
     failure: Exception | None = None
-    # What the tracer notes about sizes does not go into graphs with products: they run with smaller ones, too.
+    # The smallest size is for the tracer. ONNX graphs do not check it, so there the larger one costs nothing.
     for smallest in SMALLEST[1:] if pool_by_products else SMALLEST:
         free = {0: Dim("batch", min=1), 1: Dim("height", min=smallest), 2: Dim("width", min=smallest)}
         try:

@@ -252,7 +252,7 @@ def _norm_backward(
 
 @triton.jit
 def rectified(value, passing):
-    """What passes where the value is positive. Not-a-number is no reason to stop, so that it is seen."""
+    """What passes where the value is positive, or not a number, so that the latter shows in the result."""
     return tl.where(value <= 0, 0.0, passing)
 
 

@@ -67,7 +67,7 @@ def batch_statistics(x: Tensor, running: Running | None = None) -> Statistics:
         num_warps=8,
     )
     if running is not None:
-        # Autograd sees no kernel: who saved these for a backward pass shall still hear of the change.
+        # Autograd does not see what a kernel changes in place: it is told, or it would use what it has saved.
         torch.autograd.graph.increment_version((running.mean, running.variance, running.batches))
     return Statistics(mean, variance, of_batch=True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -13,48 +12,7 @@ from oneway.data.dataset import Task
 from oneway.models.factory import call_factory, examine
 from oneway.models.image import ImageModel
 
-__all__ = ["MODELS", "ImageModel", "Prepared", "build", "prepare"]
-
-# A network is imported when it is asked for: timm takes as long as PyTorch itself, and two moons do not need it.
-
-
-def _swiftnet(config: Model, classes: int) -> nn.Module:
-    from oneway.models.swiftnet import SwiftNet
-
-    return SwiftNet(classes, config.backbone or "resnet18", config.width)
-
-
-def _deeplab_v2(config: Model, classes: int) -> nn.Module:
-    from oneway.models.deeplab import DeepLabV2
-
-    return DeepLabV2(classes, config.backbone or "resnet101", config.width)
-
-
-def _deeplab_v3_plus(config: Model, classes: int) -> nn.Module:
-    from oneway.models.deeplab import DeepLabV3Plus
-
-    return DeepLabV3Plus(classes, config.backbone or "resnet50", config.width)
-
-
-def _wrn_28_2(config: Model, classes: int) -> nn.Module:
-    from oneway.models.wrn import WideResNet
-
-    return WideResNet(classes, depth=28, width=2)
-
-
-def _perceptron(config: Model, classes: int) -> nn.Module:
-    from oneway.models.mlp import Perceptron
-
-    return Perceptron(classes)
-
-
-MODELS: dict[str, Callable[[Model, int], nn.Module]] = {
-    "swiftnet": _swiftnet,
-    "deeplabv2": _deeplab_v2,
-    "deeplabv3plus": _deeplab_v3_plus,
-    "wrn-28-2": _wrn_28_2,
-    "mlp": _perceptron,
-}
+__all__ = ["ImageModel", "Prepared", "build", "prepare"]
 
 
 class Prepared(NamedTuple):
@@ -74,7 +32,32 @@ def build(config: Model, classes: int, seed: int) -> nn.Module:
         torch.manual_seed(seed)
         if config.factory is not None:
             return call_factory(config.factory, classes)
-        return MODELS[config.name](config, classes)
+        return _named(config, classes)
+
+
+def _named(config: Model, classes: int) -> nn.Module:
+    """A network of ours; imported when it is asked for, since timm takes as long as PyTorch and toys do not need it."""
+    match config.name:
+        case "swiftnet":
+            from oneway.models.swiftnet import SwiftNet
+
+            return SwiftNet(classes, config.backbone or "resnet18", config.width)
+        case "deeplabv2":
+            from oneway.models.deeplab import DeepLabV2
+
+            return DeepLabV2(classes, config.backbone or "resnet101", config.width)
+        case "deeplabv3plus":
+            from oneway.models.deeplab import DeepLabV3Plus
+
+            return DeepLabV3Plus(classes, config.backbone or "resnet50", config.width)
+        case "wrn-28-2":
+            from oneway.models.wrn import WideResNet
+
+            return WideResNet(classes, depth=28, width=2)
+        case "mlp":
+            from oneway.models.mlp import Perceptron
+
+            return Perceptron(classes)
 
 
 def prepare(config: Model, classes: int, seed: int, task: Task, crop: tuple[int, int] | None) -> Prepared:

@@ -195,5 +195,5 @@ def _is_relu(module: nn.Module | None) -> bool:
 
 
 def _is_watched(module: nn.Module) -> bool:
-    """Hooks want to see what comes between."""
+    """Whether a module has hooks, which must see its output before the ReLU."""
     return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)

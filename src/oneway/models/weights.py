@@ -122,12 +122,12 @@ def _imagenet(backbone: str) -> Source:
     except Exception as error:  # hubs, caches and networks fail in many ways; to the user they are one
         raise UserError(
             f"ImageNet weights of {backbone} could not be fetched ({type(error).__name__}). "
-            "Give a file instead (--model.weights FILE), or start from random weights (leave the flag out)."
+            "Give a file instead (--model.weights FILE), or start from random weights (--model.weights none)."
         ) from error
 
 
 def _origins(own: Iterable[str], there: Iterable[str]) -> dict[str, str]:
-    """Which tensor there is which of ours: by name, whatever stands before all names there.
+    """Our names and theirs, which may all have a prefix such as `module.`.
 
     Where timm takes a network apart for its features, it writes `blocks_0` for `blocks.0`.
     """

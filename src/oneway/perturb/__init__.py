@@ -104,16 +104,14 @@ def both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
 def perturb_labels(labels: Tensor, perturbation: Perturbation) -> Tensor:
     """N×H×W labels moved as predictions are, by the nearest pixel; IGNORE where nothing is left.
 
-    Classes cannot be interpolated, but coordinates can: a warped map of positions says where each pixel comes from.
+    Classes cannot be interpolated, but coordinates can: a warped map of positions says where each pixel comes from, and
+    from which image.
     """
     if labels.ndim == 1:
         return labels
-    n, height, width = labels.shape
-    rows = torch.arange(height, dtype=torch.float64, device=labels.device)[:, None].expand(height, width)
-    columns = torch.arange(width, dtype=torch.float64, device=labels.device).expand(height, width)
-    positions = perturbation.prediction(torch.stack((rows, columns)).expand(n, 2, height, width))
-    row, column = positions.round().long().unbind(dim=1)
-    nearest = labels[torch.arange(n, device=labels.device)[:, None, None], row, column]
+    places = [torch.arange(size, dtype=torch.float64, device=labels.device) for size in labels.shape]
+    positions = perturbation.prediction(torch.stack(torch.meshgrid(*places, indexing="ij"), dim=1))
+    nearest = labels[positions.round().long().unbind(dim=1)]
     return nearest if perturbation.valid is None else torch.where(perturbation.valid, nearest, IGNORE)
 
 
@@ -145,7 +143,11 @@ def phtps(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
 
 def cutmix(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
     """Pairs of images exchange a rectangle, and so do their predictions."""
-    return Perturbation(image=lambda x: exchange(x, draw.boxes), prediction=lambda p: exchange(p, draw.boxes))
+    return Perturbation(
+        image=lambda x: exchange(x, draw.boxes),
+        prediction=lambda p: exchange(p, draw.boxes),
+        undo=lambda p: (exchange(p, draw.boxes), None),
+    )
 
 
 def noise(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:

@@ -16,7 +16,7 @@ AHEAD = 8
 """Images that are decoded before their turn."""
 
 WAITING_PIXELS = 2**25
-"""In images that wait for others of their size."""
+"""Most pixels of images that wait for others of their size."""
 
 Decoded = tuple[Source, Bytes]
 
@@ -43,7 +43,7 @@ def decoded(
 
 
 def batches(images: Iterable[Decoded]) -> Iterator[list[Decoded]]:
-    """Those of one size together, as many as memory should hold at once."""
+    """Images of one size together, as many as memory should hold at once."""
     waiting: dict[tuple[int, ...], list[Decoded]] = {}
     pixels = 0
     for source, image in images:

@@ -86,7 +86,7 @@ class _Job:
         self.advanced()
 
     def predict(self, batch: list[Decoded]) -> None:
-        """Images of one size."""
+        """Predicts images of one size, and has the results written."""
         try:
             predictions = self.model.predict_batch([pixels for _, pixels in batch], self.tile)
         except UserError as error:
@@ -99,7 +99,7 @@ class _Job:
             self.advanced()
 
     def predict_video(self, source: Source) -> None:
-        """Frame by frame."""
+        """Predicts a video frame by frame, into another video or into files for each frame."""
         try:
             self.images += self._frames(source) if self.outputs.frames else self._overlays(source)
             self.advanced()
@@ -128,7 +128,7 @@ class _Job:
         self.await_writing(AHEAD)
 
     def await_writing(self, most: int) -> None:
-        """Until no more than so many results wait; a full disk ends the job."""
+        """Waits until no more than so many results are still to be written; a full disk ends the job."""
         while len(self.writing) > most:
             self.writing.popleft().result()
 
@@ -172,5 +172,5 @@ def _progress(console: Console, total: int) -> Iterator[Callable[[], None]]:
 
 
 def complain(text: str) -> None:
-    """On the standard error, where results do not go."""
+    """Prints a complaint on the standard error, apart from results."""
     Console(stderr=True).print(Text.assemble(("oneway: ", "bold red"), text), soft_wrap=True, highlight=False)

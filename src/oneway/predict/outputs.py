@@ -12,7 +12,8 @@ from PIL import Image
 
 from oneway.atomic import CannotWrite, write_atomically
 from oneway.errors import UserError
-from oneway.predict.prediction import Prediction, encoded
+from oneway.pictures import encoded
+from oneway.predict.prediction import Prediction
 
 INDEX = "predictions.json"
 """Says what the results are, and by its presence that the folder holds nothing else."""
@@ -48,7 +49,7 @@ class Outputs:
         self.write_index({})
 
     def write_index(self, about: dict[str, Any]) -> None:
-        """The file that marks the folder."""
+        """Writes the file that says what the results are, and marks the folder as one of results."""
         write_atomically(self.folder / INDEX, _json(about))
 
     def write(self, name: str, image: Path, prediction: Prediction) -> None:
@@ -66,7 +67,7 @@ class Outputs:
             write_atomically(self.place(relative), content)
 
     def place(self, relative: str) -> Path:
-        """A path below the folder, the folders on the way made."""
+        """A path below the folder; makes the folders on the way."""
         path = self.folder / relative
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

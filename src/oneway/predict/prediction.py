@@ -5,8 +5,6 @@ Shapes: an image has H×W pixels.
 
 from __future__ import annotations
 
-import io
-from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -19,6 +17,7 @@ from PIL import Image
 from oneway.atomic import write_atomically
 from oneway.data.dataset import Bytes, Colour
 from oneway.errors import UserError
+from oneway.pictures import encoded, palette
 
 Floats = npt.NDArray[np.float32]
 
@@ -36,13 +35,13 @@ class Prediction:
     def mask(self) -> Image.Image:
         """Class indices in a palette image: any viewer shows it in the colours of the classes."""
         picture = Image.fromarray(self.labels)
-        picture.putpalette(_table(self.colours).tobytes())
+        picture.putpalette(palette(self.colours).tobytes())
         return picture
 
     def overlay(self, opacity: float = 0.5) -> Image.Image:
         """The image with the colours of the classes laid over."""
-        colours = _table(self.colours)[self.labels]
-        return Image.blend(Image.fromarray(self.image), Image.fromarray(colours), opacity)
+        colours = Image.fromarray(palette(self.colours)[self.labels])
+        return Image.blend(Image.fromarray(self.image), colours, opacity)
 
     def shares(self) -> dict[str, float]:
         """The share of each class in the pixels, from 0 to 1."""
@@ -65,17 +64,3 @@ class Prediction:
         if path.suffix.lower() != ".png":
             raise UserError(f"{path}: masks are PNG files, which keep class numbers and colours. Let it end in .png.")
         write_atomically(path, encoded(self.mask(), "PNG"))
-
-
-def encoded(picture: Image.Image, kind: str, **options: Any) -> bytes:
-    """The content of an image file."""
-    buffer = io.BytesIO()
-    picture.save(buffer, kind, **options)
-    return buffer.getvalue()
-
-
-def _table(colours: Sequence[Colour]) -> Bytes:
-    """256×3: the colour of each index; black where there is no class."""
-    table = np.zeros((256, 3), dtype=np.uint8)
-    table[: len(colours)] = colours
-    return table

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
@@ -24,7 +24,7 @@ from oneway.errors import UserError
 from oneway.evaluate import PIXELS_AT_ONCE, as_input
 from oneway.losses import upsample
 from oneway.models.mlp import Perceptron
-from oneway.predict.prediction import Prediction
+from oneway.predict.prediction import Floats, Prediction
 from oneway.predict.tiles import SMALLEST_TILE, slide
 from oneway.run import choose_device, load_model
 from oneway.run_files import MODEL
@@ -40,7 +40,7 @@ Picture = Image.Image | Bytes | str | PathLike[str]
 class Predictor:
     """A trained model, ready to use."""
 
-    network: nn.Module
+    network: nn.Module = field(repr=False)
     classes: tuple[str, ...]
     colours: tuple[Colour, ...]
     device: torch.device
@@ -76,6 +76,13 @@ class Predictor:
             Prediction(image, labels.numpy(), confidence.numpy(), self.classes, self.colours)
             for image, (labels, confidence) in zip(images, found, strict=True)
         ]
+
+    def probabilities(self, image: Picture) -> Floats:
+        """Of every class, C×H×W for every pixel of an image; C for a model that classifies."""
+        pixels = pixels_of(image)
+        with _explained(*pixels.shape[:2]):
+            found: Floats = self._probabilities(torch.tensor(pixels)[None])[0].float().cpu().numpy()
+        return found
 
     def classify(self, image: Picture) -> tuple[str, float]:
         """The class of a whole image and its probability, by a model that classifies."""
@@ -153,7 +160,7 @@ def _classifies(network: nn.Module, device: torch.device) -> bool:
 
 @contextmanager
 def _explained(height: int, width: int) -> Iterator[None]:
-    """Memory and sizes that a network refuses are things a user can mend."""
+    """Turns what a network raises about memory or sizes into a UserError, since a user can mend it."""
     try:
         yield
     except RuntimeError as error:

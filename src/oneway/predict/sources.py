@@ -24,7 +24,7 @@ class Source:
 
     @property
     def is_video(self) -> bool:
-        """By its suffix."""
+        """Whether it is a video, going by its suffix."""
         return self.path.suffix.lower() in VIDEO_SUFFIXES
 
 
@@ -80,7 +80,7 @@ def _fixed_part(pattern: Path) -> Path:
 
 
 def _names(found: dict[Path, Path]) -> list[str]:
-    """As short as they can be and still differ, also where a file system takes upper and lower case for the same."""
+    """Names as short as can be that still differ, also where a file system takes upper and lower case for the same."""
     choices = [_choices(path, relative) for path, relative in found.items()]
     length = [0] * len(choices)
     while True:
@@ -107,5 +107,5 @@ def _choices(path: Path, relative: Path) -> tuple[str, ...]:
 
 
 def _numbered(names: Iterable[str], clashing: Sequence[int]) -> list[str]:
-    """With numbers behind those that differ in nothing but case."""
+    """The names, with a number behind each of those that differ in nothing but case."""
     return [f"{name}-{clashing.index(at) + 1}" if at in clashing else name for at, name in enumerate(names)]

@@ -19,7 +19,7 @@ from oneway.atomic import SUFFIX, CannotWrite
 from oneway.data.dataset import Bytes
 from oneway.data.decode.images import MOST_PIXELS
 from oneway.errors import UserError
-from oneway.predict.extras import imported
+from oneway.extras import imported
 
 CONTAINERS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpeg,mpegvideo"
 """What a file may be, whatever its name: playlists, which lead to other files, are not among them."""
@@ -29,12 +29,12 @@ TICK = Fraction(1, 90_000)
 
 USUAL_RATE = 25
 CODECS = {"libx264": {"crf": "18"}, "mpeg4": {"qscale": "2"}}
-"""By preference, with the quality of a good copy."""
+"""The preferred one first, each with options for the quality of a good copy."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A picture at its time."""
+    """A picture of a video, and when it is shown."""
 
     pixels: Bytes  # H×W×3 in RGB, upright
     time: Fraction | None  # in seconds
@@ -46,7 +46,7 @@ def require_video() -> Any:
 
 
 def read_frames(path: Path) -> Iterator[Frame]:
-    """One after the other; a UserError names a file that is no video, or breaks off."""
+    """The frames of a video, one after the other; a UserError names a file that is no video, or breaks off."""
     av = require_video()
     count = 0
     try:

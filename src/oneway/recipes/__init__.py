@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from oneway.config import Config
+from oneway.config import Config, build, merge, with_length
 from oneway.errors import unknown
 from oneway.methods import METHODS, MethodName
 from oneway.recipes import cifar10, cityscapes
@@ -35,14 +36,21 @@ SUPERVISED: dict[str, Callable[[Config], Config]] = {
 
 
 def recipe(name: str, method: MethodName | None = None) -> Config:
-    """The configuration of a recipe, as it is for a method where that makes a difference."""
+    """The configuration of a recipe; for a method, where one is named, with what that method asks for."""
     if name not in RECIPES:
         raise unknown("recipe", name, RECIPES)
     config = RECIPES[name]()
-    # What is no method is the configuration's to refuse.
-    for row in (row for known, row in METHODS.items() if known == method):
-        if row.supervised and name in SUPERVISED:
-            config = SUPERVISED[name](config)
-        if row.alpha is not None:
-            config = config.model_copy(update={"train": config.train.model_copy(update={"alpha": row.alpha})})
+    if not isinstance(method, str) or method not in METHODS:
+        return config  # files can hold anything here; it is refused with the other settings
+    config = config.changed(method=method)
+    if METHODS[method].supervised and name in SUPERVISED:
+        config = SUPERVISED[name](config)
+    if (alpha := METHODS[method].alpha) is not None:
+        config = config.changed(train={"alpha": alpha})
     return config
+
+
+def configured(name: str, changes: dict[str, Any], source: str) -> Config:
+    """A recipe with changes, by section and setting; what is wrong with them is said with `source`, key and value."""
+    base = recipe(name, changes.get("method")).model_dump()
+    return build(merge(base, with_length(changes)), source)

@@ -29,9 +29,4 @@ def cifar10() -> Config:
 
 def supervised(config: Config) -> Config:
     """A hundred epochs, of which there are so few iterations that only a stronger decay makes a difference."""
-    return config.model_copy(
-        update={
-            "optimiser": config.optimiser.model_copy(update={"weight_decay": 2e-3}),
-            "train": config.train.model_copy(update={"iterations": None, "epochs": 100}),
-        }
-    )
+    return config.changed(optimiser={"weight_decay": 2e-3}, train={"iterations": None, "epochs": 100})

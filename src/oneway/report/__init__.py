@@ -20,10 +20,9 @@ from oneway.errors import UserError
 from oneway.evaluate import load_data
 from oneway.report import plots, words
 from oneway.report.facts import RunFacts, differing_settings, read_runs
-from oneway.report.gallery import Row, gallery
-from oneway.report.next_steps import Step, next_steps
+from oneway.report.gallery import gallery
+from oneway.report.next_steps import next_steps
 from oneway.report.robustness import STRENGTHS, Robustness, robustness
-from oneway.report.words import Phrase
 from oneway.run import TrainedModel, load_model
 
 __all__ = ["write_report"]
@@ -39,32 +38,6 @@ class Plot:
     title: str
     svg: Markup
     colour: int | None = None
-
-
-@dataclass(frozen=True)
-class Page:
-    """Everything the template shows."""
-
-    headline: list[Phrase]
-    lead: str
-    subtitle: list[str]
-    runs: list[RunFacts]
-    legend: list[tuple[str, str]]  # class, CSS colour
-    rows: list[Row]
-    strengths: str
-    fading: list[Plot]
-    withstood: str
-    measured_on: str
-    curves: list[Plot]
-    bars: Plot
-    class_by_class: str
-    absent_counted: bool
-    heat_maps: list[Plot]
-    confused: dict[str, list[str]]
-    differences: dict[str, list[Any]]
-    made: dict[str, list[str]]
-    next_steps: list[Step]
-    command: str
 
 
 def write_report(
@@ -102,14 +75,14 @@ def write_report(
 
 
 def _refuse_unwritable(page: Path) -> None:
-    """Before minutes are spent on what it would show."""
+    """Refuses a page that cannot be written, before minutes are spent on what it would show."""
     folder = next(path for path in page.absolute().parents if path.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         reason = "cannot be written to" if folder.is_dir() else "is not a folder"
         raise UserError(f"{page}: cannot be written, since {folder} {reason}. Choose another file with --out.")
 
 
-def _render(page: Page) -> str:
+def _render(page: dict[str, Any]) -> str:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -121,36 +94,38 @@ def _render(page: Page) -> str:
     return environment.get_template("page.html.j2").render(page=page)
 
 
-def _gather(runs: list[RunFacts], models: list[TrainedModel], dataset: Dataset, folder: Path, command: str) -> Page:
+def _gather(
+    runs: list[RunFacts], models: list[TrainedModel], dataset: Dataset, folder: Path, command: str
+) -> dict[str, Any]:
+    """Everything the template shows, by the name it has there."""
     last = runs[-1]
     segmentation = dataset.task == "segmentation"
     perturb, crop = last.config.perturb, last.config.jitter.crop
     images = dataset.read("val") if segmentation else None
+    colours = zip(models[0].classes, models[0].colours, strict=True) if segmentation else ()
     faded = robustness(images, models, crop) if images and crop else None
-    return Page(
-        headline=words.headline(runs),
-        lead=words.lead(runs),
-        subtitle=words.subtitle(runs),
-        runs=runs,
-        legend=[(name, f"rgb{colour}") for name, colour in zip(models[0].classes, models[0].colours, strict=True)]
-        if segmentation
-        else [],
-        rows=gallery(images, models, perturb) if images else [],
-        strengths=f"photometric strength {perturb.photometric:g}, geometric {perturb.geometric:g}",
-        fading=_fading(runs, faded) if faded else [],
-        withstood=words.withstood(runs, faded) if faded else "",
-        measured_on=words.measured_on(runs, faded) if faded else "",
-        curves=_curves(runs),
-        bars=_bars(runs),
-        class_by_class=words.class_by_class(runs),
-        absent_counted=any(run.per_class[name] is not None for run in runs for name in run.absent),
-        heat_maps=_heat_maps(runs),
-        confused=_confused(runs),
-        differences=differing_settings(runs),
-        made=_made(runs),
-        next_steps=next_steps(runs, folder) if segmentation else [],
-        command=command,
-    )
+    return {
+        "headline": words.headline(runs),
+        "lead": words.lead(runs),
+        "subtitle": words.subtitle(runs),
+        "runs": runs,
+        "legend": [(name, f"rgb{colour}") for name, colour in colours],
+        "rows": gallery(images, models, perturb) if images else [],
+        "strengths": f"photometric strength {perturb.photometric:g}, geometric {perturb.geometric:g}",
+        "fading": _fading(runs, faded) if faded else [],
+        "withstood": words.withstood(runs, faded) if faded else "",
+        "measured_on": words.measured_on(runs, faded) if faded else "",
+        "curves": _curves(runs),
+        "bars": _bars(runs),
+        "class_by_class": words.class_by_class(runs),
+        "absent_counted": any(run.per_class[name] is not None for run in runs for name in run.absent),
+        "heat_maps": _heat_maps(runs),
+        "confused": _confused(runs),
+        "differences": differing_settings(runs),
+        "made": _made(runs),
+        "next_steps": next_steps(runs, folder) if segmentation else [],
+        "command": command,
+    }
 
 
 def _fading(runs: Sequence[RunFacts], found: Robustness) -> list[Plot]:
@@ -162,8 +137,8 @@ def _fading(runs: Sequence[RunFacts], found: Robustness) -> list[Plot]:
         ("geometric", "Warped", found.geometric),
     ):
         title, axis = f"{manner}: {runs[0].metric_name}, %", f"{name} strength"
-        lines = [plots.Fading(values, run.colour) for run, values in zip(runs, of_runs, strict=True)]
-        drawn.append(Plot(title, Markup(plots.fading(f"fading-{name}", title, axis, STRENGTHS, lines, top))))
+        lines = [plots.Line(STRENGTHS, values, run.colour) for run, values in zip(runs, of_runs, strict=True)]
+        drawn.append(Plot(title, Markup(plots.curves(f"fading-{name}", title, axis, lines, STRENGTHS, top))))
     return drawn
 
 
@@ -176,9 +151,10 @@ def _curves(runs: Sequence[RunFacts]) -> list[Plot]:
     }
     drawn = []
     for key, title in titles.items():
-        lines = [plots.Curve(run.series(key), run.colour) for run in runs if run.series(key).values]
+        of_runs = [(run.series(key), run.colour) for run in runs]
+        lines = [plots.Line(series.iterations, series.values, colour) for series, colour in of_runs if series.values]
         if lines:
-            drawn.append(Plot(title, Markup(plots.curves(f"curve-{key}", title, lines))))
+            drawn.append(Plot(title, Markup(plots.curves(f"curve-{key}", title, "iteration", lines))))
     return drawn
 
 

@@ -20,7 +20,7 @@ RUN_COLOURS = 6
 """Number of colours the style sheet has for runs: `--run-0` is the baseline's grey, `--run-1` the accent."""
 
 DECIDE_VALIDATION = ("name", "resolution", "size", "holdout", "seed")
-"""Settings of the data on which it depends what a model is validated on."""
+"""Settings of the data that decide what a model is validated on."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class RunFacts:
 
     @property
     def path(self) -> Path:
-        """Of the run folder."""
+        """The run folder."""
         return self.folder.path
 
     @property
     def config(self) -> Config:
-        """Every setting."""
+        """Every setting of the run."""
         return self.folder.config
 
     @property
@@ -70,7 +70,7 @@ class RunFacts:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """In the order of the labels."""
+        """Names of the classes, in the order of the labels."""
         return tuple(self.per_class)
 
     @property
@@ -164,7 +164,7 @@ def _refuse_if_incomparable(first: RunFacts, other: RunFacts) -> None:
 
 
 def _differences(first: RunFacts, other: RunFacts) -> Iterator[str]:
-    """In what the runs are validated on. What they train on may differ: one may want to compare just that."""
+    """What differs in the data of validation. What runs train on may differ: one may want to compare just that."""
     if first.classes != other.classes:
         yield f"classes: {', '.join(first.classes)} → {', '.join(other.classes)}"
     known = first.validation and other.validation

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +16,7 @@ from oneway.data import IGNORE, Samples
 from oneway.draws import draw_perturbation
 from oneway.evaluate import Scores, as_input, confusion_matrix, evenly_spaced, predict
 from oneway.perturb import perturb_labels, phtps
+from oneway.pictures import as_pixels
 from oneway.report import pictures
 from oneway.run import TrainedModel
 
@@ -67,12 +67,10 @@ def _row(name: str, x: Tensor, y: Tensor, valid: Tensor | None, models: Sequence
         shown = torch.where(inside, prediction, IGNORE).to(torch.uint8)[0].numpy()
         miou = Scores(confusion_matrix(prediction, y, len(colours))).value
         attempts.append(Attempt(pictures.class_map(shown, colours), miou))
-    # A perturbed image leaves the range of colours, a picture cannot.
-    pixels = (x[0].permute(1, 2, 0).clamp(0, 1) * 255).round().numpy().astype(np.uint8)
     return Row(
         name=name,
         perturbed=valid is not None,
-        image=pictures.photo(pixels, inside[0].numpy()),
+        image=pictures.photo(as_pixels(x), inside[0].numpy()),
         truth=pictures.class_map(y[0].numpy(), colours),
         attempts=attempts,
     )

@@ -29,7 +29,7 @@ class Step:
 
 
 def next_steps(runs: Sequence[RunFacts], folder: Path) -> list[Step]:
-    """For segmentation, on a page that lies in `folder`."""
+    """What one may do next with runs about segmentation; addresses are as seen from a page in `folder`."""
     last = runs[-1]
     shown = (runs[0], last) if len(runs) > 1 else (last,)  # explore takes two
     written = [last.path / name for name in ("suggest.csv", "suggest.png")]
@@ -49,7 +49,7 @@ def next_steps(runs: Sequence[RunFacts], folder: Path) -> list[Step]:
 
 
 def _first_names(table: Path) -> list[str]:
-    """Of the images in a table that `oneway suggest` has written; none where there is no such table."""
+    """The first images in a table that `oneway suggest` has written; none where there is no such table."""
     if not table.is_file():
         return []
     try:
@@ -60,5 +60,5 @@ def _first_names(table: Path) -> list[str]:
 
 
 def _address(file: Path, folder: Path) -> str:
-    """Of a file, as seen from a page in `folder`."""
+    """The address of a file, as seen from a page in `folder`."""
     return quote(Path(os.path.relpath(file, folder)).as_posix())

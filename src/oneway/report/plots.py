@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from oneway.report.facts import RUN_COLOURS, Series
+from oneway.report.facts import RUN_COLOURS
 
 INK, FAINT, RULE, PAPER = "#000001", "#000002", "#000003", "#000004"
 RUN = tuple(f"#0000{16 + index:x}" for index in range(RUN_COLOURS))
@@ -60,10 +60,11 @@ POINTS = 120
 
 
 @dataclass(frozen=True)
-class Curve:
-    """A series of one run."""
+class Line:
+    """What is drawn of one run, point by point from left to right."""
 
-    series: Series
+    x: Sequence[float]
+    y: Sequence[float]
     colour: int
 
 
@@ -75,48 +76,45 @@ class Bars:
     colour: int
 
 
-@dataclass(frozen=True)
-class Fading:
-    """What is left of a value of one run as a perturbation grows."""
+def curves(
+    name: str, title: str, axis: str, lines: Sequence[Line], ticks: Sequence[float] = (), top: float = 0.0
+) -> str:
+    """One line per run, with its last value written at its end.
 
-    values: Sequence[float]
-    colour: int
-
-
-def curves(name: str, title: str, lines: Sequence[Curve]) -> str:
-    """Values over iterations, one line per run, the last value written at its end."""
+    Args:
+        name: Of the drawing, within its page.
+        title: For those who cannot see it.
+        axis: What x is.
+        lines: Those of many points are averaged.
+        ticks: Where x has its ticks, and lines are marked; by default they are at round numbers, and only the ends are.
+        top: A value that the plot has room for, whether it occurs or not.
+    """
     with matplotlib.rc_context(STYLE):
-        figure, axes = _plane()
-        ends = []
+        figure = Figure(figsize=(340 / UNIT, 230 / UNIT))
+        axes = figure.subplots()
+        axes.grid(visible=True, axis="y")
         for line in lines:
-            x, y = _averaged(line.series)
-            axes.plot(x, y, color=RUN[line.colour], linewidth=2, solid_capstyle="round")
-            axes.plot(x[-1:], y[-1:], "o", color=RUN[line.colour], markersize=4.5, clip_on=False)
-            ends.append((float(y[-1]), RUN[line.colour]))
-        axes.set_ylim(0, 1.08 * max(axes.dataLim.ymax, 1e-3))
-        axes.set_xlim(0, max(line.series.iterations[-1] for line in lines))
-        axes.set_xlabel("iteration")
-        axes.locator_params(axis="x", nbins=5, integer=True)
-        axes.locator_params(axis="y", nbins=5)
-        _label_ends(axes, ends)
-        return _svg(figure, name, title)
-
-
-def fading(name: str, title: str, axis: str, strengths: Sequence[float], lines: Sequence[Fading], top: float) -> str:
-    """Values at a few strengths, joined, one line per run, the last one written at its end; with room up to `top`."""
-    with matplotlib.rc_context(STYLE):
-        figure, axes = _plane()
-        ends = []
-        for line in lines:
-            colour = RUN[line.colour]
-            axes.plot(strengths, line.values, "o-", color=colour, linewidth=2, markersize=4.5, clip_on=False)
-            ends.append((line.values[-1], colour))
-        axes.set_ylim(0, 1.08 * max(top, 1e-3))
-        axes.set_xlim(0, strengths[-1])
-        axes.set_xticks(strengths, [f"{strength:g}" for strength in strengths])
+            x, y = _averaged(line)
+            axes.plot(
+                x,
+                y,
+                "o-",
+                color=RUN[line.colour],
+                linewidth=2,
+                solid_capstyle="round",
+                markersize=4.5,
+                markevery=None if ticks else [len(x) - 1],
+                clip_on=False,
+            )
+        axes.set_ylim(0, 1.08 * max(top, axes.dataLim.ymax, 1e-3))
+        axes.set_xlim(0, axes.dataLim.xmax)
         axes.set_xlabel(axis)
+        if ticks:
+            axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        else:
+            axes.locator_params(axis="x", nbins=5, integer=True)
         axes.locator_params(axis="y", nbins=5)
-        _label_ends(axes, ends)
+        _label_ends(axes, [(line.y[-1], RUN[line.colour]) for line in lines])
         return _svg(figure, name, title)
 
 
@@ -172,22 +170,14 @@ def heat_map(name: str, title: str, classes: Sequence[str], shares: npt.NDArray[
         return _svg(figure, name, title)
 
 
-def _plane() -> tuple[Figure, Axes]:
-    """An empty plot of lines."""
-    figure = Figure(figsize=(340 / UNIT, 230 / UNIT))
-    axes = figure.subplots()
-    axes.grid(visible=True, axis="y")
-    return figure, axes
-
-
-def _averaged(series: Series) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _averaged(line: Line) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """At most POINTS points; the last one is the last value itself, which is written beside it."""
-    windows = min(POINTS, len(series.values))
+    windows = min(POINTS, len(line.y))
     x, y = (
-        np.array([window.mean() for window in np.array_split(np.array(column, dtype=np.float64), windows)])
-        for column in (series.iterations, series.values)
+        np.array([window.mean() for window in np.array_split(np.array(values, dtype=np.float64), windows)])
+        for values in (line.x, line.y)
     )
-    x[-1], y[-1] = series.iterations[-1], series.values[-1]
+    x[-1], y[-1] = line.x[-1], line.y[-1]
     return x, y
 
 

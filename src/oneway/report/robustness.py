@@ -21,10 +21,10 @@ from oneway.report.gallery import SEED
 from oneway.run import TrainedModel
 
 STRENGTHS = (0.0, 0.5, 1.0, 1.5, 2.0)
-"""Of one component, s_P or s_G, while the other is 0. The paper trains at 1."""
+"""Values of one strength, s_P or s_G, while the other is 0. The paper trains at 1."""
 
 PIXELS = 2**18
-"""To be predicted at each strength: 32 images of `streets`."""
+"""Pixels to predict at each strength: as many as 32 images of `streets` have."""
 
 FEWEST, MOST = 8, 32  # images, whatever their size
 
@@ -41,7 +41,7 @@ class Robustness:
 
 
 def robustness(images: Samples, models: Sequence[TrainedModel], crop: tuple[int, int]) -> Robustness:
-    """Of images evenly spaced over all, and of large ones the middle, as large as a training crop.
+    """Measures on images evenly spaced over all, and of large ones on the middle, as large as a training crop.
 
     Displacements are fractions of the height, so warps are then as strong as they were in training. Every model meets
     the same draws; between strengths, a draw differs by nothing else.
@@ -68,7 +68,7 @@ def robustness(images: Samples, models: Sequence[TrainedModel], crop: tuple[int,
 
 
 def _each(draw: PerturbationDraw, x: Tensor) -> list[Perturbation]:
-    """One draw for the image x: not at all, with each photometric strength, with each geometric one."""
+    """One draw as perturbations of the image x: none, then each photometric strength, then each geometric one."""
     return [
         Perturbation(),
         *(ph(draw, x, Perturb(photometric=strength)) for strength in STRENGTHS[1:]),

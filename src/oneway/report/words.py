@@ -132,7 +132,7 @@ def withstood(runs: Sequence[RunFacts], found: Robustness) -> str:
 
 
 def measured_on(runs: Sequence[RunFacts], found: Robustness) -> str:
-    """Which images, for the small print."""
+    """On which images robustness was measured, for the small print."""
     count = f"{found.images} of {_validation_images(runs[0])}"
     if found.cropped_to is None:
         return f"Measured on {count}."

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -12,13 +12,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from oneway.atomic import write_atomically
-from oneway.config import Config
+from oneway.atomic import write_atomically, write_json
+from oneway.config import Config, build, merge, with_length
 from oneway.errors import UserError, unknown
 from oneway.reproduce.jobs import Job, train_all
 from oneway.reproduce.tables import TABLES, PaperTable
-from oneway.run import choose_device
+from oneway.run import choose_device, open_run
 from oneway.run.environment import environment
+from oneway.run_files import SUMMARY
 from oneway.words import say
 
 
@@ -35,6 +36,9 @@ class Request:
     columns: tuple[str, ...] = ()
     iterations: int | None = None
     """Of every run, where not the paper's."""
+
+    changes: dict[str, Any] = field(default_factory=dict)
+    """Of every run, by section and setting."""
 
     side_by_side: int | None = None
 
@@ -60,7 +64,7 @@ class Cell:
 
     def as_json(self) -> dict[str, Any]:
         """All that a document could claim about it."""
-        kept = ("labels", "iterations", "seconds", "peak_memory_mib")
+        kept = ("seed", "labels", "iterations", "seconds", "peak_memory_mib")
         return {
             "row": self.row,
             "column": self.column,
@@ -73,25 +77,31 @@ class Cell:
 
 
 def fill(name: str, request: Request, console: Console) -> None:
-    """Trains what is missing of a table, prints it, and writes `results.json` and `table.md` beside the runs."""
+    """Trains what is missing of what was asked for; prints all that is there, and writes it beside the runs."""
     table = TABLES[name]
     places = list(_places(name, table, request))
     jobs = [
-        Job(f"{row}, {column} labels, seed {seed}", _folder(request.out, row, column, seed), config)
+        Job(f"{row}, {column} labels, seed {seed}", _cell(request.out, row, column) / f"seed{seed}", config)
         for row, column in places
         for seed, config in _configs(table.config(row, column), request)
     ]
-    summaries = iter(train_all(jobs, request.side_by_side or 1, console))
-    cells = [
-        Cell(row, column, table.paper(row, column), [next(summaries) for _ in range(request.seeds)])
-        for row, column in places
-    ]
-    console.print(_printed(table, cells, request))
+    train_all(jobs, request.side_by_side or 1, console)
+    cells = list(_finished(table, request.out))
+    console.print(_printed(table, cells))
     about = environment(choose_device("auto"))
     results = {"experiment": name, "environment": about, "cells": [cell.as_json() for cell in cells]}
-    write_atomically(request.out / "results.json", (json.dumps(results, indent=1) + "\n").encode())
+    write_json(request.out / "results.json", results)
     write_atomically(request.out / "table.md", markdown(cells).encode())
     say(console, f"{request.out / 'results.json'} and table.md")
+
+
+def _finished(table: PaperTable, out: Path) -> Iterator[Cell]:
+    """All cells with runs in a folder: a table may be filled in parts."""
+    for row, column in product(table.rows, table.columns):
+        runs = [open_run(path.parent) for path in _cell(out, row, column).glob(f"seed*/{SUMMARY}")]
+        summaries = sorted((run.summary or {} for run in runs), key=lambda summary: summary["seed"])
+        if summaries:
+            yield Cell(row, column, table.paper(row, column), summaries)
 
 
 def _places(name: str, table: PaperTable, request: Request) -> Iterator[tuple[str, str]]:
@@ -101,27 +111,26 @@ def _places(name: str, table: PaperTable, request: Request) -> Iterator[tuple[st
                 raise unknown(f"{kind} of {name}", one, known)
     if request.data is None:
         raise UserError(f"reproduce {name}: give the folder of the data set with --data DIR.")
-    return ((row, column) for row in request.rows or table.rows for column in request.columns or table.columns)
+    return product(dict.fromkeys(request.rows or table.rows), dict.fromkeys(request.columns or table.columns))
 
 
 def _configs(config: Config, request: Request) -> Iterator[tuple[int, Config]]:
-    data = config.data.model_copy(update={"path": request.data})
+    changed = build(merge(config.model_dump(), with_length(request.changes)), "reproduce")
     length = {} if request.iterations is None else {"iterations": request.iterations}
-    train = config.train.model_copy(update=length)
     for seed in range(request.seeds):
-        yield seed, config.model_copy(update={"seed": seed, "data": data, "train": train})
+        yield seed, changed.changed(seed=seed, data={"path": request.data}, train=length)
 
 
-def _folder(out: Path, row: str, column: str, seed: int) -> Path:
-    return out / f"{row.replace(' ', '-')}-{column.replace('/', 'of')}" / f"seed{seed}"
+def _cell(out: Path, row: str, column: str) -> Path:
+    return out / f"{row.replace(',', '').replace(' ', '-')}-{column.replace('/', 'of')}"
 
 
-def _printed(table: PaperTable, cells: Sequence[Cell], request: Request) -> Table:
-    printed = Table(title=f"{table.shows}: % on validation, last iteration, n = {request.seeds}")
-    for head in ("labels", "method", "oneway", "the paper"):
+def _printed(table: PaperTable, cells: Sequence[Cell]) -> Table:
+    printed = Table(title=f"{table.shows}: % on validation, last iteration, n seeds")
+    for head in ("labels", "method", "oneway", "n", "the paper"):
         printed.add_column(head, justify="left" if head == "method" else "right")
     for cell in sorted(cells, key=lambda cell: table.columns.index(cell.column)):
-        printed.add_row(cell.column, cell.row, str(cell), cell.paper or "–")
+        printed.add_row(cell.column, cell.row, str(cell), str(len(cell.values)), cell.paper or "–")
     return printed
 
 

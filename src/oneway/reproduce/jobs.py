@@ -36,7 +36,11 @@ def train_all(jobs: Sequence[Job], side_by_side: int, console: Console) -> list[
     context.set_forkserver_preload(["oneway.train"])  # PyTorch is loaded once, and not by every process
     summaries = []
     with ProcessPoolExecutor(
-        processes, mp_context=context, initializer=torch.set_num_threads, initargs=(threads,)
+        processes,
+        mp_context=context,
+        initializer=torch.set_num_threads,
+        initargs=(threads,),
+        max_tasks_per_child=1,  # a process counts the most memory that it ever had
     ) as pool:
         for job, summary in zip(jobs, pool.map(_train, jobs), strict=True):
             summaries.append(summary)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from oneway.config import Config
 from oneway.methods import METHODS, MethodName, VariantName
@@ -16,6 +17,8 @@ class Row:
     method: MethodName
     variant: VariantName = "1w-ct"
     paper: tuple[str, ...] = ()
+    changes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Of the recipe, by section and setting."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +36,11 @@ class PaperTable:
 
     def config(self, row: str, column: str) -> Config:
         """Of the runs in a cell, but for seed and data."""
-        method, variant = self.rows[row].method, self.rows[row].variant
-        config = recipe(self.recipe, method).model_copy(update={"method": method, "variant": variant, "labels": column})
-        if METHODS[method].supervised or column not in self.iterations:
-            return config
-        train = config.train.model_copy(update={"iterations": self.iterations[column]})
-        return config.model_copy(update={"train": train})
+        one = self.rows[row]
+        config = recipe(self.recipe, one.method).changed(variant=one.variant, labels=column, **one.changes)
+        if column in self.iterations and not METHODS[one.method].supervised:
+            config = config.changed(train={"iterations": self.iterations[column]})
+        return config
 
     def paper(self, row: str, column: str) -> str | None:
         """What the paper has in a cell."""
@@ -46,6 +48,28 @@ class PaperTable:
 
 
 SHARES = ("1/8", "1/4", "1/2", "all")
+CIFAR_ITERATIONS = {"250": 16_000, "1000": 28_000, "4000": 31_000, "all": 31_200}
+"""1000·4000/|D_l| epochs of ⌊|D_l|/128⌋ iterations."""
+
+CIFAR_LABELS = tuple(CIFAR_ITERATIONS)
+RN34 = {"model": {"backbone": "resnet34"}}
+STRENGTHS = (0, 0.5, 1, 2)
+WEIGHTS = (0.125, 0.25, 0.5, 0.75, 1)
+
+
+def _batch_norm(name: str, columns: tuple[str, ...]) -> PaperTable:
+    """The paper's figure of what perturbed inputs do to the statistics, which shows no numbers."""
+    rows = {
+        f"statistics: {policy}": Row("simple-phtps", changes=_train(batch_norm=policy)) for policy in ("clean", "both")
+    }
+    iterations = CIFAR_ITERATIONS if name == "cifar10" else {}
+    shows = f"Batch-norm statistics of clean inputs, or of perturbed ones too, on {name}"
+    return PaperTable(shows, name, columns, rows, iterations)
+
+
+def _train(**settings: Any) -> dict[str, dict[str, Any]]:
+    return {"train": settings}
+
 
 TABLES: dict[str, PaperTable] = {
     "cityscapes-half": PaperTable(
@@ -79,11 +103,52 @@ TABLES: dict[str, PaperTable] = {
         "cityscapes",
         SHARES,
         {
-            "supervised": Row("supervised", paper=("61.1", "67.3", "71.9", "75.4")),
-            "simple-phtps": Row("simple-phtps", paper=("66.3", "71.0", "74.3", "75.8")),
-            "mt-phtps": Row("mt-phtps", paper=("68.6", "72.0", "73.8", "75.0")),
+            "supervised": Row("supervised", paper=("61.1 ± 0.4", "67.3 ± 1.1", "71.9 ± 0.1", "75.4 ± 0.4")),
+            "simple-phtps": Row("simple-phtps", paper=("66.3 ± 1.0", "71.0 ± 0.5", "74.3 ± 0.7", "75.8 ± 0.4")),
+            "mt-phtps": Row("mt-phtps", paper=("68.6 ± 0.6", "72.0 ± 0.3", "73.8 ± 0.4", "75.0 ± 0.4")),
+            "RN34 supervised": Row(
+                "supervised", paper=("64.9 ± 0.8", "69.8 ± 1.0", "73.8 ± 1.4", "76.1 ± 0.8"), changes=RN34
+            ),
+            "RN34 simple-phtps": Row(
+                "simple-phtps", paper=("69.2 ± 0.8", "73.1 ± 0.7", "76.3 ± 0.7", "77.9 ± 0.2"), changes=RN34
+            ),
+            "RN34 mt-phtps": Row(
+                "mt-phtps", paper=("70.8 ± 1.5", "74.3 ± 0.5", "76.0 ± 0.5", "77.2 ± 0.4"), changes=RN34
+            ),
         },
     ),
+    "cityscapes-coarse": PaperTable(
+        "20,000 further images: without labels, or with coarse ones for supervised training",
+        "cityscapes-coarse",
+        ("all",),
+        {
+            "supervised": Row("supervised", paper=("76.9 ± 0.3",)),
+            "simple-phtps": Row("simple-phtps", paper=("76.5 ± 0.3",)),
+            "mt-phtps": Row("mt-phtps", paper=("75.5 ± 0.3",)),
+            "RN34 supervised": Row("supervised", paper=("77.7 ± 0.4",), changes=RN34),
+            "RN34 simple-phtps": Row("simple-phtps", paper=("78.5 ± 0.4",), changes=RN34),
+        },
+    ),
+    "perturbation-strength": PaperTable(
+        "Strengths of the two halves of PhTPS; the paper's figure is best near s_G 1, s_P 0.5",
+        "cityscapes-half",
+        ("1/4",),
+        {
+            f"s_G {geometric:g}, s_P {photometric:g}": Row(
+                "simple-phtps", changes={"perturb": {"geometric": geometric, "photometric": photometric}}
+            )
+            for geometric in STRENGTHS
+            for photometric in STRENGTHS
+        },
+    ),
+    "consistency-weight": PaperTable(
+        "The weight α of the consistency loss; the paper's figure is best from 0.25 to 0.75",
+        "cityscapes-half",
+        SHARES,
+        {f"α {alpha:g}": Row("simple-phtps", changes=_train(alpha=alpha)) for alpha in WEIGHTS},
+    ),
+    "batch-norm-half": _batch_norm("cityscapes-half", SHARES),
+    "batch-norm": _batch_norm("cityscapes", SHARES),
     "variants": PaperTable(
         "Kinds of consistency on half-resolution Cityscapes, with the simple and the mean teacher",
         "cityscapes-half",
@@ -102,7 +167,7 @@ TABLES: dict[str, PaperTable] = {
     "cifar10": PaperTable(
         "Classification of CIFAR-10 with 250 to 50,000 labels",
         "cifar10",
-        ("250", "1000", "4000", "all"),
+        CIFAR_LABELS,
         {
             "supervised": Row("supervised", paper=("31.8 ± 0.6", "59.3 ± 1.4", "81.0 ± 0.2", "94.7")),
             "supervised-phtps-aug": Row(
@@ -113,8 +178,7 @@ TABLES: dict[str, PaperTable] = {
             "simple 2w-c1": Row("simple-phtps", "2w-c1", ("30.3 ± 1.8", "54.8 ± 1.5", "72.9 ± 2.6", "95.9 ± 0.2")),
             "simple 1w-ct": Row("simple-phtps", "1w-ct", ("68.8 ± 5.4", "84.2 ± 0.4", "90.6 ± 0.4", "96.2 ± 0.2")),
         },
-        # 1000·4000/|D_l| epochs of ⌊|D_l|/128⌋ iterations
-        {"250": 16_000, "1000": 28_000, "4000": 31_000, "all": 31_200},
+        CIFAR_ITERATIONS,
     ),
     "cifar10-variants": PaperTable(
         "Kinds of consistency on CIFAR-10, with the simple and the mean teacher",
@@ -131,6 +195,7 @@ TABLES: dict[str, PaperTable] = {
             "mt 1w-p2": Row("mt-phtps", "1w-p2", ("73.4 ± 1.4",)),
         },
     ),
+    "cifar10-batch-norm": _batch_norm("cifar10", CIFAR_LABELS),
     "camvid": PaperTable(
         "Not in the paper: CamVid from random weights, which takes minutes where Cityscapes takes hours",
         "camvid",

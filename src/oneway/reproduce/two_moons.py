@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -17,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from oneway import data
-from oneway.atomic import write_atomically
+from oneway.atomic import write_json
 from oneway.config import Config
 from oneway.errors import UserError
 from oneway.methods import MethodName, VariantName
@@ -38,8 +37,8 @@ PANELS: dict[str, tuple[str, MethodName, VariantName]] = {
 
 def two_moons(request: Request, console: Console) -> None:
     """Trains the four panels for each seed, draws the first seed's figure, and tells the mean over all."""
-    if request.data is not None or request.rows or request.columns:
-        raise UserError("two-moons is a figure of points that are drawn: it has no --data, no --row and no --column.")
+    if request.data is not None or request.rows or request.columns or request.changes:
+        raise UserError("two-moons is a figure of points that are drawn: no --data, --row, --column or --config.")
     out = request.out
     # The runs are too small for more than a core each; a few more of them than cores, so that none waits at the end.
     jobs = [
@@ -52,7 +51,7 @@ def two_moons(request: Request, console: Console) -> None:
     figure = draw_figure({panel: out / "seed0" / panel for panel in PANELS})
     for suffix in ("png", "svg"):
         figure.savefig(out / f"two-moons.{suffix}", dpi=200, metadata={"Date": None} if suffix == "svg" else None)
-    write_atomically(out / "accuracies.json", (json.dumps(accuracies, indent=1) + "\n").encode())
+    write_json(out / "accuracies.json", accuracies)
     console.print(_table(accuracies))
     say(console, f"Figure: {out / 'two-moons.png'} and .svg")
 
@@ -60,10 +59,8 @@ def two_moons(request: Request, console: Console) -> None:
 def panel_config(panel: str, seed: int, iterations: int | None = None) -> Config:
     """The `moons` recipe, of another length if asked for; points, labelled subset and weights follow the seed."""
     _, method, variant = PANELS[panel]
-    base = recipe("moons")
-    points = base.data.model_copy(update={"seed": seed})
-    length = base.train.model_copy(update={"iterations": iterations or base.train.iterations})
-    return base.model_copy(update={"method": method, "variant": variant, "seed": seed, "data": points, "train": length})
+    config = recipe("moons").changed(method=method, variant=variant, seed=seed, data={"seed": seed})
+    return config if iterations is None else config.changed(train={"iterations": iterations})
 
 
 def draw_figure(folders: dict[str, Path]) -> Figure:

@@ -15,7 +15,7 @@ import torch
 
 from oneway import atomic, checkpoint
 from oneway import config as configuration
-from oneway.atomic import write_atomically
+from oneway.atomic import write_atomically, write_json
 from oneway.config import Config, Data
 from oneway.data.splits import Split
 from oneway.errors import UserError
@@ -138,7 +138,7 @@ class Run:
 
     def write(self, name: str, values: Any) -> None:
         """A JSON file of the folder."""
-        write_atomically(self.path / name, (json.dumps(values, indent=1) + "\n").encode())
+        write_json(self.path / name, values)
 
     def write_settings(self, split: Split) -> None:
         """The split, and last the configuration: where there is one, the run has been started."""

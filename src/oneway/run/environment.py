@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import platform
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,28 @@ from oneway import __version__
 def environment(device: torch.device) -> dict[str, Any]:
     """Of this process, as kept in a run folder."""
     packages = ("torch", "timm", "numpy", "Pillow")
-    hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{os.cpu_count()} CPU cores"
     return {
         "command": shlex.join([_program(), *sys.argv[1:]]),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {"oneway": __version__, **{name: importlib.metadata.version(name) for name in packages}},
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "hardware": hardware,
+        "hardware": hardware(device),
         "commit": _commit(),
     }
+
+
+def hardware(device: torch.device) -> str:
+    """The GPU's name, or the processor's with the threads in use."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    name = platform.processor() or platform.machine()
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        name = names[0] if names else name
+    threads = torch.get_num_threads()
+    return f"{name}, {threads} thread{'s' if threads > 1 else ''}"
 
 
 def _program() -> str:

@@ -10,8 +10,8 @@ from pathlib import Path
 from rich.console import Console
 
 from oneway import data
-from oneway.data.check.survey import survey
-from oneway.data.dataset import Bytes, Item
+from oneway.data.check.survey import fingerprint
+from oneway.data.dataset import Bytes
 from oneway.data.decode.images import read_image
 from oneway.data.folder.files import find
 from oneway.run import Run, data_of
@@ -31,15 +31,10 @@ def without_labels(run: Run, console: Console, refresh: bool = False) -> tuple[l
     labelled = set(run.split.labelled)
     numbered = list(enumerate(samples.names))
     candidates = [Candidate(name, partial(samples.image, index)) for index, name in numbered if name not in labelled]
-    return candidates, [fingerprint(name, samples.image(index)) for index, name in numbered if name in labelled]
+    return candidates, [fingerprint(samples.image(index)) for index, name in numbered if name in labelled]
 
 
 def found_in(folder: Path) -> list[Candidate]:
     """Images of a folder that have no mask there."""
     items = find(folder).train
     return [Candidate(item.name, partial(read_image, item.image)) for item in items if item.mask is None]
-
-
-def fingerprint(name: str, pixels: Bytes) -> bytes:
-    """By which near-duplicates are known."""
-    return survey(Item(name, Path(name)), pixels, None).fingerprint

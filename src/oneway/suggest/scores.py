@@ -16,26 +16,29 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor, nn
 
 from oneway import run as runs
-from oneway.config import MODEL_FOR, SEGMENTERS, Perturb
+from oneway.config import Perturb
+from oneway.data.check.survey import fingerprint
 from oneway.data.dataset import Bytes
 from oneway.draws import PerturbationDraw, draw_perturbation, each_column
 from oneway.errors import UserError
+from oneway.evaluate import as_input
+from oneway.explore import require_segmentation
 from oneway.explore.compute import logits_of, masked_means, probabilities_of
 from oneway.explore.images import fit
 from oneway.losses import kl_map, upsample
 from oneway.perturb import Perturbation, phtps
-from oneway.suggest.candidates import Candidate, fingerprint
+from oneway.suggest.candidates import Candidate
 
 DRAWS = 4
 SEED = 0
 """Every image meets the same four perturbations, so that chance favours none."""
 
 STRENGTH = 0.5
-"""Of the run's strengths. At full strength some draws break a model whatever the image shows, and only they count."""
+"""Share of the run's strengths. At all of it, some draws break a model whatever an image shows, and only they count."""
 
 MOST_PIXELS = 2**21
 MOST_VALUES = 2**26
-"""Of one prediction: 256 MiB."""
+"""Probabilities of one prediction, 256 MiB: with very many classes, images are made smaller."""
 
 Doubts = npt.NDArray[np.float64]
 
@@ -89,7 +92,7 @@ class Judge:
         return float(np.mean(means)), (total / weight.clamp(min=1e-3))[0].cpu()
 
     def _input(self, pixels: Bytes) -> Tensor:
-        return torch.from_numpy(fit(pixels, self.most)).to(self.device).permute(2, 0, 1)[None].float() / 255
+        return as_input(torch.from_numpy(fit(pixels, self.most))[None].to(self.device))
 
 
 def balanced(doubts: Doubts) -> Doubts:
@@ -103,9 +106,8 @@ def balanced(doubts: Doubts) -> Doubts:
 
 
 def judge_of(run: runs.Run, factory: str | None = None) -> Judge:
-    """A run's model on the device there is, at a part of the strengths it was trained with."""
-    if MODEL_FOR[run.config.data.name] is not SEGMENTERS:
-        raise UserError(f"{run.path}: suggestions are for segmentation, and {run.config.data.name} is classified.")
+    """A run's model on the device there is, with gentler perturbations than it was trained with."""
+    require_segmentation(run, "suggestions are for")
     device = runs.choose_device("auto")
     model = runs.load_model(run.model_file, device, factory)
     network = model.network.to(memory_format=torch.channels_last)
@@ -127,7 +129,7 @@ def scored(judge: Judge, candidates: Sequence[Candidate], console: Console) -> t
         for candidate in progress.track(candidates):
             try:
                 pixels = np.asarray(candidate.read())
-                found.append((candidate.name, judge.doubts(pixels), fingerprint(candidate.name, pixels)))
+                found.append((candidate.name, judge.doubts(pixels), fingerprint(pixels)))
             except UserError as error:
                 unreadable.append(f"{candidate.name}: {error}")
     if not found:

@@ -1,38 +1,39 @@
-"""The look at a data set before anything trains on it: what is there, and what is wrong with it."""
+"""A data set is checked before anything trains on it: what is there, and what is wrong with it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from oneway.data.check.defects import RULES, WHOLE_SET, Finding, Surveys, every_item, total
+from oneway.data.check.defects import RULES, WHOLE_SET, Finding, Surveys, every_item, pixels_by_label
 from oneway.data.check.survey import Tell, survey_all
 from oneway.data.dataset import IGNORE, Colour, Item, Listing
 from oneway.errors import UserError
 from oneway.methods import SplitName
 
-NAMED_WHEN_REFUSED = 5
+NAMED = 5
+"""Files that a message names."""
 
 
 @dataclass(frozen=True)
 class ClassCount:
-    """How often a class occurs."""
+    """How often a class occurs in the masks of all splits."""
 
     name: str
     colour: Colour
     pixels: int
     share: float
-    """Of the labelled pixels of all splits."""
+    """From 0 to 1, of all pixels that are labelled and not ignored."""
 
     images: dict[SplitName, int]
-    """How many show it."""
+    """How many images of a split show it."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """A data set looked at."""
+    """A data set, what decoding all of it has shown, and what is wrong with it."""
 
     listing: Listing
     surveys: Surveys
@@ -41,7 +42,7 @@ class Check:
 
     @property
     def name(self) -> str:
-        """Of its folder, whichever way that was given."""
+        """That of its folder, even where the folder was given as a dot."""
         return self.listing.root.resolve().name
 
     @property
@@ -56,13 +57,18 @@ class Check:
 
     @property
     def splits(self) -> dict[SplitName, tuple[Item, ...]]:
-        """Those that have images."""
-        splits: dict[SplitName, tuple[Item, ...]] = {
-            "train": self.listing.train,
-            "val": self.listing.val,
-            "test": self.listing.test,
+        """The splits that have images."""
+        return {name: items for name, items in self.listing.splits.items() if items}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many images there are of each kind, which is named in words."""
+        return {
+            "labelled": len(self.labelled),
+            "unlabelled": len(self.unlabelled),
+            "for validation": len(self.listing.val),
+            "for testing": len(self.listing.test),
         }
-        return {name: items for name, items in splits.items() if items}
 
     @property
     def sizes(self) -> Counter[tuple[int, int]]:
@@ -71,18 +77,18 @@ class Check:
 
     @property
     def ignored(self) -> float:
-        """Share of the pixels of all masks."""
-        count = total(every_item(self.listing), self.surveys)
+        """Share of the pixels of all masks that belong to no class."""
+        count = pixels_by_label(every_item(self.listing), self.surveys)
         return count[IGNORE] / max(count.total(), 1)
 
     @property
     def hurts(self) -> bool:
-        """Whether there is an error."""
+        """Whether anything found is an error, and not only a warning."""
         return any(finding.level == "error" for finding in self.findings)
 
     def classes(self) -> list[ClassCount]:
-        """Every class of the listing, in its order."""
-        pixels = total(every_item(self.listing), self.surveys)
+        """How often each class of the listing occurs, in its order."""
+        pixels = pixels_by_label(every_item(self.listing), self.surveys)
         labelled = max(pixels.total() - pixels[IGNORE], 1)
         images = {
             split: Counter(label for item in items for label in self.surveys[item.name].labels or {})
@@ -96,7 +102,7 @@ class Check:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """The same for machines."""
+        """What the check found, for machines."""
         return {
             "data": str(self.listing.root),
             "labelled": len(self.labelled),
@@ -114,38 +120,38 @@ class Check:
         }
 
 
-def look_at(listing: Listing, tell: Tell, known: Iterable[Finding] = ()) -> Check:
-    """Decodes every image and mask once; `known` is what listing them has found already."""
+def check_data(listing: Listing, tell: Tell, known: Iterable[Finding] = ()) -> Check:
+    """Decodes every image and mask once, and applies all rules; `known` is what listing the files has found already."""
     surveys = survey_all(listing, every_item(listing), tell)
-    return Check(listing, surveys, tuple(_errors_first([*known, *judge(listing, surveys)])))
+    return Check(listing, surveys, tuple(_errors_first([*known, *apply_rules(listing, surveys)])))
 
 
-def judge(listing: Listing, surveys: Surveys) -> list[Finding]:
-    """Everything found in the items that have been surveyed, errors first."""
-    seen = surveyed(listing, surveys)
+def apply_rules(listing: Listing, surveys: Surveys) -> list[Finding]:
+    """What all rules find in the items that have been surveyed, errors first."""
+    seen = only_surveyed(listing, surveys)
     return _errors_first(finding for rule in RULES for finding in rule(seen, surveys))
 
 
-def surveyed(listing: Listing, surveys: Surveys) -> Listing:
+def only_surveyed(listing: Listing, surveys: Surveys) -> Listing:
     """The listing with nothing but surveyed items in it."""
-    train, val, test = (
-        tuple(item for item in items if item.name in surveys) for items in (listing.train, listing.val, listing.test)
-    )
+    train, val, test = (tuple(item for item in items if item.name in surveys) for items in listing.splits.values())
     return replace(listing, train=train, val=val, test=test)
 
 
-def refuse(findings: Iterable[Finding], listing: Listing, way_out: str = "") -> None:
+def refuse_errors(findings: Iterable[Finding], listing: Listing, way_out: str = "") -> None:
     """Raises a UserError that sums up the errors, if there are any; it ends with the way out."""
     errors = [finding for finding in findings if finding.level == "error"]
-    if not errors:
-        return
-    lines = [
-        f"{listing.root}: {len(errors)} error{'s' if len(errors) > 1 else ''} in the data.",
-        *(f"  {in_words(error)}" for error in errors[:NAMED_WHEN_REFUSED]),
-        *([f"  … and {len(errors) - NAMED_WHEN_REFUSED} more"] if len(errors) > NAMED_WHEN_REFUSED else []),
-        f"Run `{listing.check_command}` to see all of it. {way_out}".rstrip(),
-    ]
-    raise UserError("\n".join(lines))
+    if errors:
+        headline = f"{listing.root}: {len(errors)} error{'s' if len(errors) > 1 else ''} in the data."
+        raise refusal(headline, errors, f"Run `{listing.check_command}` to see all of it. {way_out}".rstrip())
+
+
+def refusal(headline: str, findings: Sequence[Finding], way_out: str) -> UserError:
+    """An error that names the first of its reasons, and says how many more there are."""
+    lines = [headline, *(f"  {in_words(finding)}" for finding in findings[:NAMED])]
+    if len(findings) > NAMED:
+        lines.append(f"  … and {len(findings) - NAMED} more")
+    return UserError("\n".join([*lines, way_out]))
 
 
 def summed_up(findings: Iterable[Finding]) -> list[str]:
@@ -159,7 +165,7 @@ def summed_up(findings: Iterable[Finding]) -> list[str]:
 
 
 def in_words(finding: Finding) -> str:
-    """A finding in a line."""
+    """A finding as one line: its file, and the message."""
     return finding.message if finding.file == WHOLE_SET else f"{finding.file}: {finding.message}"
 
 

@@ -15,44 +15,48 @@ from PIL import Image, ImageDraw
 from oneway.data.check import Check
 from oneway.data.check.defects import Surveys, files_of
 from oneway.data.check.survey import decode
-from oneway.data.check.typeset import ALERT, FAINT, INK, PAPER, column, line, row, shortened, wrapped
+from oneway.data.check.typeset import (
+    ALERT,
+    CELL,
+    COLUMNS,
+    FAINT,
+    GAP,
+    SHEET_WIDTH,
+    cell,
+    column,
+    fitted,
+    heading,
+    line,
+    row,
+    rows_of,
+    sheet,
+    shortened,
+    wrapped,
+)
 from oneway.data.dataset import IGNORE, Bytes, Colour, Item
+from oneway.pictures import GROUND, hatched, palette
 
-COLUMNS = 6
-CELL = (300, 225)  # what a picture may take, in width and height
-GAP = 16
-MARGIN = 44
 CHIP = (30, 20)
 
 OPACITY = 0.6
-"""Of the mask's colours, over the image."""
-
-HATCH: tuple[Colour, Colour] = ((140, 140, 140), (215, 215, 215))
-"""Stroke and ground where a pixel belongs to no class: a plain grey could be taken for one."""
-HATCH_PERIOD = 8
+"""How much of an overlay is the mask's colours; the rest is the image."""
 
 
 def write_contact_sheet(check: Check, path: Path) -> None:
     """Draws a few images of each kind as a PNG: suspicious ones first, and every class among the rest if it can be."""
     parts = [_title(check), _legend(check)]
     for title, items in chosen(check).items():
-        cells = [_cell(check, item) for item in items]
-        rows = [row(cells[start : start + COLUMNS], GAP, pitch=CELL[0]) for start in range(0, len(cells), COLUMNS)]
+        rows = rows_of([_cell(check, item) for item in items])
         parts.append(column([line(title, 20, bold=True), *rows], GAP))
-    page = column(parts, 2 * GAP)
-    width = COLUMNS * (CELL[0] + GAP) - GAP
-    sheet = Image.new("RGB", (max(page.width, width) + 2 * MARGIN, page.height + 2 * MARGIN), PAPER)
-    sheet.paste(page, (MARGIN, MARGIN))
     path.parent.mkdir(parents=True, exist_ok=True)
-    sheet.save(path, format="PNG")
+    sheet(parts, SHEET_WIDTH).save(path, format="PNG")
 
 
 def chosen(check: Check) -> dict[str, list[Item]]:
-    """What is shown, by heading: a row each, and two of images to train on; of those that can be read."""
+    """The items that are shown, by heading: a row each, and two of training images; only such as can be read."""
     named = {finding.file for finding in check.findings}
     train, val, test = (
-        [item for item in items if not check.surveys[item.name].problem]
-        for items in (check.listing.train, check.listing.val, check.listing.test)
+        [item for item in items if not check.surveys[item.name].problem] for items in check.listing.splits.values()
     )
     suspicious = [item for item in (*train, *val, *test) if named & files_of(item, check.listing)][:COLUMNS]
     rest = {
@@ -83,23 +87,17 @@ def choose(items: Sequence[Item], surveys: Surveys, count: int) -> list[Item]:
 
 def overlay(image: Bytes, labels: Bytes, colours: Sequence[Colour], size: tuple[int, int]) -> Image.Image:
     """The image in grey under the colours of its classes, at a width and height; hatched where labels are IGNORE."""
-    palette = np.full((256, 3), HATCH[1], dtype=np.uint8)
-    palette[: len(colours)] = colours
     grey = Image.fromarray(image).convert("L").convert("RGB").resize(size, Image.Resampling.LANCZOS)
-    colour = Image.fromarray(palette[labels]).resize(size, Image.Resampling.BOX)
-    blended = np.asarray(Image.blend(grey, colour, OPACITY)).copy()
+    painted = Image.fromarray(palette(colours, other=GROUND)[labels]).resize(size, Image.Resampling.BOX)
     ignored = np.asarray(Image.fromarray(labels).resize(size, Image.Resampling.NEAREST)) == IGNORE
-    stroke = np.indices(ignored.shape).sum(axis=0) % HATCH_PERIOD < HATCH_PERIOD // 4
-    blended[ignored & stroke] = HATCH[0]
-    return Image.fromarray(blended)
+    return Image.blend(grey, Image.fromarray(hatched(np.asarray(painted), ignored)), OPACITY)
 
 
 def _cell(check: Check, item: Item) -> Image.Image:
     """A picture, its overlay, its name, and what was found about it."""
     image, labels = decode(check.listing, item)
     height, width = image.shape[:2]
-    factor = min(CELL[0] / width, CELL[1] / height)
-    size = max(1, round(width * factor)), max(1, round(height * factor))
+    size = fitted(width, height)
     pictures = [Image.fromarray(image).resize(size, Image.Resampling.LANCZOS)]
     if labels is not None:
         pictures.append(overlay(image, labels, check.listing.colours, size))
@@ -107,19 +105,13 @@ def _cell(check: Check, item: Item) -> Image.Image:
     for finding in check.findings:
         if finding.file in files_of(item, check.listing):
             words.append(line(shortened(finding.message, 13, CELL[0]), 13, ALERT))
-    return column([column(pictures, 3), column(words[:3], 2)], 7)
+    return cell(pictures, words[:3])
 
 
 def _title(check: Check) -> Image.Image:
-    counts = {
-        "labelled": len(check.labelled),
-        "unlabelled": len(check.unlabelled),
-        "for validation": len(check.listing.val),
-        "for testing": len(check.listing.test),
-        "classes": len(check.listing.classes),
-    }
+    counts = check.counts | {"classes": len(check.listing.classes)}
     facts = "   ·   ".join(f"{count:,} {what}" for what, count in counts.items() if count)
-    return column([line(check.name, 34, bold=True), line(facts, 17, FAINT)], 8)
+    return heading(check.name, facts)
 
 
 def _legend(check: Check) -> Image.Image:
@@ -129,14 +121,14 @@ def _legend(check: Check) -> Image.Image:
         white = np.full((*CHIP[::-1], 3), 255, dtype=np.uint8)
         chip = overlay(white, np.full(CHIP[::-1], IGNORE, dtype=np.uint8), check.listing.colours, CHIP)
         entries.append(_entry(chip, "ignored", check.ignored))
-    return wrapped(entries, 2 * GAP, COLUMNS * (CELL[0] + GAP) - GAP)
+    return wrapped(entries, 2 * GAP, SHEET_WIDTH)
 
 
 def _entry(chip: Image.Image, name: str, share: float) -> Image.Image:
     ImageDraw.Draw(chip).rectangle((0, 0, chip.width - 1, chip.height - 1), outline=FAINT)
-    return row([chip, line(name, 16, INK), line(percentage(share), 16, FAINT)], 8, centred=True)
+    return row([chip, line(name, 16), line(percentage(share), 16, FAINT)], 8, centred=True)
 
 
 def percentage(share: float) -> str:
-    """With as many digits as tell."""
+    """A share of pixels in words: with two digits or so, and never 0 % of what is there."""
     return "absent" if share == 0 else "< 0.01 %" if share < 1e-4 else f"{100 * share:.{1 if share >= 0.01 else 2}f} %"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from oneway.data.check.duplicates import ALIKE, nearest, nearest_other
-from oneway.data.check.survey import UPRIGHT, Survey
+from oneway.data.check.survey import UPRIGHT, Part, Survey
 from oneway.data.dataset import IGNORE, Item, Listing
 from oneway.data.decode.images import SIDEWAYS, SUFFIXES
 
@@ -26,7 +26,7 @@ DARK = 16
 """Grey value that some region of any photograph reaches; what a camera of 12 bits stores in 16 stays below."""
 
 WHOLE_SET = "."
-"""The file of a finding that is about no single one."""
+"""Stands in place of the file in a finding that is about no single one."""
 
 Surveys = Mapping[str, Survey]
 
@@ -47,7 +47,7 @@ class Finding:
     """The value, and what to do about it where the kind does not say."""
 
 
-UNUSABLE = {
+DECODING_ERRORS: dict[Part, str] = {
     "image": "Images that cannot be read",
     "mask": "Masks that cannot be used",
     "labels": "Masks that cannot be used",
@@ -55,19 +55,19 @@ UNUSABLE = {
 }
 
 
-def unusable(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
-    """Whatever decoding refuses."""
+def decoding_errors(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
+    """Images and masks that cannot be decoded, mean nothing, or do not fit each other."""
     for item in every_item(listing):
         survey = surveys[item.name]
         if survey.problem and survey.part:
             file = item.name if survey.part == "image" else _labels_file(item, listing)
-            # Said already, where it comes first.
+            # A finding names its file already.
             message = survey.problem.removeprefix(f"{item.image}: ").removeprefix(f"{item.mask}: ")
-            yield Finding("error", UNUSABLE[survey.part], file, message)
+            yield Finding("error", DECODING_ERRORS[survey.part], file, message)
 
 
 def too_few_labels(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
-    """Nothing to learn from, or to measure by."""
+    """No labelled image to learn from or to measure by, or a single one."""
     for split, items in (("training", listing.train), ("validation", listing.val)):
         usable = [item for item in items if (surveys[item.name].labels or {}).keys() - {IGNORE}]
         if any(surveys[item.name].problem for item in items):
@@ -79,7 +79,7 @@ def too_few_labels(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
 
 
 def absent_masks(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
-    """Images that nothing can be measured by, and a few without a mask among many that have one."""
+    """Images to measure by that have no mask, and a few to train on that have none among many that do."""
     for split, items in held_out(listing):
         for item in items:
             if item.mask is None:
@@ -106,8 +106,9 @@ def ignored_masks(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
 
 
 def absent_classes(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
-    """Classes that do not occur, and the two mistakes that show in which do: 255 for a class, and counting from 1."""
-    counts = {split: total(items, surveys) for split, items in (("training", listing.train), *held_out(listing))}
+    """Classes that do not occur, and two mistakes that this reveals: 255 meant as a class, and counting from 1."""
+    splits = ("training", listing.train), *held_out(listing)
+    counts = {split: pixels_by_label(items, surveys) for split, items in splits}
     every = set[int]().union(*counts.values())
     present = every - {IGNORE}
     if len(present) < 2:
@@ -203,7 +204,7 @@ def repeated_scenes(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
 
 
 RULES: tuple[Callable[[Listing, Surveys], Iterator[Finding]], ...] = (
-    unusable,
+    decoding_errors,
     too_few_labels,
     absent_masks,
     ignored_masks,
@@ -215,8 +216,8 @@ RULES: tuple[Callable[[Listing, Surveys], Iterator[Finding]], ...] = (
 )
 
 
-def total(items: Iterable[Item], surveys: Surveys) -> Counter[int]:
-    """Pixels of each label that occurs in the items, IGNORE among them."""
+def pixels_by_label(items: Iterable[Item], surveys: Surveys) -> Counter[int]:
+    """How many pixels of the items have each label; IGNORE is counted too."""
     count = Counter[int]()
     for item in items:
         count.update(surveys[item.name].labels or {})
@@ -240,10 +241,10 @@ def files_of(item: Item, listing: Listing) -> set[str]:
 
 
 def every_item(listing: Listing) -> tuple[Item, ...]:
-    """Of all splits."""
+    """The items of all splits."""
     return (*listing.train, *listing.val, *listing.test)
 
 
 def held_out(listing: Listing) -> tuple[tuple[str, tuple[Item, ...]], ...]:
-    """The splits that are measured by, with their names in words."""
+    """The splits on which models are measured, with their names in words."""
     return ("validation", listing.val), ("test", listing.test)

@@ -1,4 +1,4 @@
-"""The verb `check`: looks at a data set, tells a person or a machine what it found, and draws the contact sheet."""
+"""The verb `check`: checks a data set, tells a person or a machine what it found, and draws the contact sheet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
 from oneway.config import Data
-from oneway.data.check import Check, look_at
+from oneway.data.check import Check, check_data
 from oneway.data.check.contact_sheet import write_contact_sheet
 from oneway.data.check.defects import WHOLE_SET, Finding, relative
 from oneway.data.check.text import findings_text, summary
@@ -33,7 +33,7 @@ def check_folder(
     save: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Looks at a folder of images and masks; the exit status is 1 if anything in it would hurt.
+    """Checks a folder of images and masks; the exit status is 1 if anything in it would hurt.
 
     Args:
         root: The folder.
@@ -82,9 +82,9 @@ def check_listing(
     out: Path | None = None,
     as_json: bool = False,
 ) -> int:
-    """Looks at a listed data set of any kind; the exit status is 1 if anything in it would hurt."""
+    """Checks a listed data set of any kind; the exit status is 1 if anything in it would hurt."""
     sheet = sheet_path(listing.root, out, as_json)
-    check = _look(listing, console, known, hidden=as_json)
+    check = _check_with_progress(listing, console, known, hidden=as_json)
     if as_json:
         _draw(check, sheet)
         print(json.dumps(check.to_json() | {"sheet": str(sheet) if sheet else None}, indent=1))
@@ -124,11 +124,11 @@ def _writing(path: Path) -> Iterator[None]:
         raise UserError(f"{path}: cannot be written ({error.strerror or error}).") from error
 
 
-def _look(listing: Listing, console: Console, known: Iterable[Finding], *, hidden: bool) -> Check:
+def _check_with_progress(listing: Listing, console: Console, known: Iterable[Finding], *, hidden: bool) -> Check:
     columns = TextColumn("Looking at every image"), BarColumn(), MofNCompleteColumn()
     with Progress(*columns, console=console, transient=True, disable=hidden or not console.is_terminal) as progress:
         task = progress.add_task("", total=None)
-        return look_at(listing, lambda done, total: progress.update(task, completed=done, total=total), known)
+        return check_data(listing, lambda done, total: progress.update(task, completed=done, total=total), known)
 
 
 def _not_listed(root: Path, console: Console, findings: list[Finding], as_json: bool) -> int:

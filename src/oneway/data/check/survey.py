@@ -1,4 +1,4 @@
-"""Decoding a listed item, and what one look at it tells: enough to judge a data set without decoding it again.
+"""Decoding a listed item, and a survey of what it showed: enough to check a data set without decoding it again.
 
 Shapes: an image has H×W pixels.
 """
@@ -34,7 +34,7 @@ Tell = Callable[[int, int], None]
 
 
 class Unusable(UserError):
-    """An item that cannot serve: its image or its mask cannot be used, or their sizes differ."""
+    """Why an item cannot be used: because of its image, its mask, or their sizes."""
 
     def __init__(self, message: str, part: Part) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class Unusable(UserError):
 
 @dataclass(frozen=True)
 class Survey:
-    """What one item showed."""
+    """What is kept of a decoded item: sizes and counts, and what tells whether another shows the same."""
 
     name: str
 
@@ -54,16 +54,16 @@ class Survey:
     """Pixels of each label that occurs, IGNORE among them; None without a mask."""
 
     fingerprint: bytes = b""
-    """The image in GRID×GRID grey cells, row after row: alike for images that look alike."""
+    """See `fingerprint`."""
 
     digest: str = ""
-    """The same for the same pixels only."""
+    """A hash of the pixels: two images have the same one only if they agree in every pixel."""
 
     orientation: int = UPRIGHT
     """The EXIF orientation that decoding has undone; looked up where there is a mask."""
 
     problem: str | None = None
-    """Why it cannot serve."""
+    """Why it cannot be used; None if it can."""
 
     part: Part | None = None
     """What the problem is with."""
@@ -76,21 +76,25 @@ def decode(listing: Listing, item: Item) -> tuple[Bytes, Bytes | None]:
 
 
 def survey(item: Item, image: Bytes, labels: Bytes | None) -> Survey:
-    """What decoded pixels and labels tell."""
+    """What is kept of an item that has been decoded."""
     height, width = image.shape[:2]
-    cells = Image.fromarray(image).resize((GRID, GRID), Image.Resampling.BOX).convert("L")
     return Survey(
         name=item.name,
         size=(height, width),
         labels=None if labels is None else _count(labels),
-        fingerprint=cells.tobytes(),
+        fingerprint=fingerprint(image),
         digest=blake2b(np.ascontiguousarray(image).data, digest_size=16, key=f"{height}×{width}".encode()).hexdigest(),
         orientation=UPRIGHT if labels is None else orientation(item.image),
     )
 
 
-def look(listing: Listing, item: Item) -> tuple[Survey, Bytes | None, Bytes | None]:
-    """Decodes an item and surveys it; where it cannot serve, the survey says why and neither is returned."""
+def fingerprint(image: Bytes) -> bytes:
+    """An H×W×3 image in GRID×GRID grey cells, row after row: alike for images that look alike."""
+    return Image.fromarray(image).resize((GRID, GRID), Image.Resampling.BOX).convert("L").tobytes()
+
+
+def decode_and_survey(listing: Listing, item: Item) -> tuple[Survey, Bytes | None, Bytes | None]:
+    """Survey, H×W×3 pixels and H×W labels of an item; where it cannot be used, the survey alone, which says why."""
     whole = None
     try:
         whole = _read_pixels(item)
@@ -109,7 +113,7 @@ def survey_all(listing: Listing, items: Iterable[Item], tell: Tell) -> dict[str,
     surveys = {}
     with ThreadPoolExecutor(os.cpu_count()) as threads:  # Pillow decodes outside the interpreter's lock
         try:
-            for result in threads.map(lambda item: look(listing, item)[0], items):
+            for result in threads.map(lambda item: decode_and_survey(listing, item)[0], items):
                 surveys[result.name] = result
                 tell(len(surveys), len(items))
         except BaseException:
@@ -126,7 +130,7 @@ def _read_pixels(item: Item) -> Bytes:
 
 
 def _read_labels(listing: Listing, item: Item, image: Bytes) -> Bytes | None:
-    """Labels at the listing's resolution, that fit the image at its own."""
+    """Labels at the listing's resolution; an Unusable where they do not fit the image, which is given at its own."""
     if item.mask is None:
         return None
     try:

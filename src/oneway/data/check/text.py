@@ -19,7 +19,7 @@ EXAMPLES = 5
 """Findings of a kind that are shown."""
 
 SIZES = 4
-"""Image sizes that are told apart."""
+"""Image sizes that are listed; further ones are only counted."""
 
 BAR = 20
 """Characters of the longest bar, which the most frequent class has."""
@@ -37,7 +37,7 @@ def summary(check: Check) -> Group:
 
 
 def findings_text(findings: Sequence[Finding]) -> Group:
-    """What is wrong, kind by kind, a handful of each; and how much it is in all."""
+    """What is wrong, kind by kind, with a few examples of each; and a verdict."""
     kinds: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
         kinds.setdefault((finding.level, finding.kind), []).append(finding)
@@ -45,7 +45,7 @@ def findings_text(findings: Sequence[Finding]) -> Group:
 
 
 def verdict(findings: Sequence[Finding]) -> Text:
-    """A line."""
+    """How many errors and warnings there are, and whether one can train on these data, in one line."""
     errors = sum(finding.level == "error" for finding in findings)
     warnings = len(findings) - errors
     if not findings:
@@ -88,22 +88,16 @@ def _wording(finding: Finding) -> str:
 
 
 def _counts(check: Check) -> Text:
-    counts = {
-        "labelled": len(check.labelled),
-        "unlabelled": len(check.unlabelled),
-        "for validation": len(check.listing.val),
-        "for testing": len(check.listing.test),
-    }
     parts = [
         Text.assemble((f"{count:,}", "bold"), f" {what}")
-        for what, count in counts.items()
+        for what, count in check.counts.items()
         if count or what != "for testing"
     ]
     return Text("   ").join(parts)
 
 
 def _sizes(check: Check) -> Text:
-    """The most frequent ones, with how many images have them where there are several."""
+    """The most frequent image sizes, with how many images have each where there are several."""
     sizes = check.sizes.most_common()
     if len(sizes) < 2:
         return Text("".join(f"{width}×{height} pixels" for (height, width), _ in sizes) or "no image can be read")
@@ -137,7 +131,7 @@ def _classes(check: Check) -> Table:
 
 
 def _bar(fraction: float) -> str:
-    """In eighths of a character; at least a trace of what is there at all."""
+    """A bar of BAR characters at most, drawn to an eighth of one; anything above 0 shows."""
     eighths = max(round(8 * BAR * fraction), 1 if fraction else 0)
     return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
 

@@ -1,4 +1,4 @@
-"""Pictures made of words and pictures, on white."""
+"""Pictures made of words and pictures, on white; and sheets of them, for `oneway check` and `oneway suggest`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,17 @@ PAPER: Colour = (255, 255, 255)
 INK: Colour = (28, 30, 33)
 FAINT: Colour = (112, 117, 123)
 ALERT: Colour = (186, 26, 26)
+
+COLUMNS = 6
+"""Cells side by side on a sheet."""
+
+CELL = (300, 225)
+"""What a picture in a cell may take, in width and height."""
+
+GAP = 16
+MARGIN = 44
+SHEET_WIDTH = COLUMNS * (CELL[0] + GAP) - GAP
+"""Of a full row, within the margins."""
 
 
 @lru_cache
@@ -34,7 +45,7 @@ def line(text: str, size: int, colour: Colour = INK, *, bold: bool = False) -> I
 
 
 def shortened(text: str, size: int, width: int, *, keep_end: bool = False) -> str:
-    """As much of a text as is no wider, with an ellipsis for the rest."""
+    """As much of a text as fits into a width, with an ellipsis for the rest."""
     face = font(size)
     if face.getlength(text) <= width:
         return text
@@ -74,3 +85,32 @@ def wrapped(pictures: Sequence[Image.Image], gap: int, width: int) -> Image.Imag
             rows.append([])
         rows[-1].append(picture)
     return column([row(pictures, gap, centred=True) for pictures in rows], gap // 2)
+
+
+def heading(title: str, facts: str) -> Image.Image:
+    """The top of a sheet."""
+    return column([line(title, 34, bold=True), line(facts, 17, FAINT)], 8)
+
+
+def fitted(width: int, height: int) -> tuple[int, int]:
+    """Width and height that a picture has in a cell: as large as it may be, and at least a pixel each way."""
+    factor = min(CELL[0] / width, CELL[1] / height)
+    return max(1, round(width * factor)), max(1, round(height * factor))
+
+
+def cell(pictures: Sequence[Image.Image], words: Sequence[Image.Image]) -> Image.Image:
+    """Pictures that are `fitted`, one below the other, with lines of text beneath."""
+    return column([column(pictures, 3), column(words, 2)], 7)
+
+
+def rows_of(cells: Sequence[Image.Image]) -> list[Image.Image]:
+    """Cells in order, COLUMNS to a row."""
+    return [row(cells[start : start + COLUMNS], GAP, pitch=CELL[0]) for start in range(0, len(cells), COLUMNS)]
+
+
+def sheet(parts: Sequence[Image.Image], width: int = 0) -> Image.Image:
+    """Parts one below the other, with margins; at least `width` wide within them."""
+    page = column(parts, 2 * GAP)
+    whole = Image.new("RGB", (max(page.width, width) + 2 * MARGIN, page.height + 2 * MARGIN), PAPER)
+    whole.paste(page, (MARGIN, MARGIN))
+    return whole

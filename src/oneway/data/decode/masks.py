@@ -58,13 +58,13 @@ class Coding:
 
 
 def pack(colour: Colour) -> int:
-    """0xRRGGBB."""
+    """A colour as one number, 0xRRGGBB."""
     red, green, blue = colour
     return red << 16 | green << 8 | blue
 
 
 def unpack(packed: int) -> Colour:
-    """What `pack` was given."""
+    """The colour that `pack` was given."""
     return packed >> 16, packed >> 8 & 0xFF, packed & 0xFF
 
 
@@ -113,7 +113,7 @@ def _refuse_losses(path: Path, image: Image.Image) -> None:
 
 
 def _palette(image: Image.Image) -> tuple[Colour, ...] | None:
-    """All 256, black where the file has fewer."""
+    """All 256 colours of an image with a palette, black where the file has fewer; None without a palette."""
     if image.mode not in ("P", "PA"):
         return None
     entries = [*(image.getpalette("RGB") or []), *[0] * 768][:768]

@@ -25,7 +25,7 @@ from oneway.streams import stream
 __all__ = ["FILE", "Described", "Found", "describe", "find", "list_folder", "listing_of"]
 
 COLOURS_SHOWN = 8
-"""In a message."""
+"""Colours that a message lists."""
 
 
 @dataclass(frozen=True)

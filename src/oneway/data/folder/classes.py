@@ -85,7 +85,7 @@ def parse_classes(value: Any) -> Classes | None:
 
 
 def parse_values(value: Any) -> tuple[Value, ...] | None:
-    """Numbers or colours."""
+    """From `[value, …]` in YAML, each a number or a colour; a ValueError says what is wrong."""
     if value is None:
         return None
     if not isinstance(value, list | tuple):
@@ -94,7 +94,7 @@ def parse_values(value: Any) -> tuple[Value, ...] | None:
 
 
 def parse_colours(value: Any) -> tuple[Colour, ...] | None:
-    """Colours alone."""
+    """From `[colour, …]` in YAML; a ValueError says what is wrong."""
     if value is not None and not isinstance(value, list | tuple):
         raise ValueError(f"write [[red, green, blue], …], and not {_short(value)}")
     return None if value is None else tuple(parse_colour(entry) for entry in value)
@@ -112,7 +112,7 @@ def parse_colour(value: Any) -> Colour:
 
 
 def parse_number(value: Any) -> int:
-    """One that a mask can hold."""
+    """A number that a mask can hold."""
     if _is_number(value) and 0 <= value < 2**31:
         return int(value)
     raise ValueError(f"masks hold numbers from 0 on, and not {_short(value)}")

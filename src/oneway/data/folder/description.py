@@ -35,7 +35,7 @@ def _several(value: Any) -> Any:
 
 
 class Section(BaseModel):
-    """Frozen, and unknown keys refused."""
+    """A part of a `dataset.yaml`: it does not change, and unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
@@ -81,7 +81,7 @@ class Description(Section):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the classes, in order of class index; empty where they are not known yet."""
+        """Names of the classes, in order of class index; empty where they are not known yet."""
         return self.classes.names if self.classes else ()
 
     @property

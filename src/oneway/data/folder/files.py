@@ -95,8 +95,8 @@ def _with_folders(root: Path) -> Description:
     given = read_description(file) if file.is_file() else Description()
     if given.train is not None:
         return given
-    layout = recognise(root)
     try:
+        layout = recognise(root)
         return Description(
             classes=given.classes,
             colours=given.colours,

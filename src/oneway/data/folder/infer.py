@@ -19,14 +19,14 @@ LABELMAP = "labelmap.txt"
 """CVAT's table of colours."""
 BINARY = {0: "background", 255: "foreground"}
 WHITE = 0x010101
-"""Times a level of grey, it is that grey as a colour."""
+"""Times a level of grey, this is the same grey as a colour, 0xRRGGBB."""
 SHOWN = 8
 """Values that a message lists."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """What a mask showed."""
+    """Which values a mask holds, and how it is stored."""
 
     mode: str
     coloured: bool
@@ -96,7 +96,7 @@ def _look(path: Path) -> Look | UserError:
 
 
 def _distinct(values: Numbers) -> list[int]:
-    """The values that occur, or at least as many of them as are too many."""
+    """The values that occur; of more than can be classes, enough to tell."""
     if values.min() < 0 or values.max() >= 2**24:
         return np.unique(values)[: 2 * MOST_CLASSES].tolist()
     occurs = np.zeros(int(values.max()) + 1, dtype=np.bool_)

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from oneway.data.decode.coco import is_coco, read_json
 from oneway.data.decode.images import SUFFIXES, hidden
-from oneway.data.folder.description import FILE, Part
+from oneway.data.folder.description import FILE, Description, Part
 from oneway.errors import UserError
 
 IMAGES = ("images", "jpegimages")
@@ -39,25 +39,19 @@ class Problem:
     message: str
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Where a data set has its parts."""
-
-    train: Part
-    val: Part | None
-    unlabelled: tuple[str, ...]
-
-
-def recognise(root: Path) -> Layout:
-    """Where a folder has its parts, going by the names of its subfolders."""
+def recognise(root: Path) -> Description:
+    """Where a folder has its training, validation and unlabelled images, going by the names of its subfolders."""
     unlabelled = _images_of(root, _choose(root, ".", UNLABELLED))
     whole = _part(root, ".")
     labelled_here = whole.images != "." and (whole.masks or whole.coco)
     if labelled_here and (split := _split(root, whole)):
-        return Layout(*split, (*unlabelled, *_images_of(root, _choose(root, whole.images, UNLABELLED))))
+        unlabelled += _images_of(root, _choose(root, whole.images, UNLABELLED))
+        return Description(train=split[0], val=split[1], unlabelled=unlabelled)
     train = None if labelled_here else _choose(root, ".", TRAIN)
     val = _choose(root, ".", VAL)
-    return Layout(_part(root, train) if train else whole, _part(root, val) if val else None, unlabelled)
+    return Description(
+        train=_part(root, train) if train else whole, val=_part(root, val) if val else None, unlabelled=unlabelled
+    )
 
 
 def _part(root: Path, folder: str) -> Part:

@@ -40,7 +40,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Resumed:
+class Continued:
     """A run that goes on."""
 
     run: Run
@@ -81,38 +81,37 @@ def ended(path: Path, config: Config) -> dict[str, Any] | None:
 
 
 @contextmanager
-def resumed(path: Path, config: Config, allow_changes: bool) -> Iterator[Resumed]:
+def opened(path: Path, config: Config, allow_changes: bool) -> Iterator[Continued]:
     """An existing run folder, this process's own within the block, whose settings `config` agrees with."""
     before = open_run(path).config
     with lock.held(path):
-        it = Resumed(Run(path, config), before, allow_changes)
-        for place in (it.run.checkpoints, path / METRICS):
+        continued = Continued(Run(path, config), before, allow_changes)
+        for place in (continued.run.checkpoints, path / METRICS):
             if place.is_symlink():
                 raise UserError(f"{place}: a link, which is not followed. Put what it leads to in its place.")
-        it.accept(_settings(before.flat(), config.flat()))
+        continued.accept(_settings(before.flat(), config.flat()))
         atomic.sweep(path)
-        checkpoint.tidy(it.run.checkpoints)
-        yield it
+        checkpoint.tidy(continued.run.checkpoints)
+        yield continued
 
 
-def same_split(it: Resumed, samples: Samples, held_out: Samples) -> Split:
+def same_split(continued: Continued, samples: Samples, held_out: Samples) -> Split:
     """The split of a run that goes on: the one it has stored, whatever a list of labels says by now."""
-    stored = it.run.split
-    it.accept(list(_data(stored, samples, held_out)))
-    now = it.run.config
-    if stored.unlabelled == samples.names and (now.labels, now.seed) == (it.before.labels, it.before.seed):
+    stored, now, before = continued.run.split, continued.run.config, continued.before
+    continued.accept(list(_data(stored, samples, held_out)))
+    if stored.unlabelled == samples.names and (now.labels, now.seed) == (before.labels, before.seed):
         return replace(stored, content=samples.content, validation=held_out.content)
     return replace(choose(samples, now.labels, now.seed), validation=held_out.content)
 
 
 def restore(
-    it: Resumed, split: Split, state: TrainingState, iterations: int, say: Callable[[str], None]
+    continued: Continued, split: Split, state: TrainingState, iterations: int, say: Callable[[str], None]
 ) -> tuple[int, float]:
     """Puts the newest whole checkpoint into the state; returns its iteration and the seconds trained until then.
 
     What was logged past it is dropped, and what has been allowed to change is kept in the run folder.
     """
-    run = it.run
+    run = continued.run
     found = checkpoint.restore_newest(run.checkpoints, state, say)
     done, seconds = (found.iteration, found.seconds) if found else (0, 0.0)
     if done > iterations:
@@ -120,14 +119,14 @@ def restore(
     if found and found.configuration:
         # It may come from another run, or config.yaml have been edited by hand.
         then = configuration.build(found.configuration, source=str(run.checkpoints))
-        it.accept(_settings(then.flat(), run.config.flat()))
+        continued.accept(_settings(then.flat(), run.config.flat()))
         if found.split != split.hash:
-            it.accept([Change("split", found.split[:8], split.hash[:8])])
+            continued.accept([Change("split", found.split[:8], split.hash[:8])])
     require_room_for_checkpoints(run.path, bytes_needed(state))
-    if it.changes:
-        known = accepted(run)
-        run.write(CHANGES, {"changes": [*known, *(f"after {done} iterations, {change}" for change in it.changes)]})
-    if run.config != it.before or split != run.split:
+    if continued.changes:
+        now = [f"after {done} iterations, {change}" for change in continued.changes]
+        run.write(CHANGES, {"changes": [*accepted(run), *now]})
+    if run.config != continued.before or split != run.split:
         run.write_settings(split)
     run.forget_metrics_after(done)
     checkpoint.prune(run.checkpoints)  # now that the newest is known to be whole

@@ -1,0 +1,66 @@
+"""Arrays as pictures, and pictures as bytes.
+
+Shapes: H×W pixels. Where a pixel belongs to no class, or shows no part of an image, a picture is hatched: a plain grey
+could be taken for a class.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Bytes = npt.NDArray[np.uint8]
+Mask = npt.NDArray[np.bool_]
+Colour = tuple[int, int, int]
+
+STROKE: Colour = (140, 140, 140)
+GROUND: Colour = (215, 215, 215)
+"""The two greys of the hatching; `report/page.css` has the same."""
+
+PERIOD = 8
+"""Pixels from one stroke to the next; a quarter of them are its own."""
+
+
+def encoded(picture: Image.Image, kind: str, **options: Any) -> bytes:
+    """The content of an image file: `kind` and options are Pillow's."""
+    buffer = io.BytesIO()
+    picture.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def data_uri(picture: Image.Image, kind: str, **options: Any) -> str:
+    """The same as the `src` of an `<img>`."""
+    content = base64.b64encode(encoded(picture, kind, **options)).decode("ascii")
+    return f"data:image/{kind.lower()};base64,{content}"
+
+
+def as_pixels(x: Tensor) -> Bytes:
+    """H×W×3 of a 1×3×H×W image in [0, 1]; a perturbed one leaves that range, and is cut off there."""
+    return (x[0].permute(1, 2, 0).clamp(0, 1) * 255).round().byte().cpu().numpy()
+
+
+def palette(colours: Sequence[Colour], other: Colour = (0, 0, 0)) -> Bytes:
+    """256×3: the colour of each class index, and one for all bytes that are none."""
+    table = np.full((256, 3), other, dtype=np.uint8)
+    table[: len(colours)] = colours
+    return table
+
+
+def strokes(height: int, width: int) -> Mask:
+    """H×W: where the diagonal strokes of a hatching are."""
+    return np.add.outer(np.arange(height), np.arange(width)) % PERIOD < PERIOD // 4
+
+
+def hatched(pixels: Bytes, where: Mask) -> Bytes:
+    """An H×W×3 picture with a hatching in place of some pixels."""
+    hatching = np.array([GROUND, STROKE], dtype=np.uint8)[strokes(*where.shape).astype(int)]
+    return np.where(where[..., None], hatching, pixels)

@@ -1,0 +1,63 @@
+"""The package from Python: settings, training, a trained model."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import oneway
+from oneway.errors import UserError
+from test_methods import SEGMENTATION
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A tiny run."""
+    config = oneway.configure("streets", **SEGMENTATION)
+    return oneway.fit(config, str(tmp_path_factory.mktemp("python") / "run"), quiet=True)
+
+
+def test_a_run_is_what_the_command_line_would_leave(run):
+    """Settings, result and validations, and a model that predicts at the image's size."""
+    assert run.config.train.iterations == 3
+    assert run.config.recipe == "streets"
+    assert 0 <= run.summary["value"] <= 100
+    assert [line["miou"] for line in run.metrics() if "miou" in line][-1] == run.summary["value"]
+    model = oneway.load(run.path)
+    image = np.random.default_rng(0).integers(256, size=(40, 56, 3), dtype=np.uint8)
+    found = model.predict(image)
+    assert found.labels.shape == (40, 56)
+    probabilities = torch.from_numpy(model.probabilities(image))
+    assert probabilities.shape == (len(model.classes), 40, 56)
+    torch.testing.assert_close(probabilities.sum(dim=0), torch.ones(40, 56))
+    assert np.array_equal(probabilities.argmax(dim=0).numpy(), found.labels)
+    assert len(repr(model)) < 1000
+
+
+def test_a_script_can_be_run_again(run):
+    """With `resume` a run that has ended is given as it is; without, its folder is not touched."""
+    written = (run.path / "summary.json").stat().st_mtime_ns
+    assert oneway.fit(run.config, run.path, resume=True, quiet=True).summary == run.summary
+    with pytest.raises(UserError, match="--resume"):
+        oneway.fit(run.config, run.path, quiet=True)
+    assert (run.path / "summary.json").stat().st_mtime_ns == written
+
+
+def test_settings_are_checked():
+    """As on the command line: names, values, and what makes no sense together."""
+    with pytest.raises(UserError, match=r"configure: unknown key 'train.iteration'. Did you mean 'train.iterations'"):
+        oneway.configure("streets", train={"iteration": 5})
+    with pytest.raises(UserError, match="mean teacher"):
+        oneway.configure("streets", method="mt-phtps", variant="2w-c1")
+    with pytest.raises(UserError, match="streets"):
+        oneway.configure("street")
+
+
+def test_the_package_is_imported_without_pytorch():
+    """In a fresh interpreter."""
+    code = "import oneway, sys; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
