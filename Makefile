@@ -9,12 +9,17 @@ INPUTS := pyproject.toml constraints.txt
 quickstart: $(VENV)/.core
 	$(BIN)/oneway quickstart
 
-install: $(VENV)/.core
+install: $(VENV)/.all
 
 # What the product needs.
 $(VENV)/.core: $(INPUTS)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+# With what some verbs need: ONNX, the page of `explore`, videos.
+$(VENV)/.all: $(VENV)/.core
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[all]'
 	touch $@
 
 # What its tests need on top of it.

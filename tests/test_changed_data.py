@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from oneway import data
 from oneway.cli import app
 from oneway.config import build, merge
 from oneway.errors import UserError
@@ -104,3 +105,14 @@ def test_the_commands_that_read_a_runs_data_say_so_alike(words: str) -> None:
     flags = "--data moved --data.refresh --model.factory networks:Unet".split()
     _, bound, _ = app.parse_args([*words.split(), *flags], print_error=False, exit_on_error=False)
     assert bound.arguments.items() >= {"data": Path("moved"), "refresh": True, "factory": "networks:Unet"}.items()
+
+
+def test_a_run_is_not_scored_on_what_it_was_trained_on(run: Path) -> None:
+    """Where the images with labels have become others, one that taught may be among those that validate."""
+    opened = open_run(run)
+    validation = data.load(opened.config.data).read("val").names
+    opened.write_settings(replace(opened.split, labelled=(*opened.split.labelled, validation[0])))
+    with pytest.raises(UserError, match=f"was trained on the labels of {validation[0]}.*--data DIR"):
+        evaluate_run(run, "val", None, QUIET)
+    evaluate_run(run, "train", None, QUIET)
+    evaluate_run(run, "val", run.parent / "photos", QUIET)  # told to, and to blame for it

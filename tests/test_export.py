@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import runpy
 import subprocess
 import sys
 import zipfile
@@ -107,6 +108,7 @@ def test_the_card_tells_the_history(exported, trained_run):
         "| further images without labels | 12 |",
         "| method | simple-phtps, variant 1w-ct |",
         "| seed | 3 |",
+        "| network | swiftnet, backbone resnet18, width 0.125 |",
         "| licence | CC-BY-4.0 |",
         f"| sky | {summary['per_class']['sky']:.1f} |",
         "images per second",
@@ -125,6 +127,33 @@ def test_the_example_needs_neither_oneway_nor_torch(exported, model, tmp_path):
     assert (np.asarray(mask) == expected.labels).mean() >= 0.999
     assert mask.getpalette()[:3] == list(COLOURS[0])
     assert "torch" not in EXAMPLE.read_text().split("import", 1)[1]
+    usage = subprocess.run([sys.executable, EXAMPLE, exported], capture_output=True, text=True, check=False)
+    assert usage.returncode == 1
+    assert usage.stderr.startswith("Runs an exported model")
+    assert "run_onnx.py model.onnx photo.jpg mask.png" in usage.stderr
+
+
+def photo(kind: str) -> Image.Image:
+    """A street scene as image files may hold it."""
+    colours = Image.fromarray(scenes(1, 97, 131)[0])
+    if kind == "16 bits":
+        deep = np.asarray(colours.convert("L")).astype(np.uint16) * 257
+        return Image.fromarray(deep)
+    return colours.convert(kind)
+
+
+@pytest.mark.parametrize("kind", ["16 bits", "L", "LA", "P", "RGBA"])
+@pytest.mark.parametrize("exported", ["onnx"], indirect=True)
+def test_the_example_reads_photos_as_predict_does(exported, model, tmp_path, monkeypatch, kind):
+    """Grey ones of either depth, palettes and alpha, lying on their side."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    photo(kind).save(tmp_path / "photo.png", exif=exif)
+    monkeypatch.setattr(sys, "argv", ["run_onnx.py", str(exported), f"{tmp_path}/photo.png", f"{tmp_path}/mask.png"])
+    runpy.run_path(str(EXAMPLE))
+    found, expected = np.asarray(Image.open(tmp_path / "mask.png")), model.predict(tmp_path / "photo.png").labels
+    assert found.shape == (131, 97)
+    assert (found == expected).mean() >= 0.999
 
 
 def test_a_file_of_another_network_is_noticed(opened):
@@ -213,18 +242,19 @@ def saved(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("suffix", [".onnx", ".pt2"])
 def test_logits_come_at_full_resolution(saved, tmp_path, suffix):
-    """N×C×H×W floats; the console tells agreement and speed, the card that the history is unknown."""
+    """N×C×H×W floats, in a new folder; the console tells agreement and speed, the card that the history is unknown."""
     path, factory = saved(Small)
-    told, target = io.StringIO(), tmp_path / f"model{suffix}"
+    told, target = io.StringIO(), tmp_path / "a/new" / f"model{suffix}"
     export_model(path, target, "logits", Console(file=told), factory=factory)
     images = scenes(2, 37, 51)
     logits = FORMATS[suffix].open(target).result(torch.from_numpy(images))
     x = torch.from_numpy(images).permute(0, 3, 1, 2) / 255
     expected = F.interpolate(load(path, "cpu", factory).network(x), (37, 51), mode="bilinear")
     torch.testing.assert_close(logits, expected, atol=1e-4, rtol=1e-4)
+    assert told.getvalue().startswith("Exporting")
     assert "largest difference" in told.getvalue()
     assert "images/s" in told.getvalue()
-    card = (tmp_path / f"model{suffix}.md").read_text(encoding="utf-8")
+    card = target.with_name(f"model{suffix}.md").read_text(encoding="utf-8")
     assert "history | not known" in card
     assert "1 b\\|c" in card
 
@@ -258,11 +288,10 @@ def test_code_that_only_the_file_names_is_not_run(saved, tmp_path):
         export_model(path, tmp_path / "model.pt2", "labels", QUIET)
 
 
-@pytest.mark.parametrize(
-    ("to", "message"), [("model.tflite", "end in .onnx or .pt2"), ("no/model.onnx", "no such folder")]
-)
+@pytest.mark.parametrize(("to", "message"), [("model.tflite", "end in .onnx or .pt2"), ("folder.onnx", "is a folder")])
 def test_a_place_that_makes_no_sense_is_refused(trained_run, tmp_path, to, message):
     """Before anything is loaded."""
+    (tmp_path / "folder.onnx").mkdir()
     with pytest.raises(UserError, match=message):
         export_model(trained_run, tmp_path / to, "labels", QUIET)
 

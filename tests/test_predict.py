@@ -23,7 +23,7 @@ from oneway.data.cifar10 import CLASSES as CIFAR_CLASSES
 from oneway.data.streets import CLASSES, COLOURS, render
 from oneway.errors import UserError
 from oneway.models import build as build_network
-from oneway.predict import Outputs, Predictor, load, predict_files
+from oneway.predict import Outputs, Prediction, Predictor, load, predict_files
 from oneway.predict.batches import batches
 from oneway.predict.sources import Source, find_sources
 from oneway.predict.tiles import slide, starts
@@ -181,6 +181,62 @@ def test_nothing_but_results_is_overwritten(model, photos, tmp_path):
     with pytest.raises(UserError, match="where results go"):
         predict_files(model, [str(photos / "out/masks/y.png")], Outputs(photos / "out"), QUIET)
     assert {name: content for name, content in files(photos).items() if not name.startswith("out")} == before
+
+
+def test_what_we_wrote_is_no_photo(model, photos, tmp_path):
+    """Results of earlier calls and run folders are passed over, in folders and patterns; a file by its name is not."""
+    assert predict_files(model, [str(photos)], Outputs(photos / "a/earlier"), QUIET) == 0
+    (photos / "run").mkdir()
+    for name in ("config.yaml", "split.json", "suggest.png"):
+        shutil.copy(photos / "a/x.png", photos / "run" / name)
+
+    def names(*paths: Path) -> list[str]:
+        return [source.name for source in find_sources([str(path) for path in paths], tmp_path / "out")]
+
+    assert names(photos) == ["a/x", "b/x", "y"]
+    assert names(photos / "**/*.png") == ["a/x", "b/x"]
+    assert names(photos / "a/earlier/masks/y.png", photos / "run/suggest.png") == ["y", "suggest"]
+    with pytest.raises(UserError, match="apart from results"):
+        names(photos / "a/earlier")
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (["images/x.jpg", "images/y.jpg", "masks/x.png"], ["images/x", "images/y"]),
+        (["x.png", "x_mask.png", "y.png"], ["x", "y"]),
+        (["x.jpg", "x.png"], ["x.jpg", "x.png"]),
+        (["x.jpg", "x.png", "dataset.yaml"], ["x"]),
+    ],
+)
+def test_masks_of_a_data_set_are_no_photos(tmp_path, files, expected):
+    """Where its layout, names or dataset.yaml tell; a.png beside a.jpg alone may be another photo."""
+    for name in files:
+        (tmp_path / "set" / name).parent.mkdir(parents=True, exist_ok=True)
+        if name == "dataset.yaml":
+            (tmp_path / "set" / name).write_text("classes: [a, b]\n")
+        else:
+            Image.fromarray(scene()).save(tmp_path / "set" / name)
+    assert [source.name for source in find_sources([str(tmp_path / "set")], tmp_path / "out")] == expected
+
+
+def test_black_leaves_the_photo_as_it_is():
+    """Over what is background, an overlay would be a dark photo."""
+    image, labels = scene(), np.zeros((64, 128), np.uint8)
+    labels[:, 64:] = 1
+    laid = Prediction(image, labels, np.ones((64, 128), np.float32), ("background", "cup"), ((0, 0, 0), (200, 0, 0)))
+    found = np.asarray(laid.overlay())
+    assert np.array_equal(found[:, :64], image[:, :64])
+    assert np.abs(found[:, 64:] - (image[:, 64:] / 2 + np.array([100, 0, 0]))).max() <= 1
+
+
+def test_a_folder_that_is_no_run_is_called_so(tmp_path):
+    """One with a configuration is a run that has not ended."""
+    with pytest.raises(UserError, match=r"not a run folder \(it has no model\.safetensors\)"):
+        load(tmp_path, "cpu")
+    (tmp_path / "config.yaml").touch()
+    with pytest.raises(UserError, match="has the run ended"):
+        load(tmp_path, "cpu")
 
 
 @pytest.mark.parametrize(

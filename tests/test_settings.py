@@ -46,3 +46,18 @@ def test_nobody_reading_on_is_no_error(tmp_path):
     os.close(writing)
     assert done.returncode == 128 + signal.SIGPIPE
     assert not done.stderr
+
+
+def test_a_run_can_be_read_from_another_folder(tmp_path):
+    """What it keeps is where its data are, not how to get there; the folder's name is the run's."""
+    (tmp_path / "photos").mkdir()
+    said = forked("train", "folder", "--data", "photos", "--dry-run", cwd=tmp_path).stdout
+    assert yaml.safe_load(said)["data"]["path"] == str(tmp_path / "photos")
+
+
+def test_a_folder_in_the_place_of_a_recipe_is_recognised(tmp_path):
+    """With what to type instead."""
+    (tmp_path / "photos").mkdir()
+    said = forked("train", "photos", cwd=tmp_path)
+    assert said.returncode == 1
+    assert "oneway train folder --data photos" in said.stderr

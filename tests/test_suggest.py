@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from PIL import Image
 from torch.distributions import Categorical
 
-from oneway.config import Perturb
+from oneway.config import Config, Data, Model, Perturb
 from oneway.data.dataset import Bytes
 from oneway.data.streets import render
 from oneway.draws import draw_perturbation
@@ -213,6 +214,16 @@ def test_nothing_to_suggest(run, tmp_path):
     """Said in a sentence."""
     with pytest.raises(UserError, match="missing"):
         suggest(run, QUIET, folder=tmp_path / "missing")
+
+
+def test_a_run_whose_images_have_moved(run, tmp_path):
+    """It is said which folder is missing, and the flag that names another."""
+    moved = tmp_path / "moved"
+    shutil.copytree(run, moved)
+    config = Config(recipe="folder", data=Data(name="folder", path=tmp_path / "gone"), model=Model(width=0.125))
+    (moved / "config.yaml").write_text(config.to_yaml())
+    with pytest.raises(UserError, match=r"gone: .* --data"):
+        suggest(moved, QUIET)
 
 
 def test_a_table_is_not_a_picture(run, tmp_path):

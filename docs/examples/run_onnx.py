@@ -7,11 +7,15 @@ import numpy as np
 import onnxruntime
 from PIL import Image, ImageOps
 
+if len(sys.argv) != 4:
+    sys.exit(__doc__)
 model, photo, mask = sys.argv[1:]
 session = onnxruntime.InferenceSession(model)
 colours = json.loads(session.get_modelmeta().custom_metadata_map["colours"])
-image = ImageOps.exif_transpose(Image.open(photo)).convert("RGB")
-(labels,) = session.run(["labels"], {"images": np.asarray(image)[None]})[0]
+image = ImageOps.exif_transpose(Image.open(photo))
+if image.mode.startswith("I"):  # 16 bits, of which the upper 8 remain; Pillow would cut off instead
+    image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+(labels,) = session.run(["labels"], {"images": np.asarray(image.convert("RGB"))[None]})[0]
 picture = Image.fromarray(labels)
 picture.putpalette([channel for colour in colours for channel in colour])
 picture.save(mask)

@@ -10,6 +10,13 @@ class UserError(Exception):
     """Something the user can mend: says what is wrong, with the value, and the way out. Printed without a traceback."""
 
 
+def some(names: Iterable[str], most: int = 3) -> str:
+    """The first few of many names: `a, b, c and 4 more`."""
+    names = list(names)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """The answer to a name nobody knows: the nearest known one, and all of them."""
     known = list(known)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from oneway import data
 from oneway import run as runs
 from oneway.data.dataset import IGNORE, Dataset, Samples, Task
-from oneway.errors import UserError
+from oneway.errors import UserError, some
 from oneway.losses import upsample
 from oneway.methods import SplitName
 from oneway.models.norm import population_statistics
@@ -128,8 +128,20 @@ def evaluate_run(
     if split == "test" and run.config.data.name in data.READERS:
         raise UserError(f"{run.config.data.name} has no test split apart from its validation set; use --split val.")
     samples = dataset.read(split)
+    if split != "train" and data_path is None:
+        refuse_trained_on(run, samples)
     scores = evaluate(trained.network, samples, len(trained.classes), dataset.task)
     return {"run": str(path), "split": split, "samples": samples.labelled, **as_json(scores, trained.classes)}
+
+
+def refuse_trained_on(run: runs.Run, samples: Samples) -> None:
+    """A share of the labelled images is held out where a folder has no validation set, and that share can move."""
+    known = set(run.split.labelled)
+    if trained_on := [name for name in samples.names[: samples.labelled] if name in known]:
+        raise UserError(
+            f"{run.path}: was trained on the labels of {some(trained_on)}, which would validate it now that the images "
+            "with labels are others. Train again, or give it images that it has not seen with --data DIR."
+        )
 
 
 def load_data(

@@ -7,11 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from oneway.evaluate import METRIC_NAMES
+from oneway.words import duration
 
 SECONDS_BETWEEN_LINES = 10.0
+WIDE = 130
+"""Columns of a terminal that has room for the losses beside the bar."""
+
+NARROW_BAR = 16
 
 
 class Narrator:
@@ -24,19 +29,21 @@ class Narrator:
         self.total = total
         self.score = ""
         self.began = self.last_line = time.monotonic()
+        wide = console.width >= WIDE
+        losses = "{task.fields[losses]}" if wide else ""
         self.bar = Progress(
             TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=None),
+            BarColumn(bar_width=None if wide else NARROW_BAR),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[losses]}[green]{task.fields[score]}"),
-            TimeElapsedColumn(),
+            TextColumn(losses + "[green]{task.fields[score]}"),
             TextColumn("left"),
             TimeRemainingColumn(),
             console=console,
             disable=not console.is_terminal,
-            expand=True,
+            expand=wide,
         )
-        self.task = self.bar.add_task(title, total=total, completed=start, losses="", score="")
+        shown = title if wide else title.partition(" · ")[0]
+        self.task = self.bar.add_task(shown, total=total, completed=start, losses="", score="")
 
     def advanced(self, iteration: int) -> None:
         """An iteration is done."""
@@ -51,7 +58,8 @@ class Narrator:
             self.last_line = now
             per_second = (iteration - self.start) / (now - self.began)
             left = (self.total - iteration) / per_second
-            self._line(f"{iteration}/{self.total}  {text}  lr {rate:.1e}  {per_second:.1f} it/s  {left:.0f} s left")
+            speed = f"{per_second:.1f} it/s  {duration(left)} left"
+            self._line(f"{iteration}/{self.total}  {text}  lr {rate:.1e}  {speed}")
 
     def validated(self, iteration: int, metric: str, value: float) -> None:
         """The model was validated."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -34,6 +35,9 @@ from oneway.start import plan_of, training_state
 from oneway.static import stepping
 from oneway.step import Losses, TrainingState
 
+QUICK_ON_A_CPU = 1e9
+"""Pixels to train on, at full width, that take about an hour."""
+
 
 def train(config: Config, out: Path, resume: bool, console: Console, allow_changes: bool = False) -> dict[str, Any]:
     """Trains as configured into the run folder `out`; returns the summary.
@@ -59,7 +63,8 @@ def _train(
     continued = None
     if resume:
         if (summary := continuation.ended(out, config)) is not None:
-            say(f"{out}: this run has ended; nothing to do.")
+            of = "" if config.data.path is None else f" of {runs.open_run(out).config.data.path}"
+            say(f"{out}: this run{of} has ended; nothing to do.")
             return summary
         continued = until_the_end.enter_context(continuation.opened(out, config, allow_changes))
     else:
@@ -92,6 +97,10 @@ def _train(
         megabytes = (samples.pixels.nbytes + samples.labels.nbytes) / 1e6
         say(f"{len(samples)} training images, {megabytes:,.0f} MB, {fed.place}.")
 
+    if device.type == "cpu" and dataset.task == "segmentation":
+        for remark in _slow(config, iterations):
+            say(remark)
+
     # From here on nothing is left to refuse: the run gets its folder, or its last checkpoint.
     done, seconds_before, scores = 0, 0.0, None
     if continued is None:
@@ -99,6 +108,7 @@ def _train(
     else:
         run = continued.run
         done, seconds_before = continuation.restore(continued, split, state, iterations, say)
+        say(f"{out}: continues after {done} of {iterations} iterations.")
     advance = stepping(state, fed.store, config, say)
     began = time.monotonic()
     if device.type == "cuda":
@@ -160,6 +170,17 @@ def _train(
     if stopped_by is not None:
         raise Interrupted(stopped_by, f"Stopped after the last iteration; {out} is complete.")
     return summary
+
+
+def _slow(config: Config, iterations: int) -> Iterator[str]:
+    """A word to those who have no GPU and are about to wait for hours."""
+    height, width = config.jitter.crop or (0, 0)
+    pixels = iterations * (config.train.batch_labelled + config.train.batch_unlabelled) * height * width
+    if pixels * config.model.width**2 > QUICK_ON_A_CPU:
+        yield (
+            "Note: there is no GPU here, and this will take hours. For a first result in minutes, add "
+            "--model.width 0.25 --jitter.crop 160 160 --train.iterations 300."
+        )
 
 
 def _read_back(losses: Losses) -> dict[str, float]:

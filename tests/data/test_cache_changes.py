@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from rich.console import Console
 
 from data.decoded import paint, photograph, refusal, same, settings, train
 from oneway.data import load
+from oneway.errors import UserError
 
 
 def remove(path: Path) -> None:
@@ -63,6 +65,7 @@ def test_refresh_does_not_accept_what_cannot_be_decoded(root):
     original = file.read_bytes()
     garble(file)
     message = refusal(root, refresh=True)
+    assert f"{root}: 1 error in the training images and their masks." in message
     assert "train/images/b.jpg: damaged" in message
     assert "oneway check" in message
     file.write_bytes(original)
@@ -103,20 +106,57 @@ def test_a_new_mask_makes_its_image_a_labelled_one(root):
     assert np.array_equal(samples.label_map(4), np.asarray(Image.open(root / "train/masks/e.png")))
 
 
+def write_labelled(folder: Path, numbers: range, labelled: range) -> Path:
+    """Photographs without a validation set, some with masks."""
+    for name in ("images", "masks"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    for number in numbers:
+        photograph(folder / "images" / f"{number:02d}.png", number)
+    for number in labelled:
+        paint(folder / "masks" / f"{number:02d}.png", number)
+    return folder
+
+
 @pytest.mark.parametrize("part", ["train", "val"])
-def test_the_vanished_image_is_named_before_those_that_moved(tmp_path, part):
-    """Without a validation set, images are held out by lot; with one of them gone, one other may change sides."""
-    folder = tmp_path / "photos"
-    (folder / "images").mkdir(parents=True)
-    (folder / "masks").mkdir()
-    for seed in range(40):
-        photograph(folder / "images" / f"{seed:02d}.png", seed)
-        paint(folder / "masks" / f"{seed:02d}.png", seed)
+def test_the_vanished_image_is_named_before_its_mask(tmp_path, part):
+    """Without a validation set, one other may change sides where an image is gone; it is not to blame."""
+    folder = write_labelled(tmp_path / "photos", range(40), range(40))
     dataset = load(settings(folder))
     dataset.read("train")
     gone = folder / (dataset.read(part).names[-1])
     gone.unlink()
-    message = refusal(folder)
-    first = message.partition("UTC: ")[2]
-    assert first.startswith(f"{gone} is gone")
-    assert message.count("does not play the part it did") <= 3  # an image with its mask, and the mask left behind
+    with pytest.raises(UserError) as error:
+        load(settings(folder)).read(part)
+    words = str(error.value).partition("UTC: ")[2].partition(". Restore")[0].split("; ")
+    assert words[0] == f"{gone} is gone"
+    assert words[1:] == [f"{folder / 'masks' / gone.name} belongs to no image of its name any more"]
+
+
+def test_labelling_more_images_asks_no_question(tmp_path):
+    """More are held out then, and some may change sides; it is said which, and every image serves on one side."""
+    folder = write_labelled(tmp_path / "photos", range(60), range(10))
+    dataset = load(settings(folder))
+    before = {part: dataset.read(part).names for part in ("train", "val")}
+    write_labelled(folder, range(0), range(10, 40))
+    console = Console(width=10_000)
+    with console.capture() as capture:
+        dataset = load(settings(folder), console)
+        after = {part: dataset.read(part).names for part in ("train", "val")}
+    assert {*after["train"], *after["val"]} == {*before["train"], *before["val"]}
+    assert len(after["val"]) == 8
+    note = next(line for line in capture.get().splitlines() if "now validate" in line)
+    assert next(name for name in after["val"] if name not in before["val"]) in note
+    with console.capture() as capture:
+        load(settings(folder), console).read("val")
+    assert not capture.get()
+
+
+def test_a_mask_that_another_replaces_is_named(tmp_path):
+    """Its image has got other labels, though every file is as it was."""
+    folder = write_labelled(tmp_path / "photos", range(4), range(4))
+    dataset = load(settings(folder))
+    dataset.read("train")
+    dataset.read("val")
+    for path in (folder / "masks").glob("*.png"):
+        paint(path.with_suffix(".bmp"), int(path.stem) + 3)
+    assert "masks/00.png belongs to no image of its name any more" in refusal(folder)

@@ -13,8 +13,8 @@ from rich.console import Console
 from data.defects import HEIGHT, IMAGE, WIDTH, clean_set, edit_mask, findings, first_pixel, told_to_a_person, truncate
 from data.folders import listing
 from files import contents
-from oneway.data.check import Finding, refuse_errors
-from oneway.data.check.contact_sheet import choose, overlay
+from oneway.data.check import Finding, check_data, refuse_errors
+from oneway.data.check.contact_sheet import choose, chosen, overlay, write_contact_sheet
 from oneway.data.check.inspection import check_folder
 from oneway.data.check.survey import Survey
 from oneway.data.check.typeset import fitted
@@ -116,6 +116,53 @@ def test_the_sheet_shows_every_class_and_then_an_even_spread():
     assert {"41", "77"} <= set(names)
     assert len(names) == 6
     assert len(choose(items[:3], surveys, 6)) == 3
+
+
+def test_masks_that_cannot_be_used_are_worth_a_look(tmp_path):
+    """Of another size, or with a value that means nothing: the image is shown with what is wrong, before any other."""
+    root = clean_set(tmp_path / "data")
+    edit_mask(first_pixel(9), "train/masks/004.png")(root)
+    edit_mask(lambda mask: mask[:40], "val/masks/102.png")(root)
+    truncate("train/images/007.png", 0.6)(root)
+    check = check_data(listing(root), lambda done, total: None)
+    shown = chosen(check)
+    assert [item.name for item in shown["Worth a look"]] == ["train/images/004.png", "val/images/102.png"]
+    write_contact_sheet(check, tmp_path / "sheet.png")
+    assert not any(item in shown["Worth a look"] for title in ("Training", "Validation") for item in shown[title])
+
+
+def test_check_lists_what_does_not_fit_and_does_not_send_to_itself(tmp_path):
+    """Training names the first and says what lists them; check is that."""
+    root = clean_set(tmp_path / "data")
+    for number in range(2):
+        (root / "train/masks" / f"nobody{number}.png").write_bytes((root / "train/masks/000.png").read_bytes())
+    remark = listing(root).remarks[-1]
+    assert "2 files do not fit; `oneway check` lists them" in remark
+    _, text = told_to_a_person(root, out=tmp_path / "sheet.png")
+    assert "nobody0.png" in text
+    assert "nobody1.png" in text
+    assert "`oneway check` lists" not in text
+
+
+def test_images_from_elsewhere_are_named_by_where_they_are(tmp_path, capsys):
+    """Their name in the set is one that nobody has seen."""
+    root, more = clean_set(tmp_path / "data"), tmp_path / "more"
+    more.mkdir()
+    (more / "broken.jpg").write_bytes(b"text")
+    Image.new("RGB", (64, 48)).save(more / "blank.png")
+    check_folder(root, Console(), unlabelled=more, as_json=True)
+    told = {entry["file"] for entry in json.loads(capsys.readouterr().out)["findings"]}
+    assert {str(more / "broken.jpg"), str(more / "blank.png")} <= told
+
+
+def test_countless_absent_classes_take_one_line(tmp_path):
+    """What occurs is listed in full."""
+    root = clean_set(tmp_path / "data")
+    names = ", ".join(["ground", "road", "car", "tree", *(f"rare {number}" for number in range(60))])
+    (root / "dataset.yaml").write_text((root / "dataset.yaml").read_text().replace("ground, road, car, tree", names))
+    _, text = told_to_a_person(root, out=tmp_path / "sheet.png")
+    assert "52 more" in text
+    assert len(text.splitlines()) < 60
 
 
 def test_an_overlay_has_the_colours_of_classes_and_hatches_what_is_ignored():

@@ -175,6 +175,14 @@ def test_what_does_not_fit_is_named_by_its_key(tmp_path, content, words):
     assert words in refusal(tmp_path, content)
 
 
+def test_all_entries_that_refer_to_nothing_are_named_at_once(tmp_path):
+    """Up to five; of more, how many."""
+    astray = [box(0, 0, 1, 1) | {key: 80 + index} for index, key in enumerate(("image_id", "category_id") * 4)]
+    message = refusal(tmp_path, tree(*astray))
+    assert "annotations[0].image_id: no image has id 80, annotations[1].category_id: no category has id 81" in message
+    assert message.endswith("and 3 more.")
+
+
 @pytest.mark.parametrize(
     "segmentation",
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFilter
 
 from data.folders import PALETTE, SCENE, coco, listing, mask, pairs, photo, refusal, write
 from oneway.data.dataset import IGNORE
@@ -88,6 +88,8 @@ def test_cvat_tables_name_the_colours(tmp_path):
     assert listing(root).classes == ("car", "background", "road")
     write(root / "labelmap.txt", "car;1;2;3")
     assert "labelmap.txt: not a table" in refusal(root)
+    (root / "labelmap.txt").write_bytes("Tür:0,0,0::\nWand:128,64,128::\n".encode("cp1252"))
+    assert "Save it as UTF-8" in refusal(root)
 
 
 def test_photographs_are_no_masks(tmp_path):
@@ -99,7 +101,7 @@ def test_photographs_are_no_masks(tmp_path):
     assert "more than 255 colours" in refusal(tmp_path)
     for index in range(4):
         Image.fromarray(rng.integers(2**16, size=(40, 40), dtype=np.uint16)).save(tmp_path / "masks" / f"{index}.png")
-    assert "at most 255 classes" in refusal(tmp_path)
+    assert "are photographs" in refusal(tmp_path)
 
 
 def test_one_bad_mask_does_not_spoil_the_inference(tmp_path):
@@ -112,3 +114,86 @@ def test_one_bad_mask_does_not_spoil_the_inference(tmp_path):
         item = next(item for item in (*found.train, *found.val) if item.mask == path)
         with pytest.raises(UserError, match=path.name):
             found.read_labels(item)
+
+
+def soft(path, radius: float = 1) -> None:
+    """A black and white mask as image editors save it: its border has been smoothed."""
+    hard = Image.new("L", (80, 60))
+    ImageDraw.Draw(hard).ellipse((15, 10, 60, 45), fill=255)
+    ImageDraw.Draw(hard).rectangle((5, 48, 30, 56), fill=255)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    hard.filter(ImageFilter.GaussianBlur(radius)).save(path)
+
+
+@pytest.mark.parametrize("radius", [0.5, 1, 2, 5])
+def test_smoothed_borders_are_refused(tmp_path, radius):
+    """They hold shades that nobody painted: no classes, and the way out is named."""
+    for index in range(4):
+        photo(tmp_path / "images" / f"{index}.jpg", index, (60, 80))
+        soft(tmp_path / "masks" / f"{index}.png", radius)
+    message = refusal(tmp_path)
+    assert "masks/0.png: holds 0, " in message
+    assert "smoothed borders" in message
+    assert "without smoothing" in message
+
+
+@pytest.mark.parametrize(
+    ("values", "classes"),
+    [
+        ((0, 128, 255), ("class 0", "class 128", "class 255")),
+        ((0, 100, 200), ("class 0", "class 100", "class 200")),
+        ((0, 85, 255), ("class 0", "class 85", "class 255")),
+        ((0, 15, 255), ("class 0", "class 15")),
+        ((7, 26, 33), ("class 7", "class 26", "class 33")),
+        ((0, 1, 255), ("class 0", "class 1")),
+    ],
+)
+def test_numbers_far_apart_are_classes_of_their_own(tmp_path, values, classes):
+    """Nothing is filled in between; 255 is ignored only where it is set apart from small numbers, and that is said."""
+    found = listing(pairs(tmp_path, values=np.array(values, np.uint8)[SCENE]))
+    assert found.classes == classes
+    labels = found.read_labels(found.val[0])
+    ignored = len(classes) < len(values)
+    assert np.array_equal(labels, np.array([0, 1, IGNORE if ignored else 2])[SCENE])
+    assert any("255 as well, in 12.5 %" in remark for remark in found.remarks) == ignored
+
+
+def test_stray_pixels_do_not_make_the_foreground_ignored(tmp_path):
+    """Black and white, and one pixel of 1: the only area beside the background is 255."""
+    values = np.where(SCENE == 1, 255, 0)
+    values[5, 7] = 1
+    found = listing(pairs(tmp_path, values=values))
+    assert found.classes == ("class 0", "class 1", "class 255")
+    assert (found.read_labels(found.val[0]) == 2).sum() == (SCENE == 1).sum()
+
+
+def test_proposed_classes_of_numbers_far_apart_are_read_alike(tmp_path):
+    """What `check --save` writes means what was inferred."""
+    root = pairs(tmp_path, values=np.array((0, 128, 255), np.uint8)[SCENE])
+    write(root / "dataset.yaml", describe(root).description.to_yaml())
+    found = listing(root)
+    assert np.array_equal(found.read_labels(found.val[0]), SCENE)
+
+
+def test_classes_of_thin_things_are_no_smoothed_borders(tmp_path):
+    """Lines one pixel wide fill no area, and count up from 0."""
+    lines = np.zeros((20, 20), np.uint8)
+    lines[2::6], lines[4::6], lines[:, 7] = 1, 2, 3
+    for index in range(2):
+        photo(tmp_path / "images" / f"{index}.jpg", index, lines.shape)
+        mask(tmp_path / "masks" / f"{index}.png", lines)
+    assert len(listing(tmp_path).classes) == 4
+
+
+def test_many_numbers_with_gaps_are_refused(tmp_path):
+    """As of instances; what is missing in between is listed in order of number."""
+    steps = np.arange(40, dtype=np.uint8).repeat(4)[None].repeat(4, axis=0)
+    for index in range(2):
+        photo(tmp_path / "images" / f"{index}.jpg", index, steps.shape)
+        mask(tmp_path / "masks" / f"{index}.png", steps * 5)
+    assert "many numbers with gaps" in refusal(tmp_path)
+    for index in range(2):
+        mask(tmp_path / "masks" / f"{index}.png", steps[..., : 4 * 20] // 2 * 2 + (steps[..., : 4 * 20] > 16))
+    absent = next(remark for remark in listing(tmp_path).remarks if "No mask holds" in remark)
+    numbers = [int(number) for number in absent.removeprefix("No mask holds ").split(";")[0].split(", ")[:8]]
+    assert numbers == sorted(numbers)

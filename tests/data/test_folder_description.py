@@ -159,3 +159,11 @@ def test_descriptions_without_classes_only_name_folders():
     """Nothing has to be said."""
     assert Description().names == ()
     assert "classes" not in Description(train={"images": "a"}).to_yaml().split("\n", 1)[1]
+
+
+def test_only_classes_that_can_be_renamed_are_offered_for_it(tmp_path):
+    """COCO brings its own, and `classes` beside them is refused."""
+    photo(tmp_path / "coco" / "images" / "a.jpg")
+    coco(tmp_path / "coco" / "instances.json", ["a.jpg"])
+    assert "Rename" not in describe(tmp_path / "coco").description.to_yaml()
+    assert "Rename" in describe(pairs(tmp_path / "masks")).description.to_yaml()

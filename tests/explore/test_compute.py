@@ -178,7 +178,14 @@ def test_scenes_stand_in_for_images_that_are_gone(two_runs, tmp_path):
     found = prepare([moved], QUIET)
     assert "gone" in found.remark
     assert "street scenes" in found.remark
+    assert "--data" in found.remark
     assert found.shelf.offered
+
+
+def test_images_are_numbered_from_one(two_runs):
+    """So that a script can name them without asking, however they are spread over the validation set."""
+    keys = list(prepare([two_runs[0]], QUIET).shelf.offered)
+    assert keys == [f"sample-{number}" for number in range(1, len(keys) + 1)]
 
 
 def test_classifiers_are_refused(tmp_path):

@@ -13,7 +13,7 @@ import pytest
 from files import change_json
 from oneway.data.streets import CLASSES
 from oneway.errors import UserError
-from oneway.report import write_report
+from oneway.report import _file_name, write_report
 from oneway.report.facts import read_runs
 from oneway.report.gallery import SCENES
 from oneway.report.next_steps import next_steps
@@ -111,12 +111,35 @@ def test_same_runs_give_the_same_bytes(page: str, folders: list[Path], tmp_path:
 
 
 def test_one_run_gets_a_page_in_its_folder(copies: list[Path]) -> None:
-    """Without `out`, the page stands beside the last run; a single run has no second column and no difference."""
+    """Without `out`, the page stands beside the run, which has no second column and no difference."""
     written = write_report(copies[:1], None)
     assert written == copies[0] / "report.html"
     page = written.read_text(encoding="utf-8")
     assert len(Outline(page).all("img")) == SCENES * 2 * 3
     assert "What differs" not in page
+
+
+def test_a_comparison_leaves_the_pages_of_its_runs_alone(copies: list[Path]) -> None:
+    """Without `out`, it stands beside the last run, under the names of all; many names are not spelt out."""
+    own = copies[1] / "report.html"
+    own.write_text("its own", encoding="utf-8")
+    assert write_report(copies, None) == copies[1] / "report-supervised-simple-phtps.html"
+    assert own.read_text(encoding="utf-8") == "its own"
+    assert _file_name([Path(f"runs/streets-simple-phtps-seed{seed}") for seed in range(9)]) == "report-9-runs.html"
+
+
+def test_few_validation_images_are_warned_of(copies: list[Path]) -> None:
+    """The page says it at its top, in ink, and not among the small print."""
+    change_json(copies[0] / "summary.json", validation_samples=2)
+    page = write_report(copies[:1], None).read_text(encoding="utf-8")
+    assert '<p class="caution">Every number here rests on 2 validation images, too few' in page
+    assert page.index('class="caution"') < page.index('class="facts"')
+
+
+def test_the_metric_is_the_second_column(page: str) -> None:
+    """Where a phone shows it without scrolling."""
+    table = page[page.index("<h2>The runs</h2>") :]
+    assert re.findall(r"<th(?: class=\"number\")?>(.*?)</th>", table)[:2] == ["Method", "mIoU, %"]
 
 
 def test_recorded_command_is_text(page: str, folders: list[Path]) -> None:
@@ -130,6 +153,17 @@ def test_next_steps_name_the_runs(page: str, folders: list[Path]) -> None:
     """The commands can be copied."""
     assert f"oneway explore {folders[0]} {folders[1]}" in text_of(page)
     assert f"oneway suggest {folders[1]}" in text_of(page)
+
+
+def test_the_best_run_is_the_one_to_use(copies: list[Path]) -> None:
+    """Not the last, where that is worse; and a model that classifies is used as well, though not explored."""
+    for folder, value in zip(copies, (60.0, 50.0), strict=True):
+        change_json(folder / "summary.json", value=value)
+    commands = [step.command for step in next_steps(read_runs(copies), copies[0], segmentation=False)]
+    assert commands == [
+        f"oneway predict {copies[0]} photos --out predictions",
+        f"oneway export {copies[0]} --to model.onnx",
+    ]
 
 
 def test_suggestions_are_named_and_linked(copies: list[Path], tmp_path: Path) -> None:
@@ -149,7 +183,8 @@ def test_suggestions_are_named_and_linked(copies: list[Path], tmp_path: Path) ->
 def test_a_strange_table_of_suggestions_is_left_alone(copies: list[Path]) -> None:
     """It is no reason not to write a report."""
     (copies[0] / "suggest.csv").write_bytes(b"\xff\xfe nothing of ours")
-    assert [step.files for step in next_steps(read_runs(copies[:1]), copies[0])] == [(), ()]
+    steps = next_steps(read_runs(copies[:1]), copies[0], segmentation=True)
+    assert not any(step.files for step in steps)
 
 
 def test_no_run_is_refused() -> None:

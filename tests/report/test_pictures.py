@@ -25,6 +25,21 @@ def test_absent_class_is_marked() -> None:
     assert "None" not in drawing
 
 
+@pytest.mark.parametrize("name", ["road", "a very long name of something seen from above"])
+def test_a_full_bar_leaves_room_for_its_gain(name: str) -> None:
+    """The value beside the bar ends before the gain begins, whatever room the names take."""
+    bars = [plots.Bars([100.0], 0), plots.Bars([99.9], 1)]
+    drawing = plots.class_bars("x", "IoU", [name], bars, ["−12.3"])
+    placed = {
+        text: (float(x), "end" in style)
+        for style, x, text in re.findall(r'<text style="([^"]*)" x="([\d.]+)"[^>]*>([^<]*)</text>', drawing)
+    }
+    value, gain = placed["100.0"][0], placed["−12.3"][0]
+    assert not placed["100.0"][1]
+    assert placed["−12.3"][1]
+    assert value + plots.widest(["100.0"]) < gain - plots.widest(["−12.3"])
+
+
 def test_plots_take_their_colours_from_the_page() -> None:
     """No colour of its own, so that one plot is readable on light and on dark."""
     drawing = plots.curves("x", "mIoU", "iteration", [plots.Line((1, 2), (10.0, 20.0), 0)])

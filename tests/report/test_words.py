@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +24,8 @@ from oneway.report.robustness import Robustness
         ((41.3, 52.8), "+11.5 points from the same 4 labels, the same number of iterations and 12 further images"),
         ((52.8, 41.3), "simple-phtps is 11.5 points worse than supervised, with the same 4 labels"),
         ((52.84, 52.8), "simple-phtps is no better and no worse than supervised"),
+        ((54.156, 40.726), "simple-phtps is 13.5 points worse than supervised"),  # 54.2 and 40.7 are shown
+        ((52.96, 53.04), "simple-phtps is no better and no worse than supervised"),  # 53.0 twice
     ],
 )
 def test_lead_says_plainly_what_was_gained(copies: list[Path], values: tuple[float, float], expected: str) -> None:
@@ -29,6 +33,38 @@ def test_lead_says_plainly_what_was_gained(copies: list[Path], values: tuple[flo
     for folder, value in zip(copies, values, strict=True):
         change_json(folder / "summary.json", value=value)
     assert words.lead(read_runs(copies)).startswith(expected)
+
+
+def test_gains_of_classes_are_those_a_reader_finds_by_subtracting(copies: list[Path]) -> None:
+    """98.106 and 97.952 stand there as 98.1 and 98.0, so that the loss is 0.1 and not 0.2."""
+    for folder, value in zip(copies, (98.106, 97.952), strict=True):
+        change_json(folder / "summary.json", per_class=dict.fromkeys(CLASSES, value), absent=[])
+    assert set(words.class_gains(*read_runs(copies)).values()) == {-0.1}
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"), [([1], "1 image"), ([1, 1], "1 image"), ([1, 4], "1 / 4 images"), ([1200], "1,200 images")]
+)
+def test_one_is_singular(counts: list[int], expected: str) -> None:
+    """And what is the same for all runs is said once."""
+    assert words.counted(counts, "image") == expected
+
+
+def test_one_of_everything_is_singular(copies: list[Path]) -> None:
+    """One label, one further image, one iteration, one validation image: no sentence has a plural of them."""
+    change_json(copies[1] / "summary.json", validation_samples=1, iterations=1)
+    (run,) = read_runs(copies[1:])
+    runs = [replace(run, labelled=run.labelled[:1], further=1)]
+    said = " ".join([words.lead(runs), words.caution(runs), *words.subtitle(runs)])
+    said += words.measured_on(runs, Robustness([], [], 1, None))
+    assert not re.findall(r"\b1 (?:\w+ )?(?:labels|images|iterations)\b", said), said
+
+
+@pytest.mark.parametrize(("count", "warned"), [(9, True), (10, False), (None, False)])
+def test_a_warning_where_few_images_validate(folders: list[Path], count: int | None, warned: bool) -> None:
+    """Below ten; a run of the first release does not say how many there are."""
+    runs = [replace(run, validation_samples=count) for run in read_runs(folders[:1])]
+    assert bool(words.caution(runs)) == warned
 
 
 def test_a_run_of_the_first_release_does_not_say_how_many_images_validate(copies: list[Path]) -> None:

@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from oneway import config as configuration
 from oneway.cli.app import TRAIN, Factory, Json, Refresh, Switch, console, verb
@@ -91,13 +90,15 @@ def train(
     Args:
         recipe_name: What to start from.
         data: Folder of the data set, for recipes that read one.
-        out: Run folder; by default one below runs/ named after recipe, method, labels and seed.
+        out: Run folder; by default one below runs/ named after recipe (or own data), method, labels and seed.
         resume: Continue the run in the folder from its last checkpoint, to the bit.
         allow_changes: With --resume, go on although settings, split or data are not those the run began with.
         config: Take the settings of a YAML file, such as the config.yaml of an earlier run; flags win over it.
         dry_run: Print the settings that would be used, and stop.
         settings: The configuration.
     """
+    if recipe_name not in RECIPES and Path(recipe_name).is_dir():
+        raise UserError(f"{recipe_name}: a folder, and no recipe. Use: oneway train folder --data {recipe_name}")
     changes = configuration.with_length(settings.model_dump(exclude_unset=True))
     if data is not None:
         changes = configuration.merge(changes, {"data": {"path": data}})
@@ -163,7 +164,8 @@ def evaluate(
     if as_json:
         print(json.dumps(result, indent=1))
         return
-    table = Table(title=Text(f"{run}, {result['samples']} {split} samples"), caption=_absent_note(result["absent"]))
+    say(console, f"{run} on {result['samples']} {split} images")
+    table = Table(caption=_absent_note(result["absent"]))
     table.add_column("class")
     table.add_column("IoU in %" if result["metric"] == "miou" else "recognised in %", justify="right")
     for name, value in result["per_class"].items():
@@ -185,7 +187,7 @@ def report(
 
     Args:
         runs: Run folders, the baseline first.
-        out: The page; by default report.html in the (last) run folder.
+        out: The page; by default report.html in the run folder, or report-A-B.html in the last of several.
         data: Folder of the data set, where it is not the one trained on.
         refresh: Accept that files have changed or vanished since they were decoded.
         factory: The function that made the models' networks, where they are not ours; its code runs.
@@ -202,4 +204,5 @@ def _absent_note(absent: list[str]) -> str | None:
 def _folder_name(config: Config) -> str:
     labels = Path(config.labels).stem if Path(config.labels).is_file() else config.labels.replace("/", "of")
     variant = "" if config.variant == "1w-ct" else f"-{config.variant}"
-    return f"{config.recipe}-{config.method}{variant}-{labels}-seed{config.seed}"
+    own = config.data.path if config.recipe == "folder" else None
+    return f"{own.resolve().name if own else config.recipe}-{config.method}{variant}-{labels}-seed{config.seed}"

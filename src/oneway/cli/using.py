@@ -8,7 +8,7 @@ from typing import Literal
 
 from oneway.cli.app import USE, Factory, Json, Refresh, Switch, console, verb
 from oneway.config import Positive
-from oneway.words import say
+from oneway.words import counted, say
 
 
 @verb(USE)
@@ -125,5 +125,8 @@ def suggest(
     found = suggest(run, console, folder=data, count=count, out=out, refresh=refresh, factory=factory)
     for reason in found.unreadable:
         say(console, f"Left out: {reason}")
-    alike = f" ({found.alike} others look like them)" if found.alike else ""
-    say(console, f"{len(found.chosen)} images to label next{alike}: {found.table}\nContact sheet: {found.sheet}")
+    alike = f" ({counted([found.alike], 'other')} like them)" if found.alike else ""
+    say(
+        console,
+        f"{counted([len(found.chosen)], 'image')} to label next{alike}: {found.table}\nContact sheet: {found.sheet}",
+    )

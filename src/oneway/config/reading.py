@@ -41,7 +41,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date such as 2001-13-45, a thousand brackets
-        raise UserError(f"{path}: not valid YAML ({str(error).splitlines()[0]}).") from None
+        mark = getattr(error, "problem_mark", None)
+        place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise UserError(f"{path}: not valid YAML ({str(error).splitlines()[0]}{place}).") from None
     if not isinstance(tree, dict):
         raise UserError(f"{path}: expected keys and values at the top level, found {type(tree).__name__}.")
     return tree

@@ -23,6 +23,11 @@ def _ascending(pair: tuple[float, float]) -> tuple[float, float]:
     return pair
 
 
+def _absolute(path: Path | None) -> Path | None:
+    """A run is looked at from other folders than the one it was started in."""
+    return None if path is None else path.expanduser().absolute()
+
+
 def _importable(name: str | None) -> str | None:
     if name is not None and not re.fullmatch(r"\w+(\.\w+)*:\w+(\.\w+)*", name):
         raise ValueError("should be package.module:function")
@@ -63,10 +68,10 @@ class Data(Section):
     )
     """The reader; chosen by the recipe."""
 
-    path: Annotated[Path | None, Parameter(parse=False)] = None
+    path: Annotated[Path | None, AfterValidator(_absolute), Parameter(parse=False)] = None
     """The folder the data are read from (`--data`)."""
 
-    unlabelled: Path | None = None
+    unlabelled: Annotated[Path | None, AfterValidator(_absolute)] = None
     """A folder of further images without labels, searched with all its subfolders."""
 
     holdout: Annotated[float, Field(gt=0, lt=1)] = 0.2
@@ -78,7 +83,7 @@ class Data(Section):
     coarse: Literal["none", "images", "labels"] = "none"
     """Adds the 20,000 coarsely annotated images of Cityscapes to the training set, without or with their labels."""
 
-    cache: Path | None = None
+    cache: Annotated[Path | None, AfterValidator(_absolute)] = None
     """Where decoded images are kept between runs; by default a folder of the user's cache folder."""
 
     refresh: bool = False
@@ -144,7 +149,7 @@ class Model(Section):
     backbone: str | None = None
     """Encoder, by its name in timm; by default resnet18 for SwiftNet, resnet101 for DeepLab v2, resnet50 for v3+."""
 
-    width: Annotated[float, Field(gt=0, le=1)] = 1.0
+    width: Annotated[float, Field(ge=0.125, le=1)] = 1.0
     """Fraction of a ResNet's channels behind the stem, and of its decoder's; 0.5 trains on a laptop."""
 
     factory: Annotated[str | None, AfterValidator(_importable)] = None

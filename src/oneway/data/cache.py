@@ -24,13 +24,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from oneway.config import Data
 from oneway.data.check import NAMED, only_surveyed, refuse_errors
-from oneway.data.check.defects import Surveys, decoding_errors
+from oneway.data.check.defects import Surveys, decoding_errors, every_item
 from oneway.data.check.survey import Survey, decode_and_survey
 from oneway.data.dataset import Item, Listing, Samples
 from oneway.data.decode.images import image_size
 from oneway.data.index import FORMAT, Index, worst_first
 from oneway.data.rows import OnDisk
-from oneway.data.unreadable import FLAG, left_out_note, refuse_too_many, undecodable, within_limit
+from oneway.data.unreadable import FLAG, WORDS, left_out_note, refuse_too_many, undecodable, within_limit
 from oneway.errors import UserError
 from oneway.methods import SplitName
 from oneway.words import say
@@ -114,12 +114,14 @@ class Cache:
         items = _items(self.listing, split)
         index = self._stored_index(split)
         if index is not None:
-            changed = any(index.changed_files(items))
+            changed = any(index.changed_files(every_item(self.listing)))
             if changed and not self.refresh:
                 raise UserError(self._explain_changes(index.made))
             if not changed and index.is_complete_for(items):
                 self._leave_out_or_refuse(split, index.surveys_left_out, len(items))
                 return index
+            if split != "train" and (note := index.other_names(items)):
+                say(self.console, f"Note: {note}")
         self._decode(split, items)
         decoded = self._stored_index(split)
         assert decoded is not None
@@ -136,12 +138,12 @@ class Cache:
         return index if whole else None
 
     def _explain_changes(self, made: str) -> str:
-        """What has changed in all splits: where one of them lacks an image, others may have got or lost some."""
+        """What has changed in all splits."""
         changes = [
             change
-            for split, items in self.listing.splits.items()
+            for split in self.listing.splits
             if (index := self._stored_index(split))
-            for change in index.changed_files(items)
+            for change in index.changed_files(every_item(self.listing))
         ]
         words = [f"{change.path} {change.what}" for change in sorted(changes, key=worst_first)]
         more = f" (and {len(words) - NAMED} more)" if len(words) > NAMED else ""
@@ -198,7 +200,8 @@ class Cache:
         rest = {name: survey for name, survey in surveys.items() if name not in left_out}
         may_skip = broken and within_limit(len(broken), among)
         way_out = f"{FLAG} leaves out files that cannot be read." if may_skip else ""
-        refuse_errors(decoding_errors(only_surveyed(self.listing, rest), rest), self.listing, way_out)
+        errors = decoding_errors(only_surveyed(self.listing, rest), rest)
+        refuse_errors(errors, self.listing, f"{WORDS[split]} images and their masks", way_out)
         return set(left_out)
 
 

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 from oneway.data.check.defects import Surveys
 from oneway.data.check.survey import Survey
 from oneway.data.dataset import Item
-from oneway.errors import UserError
+from oneway.errors import UserError, some
 
 FORMAT = 2
 """Of index files: one with another number was written by another version, and is not read."""
 
-GONE, REPLACED, MOVED = "is gone", "has other content", "does not play the part it did"
+GONE, REPLACED, UNPAIRED = "is gone", "has other content", "belongs to no image of its name any more"
 """What can have happened to a file, the worst first."""
 
 
@@ -32,8 +32,8 @@ class Change(NamedTuple):
 
 
 def worst_first(change: Change) -> int:
-    """A key to sort by: one image that is gone can move many between training and validation."""
-    return (GONE, REPLACED, MOVED).index(change.what)
+    """A key to sort by: with an image that is gone, its mask is left behind."""
+    return (GONE, REPLACED, UNPAIRED).index(change.what)
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,8 @@ class Index:
     def changed_files(self, items: Sequence[Item]) -> Iterator[Change]:
         """Files that have changed or vanished since, or are not listed for their item any more.
 
-        Those that are new, or were left out, are no change.
+        Files that are new, or were left out, are no change; nor is an item that changes sides, as labelling more images
+        lets a share of them do. So these are the items of all splits.
         """
         listed = {item.name: _files(item) for item in items}
         for record in self.decoded:
@@ -123,7 +124,14 @@ class Index:
                 elif not _unchanged(stamp):
                     yield Change(path, REPLACED)
                 elif path not in listed.get(record["name"], ()):
-                    yield Change(path, MOVED)
+                    yield Change(path, UNPAIRED)
+
+    def other_names(self, items: Sequence[Item]) -> str:
+        """In words, which of these items were not among those that were to be decoded, and the reverse; or nothing."""
+        was, now = {*self.surveys, *self.surveys_left_out}, {item.name for item in items}
+        sides = {"now validate": sorted(now - was), "no longer validate": sorted(was - now)}
+        words = [f"{some(names)} {what}" for what, names in sides.items() if names]
+        return f"{'; '.join(words)}. Scores before and after are of different images." if words else ""
 
 
 def _files(item: Item) -> list[str]:

@@ -113,7 +113,8 @@ def _pictures(run: Run, path: Path | None, refresh: bool, most: int, console: Co
     except UserError as error:
         if path is not None:
             raise
-        return scenes(most), f"The run's own images cannot be shown ({error}) These are embedded street scenes."
+        remark = f"The run's own images cannot be shown ({str(error).rstrip('.')}); these are embedded street scenes."
+        return scenes(most), f"{remark} Where the images have moved, name their folder with --data."
 
 
 def _shown(run: Run, among: Sequence[Run]) -> Shown:

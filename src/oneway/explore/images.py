@@ -99,14 +99,18 @@ def offer(config: Data, most: int, console: Console) -> list[Picture]:
     dataset = data.load(config, console)
     samples = dataset.read("val")
     indices = evenly_spaced(len(samples), OFFERED)
-    return [Picture(f"sample-{index}", samples.names[index], fit(samples.image(index), most)) for index in indices]
+    return [
+        Picture(f"sample-{number}", samples.names[index], fit(samples.image(index), most))
+        for number, index in enumerate(indices, start=1)
+    ]
 
 
 def scenes(most: int) -> list[Picture]:
     """Embedded street scenes, for those who have no other images here."""
     rendered = [streets.render(1, index, *SCENE_SIZE)[0] for index in range(SCENES)]
     return [
-        Picture(f"scene-{index}", f"street scene {index}", fit(pixels, most)) for index, pixels in enumerate(rendered)
+        Picture(f"scene-{number}", f"street scene {number}", fit(pixels, most))
+        for number, pixels in enumerate(rendered, start=1)
     ]
 
 

@@ -190,7 +190,7 @@ def _listed(picture: Picture) -> dict[str, Any]:
 def _found(shelf: Shelf, key: str) -> Picture:
     picture = shelf.find(key)
     if picture is None:
-        raise HTTPException(HTTPStatus.NOT_FOUND, "No such image, or no longer.")
+        raise HTTPException(HTTPStatus.NOT_FOUND, "No such image, or no longer. /api/about lists those there are.")
     return picture
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from oneway import __version__
 from oneway import run as runs
+from oneway.config import Model
 from oneway.errors import UserError
 from oneway.evaluate import METRIC_NAMES
 from oneway.run_files import ENVIRONMENT
@@ -35,6 +36,9 @@ class Exported:
     input: str
     output: str
     classes: tuple[str, ...]
+    backbone: str | None
+    """Of a network that has one by name."""
+
     parameters: int
     agreement: str
     runtime: str
@@ -44,7 +48,7 @@ class Exported:
 
 def card(exported: Exported, folder: Path) -> str:
     """The text, with the history of the run folder, if it is one."""
-    history, summary = read_history(folder)
+    history, summary = read_history(folder, exported.backbone)
     sections = [
         f"# {exported.path.name}",
         _table(_file_rows(exported)),
@@ -71,18 +75,18 @@ def _file_rows(exported: Exported) -> dict[str, object]:
     }
 
 
-def read_history(folder: Path) -> tuple[dict[str, object], dict[str, Any] | None]:
+def read_history(folder: Path, backbone: str | None) -> tuple[dict[str, object], dict[str, Any] | None]:
     """How a model was trained, and the summary of its run; a model is worth exporting without them."""
     if not (folder / runs.CONFIG).is_file():
         return {"history": "not known: exported from the model file alone"}, None
     try:
         run = runs.open_run(folder)
-        return _training_rows(run), run.summary
+        return _training_rows(run, backbone), run.summary
     except UserError as error:
         return {"history": f"not known: {str(error).replace(f'{folder}/', '')}"}, None
 
 
-def _training_rows(run: runs.Run) -> dict[str, object]:
+def _training_rows(run: runs.Run, backbone: str | None) -> dict[str, object]:
     config, split, summary, environment = run.config, run.split, run.summary, _environment(run.path)
     labelled = set(split.labelled)
     data = config.data.name if config.data.path is None else f"{config.data.name}: {config.data.path.name}"
@@ -93,11 +97,15 @@ def _training_rows(run: runs.Run) -> dict[str, object]:
         "method": f"{config.method}, variant {config.variant}",
         "seed": config.seed,
         "iterations": summary["iterations"] if summary else "the run has not ended",
-        "network": config.model.factory or f"{config.model.name}, backbone {config.model.backbone or 'its usual one'}",
+        "network": config.model.factory or _network(config.model, backbone),
         "initial weights": Path(config.model.weights).name if config.model.weights else "random",
         "hardware": environment.get("hardware", "not known"),
         "versions": ", ".join(f"{name} {version}" for name, version in environment.get("versions", {}).items()),
     }
+
+
+def _network(model: Model, backbone: str | None) -> str:
+    return f"{model.name}, backbone {backbone}, width {model.width:g}" if backbone else model.name
 
 
 def quality(summary: dict[str, Any] | None, classes: tuple[str, ...]) -> str:

@@ -16,16 +16,17 @@ from oneway import __version__
 from oneway.atomic import sync, write_atomically
 from oneway.errors import UserError
 from oneway.evaluate import as_input
-from oneway.export.agreement import compare, refuse_difference
+from oneway.export.agreement import BATCHES, compare, refuse_difference
 from oneway.export.card import Exported, Speed, card
 from oneway.export.formats import FORMATS, Call
 from oneway.export.graph import Output
 from oneway.losses import upsample
+from oneway.models.encoder import Encoder
 from oneway.predict.predictor import Predictor, load
 from oneway.run.environment import hardware
 from oneway.words import say
 
-TIMED_SIZES = {False: (512, 1024), True: (32, 32)}
+TIMED_SIZES = {False: (256, 512), True: (32, 32)}
 """Of images to segment, and to classify."""
 
 TIMED_RUNS = 3
@@ -50,10 +51,15 @@ def export_model(
     kind = FORMATS.get(to.suffix.lower())
     if kind is None:
         raise UserError(f"{to}: of an unknown kind. Let it end in {' or '.join(FORMATS)}.")
-    if not to.parent.is_dir() or to.is_dir():
-        raise UserError(f"{to}: {'is a folder' if to.is_dir() else f'no such folder as {to.parent}'}.")
+    if to.is_dir():
+        raise UserError(f"{to}: is a folder. Name a file in it.")
     kind.require()
     model = load(run, device="cpu", factory=factory)
+    say(
+        console,
+        f"Exporting {model.source} to {to}, then comparing it with PyTorch at {len(BATCHES)} sizes and timing both: "
+        "about a minute",
+    )
     about = {
         "oneway": __version__,
         "input": INPUT_WORDS,
@@ -63,6 +69,7 @@ def export_model(
     }
     temporary = to.with_name(f".{to.stem}.{os.getpid()}{to.suffix}")
     try:
+        to.parent.mkdir(parents=True, exist_ok=True)
         kind.write(model.network, output, temporary, about)
         opened = kind.open(temporary)
         agreement = compare(model.network, opened)
@@ -73,6 +80,7 @@ def export_model(
             input=INPUT_WORDS,
             output=OUTPUT_WORDS[output, model.classifies],
             classes=model.classes,
+            backbone=next((part.backbone for part in model.network.modules() if isinstance(part, Encoder)), None),
             parameters=sum(parameter.numel() for parameter in model.network.parameters()),
             agreement=str(agreement),
             runtime=kind.runtime,
@@ -107,7 +115,7 @@ def _speed(model: Predictor, result: Call) -> Speed:
 
     def pytorch(images: Tensor) -> Tensor:
         x = as_input(images)
-        return upsample(model.network(x), x).argmax(dim=1)
+        return upsample(model.network(x), x).max(dim=1).indices
 
     size = TIMED_SIZES[model.classifies]
     images = torch.zeros(1, *size, 3, dtype=torch.uint8)

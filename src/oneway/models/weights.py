@@ -13,7 +13,7 @@ import timm
 import torch
 from torch import Tensor, nn
 
-from oneway.errors import UserError
+from oneway.errors import UserError, some
 from oneway.models.encoder import Encoder
 from oneway.run_files import MODEL
 
@@ -39,6 +39,8 @@ class Source:
 
     tensors: Mapping[str, Tensor]
     classes: tuple[str, ...] | None = None
+    flags: str = ""
+    """That make that network."""
 
 
 def load_weights(network: nn.Module, weights: str) -> Loaded:
@@ -59,22 +61,23 @@ def load_weights(network: nn.Module, weights: str) -> Loaded:
     said = f"model.weights {weights}"
     if conflicts := [name for name in differing if name not in anew]:
         shapes = [f"{name} has shape {_shape(found[name])} there and {_shape(own[name])} here" for name in conflicts]
-        raise UserError(f"{said}: of another network: {_some(shapes)}.")
+        made_by = f" It was made by {source.flags}." if source.flags else ""
+        raise UserError(f"{said}: of another network: {some(shapes)}.{made_by}")
     parameters = [parameter for name, parameter in target.named_parameters() if name in filling]
     if not parameters:
-        raise UserError(f"{said}: of another network: it has {_some(source.tensors)}; wanted are {_some(own)}.")
+        raise UserError(f"{said}: of another network: it has {some(source.tensors)}; wanted are {some(own)}.")
     target.load_state_dict(filling, strict=False)
 
     missing = [name for name in own if name not in found and not name.endswith("num_batches_tracked")]
     remark = f"{said}: fills {len(filling)} of the {part}'s {len(own)} tensors."
     if missing:
-        remark += f" It lacks {_some(missing)}: random."
+        remark += f" It lacks {some(missing)}: random."
     if anew and source.classes is not None:
-        remark += f" It has {len(source.classes)} classes instead of {len(own[anew[0]])}: {_some(anew)} start anew."
+        remark += f" It has {len(source.classes)} classes instead of {len(own[anew[0]])}: {some(anew)} start anew."
     elif source.classes is not None and not missing:
         remark += f" Its classes are, in this order, {', '.join(source.classes)}."
     if unused := source.tensors.keys() - origins.values():
-        remark += f" Of no use here: {_some(name for name in source.tensors if name in unused)}."
+        remark += f" Of no use here: {some(name for name in source.tensors if name in unused)}."
     return Loaded(parameters, [remark])
 
 
@@ -102,7 +105,11 @@ def _safetensors(path: Path) -> Source:
             f"model.weights {path}: a checkpoint, from which --resume continues its run. Give the run folder instead: "
             "the model is there once the run has ended."
         )
-    return Source(tensors, None if about is None else tuple(map(str, about["classes"])))
+    if about is None:
+        return Source(tensors)
+    model = {key: value for key, value in about.get("model", {}).items() if key in ("name", "backbone", "width")}
+    flags = " ".join(f"--model.{key} {value}" for key, value in model.items() if value is not None)
+    return Source(tensors, tuple(map(str, about["classes"])), flags)
 
 
 def _pickled_tensors(path: Path) -> Mapping[str, Tensor]:
@@ -149,9 +156,3 @@ def _counts_classes(there: Tensor, here: Tensor, names: tuple[str, ...] | None) 
 
 def _shape(tensor: Tensor) -> str:
     return "×".join(map(str, tensor.shape)) or "()"
-
-
-def _some(names: Iterable[str], most: int = 3) -> str:
-    names = list(names)
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + rest

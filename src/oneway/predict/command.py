@@ -57,7 +57,8 @@ def predict_files(
     about = {"oneway": __version__, "model": str(model.source), "classes": model.classes, "colours": model.colours}
     outputs.write_index({**about, "images": job.images, "seconds": round(seconds, 3), "errors": job.errors})
     failures = f"; {len(job.errors)} failed" if job.errors else ""
-    say(console, f"{job.images} images in {seconds:.1f} s ({job.images / seconds:.1f} images/s){failures}")
+    count = "1 image" if job.images == 1 else f"{job.images} images"
+    say(console, f"{count} in {seconds:.1f} s ({job.images / seconds:.1f} images/s){failures}")
     say(console, f"Results: {outputs.folder}")
     return 1 if job.errors else 0
 

@@ -11,11 +11,12 @@ import numpy as np
 from PIL import Image
 
 from oneway.atomic import CannotWrite, write_atomically
+from oneway.data.folder.outputs import PREDICTIONS
 from oneway.errors import UserError
 from oneway.pictures import encoded
 from oneway.predict.prediction import Prediction
 
-INDEX = "predictions.json"
+INDEX = PREDICTIONS
 """Says what the results are, and by its presence that the folder holds nothing else."""
 
 OVERLAY = {"quality": 92, "subsampling": 0}

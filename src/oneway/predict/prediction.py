@@ -39,9 +39,10 @@ class Prediction:
         return picture
 
     def overlay(self, opacity: float = 0.5) -> Image.Image:
-        """The image with the colours of the classes laid over."""
-        colours = Image.fromarray(palette(self.colours)[self.labels])
-        return Image.blend(Image.fromarray(self.image), colours, opacity)
+        """The image with the colours of the classes laid over, but for black: it would only darken it."""
+        colours, image = palette(self.colours), Image.fromarray(self.image)
+        painted = Image.blend(image, Image.fromarray(colours[self.labels]), opacity)
+        return Image.composite(painted, image, Image.fromarray(colours.max(axis=1)[self.labels] > 0))
 
     def shares(self) -> dict[str, float]:
         """The share of each class in the pixels, from 0 to 1."""

@@ -27,7 +27,7 @@ from oneway.models.mlp import Perceptron
 from oneway.predict.prediction import Floats, Prediction
 from oneway.predict.tiles import SMALLEST_TILE, slide
 from oneway.run import choose_device, load_model
-from oneway.run_files import MODEL
+from oneway.run_files import CONFIG, MODEL
 
 PROBE = 64
 """Side of the black image that shows whether a network predicts for pixels or for whole images."""
@@ -118,6 +118,8 @@ def load(run: str | PathLike[str], device: str = "auto", factory: str | None = N
     if not path.exists():
         raise UserError(f"{path}: no such run folder or {MODEL}.")
     file = path / MODEL if path.is_dir() else path
+    if not file.exists() and not (path / CONFIG).exists():
+        raise UserError(f"{path}: not a run folder (it has no {MODEL}).")
     chosen = choose_device(device)
     trained = load_model(file, chosen, factory)
     if isinstance(trained.network, Perceptron):

@@ -5,10 +5,14 @@ from __future__ import annotations
 import glob
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from oneway.data.decode.images import SUFFIXES, hidden
+from oneway.data.folder import FILE, find
+from oneway.data.folder.outputs import is_output
 from oneway.errors import UserError
 
 VIDEO_SUFFIXES = frozenset({".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg"})
@@ -31,6 +35,8 @@ class Source:
 def find_sources(paths: Sequence[str], out: Path) -> list[Source]:
     """Images and videos among files, folders (with their subfolders) and patterns, each once.
 
+    Within folders and patterns, neither results nor runs of ours count, nor masks of a data set that a folder is.
+
     Raises:
         UserError: A path leads to nothing, or to a result in `out`, which a prediction could overwrite.
     """
@@ -47,27 +53,48 @@ def _matches(text: str, out: Path) -> Iterator[tuple[Path, Path]]:
     """Pairs of a folder and a file below it."""
     path = Path(text)
     if path.is_dir() and not _below(path, out):
-        files = [(path, file) for file in sorted(path.rglob("*")) if _wanted(file, path) and not _below(file, out)]
+        masks = _masks(path)
+        inside = [file for file in _wanted(path.rglob("*"), path) if not _below(file, out)]
+        files = [(path, file) for file in inside if file.resolve() not in masks]
         if not files:
-            raise UserError(f"{path}: no image or video in this folder.")
+            raise UserError(f"{path}: no image or video in this folder, apart from results and masks.")
     elif path.exists() or not glob.has_magic(text):
         if not path.exists():
             raise UserError(f"{path}: no such file or folder.")
         files = [(path.parent, path)]
     else:
         root = _fixed_part(path)
-        files = [(root, file) for file in map(Path, sorted(glob.glob(text, recursive=True))) if _wanted(file, root)]
+        files = [(root, file) for file in _wanted(map(Path, glob.glob(text, recursive=True)), root)]
         if not files:
-            raise UserError(f"{text}: no image or video matches.")
+            raise UserError(f"{text}: no image or video matches, apart from results.")
     for _, file in files:
         if _below(file, out):
             raise UserError(f"{file}: lies in {out}, where results go. Choose another folder with --out.")
     yield from files
 
 
-def _wanted(path: Path, root: Path) -> bool:
-    known = path.suffix.lower() in SUFFIXES | VIDEO_SUFFIXES
-    return known and not hidden(path.relative_to(root)) and path.is_file()
+def _wanted(paths: Iterable[Path], root: Path) -> list[Path]:
+    """Images and videos among paths below a folder, in order of name: for all to see, and nothing we wrote."""
+    ours = cache(is_output)
+
+    def wanted(path: Path) -> bool:
+        known = path.suffix.lower() in SUFFIXES | VIDEO_SUFFIXES
+        return known and not hidden(path.relative_to(root)) and path.is_file() and not any(map(ours, above(path)))
+
+    def above(path: Path) -> list[Path]:
+        return [folder for folder in path.parents if folder.is_relative_to(root)]
+
+    return sorted(filter(wanted, paths))
+
+
+def _masks(folder: Path) -> set[Path]:
+    """Files that are the masks of other files, where a folder is a data set."""
+    with suppress(UserError):  # one that cannot be trained on may still hold photos
+        found, described = find(folder), (folder / FILE).is_file()
+        pairs = [(item.image, item.mask) for item in (*found.train, *found.val) if item.mask]
+        # Unless someone says so, a.png beside a.jpg may be another photo.
+        return {mask.resolve() for image, mask in pairs if described or mask.with_suffix("") != image.with_suffix("")}
+    return set()
 
 
 def _below(path: Path, folder: Path) -> bool:

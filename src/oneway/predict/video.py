@@ -59,7 +59,7 @@ def read_frames(path: Path) -> Iterator[Frame]:
                 count += 1
     except (av.FFmpegError, OSError, ValueError, IndexError) as error:
         cause = " ".join(str(error).split())[:200]
-        raise UserError(f"{path}: damaged after {count} frames, or no video that can be read ({cause}).") from error
+        raise UserError(f"{path}: damaged after frame {count}, or no video that can be read ({cause}).") from error
     if not count:
         raise UserError(f"{path}: no frame in it can be read.")
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -17,18 +18,22 @@ from rich.console import Console
 from oneway.atomic import write_atomically
 from oneway.data import QUIET, Dataset
 from oneway.errors import UserError
-from oneway.evaluate import load_data
-from oneway.report import plots, words
+from oneway.evaluate import load_data, refuse_trained_on
+from oneway.report import confusion, plots, words
 from oneway.report.facts import RunFacts, differing_settings, read_runs
 from oneway.report.gallery import gallery
 from oneway.report.next_steps import next_steps
 from oneway.report.robustness import STRENGTHS, Robustness, robustness
 from oneway.run import TrainedModel, load_model
+from oneway.words import duration
 
 __all__ = ["write_report"]
 
 CPU = torch.device("cpu")
 """A few pictures are not worth a GPU, and come out the same wherever the page is written."""
+
+LONGEST_NAME = 80
+"""Characters of a page's name: file systems take 255 bytes, people fewer."""
 
 
 @dataclass(frozen=True)
@@ -52,17 +57,20 @@ def write_report(
 
     Args:
         runs: The folders, the baseline first.
-        out: The page; by default `report.html` in the last one's folder.
+        out: The page; by default `report.html` in the run's folder, or `report-A-B.html` in the last of several.
         factory: The `model.factory` that the user agrees to run.
         data: Folder of the data set, where it is not the one trained on.
         refresh: Accept that files of it have changed since they were decoded.
         console: Where decoding shows its progress.
     """
     facts = read_runs(runs)
-    out = out or runs[-1] / "report.html"
+    out = out or runs[-1] / _file_name(runs)
     _refuse_unwritable(out)
     models = [load_model(run.folder.model_file, CPU, factory) for run in facts]
     dataset = load_data(facts[-1].folder, models[-1].classes, console, data, refresh)
+    if data is None and dataset.task == "segmentation":
+        for run in facts:
+            refuse_trained_on(run.folder, dataset.read("val"))
     elsewhere = [] if data is None else ["--data", str(data)]
     command = shlex.join(["oneway", "report", *(str(run.path) for run in facts), *elsewhere])
     page = _render(_gather(facts, models, dataset, out.parent, command))
@@ -72,6 +80,14 @@ def write_report(
     except OSError as error:
         raise UserError(f"{out}: cannot be written ({error.strerror}). Choose another file with --out.") from None
     return out
+
+
+def _file_name(runs: Sequence[Path]) -> str:
+    """A run has a page of its own, which a comparison with others leaves alone."""
+    if len(runs) == 1:
+        return "report.html"
+    name = "-".join(["report", *(run.resolve().name for run in runs)])
+    return f"{name}.html" if len(name) <= LONGEST_NAME else f"report-{len(runs)}-runs.html"
 
 
 def _refuse_unwritable(page: Path) -> None:
@@ -90,7 +106,7 @@ def _render(page: dict[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["duration"] = words.duration
+    environment.filters["duration"] = duration
     return environment.get_template("page.html.j2").render(page=page)
 
 
@@ -103,10 +119,12 @@ def _gather(
     perturb, crop = last.config.perturb, last.config.jitter.crop
     images = dataset.read("val") if segmentation else None
     colours = zip(models[0].classes, models[0].colours, strict=True) if segmentation else ()
+    shown = confusion.most_confused([run.row_shares for run in runs])
     faded = robustness(images, models, crop) if images and crop else None
     return {
         "headline": words.headline(runs),
         "lead": words.lead(runs),
+        "caution": words.caution(runs),
         "subtitle": words.subtitle(runs),
         "runs": runs,
         "legend": [(name, f"rgb{colour}") for name, colour in colours],
@@ -119,11 +137,12 @@ def _gather(
         "bars": _bars(runs),
         "class_by_class": words.class_by_class(runs),
         "absent_counted": any(run.per_class[name] is not None for run in runs for name in run.absent),
-        "heat_maps": _heat_maps(runs),
+        "heat_maps": _heat_maps(runs, shown),
+        "matrix_note": words.matrix_note(len(shown), len(last.classes)),
         "confused": _confused(runs),
         "differences": differing_settings(runs),
         "made": _made(runs),
-        "next_steps": next_steps(runs, folder) if segmentation else [],
+        "next_steps": next_steps(runs, folder, segmentation),
         "command": command,
     }
 
@@ -173,11 +192,18 @@ def _bars(runs: Sequence[RunFacts]) -> Plot:
     return Plot(title, Markup(plots.class_bars("classes", title, classes, bars, notes)))
 
 
-def _heat_maps(runs: Sequence[RunFacts]) -> list[Plot]:
+def _heat_maps(runs: Sequence[RunFacts], shown: list[int]) -> list[Plot]:
+    classes = [runs[0].classes[index] for index in shown]
     drawn = []
     for index, run in enumerate(runs):
-        svg = plots.heat_map(f"confusion-{index}", f"Confusion of {run.name}", run.classes, run.row_shares, run.colour)
-        drawn.append(Plot(run.name, Markup(svg), run.colour))
+        title, shares = f"Confusion of {run.name}", run.row_shares[np.ix_(shown, shown)]
+        drawn.append(
+            Plot(
+                run.name,
+                Markup(confusion.heat_map(f"confusion-{index}", title, classes, shares, run.colour)),
+                run.colour,
+            )
+        )
     return drawn
 
 

@@ -146,7 +146,7 @@ def _names(configs: list[Config], paths: list[Path]) -> list[str]:
     names: list[str] = [config.method for config in configs]
     for parts in (
         [config.variant for config in configs],
-        [f"{config.labels} labels" for config in configs],
+        ["1 label" if config.labels == "1" else f"{config.labels} labels" for config in configs],
         [f"seed {config.seed}" for config in configs],
         [str(path) for path in paths],
     ):

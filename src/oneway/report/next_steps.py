@@ -28,8 +28,34 @@ class Step:
     """Names, and addresses as seen from the page."""
 
 
-def next_steps(runs: Sequence[RunFacts], folder: Path) -> list[Step]:
-    """What one may do next with runs about segmentation; addresses are as seen from a page in `folder`."""
+def next_steps(runs: Sequence[RunFacts], folder: Path, segmentation: bool) -> list[Step]:
+    """What one may do next; addresses are as seen from a page in `folder`."""
+    return [*(_looking_closer(runs, folder) if segmentation else ()), *_using(max(runs, key=lambda run: run.value))]
+
+
+def _using(run: RunFacts) -> list[Step]:
+    """Commands that put a model to use."""
+    return [
+        Step(
+            purpose=f"Predict images of your own with {run.name}, here those of a folder named photos:",
+            command=_command("predict", [run], "photos", "--out", "predictions"),
+        ),
+        Step(
+            purpose=f"Export {run.name} to one file that runs without oneway:",
+            command=_command("export", [run], "--to", "model.onnx"),
+        ),
+    ]
+
+
+def _command(verb: str, runs: Sequence[RunFacts], *rest: str) -> str:
+    """A line to copy; a network that is not ours needs its function named."""
+    factory = runs[-1].config.model.factory
+    own = ("--model.factory", factory) if factory else ()
+    return shlex.join(["oneway", verb, *(str(run.path) for run in runs), *rest, *own])
+
+
+def _looking_closer(runs: Sequence[RunFacts], folder: Path) -> list[Step]:
+    """Commands that show where models about segmentation fail, and what would mend it."""
     last = runs[-1]
     shown = (runs[0], last) if len(runs) > 1 else (last,)  # explore takes two
     written = [last.path / name for name in ("suggest.csv", "suggest.png")]
@@ -37,11 +63,11 @@ def next_steps(runs: Sequence[RunFacts], folder: Path) -> list[Step]:
     return [
         Step(
             purpose="Perturb images by hand, and see in a browser where a model contradicts itself:",
-            command=shlex.join(["oneway", "explore", *(str(run.path) for run in shown)]),
+            command=_command("explore", shown),
         ),
         Step(
             purpose=f"Find the images to label next for {last.name}, those that it cannot decide on:",
-            command=shlex.join(["oneway", "suggest", str(last.path)]),
+            command=_command("suggest", [last]),
             found=f"It has been run, and puts first: {', '.join(names)}. More in {last.path}:" if names else "",
             files=tuple((file.name, _address(file, folder)) for file in written if names and file.is_file()),
         ),

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from unicodedata import east_asian_width
 
 import matplotlib
 import numpy as np
@@ -18,7 +20,7 @@ import numpy.typing as npt
 from markupsafe import escape
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.textpath import TextPath
 
 from oneway.report.facts import RUN_COLOURS
 
@@ -57,6 +59,9 @@ UNIT = 72
 
 POINTS = 120
 """A curve has at most so many; a longer one is averaged over windows."""
+
+LONGEST = 30
+"""Characters of a name that a plot has room for."""
 
 
 @dataclass(frozen=True)
@@ -115,14 +120,17 @@ def curves(
             axes.locator_params(axis="x", nbins=5, integer=True)
         axes.locator_params(axis="y", nbins=5)
         _label_ends(axes, [(line.y[-1], RUN[line.colour]) for line in lines])
-        return _svg(figure, name, title)
+        return svg(figure, name, title)
 
 
 def class_bars(name: str, title: str, classes: Sequence[str], bars: Sequence[Bars], notes: Sequence[str]) -> str:
     """Percentages per class, the runs' bars beneath each other, with a note at the right of each class."""
+    names = [shortened(name) for name in classes]
     with matplotlib.rc_context(STYLE | {"axes.spines.bottom": False, "xtick.bottom": False}):
         row = 14 * len(bars) + 12
-        figure = Figure(figsize=(400 / UNIT, (row * len(classes) + 14) / UNIT))
+        # Bars keep their length whatever the names, since values and notes beside them do.
+        width = max(400, 290 + widest(names))
+        figure = Figure(figsize=(width / UNIT, (row * len(classes) + 14) / UNIT))
         axes = figure.subplots()
         thickness = 13 / row
         for number, run in enumerate(bars):
@@ -132,42 +140,34 @@ def class_bars(name: str, title: str, classes: Sequence[str], bars: Sequence[Bar
                     continue
                 axes.barh(place + offset, value, height=thickness, color=RUN[run.colour], linewidth=0)
                 axes.text(value + 1, place + offset, f"{value:.1f}", va="center_baseline", fontsize=10, color=INK)
+        right = 135 if any(notes) else 112  # "100.0", and then "+12.3", fit beside a full bar
         for place, note in enumerate(notes):
             without = all(run.values[place] is None for run in bars)
-            axes.text(0 if without else 118, place, note, ha="left" if without else "right", va="center", color=FAINT)
-        axes.set_yticks(range(len(classes)), classes)
+            axes.text(0 if without else right, place, note, ha="left" if without else "right", va="center", color=FAINT)
+        axes.set_yticks(range(len(classes)), names)
         axes.tick_params(axis="y", labelcolor=INK)
         axes.set_xticks([])
-        axes.set_xlim(0, 118 if any(notes) else 108)
+        axes.set_xlim(0, right)
         axes.set_ylim(len(classes) - 0.5, -0.5)
         axes.axvline(0, color=RULE, linewidth=1)
-        return _svg(figure, name, title)
+        return svg(figure, name, title)
 
 
-def heat_map(name: str, title: str, classes: Sequence[str], shares: npt.NDArray[np.float64], colour: int) -> str:
-    """Row-normalised confusion (C×C, in [0, 1]): the fuller the colour, the larger the share."""
-    count = len(classes)
-    few = count <= 12
-    with matplotlib.rc_context(STYLE | {"axes.spines.bottom": False, "xtick.bottom": False}):
-        figure = Figure(figsize=(430 / UNIT, 420 / UNIT))
-        axes = figure.subplots()
-        for (row, column), share in np.ndenumerate(shares):
-            cell = Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, linewidth=0, facecolor=RUN[colour])
-            cell.set_alpha(0.06 + 0.94 * float(share))
-            axes.add_patch(cell)
-            # Less than half a percent would read 0; among many classes a number would be too small to read.
-            if few and share >= 0.005:
-                text = PAPER if share > 0.65 else INK
-                axes.text(column, row, f"{100 * share:.0f}", ha="center", va="center", fontsize=10, color=text)
-        axes.set_xticks(range(count), classes, rotation=45 if few else 90, rotation_mode="anchor", ha="right")
-        axes.set_yticks(range(count), classes)
-        axes.tick_params(labelcolor=INK)
-        axes.set_xlabel("predicted")
-        axes.set_ylabel("true")
-        axes.set_xlim(-0.5, count - 0.5)
-        axes.set_ylim(count - 0.5, -0.5)
-        axes.set_aspect("equal")
-        return _svg(figure, name, title)
+def shortened(name: str) -> str:
+    """A name of at most LONGEST characters; of a longer one the middle is left out, since names often begin alike."""
+    if len(name) <= LONGEST:
+        return name
+    half = LONGEST // 2
+    end = name[1 - half :]
+    return f"{name[:half].rstrip()}…{end.partition(' ')[2] or end}"
+
+
+def widest(names: Sequence[str]) -> float:
+    """SVG units that the longest of some names takes."""
+    # The font that measures lacks Chinese, Japanese and Korean characters; they are as wide as its widest letter.
+    measured = ("".join("W" if east_asian_width(letter) in "WF" else letter for letter in name) for name in names)
+    with matplotlib.rc_context(STYLE):
+        return max(float(TextPath((0, 0), name, size=STYLE["font.size"]).get_extents().width) for name in measured)
 
 
 def _averaged(line: Line) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -201,10 +201,15 @@ def _label_ends(axes: Axes, ends: Sequence[tuple[float, str]]) -> None:
         )
 
 
-def _svg(figure: Figure, name: str, title: str) -> str:
-    """The figure as an `<svg>` element. `name` keeps its identifiers apart from those of other plots in the page."""
+def svg(figure: Figure, name: str, title: str, style: str = "") -> str:
+    """The figure as an `<svg>` element, sized by the page unless `style` says otherwise.
+
+    `name` keeps its identifiers apart from those of other plots in the page.
+    """
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # the browser has fonts for what ours lacks
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     # Of the file only the drawing is kept: its header names a DTD, its metadata a licence of no concern, and its style
     # element would apply to the whole page.
     body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", buffer.getvalue(), flags=re.DOTALL)
@@ -213,4 +218,5 @@ def _svg(figure: Figure, name: str, title: str) -> str:
     for colour, variable in VARIABLES.items():
         body = body.replace(colour, f"var({variable})")
     width, height = figure.get_size_inches() * UNIT
-    return f'<svg class="plot" role="img" aria-label="{escape(title)}" viewBox="0 0 {width:g} {height:g}">{body}'
+    sized = f' style="{style}"' if style else ""
+    return f'<svg class="plot" role="img" aria-label="{escape(title)}" viewBox="0 0 {width:g} {height:g}"{sized}>{body}'

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from oneway.report.confusion import NAMED
 from oneway.report.facts import RunFacts
 from oneway.report.robustness import Robustness
+from oneway.words import counted as counted
 
 MINUS = "−"
 CLEAR = 2.0
 """Points of mIoU: on a few images, with one draw for each, a smaller difference may be chance."""
+
+TOO_FEW = 10
+"""Validation images: with fewer, one odd image moves every number by more than methods usually differ."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +32,11 @@ def headline(runs: Sequence[RunFacts]) -> list[Phrase]:
     if len(runs) > 2:
         best = max(runs, key=lambda run: run.value)
         return [
-            Phrase(f"{labels(len(best.labelled))}: {best.name} is the best of {len(runs)} with "),
+            Phrase(f"{counted([len(best.labelled)], 'label')}: {best.name} is the best of {len(runs)} with "),
             Phrase(f"{best.value:.1f}\N{NO-BREAK SPACE}% {best.metric_name}", best.colour),
         ]
     counts = list(dict.fromkeys(len(run.labelled) for run in runs))
-    given = Phrase(f"{' → '.join(map(str, counts))} label{'' if counts == [1] else 's'}: ")
+    given = Phrase(f"{counted(counts, 'label', joint=' → ')}: ")
     result = Phrase(f"{last.value:.1f}\N{NO-BREAK SPACE}% {last.metric_name}", last.colour)
     before = [Phrase(f"{first.value:.1f}", first.colour), Phrase(" → ")] if len(runs) > 1 else []
     return [given, *before, result]
@@ -41,20 +46,33 @@ def lead(runs: Sequence[RunFacts]) -> str:
     """What the later runs gained over the first, and under which conditions."""
     baseline, others = runs[0], runs[1:]
     if not others:
-        return f"{baseline.name}, trained on {listing([labels(len(baseline.labelled)), *further_images(runs)])}."
-    gains = [other.value - baseline.value for other in others]
+        given = counted([len(baseline.labelled)], "label")
+        return f"{baseline.name}, trained on {listing([given, *further_images(runs)])}."
+    gains = [shown_gain(baseline.value, other.value) for other in others]
     if len(others) > 1:
         listed = ", ".join(f"{other.name} {signed(gain)}" for other, gain in zip(others, gains, strict=True))
         further = "".join(f"; the semi-supervised ones use {images}" for images in further_images(runs))
         conditions = f"The runs have {listing(shared(runs))}{further}."
         return f"Points of {baseline.metric_name} over {baseline.name}: {listed}. {conditions}"
     conditions = listing([*shared(runs), *_further_of(baseline, others[0])])
-    # Judged as printed: a difference that rounds to zero is not called a gain.
-    gain = round(gains[0], 1)
+    gain = gains[0]
     if gain > 0:
         return f"{signed(gain)} points from {conditions}."
     verdict = f"{-gain:.1f} points worse than" if gain < 0 else "no better and no worse than"
     return f"{others[0].name} is {verdict} {baseline.name}, with {conditions}."
+
+
+def caution(runs: Sequence[RunFacts]) -> str:
+    """A warning where so few images validate that the numbers mean little; else nothing."""
+    count = runs[0].validation_samples
+    if count is None or count >= TOO_FEW:
+        return ""
+    others = "another one" if count == 1 else f"another {count}"
+    compared = ", and which run is ahead" if len(runs) > 1 else ""
+    return (
+        f"Every number here rests on {counted([count], 'validation image')}, too few to mean much: {others} could "
+        f"change them by many points{compared}. Look at the pictures, and label more images for validation."
+    )
 
 
 def shared(runs: Sequence[RunFacts]) -> list[str]:
@@ -62,7 +80,7 @@ def shared(runs: Sequence[RunFacts]) -> list[str]:
     same_labels = all(run.labelled == runs[0].labelled for run in runs)
     same_iterations = all(run.iterations == runs[0].iterations for run in runs)
     return [
-        f"the same {labels(len(runs[0].labelled))}" if same_labels else "different labelled images",
+        f"the same {counted([len(runs[0].labelled)], 'label')}" if same_labels else "different labelled images",
         "the same number of iterations" if same_iterations else "different numbers of iterations",
     ]
 
@@ -70,7 +88,7 @@ def shared(runs: Sequence[RunFacts]) -> list[str]:
 def further_images(runs: Sequence[RunFacts]) -> list[str]:
     """The images that semi-supervised runs used beside the labelled ones, as a phrase; none if no run did."""
     counts = sorted({run.further for run in runs if run.semi_supervised})
-    return [f"{' or '.join(map(str, counts))} further images without labels"] if counts else []
+    return [f"{counted(counts, 'further image', joint=' or ')} without labels"] if counts else []
 
 
 def _further_of(baseline: RunFacts, other: RunFacts) -> list[str]:
@@ -79,21 +97,17 @@ def _further_of(baseline: RunFacts, other: RunFacts) -> list[str]:
         return further_images([other])
     if not other.semi_supervised or other.further == baseline.further:
         return []
-    return [f"{other.further} instead of {baseline.further} further images without labels"]
+    return [f"{counted([other.further, baseline.further], 'further image', joint=' instead of ')} without labels"]
 
 
 def subtitle(runs: Sequence[RunFacts]) -> list[str]:
     """The facts beneath the headline, to be set in one line."""
-
-    def each(values: list[str]) -> str:
-        return " / ".join(dict.fromkeys(values))
-
     facts = [
-        each([run.config.recipe for run in runs]),
-        f"{each([str(len(run.labelled)) for run in runs])} labelled",
-        f"{each([str(run.further) for run in runs])} unlabelled images",
-        f"{each([f'{run.iterations:,}' for run in runs])} iterations",
-        f"seed {each([str(run.config.seed) for run in runs])}",
+        " / ".join(dict.fromkeys(run.config.recipe for run in runs)),
+        counted([len(run.labelled) for run in runs], "labelled", "labelled"),
+        counted([run.further for run in runs], "unlabelled image"),
+        counted([run.iterations for run in runs], "iteration"),
+        f"seed {' / '.join(dict.fromkeys(str(run.config.seed) for run in runs))}",
     ]
     return [*facts, f"the last iteration’s model on {_validation_images(runs[0])}"]
 
@@ -107,7 +121,8 @@ def class_by_class(runs: Sequence[RunFacts]) -> str:
         return ""
     (best, most), (worst, least) = gains[0], gains[-1]
     better = sum(gain > 0 for _, gain in gains)
-    sentence = f"{better} of {len(gains)} classes are better with {runs[1].name}."
+    verb = "is" if better == 1 else "are"
+    sentence = f"{better} of {counted([len(gains)], 'class', 'classes')} {verb} better with {runs[1].name}."
     if most > 0:
         sentence += f" The largest gain is {best} ({signed(most)})"
         sentence += f", the largest loss {worst} ({signed(least)})." if least < 0 else "; no class loses."
@@ -140,9 +155,9 @@ def measured_on(runs: Sequence[RunFacts], found: Robustness) -> str:
 
 
 def _validation_images(run: RunFacts) -> str:
-    return (
-        "the validation images" if run.validation_samples is None else f"{run.validation_samples:,} validation images"
-    )
+    if run.validation_samples is None:
+        return "the validation images"
+    return counted([run.validation_samples], "validation image")
 
 
 def _named(runs: Sequence[RunFacts], values: Sequence[Sequence[float]]) -> list[tuple[str, Sequence[float]]]:
@@ -158,14 +173,20 @@ def _ahead(runs: Sequence[RunFacts], values: Sequence[Sequence[float]]) -> str:
 
 def _doubt(values: Sequence[Sequence[float]]) -> str:
     """A remark where the best of several is not clearly better than the next."""
-    ends = sorted((round(of_run[-1], 1) for of_run in values), reverse=True)  # judged as printed
-    return ", too close to call" if len(ends) > 1 and ends[0] - ends[1] < CLEAR else ""
+    ends = sorted((of_run[-1] for of_run in values), reverse=True)
+    return ", too close to call" if len(ends) > 1 and shown_gain(ends[1], ends[0]) < CLEAR else ""
 
 
 def class_gains(baseline: RunFacts, other: RunFacts) -> dict[str, float]:
     """Points of IoU per class that occurs in the validation images."""
     pairs = {name: (baseline.per_class[name], other.per_class[name]) for name in present(baseline)}
-    return {name: b - a for name, (a, b) in pairs.items() if a is not None and b is not None}
+    return {name: shown_gain(a, b) for name, (a, b) in pairs.items() if a is not None and b is not None}
+
+
+def matrix_note(shown: int, classes: int) -> str:
+    """How to read a confusion matrix of many classes; nothing where it is plain."""
+    fewer = f" Of {classes} classes, the {shown} with the largest confusions are shown." if shown < classes else ""
+    return f"Columns have the numbers of the rows.{fewer}" if shown > NAMED else ""
 
 
 def most_confused(run: RunFacts) -> dict[str, tuple[str, float] | None]:
@@ -184,25 +205,17 @@ def present(run: RunFacts) -> list[str]:
     return [name for name in run.classes if name not in run.absent]
 
 
+def shown_gain(before: float, after: float) -> float:
+    """The difference of two values as they are printed, to a tenth: a reader will subtract them."""
+    return round(round(after, 1) - round(before, 1), 1)
+
+
 def signed(points: float) -> str:
     """A difference with its sign, to a tenth."""
     rounded = round(points, 1)
     return f"{MINUS if rounded < 0 else '+' if rounded > 0 else '±'}{abs(rounded):.1f}"
 
 
-def labels(count: int) -> str:
-    """`1 label`, `12 labels`."""
-    return f"{count} label{'' if count == 1 else 's'}"
-
-
 def listing(parts: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def duration(seconds: float) -> str:
-    """`42 s`, `3 min 05 s`, `2 h 10 min`."""
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes >= 60:
-        return f"{minutes // 60} h {minutes % 60:02d} min"
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

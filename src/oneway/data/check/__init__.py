@@ -138,11 +138,11 @@ def only_surveyed(listing: Listing, surveys: Surveys) -> Listing:
     return replace(listing, train=train, val=val, test=test)
 
 
-def refuse_errors(findings: Iterable[Finding], listing: Listing, way_out: str = "") -> None:
-    """Raises a UserError that sums up the errors, if there are any; it ends with the way out."""
+def refuse_errors(findings: Iterable[Finding], listing: Listing, where: str = "data", way_out: str = "") -> None:
+    """Raises a UserError that sums up the errors, if there are any, and says where; it ends with the way out."""
     errors = [finding for finding in findings if finding.level == "error"]
     if errors:
-        headline = f"{listing.root}: {len(errors)} error{'s' if len(errors) > 1 else ''} in the data."
+        headline = f"{listing.root}: {len(errors)} error{'s' if len(errors) > 1 else ''} in the {where}."
         raise refusal(headline, errors, f"Run `{listing.check_command}` to see all of it. {way_out}".rstrip())
 
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw
 
 from oneway.data.check import Check
-from oneway.data.check.defects import Surveys, files_of
+from oneway.data.check.defects import Surveys, every_item
+from oneway.data.check.naming import files_of
 from oneway.data.check.survey import decode
 from oneway.data.check.typeset import (
     ALERT,
@@ -53,12 +55,17 @@ def write_contact_sheet(check: Check, path: Path) -> None:
 
 
 def chosen(check: Check) -> dict[str, list[Item]]:
-    """The items that are shown, by heading: a row each, and two of training images; only such as can be read."""
+    """The items that are shown, by heading: a row each, and two of training images; only such as can be read.
+
+    An image whose mask cannot be used is worth a look, and comes first.
+    """
     named = {finding.file for finding in check.findings}
     train, val, test = (
         [item for item in items if not check.surveys[item.name].problem] for items in check.listing.splits.values()
     )
-    suspicious = [item for item in (*train, *val, *test) if named & files_of(item, check.listing)][:COLUMNS]
+    surveys = check.surveys
+    broken = [item for item in every_item(check.listing) if surveys[item.name].problem and surveys[item.name].digest]
+    suspicious = [*broken, *(item for item in (*train, *val, *test) if named & files_of(item, check.listing))][:COLUMNS]
     rest = {
         "Training": ([item for item in train if item.mask], 2 * COLUMNS),
         "Validation": (val, COLUMNS),
@@ -94,8 +101,9 @@ def overlay(image: Bytes, labels: Bytes, colours: Sequence[Colour], size: tuple[
 
 
 def _cell(check: Check, item: Item) -> Image.Image:
-    """A picture, its overlay, its name, and what was found about it."""
-    image, labels = decode(check.listing, item)
+    """A picture, its overlay if its mask can be used, its name, and what was found about it."""
+    unmasked = check.surveys[item.name].problem is not None
+    image, labels = decode(check.listing, replace(item, mask=None) if unmasked else item)
     height, width = image.shape[:2]
     size = fitted(width, height)
     pictures = [Image.fromarray(image).resize(size, Image.Resampling.LANCZOS)]

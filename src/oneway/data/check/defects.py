@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from oneway.data.check.duplicates import ALIKE, nearest, nearest_other
+from oneway.data.check.naming import image_file, labels_file
 from oneway.data.check.survey import UPRIGHT, Part, Survey
 from oneway.data.dataset import IGNORE, Item, Listing
-from oneway.data.decode.images import SIDEWAYS, SUFFIXES
+from oneway.data.decode.images import SIDEWAYS
 
 TINY = 32
 """Height or width below which a network that reduces its input 32 times has nothing left."""
@@ -60,7 +60,7 @@ def decoding_errors(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     for item in every_item(listing):
         survey = surveys[item.name]
         if survey.problem and survey.part:
-            file = item.name if survey.part == "image" else _labels_file(item, listing)
+            file = image_file(item, listing) if survey.part == "image" else labels_file(item, listing)
             # A finding names its file already.
             message = survey.problem.removeprefix(f"{item.image}: ").removeprefix(f"{item.mask}: ")
             yield Finding("error", DECODING_ERRORS[survey.part], file, message)
@@ -102,7 +102,7 @@ def ignored_masks(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
         labels = surveys[item.name].labels or {}
         if item.mask and labels.keys() == {IGNORE}:
             message = f"all of its {labels[IGNORE]:,} pixels are ignored"
-            yield Finding("warning", "Masks without a labelled pixel", _labels_file(item, listing), message)
+            yield Finding("warning", "Masks without a labelled pixel", labels_file(item, listing), message)
 
 
 def absent_classes(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
@@ -131,21 +131,21 @@ def absent_classes(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
 def odd_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     """Images too small to learn from, of one colour, nearly black, or seen otherwise than they are stored."""
     for item in every_item(listing):
-        survey = surveys[item.name]
+        survey, file = surveys[item.name], image_file(item, listing)
         height, width = survey.size
         if not survey.fingerprint:
             continue
         if min(height, width) < TINY:
-            yield Finding("warning", f"Images below {TINY} pixels", item.name, f"{width}×{height} pixels")
+            yield Finding("warning", f"Images below {TINY} pixels", file, f"{width}×{height} pixels")
         if len(set(survey.fingerprint)) == 1:
-            yield Finding("warning", "Blank images", item.name, f"grey value {survey.fingerprint[0]} all over")
+            yield Finding("warning", "Blank images", file, f"grey value {survey.fingerprint[0]} all over")
         elif max(survey.fingerprint) < DARK:
             message = f"no region is brighter than {max(survey.fingerprint)} of 255"
-            yield Finding("warning", "Nearly black images: are there fewer than 16 bits in 16?", item.name, message)
+            yield Finding("warning", "Nearly black images: are there fewer than 16 bits in 16?", file, message)
         # Where an image lay on its side, an oblong mask that fits has heeded it; elsewhere both would fit.
         if survey.orientation != UPRIGHT and (survey.orientation not in SIDEWAYS or height == width):
             message = f"EXIF orientation {survey.orientation} is undone in the image; the mask is read as it is stored"
-            yield Finding("warning", "Images that may be turned against their mask: see the sheet", item.name, message)
+            yield Finding("warning", "Images that may be turned against their mask: see the sheet", file, message)
 
 
 def same_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
@@ -157,7 +157,7 @@ def same_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
             if item.mask and digest in labelled:
                 message = f"the same as {labelled[digest]}"
                 yield Finding("warning", "Labelled images that occur twice", item.name, message)
-            (labelled if item.mask else unlabelled).setdefault(digest, item.name)
+            (labelled if item.mask else unlabelled).setdefault(digest, image_file(item, listing))
     for split, items in held_out(listing):
         kind = f"{split.capitalize()} images that"
         for item in items:
@@ -222,22 +222,6 @@ def pixels_by_label(items: Iterable[Item], surveys: Surveys) -> Counter[int]:
     for item in items:
         count.update(surveys[item.name].labels or {})
     return count
-
-
-def relative(path: Path, root: Path) -> str:
-    """A path below the data folder, or the whole path where it lies elsewhere."""
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
-
-
-def _labels_file(item: Item, listing: Listing) -> str:
-    """The item's own mask; its image, where one file holds the labels of all."""
-    own = item.mask is not None and item.mask.suffix.lower() in SUFFIXES
-    return relative(item.mask, listing.root) if item.mask and own else item.name
-
-
-def files_of(item: Item, listing: Listing) -> set[str]:
-    """The names under which findings may mention an item."""
-    return {item.name, _labels_file(item, listing)}
 
 
 def every_item(listing: Listing) -> tuple[Item, ...]:

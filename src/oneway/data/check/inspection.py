@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from textwrap import indent
 
@@ -16,7 +16,8 @@ from rich.text import Text
 from oneway.config import Data
 from oneway.data.check import Check, check_data
 from oneway.data.check.contact_sheet import write_contact_sheet
-from oneway.data.check.defects import WHOLE_SET, Finding, relative
+from oneway.data.check.defects import WHOLE_SET, Finding
+from oneway.data.check.naming import relative
 from oneway.data.check.text import findings_text, summary
 from oneway.data.dataset import Listing
 from oneway.data.folder import FILE, describe, listing_of
@@ -56,6 +57,7 @@ def check_folder(
         Finding("warning", "Files that do not pair up", relative(problem.file, root), problem.message)
         for problem in folder.found.problems
     ]
+    folder = replace(folder, found=replace(folder.found, problems=()))  # which are said now
     defaults = Data()
     try:
         listing = listing_of(folder, defaults.holdout, defaults.seed)

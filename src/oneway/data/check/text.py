@@ -21,6 +21,9 @@ EXAMPLES = 5
 SIZES = 4
 """Image sizes that are listed; further ones are only counted."""
 
+ABSENT = 8
+"""Classes that are listed though no mask holds them; further ones are only counted."""
+
 BAR = 20
 """Characters of the longest bar, which the most frequent class has."""
 
@@ -116,7 +119,10 @@ def _classes(check: Check) -> Table:
         table.add_column(f"in {split}", justify="right", no_wrap=True)
     counts = check.classes()
     largest = max((count.share for count in counts), default=0) or 1
+    absent = [count.name for count in counts if not count.pixels][ABSENT:]
     for count in counts:
+        if count.name in absent:
+            continue
         # A bar in the colour of its class would vanish where that is the terminal's, as black is for many a background.
         name = Text.assemble(("■ ", "rgb({},{},{})".format(*count.colour)), count.name)
         table.add_row(
@@ -125,6 +131,8 @@ def _classes(check: Check) -> Table:
             percentage(count.share),
             *(f"{count.images[split]:,}" for split in splits),
         )
+    if absent:
+        table.add_row(Text(f"  {len(absent)} more", "dim"), "", "absent", style="dim")
     if check.ignored:
         table.add_row(Text("  ignored", "dim"), Text("of all pixels", "dim"), percentage(check.ignored), style="dim")
     return table

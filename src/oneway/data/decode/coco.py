@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,11 +22,14 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from oneway.data.dataset import IGNORE, Bytes, class_name
 from oneway.data.decode.images import MOST_PIXELS
 from oneway.data.decode.outlines import outline_mask
-from oneway.errors import UserError
+from oneway.errors import UserError, some
 
 BACKGROUND = "background"
 KEYS = frozenset({"images", "annotations", "categories"})
 """A JSON file with these at the top is taken for COCO's."""
+
+NAMED = 5
+"""Entries that a message names."""
 
 Length = Annotated[int, Field(gt=0, le=MOST_PIXELS)]
 
@@ -136,13 +140,11 @@ def _checked(path: Path, file: _File) -> Coco:
     """What a file says, where its entries fit each other; a ValueError names the key where they do not."""
     classes, labels = _classes(file.categories)
     sizes = {image.id: (image.height, image.width) for image in file.images}
+    if astray := [*_references(file, sizes.keys(), labels.keys())]:
+        raise ValueError(some(astray, NAMED))
     regions: dict[int, list[Region]] = defaultdict(list)
     for index, annotation in enumerate(file.annotations):
         key = f"annotations[{index}]"
-        if annotation.image_id not in sizes:
-            raise ValueError(f"{key}.image_id: no image has id {annotation.image_id}")
-        if annotation.category_id not in labels:
-            raise ValueError(f"{key}.category_id: no category has id {annotation.category_id}")
         label = IGNORE if annotation.iscrowd else labels[annotation.category_id]
         regions[annotation.image_id].append(Region(key, label, annotation.segmentation))
     images = {}
@@ -154,6 +156,15 @@ def _checked(path: Path, file: _File) -> Coco:
         painted = sorted(regions[image.id], key=lambda region: region.label != IGNORE)  # stable: later ones stay later
         images[image.file_name] = CocoImage(sizes[image.id], tuple(painted))
     return Coco(path, classes, images)
+
+
+def _references(file: _File, images: Container[int], categories: Container[int]) -> Iterator[str]:
+    """Which annotations refer to an image or a category that is not there."""
+    for index, annotation in enumerate(file.annotations):
+        if annotation.image_id not in images:
+            yield f"annotations[{index}].image_id: no image has id {annotation.image_id}"
+        if annotation.category_id not in categories:
+            yield f"annotations[{index}].category_id: no category has id {annotation.category_id}"
 
 
 def _classes(categories: list[_Category]) -> tuple[tuple[str, ...], dict[int, int]]:

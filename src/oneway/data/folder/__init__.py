@@ -19,6 +19,7 @@ from oneway.data.folder.description import FILE, Description
 from oneway.data.folder.files import Found, find
 from oneway.data.folder.infer import LABELMAP, Inferred, infer, read_labelmap
 from oneway.data.folder.layout import stay
+from oneway.data.folder.unread import unread_labels
 from oneway.errors import UserError
 from oneway.streams import stream
 
@@ -90,7 +91,7 @@ def listing_of(folder: Described, holdout: float, seed: int) -> Listing:
         raise UserError(
             f"{root}: {len(labelled)} of {len(found.train)} training images have labels, which is too few. Put images "
             f"into {root / 'images'} and masks of the same names into {root / 'masks'}, or say in {FILE} where they "
-            "are."
+            f"are.{''.join(f' {hint}' for hint in (*unread_labels(root, found.train), *_misfits(found)))}"
         )
     if inferred and not inferred.named:
         shown = ", ".join(str(list(colour)) for colour in description.palette[:COLOURS_SHOWN])
@@ -130,16 +131,25 @@ def _remarks(found: Found, inferred: Inferred | None, held_out: int, labelled: i
     if inferred:
         yield from inferred.remarks
     if held_out:
-        yield f"No validation set: {held_out} of the {labelled} labelled images are held out to validate."
+        are = "is" if held_out == 1 else "are"
+        yield f"No validation set: {held_out} of the {labelled} labelled images {are} held out to validate."
     bare = [name for name, (coco, file_name) in found.outlines.items() if not coco.images[file_name].regions]
     if bare:
         yield (
             f"{len(bare)} images are listed without an annotation ({bare[0]} is the first) and count as background; "
             "take them out of the list if they are not annotated yet."
         )
+    yield from unread_labels(found.root, found.train)
+    yield from _misfits(found)
+
+
+def _misfits(found: Found) -> Iterator[str]:
+    """How many files do not fit, and the first of them."""
     if found.problems:
         first = found.problems[0]
-        yield f"{len(found.problems)} files do not fit; `oneway check` lists them. {first.file}: {first.message}"
+        do, them = ("does", "it") if len(found.problems) == 1 else ("do", "them")
+        count = f"{len(found.problems)} file{'s' if do == 'do' else ''}"
+        yield f"{count} {do} not fit; `oneway check` lists {them}. {first.file}: {first.message}"
 
 
 def _read_mask(coding: Coding, item: Item) -> Bytes:

@@ -101,7 +101,8 @@ class Description(Section):
 
     def to_yaml(self) -> str:
         """The content of a `dataset.yaml` that is read as this description, with comments."""
-        return "\n".join(["# How this folder is read. Rename the classes as you like.", *_lines(self), ""])
+        rename = " Rename the classes as you like." if self.classes else ""
+        return "\n".join([f"# How this folder is read.{rename}", *_lines(self), ""])
 
 
 def read_description(path: Path) -> Description:

@@ -14,6 +14,7 @@ from oneway.data.decode.coco import Coco
 from oneway.data.folder.description import FILE, Description, read_description
 from oneway.data.folder.layout import Problem, images_in, recognise, stay
 from oneway.data.folder.pairs import Pairs, name_below, pair, subfolder
+from oneway.data.folder.unread import unread_images
 from oneway.errors import UserError
 
 ELSEWHERE = "unlabelled"
@@ -70,7 +71,10 @@ def find(root: Path, unlabelled: Path | None = None) -> Found:
     if unlabelled is not None:
         items += _from_elsewhere(unlabelled, items, taken | _files(items), problems)
     if not items:
-        raise UserError(f"{root}: no image found. Put images into {root / 'images'}, or say in {FILE} where they are.")
+        raise UserError(
+            f"{root}: no image found{unread_images(problems)}. Put images into {root / 'images'}, or say in {FILE} "
+            "where they are."
+        )
     return Found(
         root=root,
         description=description,

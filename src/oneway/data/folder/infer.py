@@ -1,18 +1,28 @@
-"""Which classes masks seem to have, where nobody says: by looking at all of them."""
+"""Which classes masks seem to have, where nobody says: by looking at all of them.
+
+Numbers are taken for classes by four rules, in this order:
+
+1. Masks of nothing but 0 and 255 are background and foreground.
+2. Where most values occur only in lines between others, borders were smoothed, and the masks are refused.
+3. 255 is ignored if the others are small numbers, or count up without wide gaps; elsewhere it is a class. It is one as
+   well where no more than one of the others fills an area.
+4. Where at least half of the numbers up to the largest occur, all of these are classes. Elsewhere those that occur are,
+   unless there are too many of them.
+"""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from oneway.data.dataset import IGNORE, Colour, class_name
-from oneway.data.decode.masks import Numbers, pack, read_raw, unpack
+from oneway.data.decode.masks import pack, unpack
 from oneway.data.folder.classes import MOST_CLASSES, Classes, Value, listed, numbered, painted, parse_colour
+from oneway.data.folder.look import Look, look_at
 from oneway.errors import UserError
 
 LABELMAP = "labelmap.txt"
@@ -23,17 +33,14 @@ WHITE = 0x010101
 SHOWN = 8
 """Values that a message lists."""
 
+MOST_SCATTERED = 32
+"""Classes whose numbers do not count up; more of them number instances, or are shades."""
 
-@dataclass(frozen=True)
-class Look:
-    """Which values a mask holds, and how it is stored."""
+SMALL = 64
+"""Where other numbers are all below this, 255 is far from them: it is set apart, as what is ignored is."""
 
-    mode: str
-    coloured: bool
-    values: frozenset[int]
-    """Numbers, or colours as 0xRRGGBB; of countless ones, enough to tell that they are too many."""
-
-    palette: tuple[Colour, ...] | None
+FILLS = 0.25
+"""Share of a value's pixels from which on they fill areas: 0 in lines one pixel wide, a half in lines of two."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +61,11 @@ def infer(masks: Iterable[Path], ignore: tuple[Value, ...] | None, table: Classe
 
     Args:
         masks: Those that cannot be read are passed over; where some are in colours and some in numbers, the fewer too.
-        ignore: Numbers or colours that stand for no class; None for 255, unless masks hold nothing but 0 and 255.
+        ignore: Numbers or colours that stand for no class; None for 255, where that is set apart from the others.
         table: The classes of CVAT's table of colours.
     """
     with ThreadPoolExecutor(os.cpu_count()) as threads:  # Pillow decodes outside the interpreter's lock
-        answers = list(threads.map(_look, masks))
+        answers = list(threads.map(look_at, masks))
     looks = [answer for answer in answers if isinstance(answer, Look)]
     if not looks:
         raise next(answer for answer in answers if isinstance(answer, UserError))
@@ -83,25 +90,10 @@ def read_labelmap(path: Path) -> Classes:
                     raise ValueError(f"line {number}: the name {name!r} appears twice")
                 colours[class_name(name)] = parse_colour([int(channel) for channel in colour.split(",")])
         return painted(colours)
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: has characters in another encoding than UTF-8. Save it as UTF-8.") from None
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: not a table of lines `name:red,green,blue::`, as CVAT writes it ({error}).") from None
-
-
-def _look(path: Path) -> Look | UserError:
-    try:
-        raw = read_raw(path)
-    except UserError as error:
-        return error
-    return Look(raw.mode, raw.coloured, frozenset(_distinct(raw.values)), raw.palette)
-
-
-def _distinct(values: Numbers) -> list[int]:
-    """The values that occur; of more than can be classes, enough to tell."""
-    if values.min() < 0 or values.max() >= 2**24:
-        return np.unique(values)[: 2 * MOST_CLASSES].tolist()
-    occurs = np.zeros(int(values.max()) + 1, dtype=np.bool_)
-    occurs[values] = True
-    return np.flatnonzero(occurs)[: 2 * MOST_CLASSES].tolist()
 
 
 def _from_colours(looks: Sequence[Look], ignore: tuple[Value, ...], table: Classes | None) -> Inferred:
@@ -138,7 +130,12 @@ def _from_numbers(looks: Sequence[Look], ignore: tuple[Value, ...] | None) -> In
     found = grey | {value * white for look in looks if look.mode == "1" for value in look.values}
     if ignore is None and 255 in found and found <= BINARY.keys():
         return Inferred(numbered(BINARY), remarks=("Masks hold 0 and 255 only: taken for background and foreground.",))
-    values = sorted(found - set((IGNORE,) if ignore is None else ignore))
+    palettes = [look.palette for look in looks if look.palette is not None]
+    indexed = len(palettes) == len(looks)
+    filling = _filling(looks)
+    if not indexed:
+        _refuse_smoothed(looks, found, filling)
+    values = sorted(found - set(_set_apart(found, filling, indexed) if ignore is None else ignore))
     if not values:
         raise UserError("Every pixel of every mask is ignored. Say in dataset.yaml which values are classes.")
     if len(values) > MOST_CLASSES or values[0] < 0:
@@ -146,23 +143,75 @@ def _from_numbers(looks: Sequence[Look], ignore: tuple[Value, ...] | None) -> In
             f"The masks hold {_some(values)}, and there are at most {MOST_CLASSES} classes: they number instances, or "
             "are photographs. Export them again, with one number for each class."
         )
-    palettes = [look.palette for look in looks if look.palette is not None]
-    if len(palettes) == len(looks) or values[-1] >= MOST_CLASSES:
+    if not indexed and _counts_up(values):
+        classes = listed(f"class {value}" for value in range(values[-1] + 1))
+    elif indexed or len(values) <= MOST_SCATTERED:
         classes = numbered({value: f"class {value}" for value in values})
     else:
-        classes = listed(f"class {value}" for value in range(values[-1] + 1))
-    colours = tuple(palettes[0][value] for value in values) if len(palettes) == len(looks) else None
+        raise UserError(
+            f"The masks hold {_some(values)}, which are many numbers with gaps: they number instances, or are shades. "
+            "Export them again, with one number for each class; or give each number its name in dataset.yaml, as in "
+            f"`classes: {{{values[0]}: background, {values[1]}: road}}`."
+        )
+    colours = tuple(palettes[0][value] for value in values) if indexed else None
     shown = colours if colours and len(set(colours)) == len(colours) else None
-    return Inferred(classes, shown, tuple(_remarks(classes, values, len(looks))))
+    ignored = _share_of_ignored(looks) if ignore is None and IGNORE in found - {*values} else None
+    return Inferred(classes, shown, tuple(_remarks(classes, values, len(looks), ignored)))
 
 
-def _remarks(classes: Classes, values: Sequence[int], masks: int) -> Iterable[str]:
+def _counts_up(values: Sequence[int]) -> bool:
+    """Whether at least half of the numbers from 0 to the largest occur: the others are classes that are rare."""
+    return not values or (values[-1] < MOST_CLASSES and 2 * len(values) > values[-1])
+
+
+def _set_apart(found: set[int], filling: set[int], indexed: bool) -> tuple[int, ...]:
+    """What is ignored where nobody says: 255, if the other numbers do not spread over all bytes, as shades do."""
+    others = sorted(found - {IGNORE})
+    strays = len(others) > 1 and IGNORE in filling and len(filling) <= 2  # among black and white
+    return (IGNORE,) if indexed or (not strays and (_counts_up(others) or others[-1] < SMALL)) else ()
+
+
+def _filling(looks: Sequence[Look]) -> set[int]:
+    """The values that fill areas in all masks together, rather than lines."""
+    pixels, squares = Counter[int](), Counter[int]()
+    for look in looks:
+        pixels.update(look.pixels)
+        squares.update(look.squares)
+    return {value for value in pixels if squares[value] >= FILLS * pixels[value]}
+
+
+def _refuse_smoothed(looks: Sequence[Look], found: set[int], filling: set[int]) -> None:
+    """Raises a UserError where most values fill no area: a border that was smoothed has all shades in between."""
+    if len(found) <= MOST_SCATTERED and _counts_up(sorted(found - {IGNORE})):
+        return  # classes of thin things
+    if 2 * len(filling) < len(found):
+        worst = max(looks, key=lambda look: len(look.values))
+        areas = f"; areas are filled with {_some(sorted(filling))}" if filling else ""
+        raise UserError(
+            f"{worst.path}: holds {_some(sorted(worst.values))}, most of them only along borders{areas}. The masks are "
+            "photographs, or were saved with losses or smoothed borders. Export them again as PNG without smoothing "
+            "(anti-aliasing), with one number for each class."
+        )
+
+
+def _share_of_ignored(looks: Sequence[Look]) -> float:
+    pixels = sum(sum(look.pixels.values()) for look in looks)
+    return sum(look.pixels.get(IGNORE, 0) for look in looks) / max(pixels, 1)
+
+
+def _remarks(classes: Classes, values: Sequence[int], masks: int, ignored: float | None) -> Iterable[str]:
     yield (
         f"{len(classes.names)} classes, from the values {_some(values)} of {masks} masks; `oneway check` prints a "
         "dataset.yaml in which they can be named."
     )
-    if absent := sorted(classes.table.keys() - set(values), key=str):
-        yield f"No mask holds {_some(absent)}; its class cannot be learnt."
+    if ignored is not None:
+        yield (
+            f"Masks hold {IGNORE} as well, in {100 * ignored:.1f} % of their pixels, which are ignored. If it is a "
+            "class, list it in dataset.yaml."
+        )
+    if absent := sorted({value for value in classes.table if isinstance(value, int)} - {*values}):
+        whose = "its class" if len(absent) == 1 else "their classes"
+        yield f"No mask holds {_some(absent)}; {whose} cannot be learnt."
 
 
 def _some(values: Sequence[object]) -> str:

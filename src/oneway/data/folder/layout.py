@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from oneway.data.decode.coco import is_coco, read_json
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.folder.description import FILE, Description, Part
+from oneway.data.folder.outputs import is_output
 from oneway.errors import UserError
 
 IMAGES = ("images", "jpegimages")
@@ -113,13 +114,16 @@ def _coco_in(root: Path, folder: str) -> str | None:
 
 
 def walk(folder: Path, home: Path, problems: list[Problem]) -> Iterator[Path]:
-    """Files in a folder and its subfolders, in order of name; a link that leads out of `home` is a UserError."""
+    """Files in a folder and its subfolders, in order of name; a link that leads out of `home` is a UserError.
+
+    Subfolders that oneway wrote are passed over.
+    """
     waiting = [(folder, entry) for entry in reversed(_entries(folder))]
     while waiting:
         parent, entry = waiting.pop()
         path = parent / entry.name
         if entry.is_dir(follow_symlinks=False):
-            waiting += [(path, inner) for inner in reversed(_entries(path))]
+            waiting += [] if is_output(path) else [(path, inner) for inner in reversed(_entries(path))]
         elif not entry.name.isprintable():  # nor can it be stored in a list of names
             named = f"the file {entry.name!a} in it has a name that cannot be shown; rename it."
             problems.append(Problem(parent, named))

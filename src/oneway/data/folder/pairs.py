@@ -13,7 +13,7 @@ from oneway.data.folder.description import Part
 from oneway.data.folder.layout import Problem, images_in, stay
 from oneway.errors import UserError
 
-MARKERS = ("_mask", "_label")
+MARKERS = ("_mask", "_masks", "_label", "_labels", "_seg", "_gt")
 """What the name of a mask may have in addition to that of its image, before the suffix."""
 
 Index = dict[str, list[Path]]
@@ -88,7 +88,7 @@ def _under_names_of(images: Index, masks: Index) -> Index:
 
 
 def _beside(files: Index) -> tuple[Index, Index]:
-    """Images and masks in one folder: `X.jpg` with `X.png`, or `X.png` with `X_mask.png` or `X_label.png`."""
+    """Images and masks in one folder: `X.jpg` with `X.png`, or `X.png` with `X_mask.png` and the like."""
     images: Index = defaultdict(list)
     masks: Index = defaultdict(list)
     for stem, paths in files.items():
@@ -107,11 +107,21 @@ def _mismatches(images: Index, masks: Index) -> Iterable[Problem]:
     for first, *others in images.values():
         for path in others:
             yield Problem(path, f"left out: but for the suffix it has the name of {first.name}. Rename or remove it.")
+    names = {PurePosixPath(stem).name for stem in images}
+    astray: dict[Path, int] = defaultdict(int)
     for stem, (first, *others) in masks.items():
         for path in others:
             yield Problem(path, f"left out: {first.name} is the mask of the same image. Remove one of them.")
-        if stem not in images:
+        if stem not in images and {first.stem, _unmarked(first.stem)} & names:
+            astray[first.parent] += 1
+        elif stem not in images:
             yield Problem(first, "no image has the name of this mask. Add the image, or remove the mask.")
+    for folder, count in astray.items():
+        yield Problem(
+            folder,
+            f"{count} masks here have the names of images elsewhere. Give both the same subfolders; where masks show "
+            "one class each, paint those of an image into one, with a number for each class.",
+        )
 
 
 def _outlined(root: Path, folder: Path, files: list[Path], coco: Coco, problems: list[Problem]) -> Pairs:

@@ -375,7 +375,7 @@ function buildColumns() {
     const colour = `var(--run-${about.runs.length === 1 ? 1 : index})`;
     article.style.setProperty("--run", colour);
     $(".name", article).textContent = run.name;
-    const facts = [run.method === run.name ? "" : run.method, run.labels && `${run.labels} labels`, run.value !== null && `${run.value.toFixed(1)} % ${run.metric}`];
+    const facts = [run.method === run.name ? "" : run.method, run.labels && `${run.labels} label${run.labels === 1 ? "" : "s"}`, run.value !== null && `${run.value.toFixed(1)} % ${run.metric}`];
     $("small", article).textContent = facts.filter(Boolean).join(" · ");
     columns.append(article);
     const row = document.createElement("div");

@@ -1,0 +1,66 @@
+"""What a single mask holds, before anybody knows what it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from oneway.data.dataset import Colour
+from oneway.data.decode.masks import Numbers, read_raw
+from oneway.data.folder.classes import MOST_CLASSES
+from oneway.errors import UserError
+
+MOST_COUNTED = 2**16
+"""Numbers below this are counted; those beyond make no classes."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """Which values a mask holds, and how it is stored."""
+
+    path: Path
+    mode: str
+    coloured: bool
+    values: frozenset[int]
+    """Numbers, or colours as 0xRRGGBB; of countless ones, enough to tell that they are too many."""
+
+    palette: tuple[Colour, ...] | None
+
+    pixels: Mapping[int, int]
+    """Of each number below MOST_COUNTED; of none where they are colours."""
+
+    squares: Mapping[int, int]
+    """How many of these pixels are the first of 2×2 of the same value."""
+
+
+def look_at(path: Path) -> Look | UserError:
+    """What a mask holds, or why it cannot be read."""
+    try:
+        raw = read_raw(path)
+    except UserError as error:
+        return error
+    pixels, squares = ({}, {}) if raw.coloured else (_count(raw.values), _count(_first_of_squares(raw.values)))
+    return Look(path, raw.mode, raw.coloured, frozenset(_distinct(raw.values)), raw.palette, pixels, squares)
+
+
+def _distinct(values: Numbers) -> list[int]:
+    """The values that occur; of more than can be classes, enough to tell."""
+    if values.min() < 0 or values.max() >= 2**24:
+        return np.unique(values)[: 2 * MOST_CLASSES].tolist()
+    occurs = np.zeros(int(values.max()) + 1, dtype=np.bool_)
+    occurs[values] = True
+    return np.flatnonzero(occurs)[: 2 * MOST_CLASSES].tolist()
+
+
+def _first_of_squares(values: Numbers) -> Numbers:
+    """The values of pixels that are the first of 2×2 of the same."""
+    first = values[:-1, :-1]
+    return first[(first == values[1:, :-1]) & (first == values[:-1, 1:]) & (first == values[1:, 1:])]
+
+
+def _count(values: Numbers) -> dict[int, int]:
+    counts = np.bincount(values[(values >= 0) & (values < MOST_COUNTED)])
+    return {int(value): int(counts[value]) for value in counts.nonzero()[0]}

@@ -1,0 +1,80 @@
+"""Labels and images of kinds that are not read: what was seen is named, and the way out."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from data.folders import labelled, listing, mask, pairs, photo, refusal, write
+from oneway.data.folder import find
+
+LABELME = json.dumps({"version": "5.0", "flags": {}, "shapes": [{"label": "book", "points": [[0, 0], [3, 0], [0, 3]]}]})
+FILES = {
+    "Labelme files with the names of images are not read (6; 0.json": ("{}.json", LABELME),
+    "YOLO files with the names of images are not read (6; labels/0.txt": (
+        "labels/{}.txt",
+        "1 0.2 0.38 0.47 0.38 0.2 0.75\n",
+    ),
+    "Pascal VOC files with the names of images are not read (6; 0.xml": (
+        "{}.xml",
+        "<annotation><filename>0.jpg</filename></annotation>",
+    ),
+}
+
+
+@pytest.mark.parametrize(("words", "file"), FILES.items(), ids=["Labelme", "YOLO", "Pascal VOC"])
+def test_labels_of_other_tools_are_named(tmp_path, words, file):
+    """They lie beside the images or in a folder of their own, and no mask does."""
+    place, content = file
+    for index in range(8):
+        photo(tmp_path / f"{index}.jpg")
+    for index in range(6):
+        write(tmp_path / place.format(index), content)
+    message = refusal(tmp_path)
+    assert words in message
+    assert "PNG masks, or as COCO" in message
+
+
+def test_other_notes_about_images_are_nobodys_labels(tmp_path):
+    """A caption in a text, or a camera's settings in JSON; and labels of images that have a mask."""
+    pairs(tmp_path, 4)
+    photo(tmp_path / "images" / "free.jpg")
+    write(tmp_path / "images" / "free.txt", "A photograph of 1 car.")
+    write(tmp_path / "images" / "free.json", '{"exposure": 0.01}')
+    write(tmp_path / "images" / "0.json", LABELME)
+    assert not any("not read" in remark for remark in listing(tmp_path).remarks)
+    write(tmp_path / "images" / "free.json", LABELME)
+    assert any("(1; images/free.json is the first)" in remark for remark in listing(tmp_path).remarks)
+
+
+@pytest.mark.parametrize("marker", ["_mask", "_masks", "_label", "_labels", "_seg", "_gt", "_Mask", "_GT"])
+def test_masks_are_known_by_what_their_name_ends_with(tmp_path, marker):
+    """Beside their images, and in a folder of their own."""
+    photo(tmp_path / "beside" / "a.png")
+    mask(tmp_path / "beside" / f"a{marker}.png")
+    photo(tmp_path / "apart" / "images" / "a.png")
+    mask(tmp_path / "apart" / "masks" / f"a{marker}.png")
+    assert labelled(find(tmp_path / "beside").train) == ["a.png"]
+    assert labelled(find(tmp_path / "apart").train) == ["images/a.png"]
+
+
+def test_a_folder_of_masks_for_each_class_is_one_finding(tmp_path):
+    """And no mask in it is said to lack its image."""
+    for index in range(5):
+        photo(tmp_path / "images" / f"{index}.jpg")
+        for name in ("book", "plant"):
+            mask(tmp_path / "masks" / name / f"{index}.png", np.zeros((6, 8)))
+    problems = find(tmp_path).problems
+    assert [problem.file.name for problem in problems] == ["book", "plant"]
+    assert "5 masks here" in problems[0].message
+    assert "one class each" in refusal(tmp_path)
+
+
+def test_a_folder_of_images_that_are_not_read(tmp_path):
+    """Their kinds are counted, with the way out."""
+    for name in ("a.heic", "b.HEIC", "c.gif"):
+        write(tmp_path / name, "")
+    assert "no image found, but files that are not read: 1 of kind .gif and 2 of kind .heic" in refusal(tmp_path)
+    assert "Convert them to JPEG or PNG" in refusal(tmp_path)
