@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import shutil
-import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -26,7 +25,6 @@ from oneway.models import build as build_network
 from oneway.predict import Outputs, Prediction, Predictor, load, predict_files
 from oneway.predict.batches import batches
 from oneway.predict.sources import Source, find_sources
-from oneway.predict.tiles import slide, starts
 from oneway.run import TrainedModel, save_model
 from small_runs import QUIET
 
@@ -252,46 +250,6 @@ def test_a_path_to_nothing_is_answered_before_anything_is_written(model, tmp_pat
     assert not Path("out").exists()
 
 
-def test_tiles_reach_from_border_to_border_and_overlap():
-    """Every length from one tile to ten: first at 0, last at the end, a quarter shared between neighbours."""
-    assert starts(20, 32) == [0]
-    assert starts(32, 32) == [0]
-    assert starts(56, 32) == [0, 24]
-    for length in range(33, 320):
-        places = starts(length, 32)
-        assert (places[0], places[-1]) == (0, length - 32)
-        assert all(0 < step <= 24 for step in np.diff(places))
-
-
-def test_tiles_average_probabilities():
-    """Against all tiles added up in one array of the whole image, where a pixel's prediction depends on its tile."""
-    image, tile = torch.randint(256, (75, 90, 3), generator=torch.Generator().manual_seed(0)), (32, 48)
-
-    def probabilities(tiles: torch.Tensor) -> torch.Tensor:
-        values = tiles.permute(0, 3, 1, 2).float() / 40
-        return (values - values.mean(dim=(2, 3), keepdim=True) * 3).softmax(dim=1)
-
-    sums, count = np.zeros((3, 75, 90)), np.zeros((75, 90))
-    for top in starts(75, 32):
-        for left in starts(90, 48):
-            place = np.s_[top : top + 32, left : left + 48]
-            sums[:, *place] += probabilities(image[place][None])[0].numpy()
-            count[place] += 1
-    labels, confidence = slide(probabilities, image, tile, batch=2)
-    assert np.array_equal(labels.numpy(), sums.argmax(axis=0))
-    np.testing.assert_allclose(confidence.numpy(), (sums / count).max(axis=0), rtol=1e-5)
-
-
-def test_tiles_larger_than_the_image_see_it_whole(model):
-    """The prediction is that of the whole; tiles too small to be meant are refused."""
-    whole, tiled = model.predict(scene()), model.predict(scene(), tile=(500, 500))
-    assert np.array_equal(whole.labels, tiled.labels)
-    np.testing.assert_allclose(whole.confidence, tiled.confidence, atol=1e-5)
-    assert model.predict(scene(), tile=(32, 48)).labels.shape == (64, 128)
-    with pytest.raises(UserError, match="32 pixels or more"):
-        model.predict(scene(), tile=(8, 8))
-
-
 def test_batches_have_one_size_and_fit_into_memory():
     """Images are neither lost nor doubled; no batch of several has more than 2**20 pixels."""
     shapes = [(512, 512, 3), (100, 80, 3), (2000, 1000, 3)] * 7
@@ -392,12 +350,6 @@ def test_the_summary_says_how_many_and_how_fast(model, photos, tmp_path):
     predict_files(model, [str(photos)], Outputs(tmp_path / "out"), Console(file=text))
     assert text.getvalue().startswith("3 images in ")
     assert "images/s" in text.getvalue().splitlines()[0]
-
-
-def test_importing_the_package_stays_instant():
-    """`import oneway` loads neither torch nor NumPy."""
-    check = "import sys, oneway; assert callable(oneway.load); assert not {'torch', 'numpy'} & set(sys.modules)"
-    assert subprocess.run([sys.executable, "-c", check]).returncode == 0
 
 
 def test_points_are_no_images(tmp_path):

@@ -58,6 +58,6 @@ def test_settings_are_checked():
 
 
 def test_the_package_is_imported_without_pytorch():
-    """In a fresh interpreter."""
-    code = "import oneway, sys; print('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+    """And without NumPy, in a fresh interpreter: it is instant."""
+    check = "import sys, oneway; assert callable(oneway.load); assert not {'torch', 'numpy'} & set(sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check]).returncode == 0

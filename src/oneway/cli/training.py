@@ -164,7 +164,7 @@ def evaluate(
     if as_json:
         print(json.dumps(result, indent=1))
         return
-    say(console, f"{run} on {result['samples']} {split} images")
+    say(console, f"{run} on {result['samples']} {split} samples")
     table = Table(caption=_absent_note(result["absent"]))
     table.add_column("class")
     table.add_column("IoU in %" if result["metric"] == "miou" else "recognised in %", justify="right")

@@ -59,9 +59,7 @@ WEIGHTS = (0.125, 0.25, 0.5, 0.75, 1)
 
 def _batch_norm(name: str, columns: tuple[str, ...]) -> PaperTable:
     """The paper's figure of what perturbed inputs do to the statistics, which shows no numbers."""
-    rows = {
-        f"statistics: {policy}": Row("simple-phtps", changes=_train(batch_norm=policy)) for policy in ("clean", "both")
-    }
+    rows = {f"{policy} inputs": Row("simple-phtps", changes=_train(batch_norm=policy)) for policy in ("clean", "both")}
     iterations = CIFAR_ITERATIONS if name == "cifar10" else {}
     shows = f"Batch-norm statistics of clean inputs, or of perturbed ones too, on {name}"
     return PaperTable(shows, name, columns, rows, iterations)
