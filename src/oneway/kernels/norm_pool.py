@@ -20,7 +20,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from oneway.kernels.norm import channels_last, mean_of, rectified
+from oneway.kernels.norm import channels_last
+from oneway.kernels.norm_passes import mean_of, rectified
 from oneway.kernels.rows import MAPPED, Rows, affine_of, channels_of_program, store_parts, summed
 from oneway.kernels.statistics import Statistics
 

@@ -12,6 +12,7 @@ Shapes: M rows (N·H·W), C channels, P parts.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import triton
@@ -70,6 +71,13 @@ class Rows:
         return {"ROWS": rows, "CHANNELS": width}
 
 
+class Sum(NamedTuple):
+    """What a pass adds to the tensor that it reads, and where it keeps the sum; both in that tensor's layout."""
+
+    addend: Tensor
+    total: Tensor
+
+
 def merging(parts: Tensor) -> tuple[tuple[int], dict[str, int]]:
     """Grid and constants of a kernel that adds up parts: two versions at most, so that little is compiled."""
     _, count, channels = parts.shape
@@ -114,6 +122,16 @@ def tile_of(tile, channel, count, C, ROWS: tl.constexpr):
     row = tl.arange(0, ROWS)[:, None]
     first = tl.cast(tile, tl.int64) * ROWS
     return first * C + (row * C + channel), (first + row < count) & (channel < C)
+
+
+@triton.jit
+def load_sum(x, addend, place, exists, SUM: tl.constexpr):
+    """Numbers of a tile in single precision; those of a sum as they are once it is kept, which rounds them."""
+    value = tl.load(x + place, exists, other=0).to(tl.float32)
+    if SUM:
+        value += tl.load(addend + place, exists, other=0).to(tl.float32)
+        value = value.to(x.dtype.element_ty).to(tl.float32)
+    return value
 
 
 @triton.jit

@@ -18,7 +18,9 @@ from torch import Tensor
 from oneway.kernels.rows import (
     REDUCED,
     Rows,
+    Sum,
     channels_of_program,
+    load_sum,
     merging,
     parts_of_program,
     store_parts,
@@ -44,14 +46,19 @@ class Running(NamedTuple):
     momentum: float
 
 
-def batch_statistics(x: Tensor, running: Running | None = None) -> Statistics:
-    """Statistics of a channels-last N×C×H×W tensor. The running ones move towards them, as in `F.batch_norm`."""
-    rows = Rows.of(x, REDUCED)
+def batch_statistics(x: Tensor, running: Running | None = None, of_sum: Sum | None = None) -> Statistics:
+    """Statistics of a channels-last N×C×H×W tensor, or of a sum with it, which the same pass makes.
+
+    The running ones move towards them, as in `F.batch_norm`.
+    """
+    rows = Rows.of(x, REDUCED if of_sum is None else REDUCED // 2)  # of two tensors
     parts = rows.parts(x.device)
-    _norm_statistics[rows.walk](x, parts, rows.count, rows.channels, **rows.constants())
+    # What is absent is never touched, but a kernel wants a pointer.
+    _norm_statistics[rows.walk](
+        x, *(of_sum or (x, x)), parts, rows.count, rows.channels, SUM=of_sum is not None, **rows.constants()
+    )
 
     mean, variance = torch.empty(2, rows.channels, device=x.device)
-    # What is absent is never touched, but a kernel wants a pointer.
     tracked = (mean, variance, mean, 0.0) if running is None else running
     grid, constants = merging(parts)
     _norm_merge_statistics[grid](
@@ -73,18 +80,21 @@ def batch_statistics(x: Tensor, running: Running | None = None) -> Statistics:
 
 
 @triton.jit(do_not_specialize=["count"])
-def _norm_statistics(x, parts, count, C, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
+def _norm_statistics(x, addend, kept, parts, count, C, SUM: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
     """Each program's mean and sum of squared deviations from it."""
     first, programs, channel = tl.program_id(0), tl.num_programs(0), channels_of_program(CHANNELS)
     # Sums of what is left of a good guess at the mean: without it, a large mean takes a small variance's digits.
     place, exists = tile_of(first, channel, count, C, ROWS)
-    sample = tl.load(x + place, exists, other=0).to(tl.float32)
+    sample = load_sum(x, addend, place, exists, SUM)
     guess = tl.sum(sample, axis=0, keep_dims=True) / tl.minimum(count - first * ROWS, ROWS)
     total = tl.zeros((ROWS, CHANNELS), tl.float32)
     squares = tl.zeros((ROWS, CHANNELS), tl.float32)
     for tile in range(first, tl.cdiv(count, ROWS), programs):
         place, exists = tile_of(tile, channel, count, C, ROWS)
-        left = tl.where(exists, tl.load(x + place, exists, other=0).to(tl.float32) - guess, 0)
+        value = load_sum(x, addend, place, exists, SUM)
+        if SUM:
+            tl.store(kept + place, value.to(kept.dtype.element_ty), exists)
+        left = tl.where(exists, value - guess, 0)
         total += left
         squares += left * left
     mine = _rows_of(first, count, programs, ROWS).to(tl.float32)

@@ -2,8 +2,8 @@
 
 Nothing moves: modules keep their places, names and parameters, so optimisers, checkpoints and copies notice nothing. A
 batch norm becomes a `FusedNorm`, the ReLU behind it an identity, and ResNet's blocks hand their shortcut to the last
-norm; a resize takes the sum behind it along. Where the kernels cannot run, on the CPU or in another memory layout, a
-fused network does what it did before.
+norm; those of a Wide ResNet leave their sum to the next one. A resize takes the sum behind it along. Where the kernels
+cannot run, on the CPU or in another memory layout, a fused network does what it did before.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from oneway.kernels.norm import fused_norm, supports_norm
 from oneway.kernels.norm_pool import fused_norm_pool
 from oneway.kernels.resize import fused_resize, supports_resize
 from oneway.kernels.statistics import Running, Statistics, batch_statistics
+from oneway.kernels.sum_norm import fused_sum_norm, supports_sum_norm
 from oneway.models.resize import Resize
+from oneway.models.wrn import Block, WideResNet
 
 
 class FusedNorm(nn.BatchNorm2d):
@@ -37,18 +39,34 @@ class FusedNorm(nn.BatchNorm2d):
         return F.relu(x) if self.relu else x
 
     def _statistics(self, x: Tensor) -> Statistics:
-        """As `nn.BatchNorm2d` chooses them: in training the batch's, which the running ones follow where tracked."""
-        if self.running_mean is None or self.running_var is None:
-            return batch_statistics(x)
-        if not self.training:
-            return Statistics(self.running_mean, self.running_var)
-        if not self.track_running_stats:
-            return batch_statistics(x)
+        """As `nn.BatchNorm2d` chooses them."""
+        return self._of_population() or batch_statistics(x, self._following())
+
+    def _of_population(self) -> Statistics | None:
+        """The running statistics, but in training, which uses the batch's."""
+        if self.training or self.running_mean is None or self.running_var is None:
+            return None
+        return Statistics(self.running_mean, self.running_var)
+
+    def _following(self) -> Running | None:
+        """The running statistics where they are to follow the batch's."""
+        if not (self.training and self.track_running_stats) or self.running_mean is None or self.running_var is None:
+            return None
         assert self.num_batches_tracked is not None
         assert self.momentum is not None
-        return batch_statistics(
-            x, Running(self.running_mean, self.running_var, self.num_batches_tracked, self.momentum)
-        )
+        return Running(self.running_mean, self.running_var, self.num_batches_tracked, self.momentum)
+
+
+class FusedSumNorm(FusedNorm):
+    """A sum, of one term or two, and the batch norm of it."""
+
+    def forward(self, a: Tensor, b: Tensor | None = None) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        if b is not None and supports_sum_norm(a, b):
+            return fused_sum_norm(
+                a, b, self.weight, self.bias, self._of_population(), self._following(), self.eps, self.relu
+            )
+        total = a if b is None else a + b
+        return total, super().forward(total)
 
 
 class FusedNormPool(FusedNorm):
@@ -78,6 +96,24 @@ class FusedBottleneck(Bottleneck):  # type: ignore[misc]
         return self.bn3(self.conv3(x), shortcut)
 
 
+class FusedWideBlock(Block):
+    """A block that does the sum of the one before it, and leaves its own to the one behind it."""
+
+    def forward(self, terms: tuple[Tensor, ...]) -> tuple[Tensor, ...]:  # type: ignore[override]
+        x, activated = self.norm1(*terms)
+        residual = self.conv2(self.norm2(self.conv1(activated)))
+        return residual, x if self.shortcut is None else self.shortcut(activated)
+
+
+class FusedWideResNet(WideResNet):
+    """A Wide ResNet whose last norm does the last sum."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        terms = self.groups((self.stem(self.normalise(x)),))
+        _, x = self.norm(*terms)
+        return self.head(x.mean(dim=(2, 3)))
+
+
 class FusedResize(Resize):
     """Interpolation and sum in one pass."""
 
@@ -104,6 +140,8 @@ def fuse(network: nn.Module) -> nn.Module:
             _fuse_block(module)
         elif type(module) is ResNet:
             _fuse_stem(module)
+        elif type(module) is WideResNet:
+            _fuse_sums(module)
         elif type(module) in (nn.Sequential, FeatureListNet):
             _fuse_neighbours(module)
         elif type(module) is BatchNormAct2d:
@@ -150,6 +188,20 @@ def _fuse_stem(network: nn.Module) -> None:
         if type(pool) is nn.MaxPool2d and (pool.kernel_size, pool.stride, pool.padding) == (3, 2, 1):
             _become(norm, FusedNormPool, relu=True)
             network._modules["maxpool"] = nn.Identity()
+
+
+def _fuse_sums(network: WideResNet) -> None:
+    """The norms before a Wide ResNet's blocks, and the one before its head, take over the sums."""
+    blocks = [block for block in network.modules() if type(block) is Block]
+    norms = [network.norm, *(block.norm1 for block in blocks)]
+    for norm in norms:
+        _fuse_activated(norm)
+    if all(type(norm) is FusedNorm for norm in norms) and not any(map(_is_watched, network.groups.modules())):
+        for norm in norms:
+            norm.__class__ = FusedSumNorm
+        for block in blocks:
+            block.__class__ = FusedWideBlock
+        network.__class__ = FusedWideResNet
 
 
 def _fuse_neighbours(sequence: nn.Module) -> None:
