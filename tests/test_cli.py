@@ -123,6 +123,8 @@ def test_an_ended_run_is_not_trained_again(run):
         ("train streets --out occupied", "occupied: exists and is not a run folder"),
         ("train streets --out run --resume", "run: not a run folder"),
         ("trian streets", 'Did you mean "train"?'),
+        ("train streets stray", "'stray' has no place here; `oneway train --help` shows what has."),
+        ("train streets --optimiser.nesterov false", "'false' has no place here: a switch stands alone"),
         ("eval nowhere", "nowhere: not a run folder"),
         ("report nowhere", "nowhere: not a run folder"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,15 @@ import torch.nn.functional as F
 
 from oneway.config import Model, Optimiser, Train
 from oneway.models import build
-from oneway.models.norm import frozen_statistics, population_statistics, student_statistics, untracked_statistics
+from oneway.models.norm import (
+    NormPolicy,
+    batch_statistics,
+    frozen_statistics,
+    population_statistics,
+    student_statistics,
+    teacher_statistics,
+    untracked_statistics,
+)
 from oneway.models.swiftnet import SwiftNet
 from oneway.models.teacher import mean_teacher, update_mean_teacher
 from oneway.optim import alpha_at, optimiser_for, set_learning_rate, total_iterations
@@ -192,18 +201,61 @@ def test_the_policy_says_which_inputs_move_the_statistics(policy, clean, moves, 
     """And whether an image is normalised by the mini-batch it comes in, or always alike."""
     model = small(backbone="resnet18").train()
     before, x = buffers(model), torch.rand(3, 3, 64, 64)
-    with student_statistics(model, policy, clean):
+    with student_statistics(model, NormPolicy(policy), clean):
         logits = model(x)
     assert any(not torch.equal(before[name], buffer) for name, buffer in model.named_buffers()) == moves
     model.load_state_dict(before, strict=False)
     assert torch.equal(model.eval()(x), logits) != of_batch
 
 
+@pytest.mark.parametrize(
+    ("student_norm", "clean", "moves", "of_batch"),
+    [
+        ("clean", True, True, True),
+        ("clean", False, False, True),
+        ("both", False, True, True),
+        ("frozen", True, False, False),
+    ],
+)
+def test_a_simple_teacher_may_use_its_batch(student_norm, clean, moves, of_batch):
+    """It then moves the running statistics as the student would that it is."""
+    model = small(backbone="resnet18").train()
+    before, x = buffers(model), torch.rand(3, 3, 64, 64)
+    with teacher_statistics(model, model, NormPolicy(student_norm, "batch"), clean):
+        logits = model(x)
+    assert any(not torch.equal(before[name], buffer) for name, buffer in model.named_buffers()) == moves
+    assert all(module.training for module in model.modules())
+    model.load_state_dict(before, strict=False)
+    assert torch.equal(model.eval()(x), logits) != of_batch
+
+
+def test_a_mean_teacher_never_uses_its_batch():
+    """What it normalises with are averages, like its weights."""
+    student, teacher, x = small(0).train(), mean_teacher(small(1)), torch.rand(3, 3, 64, 64)
+    expected = teacher(x)
+    with teacher_statistics(teacher, student, NormPolicy("clean", "batch"), clean=True):
+        assert torch.equal(teacher(x), expected)
+
+
+def test_a_teacher_that_uses_its_batch_drops_nothing():
+    """Only norms are in training mode: a target is not to be noisy."""
+    model = torch.nn.Sequential(torch.nn.BatchNorm2d(3), torch.nn.Dropout(0.5)).train()
+    x = torch.rand(4, 3, 8, 8)
+    with batch_statistics(model, tracked=False):
+        torch.testing.assert_close(model(x), torch.nn.functional.batch_norm(x, None, None, training=True))
+
+
 def test_layers_in_a_mode_of_their_own_keep_it():
     """A network may freeze parts of itself; the teacher's turn does not wake them."""
     model = torch.nn.Sequential(torch.nn.BatchNorm2d(3).eval(), torch.nn.BatchNorm2d(3, track_running_stats=False))
-    for context in (population_statistics(model), untracked_statistics(model), frozen_statistics(model)):
-        with context:
+    contexts = (
+        population_statistics,
+        untracked_statistics,
+        frozen_statistics,
+        partial(batch_statistics, tracked=False),
+    )
+    for context in contexts:
+        with context(model):
             model(torch.rand(2, 3, 4, 4))
         assert [module.training for module in model] == [False, True]
         assert [module.track_running_stats for module in model] == [True, False]
@@ -234,10 +286,11 @@ def test_pretrained_and_new_parameters_have_their_own_rates():
 
 
 @pytest.mark.parametrize(
-    ("schedule", "halfway"), [("quarter-cosine", 0.5**0.5), ("polynomial", 0.5**0.9), ("constant", 1.0)]
+    ("schedule", "halfway"),
+    [("quarter-cosine", 0.5**0.5), ("polynomial", 0.5**0.9), ("steps", 0.2), ("constant", 1.0)],
 )
 def test_schedules(schedule, halfway):
-    """cos(eπ/2), (1 − e)^0.9 and 1, at the start and halfway."""
+    """cos(eπ/2), (1 − e)^0.9, a fifth for every step that was passed, and 1, at the start and halfway."""
     optimiser = optimiser_for(small(), Optimiser(learning_rate=1e-3))
     for iteration, factor in ((0, 1.0), (50, halfway)):
         set_learning_rate(optimiser, schedule, iteration, 100)

@@ -33,6 +33,8 @@ SHARED = {
     "perturb.deviation": 0.05,
     # The published code's; the paper does not say.
     "train.teacher_decay": 0.99,
+    # "Common setup": "The teacher always uses the estimated population statistics".
+    "train.teacher_norm": "population",
 }
 HALF = {
     "data.resolution": "half",
@@ -74,6 +76,8 @@ EXPECTED: dict[tuple[str, str | None], dict[str, Any]] = {
     ("cityscapes-coarse", None): SHARED | FULL | COARSE,
     ("cityscapes-coarse", "supervised"): SHARED | FULL | COARSE | SUPERVISED | {"data.coarse": "labels"},
     ("cityscapes-half", "mt-cutmix-l2"): SHARED | HALF | {"train.alpha": 1.0},
+    # The published code's. With the text's 0.5 and population statistics the paper's accuracy is not reached.
+    ("cifar10", None): {"train.alpha": 1.0, "train.teacher_norm": "batch"},
     ("cifar10", "vat-entmin"): {"train.alpha": 1.0},
     ("camvid", None): {
         "model.backbone": None,

@@ -14,6 +14,7 @@ from oneway.data import IGNORE
 from oneway.draws import draw_perturbation
 from oneway.methods import VARIANTS
 from oneway.models import build
+from oneway.models.norm import NormPolicy
 from oneway.models.teacher import mean_teacher
 from oneway.perturb import phtps
 from oneway.perturb.tps import sampling_points
@@ -59,7 +60,7 @@ def literally_warped(x: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
 def literal_losses(
     student: nn.Module, teacher: nn.Module, x_l: Tensor, y_l: Tensor, x_u: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """L_s and L_c, sum by sum. The student is in training mode, the teacher in evaluation mode."""
+    """L_s and L_c, sum by sum. The student is in training mode, the teacher in the mode that it comes in."""
 
     def probabilities(model: nn.Module, x: Tensor) -> Tensor:
         logits = nn.functional.interpolate(model(x), SIZE, mode="bilinear")
@@ -82,36 +83,41 @@ def literal_losses(
 
 
 @pytest.mark.parametrize("ignored", [False, True])
-@pytest.mark.parametrize("teacher_kind", ["simple", "mean"])
+@pytest.mark.parametrize("teacher_kind", ["simple", "simple, by its batch", "mean"])
 @pytest.mark.parametrize("update_on_perturbed", [False, True])
 def test_gradient_and_statistics_are_those_of_the_paper(teacher_kind, ignored, update_on_perturbed):
     """Gradients to 1e-9; running statistics exactly those of the passes that the policy lets update them."""
     x_l, y_l, x_u = world(ignored)
     student = network(0)
-    teacher = student if teacher_kind == "simple" else mean_teacher(network(1))
+    teacher = mean_teacher(network(1)) if teacher_kind == "mean" else student
 
     # The transcription: copies play each role, so that no mode needs switching.
     reference = deepcopy(student)
     seen_labelled = deepcopy(student)
     seen_labelled(x_l)  # a simple teacher's population statistics include this iteration's labelled batch
-    frozen = (seen_labelled if teacher_kind == "simple" else deepcopy(teacher)).eval().requires_grad_(False)
+    if teacher_kind == "simple, by its batch":
+        frozen = seen_labelled  # in training mode, so that it sees the unlabelled batch as well
+    else:
+        frozen = (teacher if teacher_kind == "mean" else deepcopy(seen_labelled)).eval()
     loss_s, loss_c = literal_losses(reference, frozen, x_l, y_l, x_u)
     (loss_s + ALPHA * loss_c).backward()
 
     perturbation = phtps(draw_perturbation(0, 0, len(x_u)), x_u, PERTURB)
     unlabelled = Unlabelled(x_u, perturbation, VARIANTS["1w-ct"], ALPHA)
     teacher_before = {name: value.clone() for name, value in teacher.state_dict().items()}
-    policy = "both" if update_on_perturbed else "clean"
-    losses = compute_loss_gradient(student, teacher, lambda: (x_l, y_l), lambda: unlabelled, batch_norm=policy)
+    norms = NormPolicy(
+        "both" if update_on_perturbed else "clean", "batch" if teacher_kind == "simple, by its batch" else "population"
+    )
+    losses = compute_loss_gradient(student, teacher, lambda: (x_l, y_l), lambda: unlabelled, norms=norms)
 
     torch.testing.assert_close(losses.supervised, loss_s.detach(), atol=1e-9, rtol=0)
     torch.testing.assert_close(losses.consistency, loss_c.detach(), atol=1e-9, rtol=0)
     for (name, ours), literal in zip(student.named_parameters(), reference.parameters(), strict=True):
         torch.testing.assert_close(ours.grad, literal.grad, atol=1e-9, rtol=0, msg=lambda m, n=name: f"{n}: {m}")
 
-    # `reference` saw the labelled batch and then the perturbed one; `seen_labelled` the labelled one alone.
-    expected = reference if update_on_perturbed else seen_labelled
-    for (name, buffer), wanted in zip(student.named_buffers(), expected.buffers(), strict=True):
+    if update_on_perturbed:
+        seen_labelled(perturbation.image(x_u))
+    for (name, buffer), wanted in zip(student.named_buffers(), seen_labelled.buffers(), strict=True):
         assert torch.equal(buffer, wanted), name
     if teacher_kind == "mean":
         assert all(torch.equal(value, teacher_before[name]) for name, value in teacher.state_dict().items())
@@ -169,7 +175,7 @@ def test_frozen_statistics_stay_what_they_were():
     before = {name: buffer.clone() for name, buffer in student.named_buffers()}
     perturbation = phtps(draw_perturbation(0, 0, len(x_u)), x_u, PERTURB)
     unlabelled = Unlabelled(x_u, perturbation, VARIANTS["1w-ct"], ALPHA)
-    compute_loss_gradient(student, student, lambda: (x_l, y_l), lambda: unlabelled, batch_norm="frozen")
+    compute_loss_gradient(student, student, lambda: (x_l, y_l), lambda: unlabelled, norms=NormPolicy("frozen"))
     assert all(torch.equal(before[name], buffer) for name, buffer in student.named_buffers())
     assert all(parameter.grad is not None for parameter in student.parameters())
     assert student.training

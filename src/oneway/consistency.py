@@ -10,10 +10,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from oneway.config import BatchNorm
 from oneway.losses import upsample
 from oneway.methods import Variant
-from oneway.models.norm import population_statistics, student_statistics
+from oneway.models.norm import USUAL_NORMS, NormPolicy, student_statistics, teacher_statistics
 from oneway.perturb import Perturbation, moved
 
 Divergence = Callable[[Tensor, Tensor, Tensor | None], Tensor]
@@ -28,22 +27,22 @@ def consistency_loss(
     x: Tensor,
     perturbation: Perturbation,
     other: Perturbation | None = None,
-    batch_norm: BatchNorm = "clean",
+    norms: NormPolicy = USUAL_NORMS,
 ) -> tuple[Tensor, Tensor]:
     """L_c = D(T^G(h(x)), h(T(x))) averaged over valid pixels, and the second branch's logits.
 
     Where both inputs are perturbed, the first sees T'(x) of `other`, and its prediction is brought back before T^G.
-    `batch_norm` says which inputs of the student update the running statistics.
+    `norms` says which statistics the teacher uses, and which inputs update the running ones.
     """
     first = Perturbation() if variant.first_is_clean else other
     assert first is not None, "a variant that perturbs both inputs needs two perturbations"
     logits = perturbation.clean_logits
     if logits is None:
-        logits = branch(student, teacher, first.image(x), variant.first_learns, batch_norm, variant.first_is_clean)
+        logits = branch(student, teacher, first.image(x), variant.first_learns, norms, variant.first_is_clean)
     if perturbation.fused is not None and logits.ndim == 4:
         pixels = (x.shape[-2], x.shape[-1])
         if perturbation.fused.supports(logits, pixels):
-            second = branch(student, teacher, perturbation.image(x), variant.second_learns, batch_norm, clean=False)
+            second = branch(student, teacher, perturbation.image(x), variant.second_learns, norms, clean=False)
             return perturbation.fused.kl(logits, second, pixels), second
         perturbation = perturbation.fused.plain()
     restored, valid = first.undo(upsample(logits, x).softmax(dim=1))
@@ -51,16 +50,14 @@ def consistency_loss(
     valid = moved(valid, perturbation) if target.ndim == 4 else None
     del logits, restored  # the target is all the loss needs; a teacher's predictions are freed here
 
-    second = branch(student, teacher, perturbation.image(x), variant.second_learns, batch_norm, clean=False)
+    second = branch(student, teacher, perturbation.image(x), variant.second_learns, norms, clean=False)
     return divergence(target, second, valid), second
 
 
-def branch(
-    student: nn.Module, teacher: nn.Module, x: Tensor, learns: bool, batch_norm: BatchNorm, clean: bool
-) -> Tensor:
+def branch(student: nn.Module, teacher: nn.Module, x: Tensor, learns: bool, norms: NormPolicy, clean: bool) -> Tensor:
     """Logits of the student if the branch learns; otherwise of the teacher, which keeps no activations."""
     if not learns:
-        with torch.no_grad(), population_statistics(teacher):
+        with torch.no_grad(), teacher_statistics(teacher, student, norms, clean):
             return teacher(x)
-    with student_statistics(student, batch_norm, clean):
+    with student_statistics(student, norms, clean):
         return student(x)

@@ -13,6 +13,7 @@ from oneway.config import Optimiser, Train
 SCHEDULES: dict[str, Callable[[float], float]] = {
     "quarter-cosine": lambda e: math.cos(e * math.pi / 2),
     "polynomial": lambda e: (1 - e) ** 0.9,
+    "steps": lambda e: 0.2 ** sum(e >= fall for fall in (0.3, 0.6, 0.8)),  # as Wide ResNets were first trained
     "constant": lambda e: 1.0,
 }
 """Factor of the learning rate after a fraction e of the run."""

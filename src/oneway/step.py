@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from oneway.config import BatchNorm, Config
+from oneway.config import Config
 from oneway.consistency import Divergence, branch, consistency_loss
 from oneway.data.store import Store
 from oneway.draws import Draws, PerturbationDraw
@@ -19,7 +19,7 @@ from oneway.guard import Watch
 from oneway.jitter import jitter_inputs, jitter_labels
 from oneway.losses import confident_l2, cross_entropy, entropy, masked_kl
 from oneway.methods import METHODS, VARIANTS, PerturbationName, Variant
-from oneway.models.norm import student_statistics
+from oneway.models.norm import USUAL_NORMS, NormPolicy, student_statistics
 from oneway.models.teacher import update_mean_teacher
 from oneway.perturb import PERTURBATIONS, Perturbation, perturb_labels
 from oneway.perturb.fused import FUSED, fused_perturbation
@@ -69,7 +69,7 @@ def compute_loss_gradient(
     labelled: Callable[[], tuple[Tensor, Tensor]],
     unlabelled: Callable[[], Unlabelled] | None,
     supervised_loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy,
-    batch_norm: BatchNorm = "clean",
+    norms: NormPolicy = USUAL_NORMS,
 ) -> Losses:
     """Algorithm 1: adds ∇_θ (L_s + α L_c) to the student's gradients.
 
@@ -78,7 +78,7 @@ def compute_loss_gradient(
     x_u with its perturbation, are functions: their images are made when they are needed, and gone when they are not.
     """
     x_l, y_l = labelled()
-    with student_statistics(student, batch_norm, clean=True):
+    with student_statistics(student, norms, clean=True):
         logits = student(x_l)
     loss_s = supervised_loss(logits, y_l)
     del logits, x_l, y_l
@@ -87,15 +87,24 @@ def compute_loss_gradient(
         return Losses(loss_s.detach(), None)
 
     u = unlabelled()
-    loss_c, logits = consistency_loss(
-        u.variant, u.divergence, student, teacher, u.x_u, u.perturbation, u.other, batch_norm
-    )
+    loss_c, logits = consistency_loss(u.variant, u.divergence, student, teacher, u.x_u, u.perturbation, u.other, norms)
     loss = u.alpha * loss_c
     if u.entropy_weight > 0:
         loss = loss + u.entropy_weight * entropy(logits)
     del u, logits
-    loss.backward()
+    _add_gradient(loss, student)
     return Losses(loss_s.detach(), loss_c.detach())
+
+
+def _add_gradient(loss: Tensor, model: nn.Module) -> None:
+    """`loss.backward()`, but earlier gradients are added at the end, all at once: autograd adds them one by one."""
+    earlier = {parameter: parameter.grad for parameter in model.parameters() if parameter.grad is not None}
+    model.zero_grad()
+    loss.backward()
+    gradients = [torch.zeros_like(old) if new.grad is None else new.grad for new, old in earlier.items()]
+    torch._foreach_add_(gradients, list(earlier.values()))
+    for parameter, gradient in zip(earlier, gradients, strict=True):
+        parameter.grad = gradient
 
 
 def step(state: TrainingState, store: Store, draws: Draws, config: Config, alpha: float) -> Losses:
@@ -119,7 +128,7 @@ def step(state: TrainingState, store: Store, draws: Draws, config: Config, alpha
             exactly(partial(_labelled, store, draws, config, fused)),
             None if alone else exactly(partial(_unlabelled, state, store, draws, config, alpha, fused)),
             supervised_loss_of(config, device),
-            config.train.batch_norm,
+            NormPolicy(config.train.batch_norm, config.train.teacher_norm),
         )
     finite = state.watch.all_finite(losses)
     state.optimiser.found_inf = (~finite).float()  # type: ignore[attr-defined]  # fused optimisers heed it
@@ -209,7 +218,7 @@ def _perturbation(
     if name != "vat":
         return PERTURBATIONS[name](draw, x, config.perturb)
     # The search itself leaves the statistics alone.
-    policy: BatchNorm = "frozen" if config.train.batch_norm == "frozen" else "clean"
-    logits_of = partial(branch, state.student, state.teacher, learns=True, batch_norm=policy, clean=False)
+    norms = NormPolicy("frozen" if config.train.batch_norm == "frozen" else "clean")
+    logits_of = partial(branch, state.student, state.teacher, learns=True, norms=norms, clean=False)
     found = adversarial(logits_of, x, draw.noise.to(x.dtype), config.perturb.adversarial_norm)
     return Perturbation(image=lambda x: x + found.change, clean_logits=found.logits)

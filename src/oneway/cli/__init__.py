@@ -7,7 +7,7 @@ import signal
 import sys
 
 import pydantic
-from cyclopts import CycloptsError
+from cyclopts import CycloptsError, UnusedCliTokensError
 from rich.console import Console
 from rich.text import Text
 
@@ -46,6 +46,8 @@ def _explained(error: BaseException) -> tuple[str, int]:
     from oneway.interrupt import Interrupted
 
     match error:
+        case UnusedCliTokensError():
+            return _surplus(error), 2
         case CycloptsError():
             cause = error.__cause__
             if not isinstance(cause, pydantic.ValidationError):
@@ -61,6 +63,14 @@ def _explained(error: BaseException) -> tuple[str, int]:
             return "Stopped.", 128 + signal.SIGINT
         case _:
             return describe_bug(error), BUG_STATUS
+
+
+def _surplus(error: UnusedCliTokensError) -> str:
+    """What to say about words that no option and no argument takes."""
+    verb, words = " ".join(["oneway", *(error.command_chain or ())]), error.unused_tokens or []
+    if {word.lower() for word in words} & {"true", "false", "yes", "no", "on", "off"}:
+        return f"{words[0]!r} has no place here: a switch stands alone, or is given as --flag=no or --no-flag."
+    return f"{words[0]!r} has no place here; `{verb} --help` shows what has."
 
 
 def _fail(message: str, status: int) -> None:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from oneway.config.reading import build, confirm_factory, explain, merge, read_yaml, with_length
 from oneway.config.sense import MODEL_FOR, SEGMENTERS
-from oneway.config.tree import BatchNorm, Config, Data, Jitter, Model, Optimiser, Perturb, Positive, Train
+from oneway.config.tree import (
+    BatchNorm,
+    Config,
+    Data,
+    Jitter,
+    Model,
+    Optimiser,
+    Perturb,
+    Positive,
+    TeacherNorm,
+    Train,
+)
 
 __all__ = [
     "MODEL_FOR",
@@ -17,6 +28,7 @@ __all__ = [
     "Optimiser",
     "Perturb",
     "Positive",
+    "TeacherNorm",
     "Train",
     "build",
     "confirm_factory",

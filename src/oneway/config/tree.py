@@ -40,6 +40,7 @@ NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 BatchNorm = Literal["clean", "both", "frozen"]
+TeacherNorm = Literal["population", "batch"]
 
 
 class Section(BaseModel):
@@ -186,7 +187,7 @@ class Optimiser(Section):
     nesterov: bool = True
     """Whether that momentum looks ahead, as Nesterov's does."""
 
-    schedule: Literal["quarter-cosine", "polynomial", "constant"] = "quarter-cosine"
+    schedule: Literal["quarter-cosine", "polynomial", "steps", "constant"] = "quarter-cosine"
     """How the learning rate falls over the run."""
 
 
@@ -222,6 +223,9 @@ class Train(Section):
 
     batch_norm: BatchNorm = "clean"
     """Which inputs of the student update the running statistics: clean ones, `both`, or none (`frozen`)."""
+
+    teacher_norm: TeacherNorm = "population"
+    """Which statistics a simple teacher normalises with: the running ones, or those of the `batch` that it sees."""
 
     validate_every: Positive | None = None
     """Iterations between validations; by default a tenth of the run. The last iteration is always validated."""

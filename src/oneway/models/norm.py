@@ -4,23 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import NamedTuple
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from oneway.config import BatchNorm
+from oneway.config import BatchNorm, TeacherNorm
 
 
-def student_statistics(model: nn.Module, policy: BatchNorm, clean: bool) -> AbstractContextManager[None]:
-    """The model as a student of a clean or a perturbed input, under the policy `train.batch_norm`."""
-    if policy == "frozen":
-        return frozen_statistics(model)
-    return nullcontext() if clean or policy == "both" else untracked_statistics(model)
+class NormPolicy(NamedTuple):
+    """What batch norm does in training."""
+
+    student: BatchNorm = "clean"  # `train.batch_norm`
+    teacher: TeacherNorm = "population"  # `train.teacher_norm`
+
+
+USUAL_NORMS = NormPolicy()
+
+
+def student_statistics(student: nn.Module, policy: NormPolicy, clean: bool) -> AbstractContextManager[None]:
+    """The model as a student of a clean or a perturbed input."""
+    if policy.student == "frozen":
+        return frozen_statistics(student)
+    return nullcontext() if clean or policy.student == "both" else untracked_statistics(student)
+
+
+def teacher_statistics(
+    teacher: nn.Module, student: nn.Module, policy: NormPolicy, clean: bool
+) -> AbstractContextManager[None]:
+    """The model as a teacher of a clean or a perturbed input.
+
+    A simple teacher is the student: with the statistics of its batch, it moves the running ones as a student would. A
+    mean teacher always has its averages.
+    """
+    if teacher is not student or policy.teacher == "population" or policy.student == "frozen":
+        return population_statistics(teacher)
+    return batch_statistics(teacher, tracked=clean or policy.student == "both")
 
 
 @contextmanager
 def population_statistics(model: nn.Module) -> Iterator[None]:
-    """The model as a teacher: evaluation mode, so population statistics, and nothing is updated."""
+    """Evaluation mode, so population statistics, and nothing is updated."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -41,6 +65,16 @@ def untracked_statistics(model: nn.Module) -> Iterator[None]:
     finally:
         for layer in layers:
             layer.track_running_stats = True
+
+
+@contextmanager
+def batch_statistics(model: nn.Module, tracked: bool) -> Iterator[None]:
+    """Evaluation mode, but for batch norm, which uses the mini-batch; the running statistics follow where tracked."""
+    with population_statistics(model):
+        for layer in _batch_norms(model):
+            layer.training = True
+        with nullcontext() if tracked else untracked_statistics(model):
+            yield
 
 
 @contextmanager
