@@ -28,5 +28,5 @@ def update_mean_teacher(teacher: nn.Module, student: nn.Module, share: Tensor) -
     changes = torch._foreach_sub([values[name] for name in floating], moving)
     torch._foreach_mul_(changes, share)
     torch._foreach_add_(moving, changes)
-    for name in averages.keys() - floating:
-        averages[name].copy_(values[name])
+    if counters := averages.keys() - floating:
+        torch._foreach_copy_([averages[name] for name in counters], [values[name] for name in counters])
