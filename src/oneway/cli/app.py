@@ -35,6 +35,13 @@ Refresh = Annotated[Switch, Parameter(name="--data.refresh")]
 Factory = Annotated[str | None, Parameter(name="--model.factory")]
 
 
+def list_names(meanings: dict[str, str]) -> None:
+    """Prints names with what they stand for, in two columns."""
+    width = max(map(len, meanings))
+    for name, meaning in meanings.items():
+        console.print(f"[bold]{name:{width}}[/]  {meaning}", highlight=False, soft_wrap=True)
+
+
 def verb(group: Group, name: str | None = None) -> Callable[[_Verb], _Verb]:
     """Makes a function a verb; help shows them in the order of their definition, which is that of their use."""
     return app.command(name=name, group=group, sort_key=next(_position))

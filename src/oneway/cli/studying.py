@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from oneway.cli.app import STUDY, Several, Switch, console, verb
+from oneway.cli.app import STUDY, Several, Switch, console, list_names, verb
 from oneway.config import Positive, read_yaml
 
 
@@ -43,8 +43,7 @@ def reproduce(
     from oneway.reproduce import EXPERIMENTS, Request, reproduce
 
     if name is None:
-        for known, experiment in EXPERIMENTS.items():
-            console.print(f"[bold]{known}[/]  {experiment.shows}", soft_wrap=True)
+        list_names({known: experiment.shows for known, experiment in EXPERIMENTS.items()})
         return
     changes = {} if config is None else read_yaml(config)
     reproduce(name, Request(out, seeds, data, row, column, iterations, changes, side_by_side), console)
@@ -75,7 +74,6 @@ def bench(
     from oneway.run import choose_device
 
     if what is None:
-        for known, one in BENCHES.items():
-            console.print(f"[bold]{known}[/]  {one.shows}", soft_wrap=True)
+        list_names({known: one.shows for known, one in BENCHES.items()})
         return
     bench(what, Options(choose_device("auto"), case, profile, figure), as_json, console)
