@@ -79,6 +79,14 @@ def test_every_name_has_its_row():
         ),
         ({"train": {"batch-labelled": 4}}, "'train.batch-labelled'. Did you mean 'train.batch_labelled'"),
         ({"trian": {"alpha": 1}}, "'trian'. Did you mean 'train'"),
+        ({"data": {"name": "streets", "path": "photos"}}, "streets is embedded and reads no folder"),
+        ({"data": {"name": "streets", "unlabelled": "photos"}}, "streets takes no further images"),
+        ({"data": {"name": "camvid", "resolution": "half"}}, "data.resolution and data.coarse are for Cityscapes"),
+        ({"method": "mt-phtps", "train": {"teacher_norm": "batch"}}, "a mean teacher has averages"),
+        (
+            {"model": {"weights": "imagenet"}, "train": {"teacher_norm": "batch", "batch_norm": "frozen"}},
+            "one uses the batch, the other never",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_with_key_and_value(tree, message):

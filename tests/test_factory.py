@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
+from rich.console import Console
 
 from oneway import config as configuration
 from oneway.config import Model, confirm_factory
@@ -57,6 +60,15 @@ class Spare(Segmenter):
 
 def dropping(classes):
     return nn.Sequential(nn.Dropout2d(), Segmenter(classes))
+
+class Stumbling(Segmenter):
+    passes = 0
+    def forward(self, x):
+        self.passes += self.training
+        return super().forward(x) / (self.passes != 3)
+
+def evaluating(classes):
+    return Segmenter(classes).eval()
 
 def frozen(classes):
     return Segmenter(classes).requires_grad_(False)
@@ -153,6 +165,25 @@ def test_a_factory_trains(networks, tmp_path):
     with (out / "model.safetensors").open("rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     assert json.loads(header["__metadata__"]["oneway"])["model"]["factory"] == f"{networks}:Segmenter"
+
+
+def test_a_network_that_comes_in_evaluation_mode_is_trained(networks, tmp_path):
+    """As those from hubs do: its statistics learn like any other's."""
+    train(small_streets(model={"factory": f"{networks}:evaluating"}), tmp_path / "run", resume=False, console=QUIET)
+    weights = safetensors.torch.load_file(tmp_path / "run" / "model.safetensors")
+    assert weights["layers.1.num_batches_tracked"] == 4
+    assert weights["layers.1.running_mean"].any()
+
+
+def test_steps_that_were_skipped_are_told(networks, tmp_path):
+    """In the summary, in the lines that are logged, and in a sentence."""
+    told = Console(record=True, quiet=False, file=io.StringIO())
+    config = small_streets(method="supervised", model={"factory": f"{networks}:Stumbling"})
+    summary = train(config, tmp_path / "run", resume=False, console=told)
+    assert summary["skipped_steps"] == 1
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [line.get("skipped") for line in lines if "learning_rate" in line] == [None, 1]
+    assert "1 of 4 steps were not finite, and were skipped" in told.export_text()
 
 
 def test_code_that_a_file_names_is_run_for_a_user_who_names_it_too():

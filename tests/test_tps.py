@@ -51,6 +51,14 @@ def test_zero_displacement_is_the_identity_to_the_bit(height, width):
     assert valid_points(points).all()
 
 
+def test_points_are_exact_within_autocast():
+    """A pixel's place has more digits than bfloat16."""
+    displacements = random_displacements(352, strength=0.05).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = sampling_points(displacements, 352, 352)
+    assert torch.equal(rounded, sampling_points(displacements, 352, 352))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_valid_pixels_are_those_where_warped_ones_are_one(dtype):
     """The mask is the paper's definition, ⌊T(1)⌋, for our warp exactly and for SciPy's bilinear sampling."""

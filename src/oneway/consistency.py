@@ -39,19 +39,27 @@ def consistency_loss(
     logits = perturbation.clean_logits
     if logits is None:
         logits = branch(student, teacher, first.image(x), variant.first_learns, norms, variant.first_is_clean)
-    if perturbation.fused is not None and logits.ndim == 4:
-        pixels = (x.shape[-2], x.shape[-1])
-        if perturbation.fused.supports(logits, pixels):
-            second = branch(student, teacher, perturbation.image(x), variant.second_learns, norms, clean=False)
-            return perturbation.fused.kl(logits, second, pixels), second
-        perturbation = perturbation.fused.plain()
+
+    def perturbed() -> Tensor:
+        return branch(student, teacher, perturbation.image(x), variant.second_learns, norms, clean=False)
+
+    pixels = (x.shape[-2], x.shape[-1])
+    fused = perturbation.fused if logits.ndim == 4 else None  # predictions for whole images are not moved
+    if fused is not None and fused.supports(logits, pixels):
+        second = perturbed()
+        return fused.kl(logits, second, pixels), second
+
+    target, valid = _target(logits, x, first, perturbation if fused is None else fused.plain())
+    del logits  # the target is all the loss needs; a teacher's predictions are freed here
+    second = perturbed()
+    return divergence(target, second, valid), second
+
+
+def _target(logits: Tensor, x: Tensor, first: Perturbation, perturbation: Perturbation) -> tuple[Tensor, Tensor | None]:
+    """The first branch's prediction, brought back from its own perturbation and moved by the other's; valid pixels."""
     restored, valid = first.undo(upsample(logits, x).softmax(dim=1))
     target = perturbation.prediction(restored)
-    valid = moved(valid, perturbation) if target.ndim == 4 else None
-    del logits, restored  # the target is all the loss needs; a teacher's predictions are freed here
-
-    second = branch(student, teacher, perturbation.image(x), variant.second_learns, norms, clean=False)
-    return divergence(target, second, valid), second
+    return target, moved(valid, perturbation) if target.ndim == 4 else None
 
 
 def branch(student: nn.Module, teacher: nn.Module, x: Tensor, learns: bool, norms: NormPolicy, clean: bool) -> Tensor:

@@ -39,7 +39,7 @@ def require(student: nn.Module, checkpoint_bytes: int, config: Config, device: t
     """
     weights = sum(tensor.nbytes for tensor in student.state_dict().values())
     height, width = config.jitter.crop or (1, 1)
-    inputs = 4 * 3 * height * width * (config.train.batch_labelled + config.train.batch_unlabelled)
+    inputs = 4 * 3 * height * width * sum(config.batch)
     needs = [(device, checkpoint_bytes + inputs), (torch.device("cpu"), 2 * checkpoint_bytes)]
     if device.type == "cpu":
         needs = [(device, sum(bytes_needed for _, bytes_needed in needs))]
@@ -88,9 +88,9 @@ def _numbers(path: Path) -> dict[str, int]:
 
 
 def _way_out(config: Config) -> str:
-    train, crop = config.train, config.jitter.crop
+    crop, (labelled, unlabelled) = config.jitter.crop, config.batch
     size = f" in crops of {crop[0]}×{crop[1]}" if crop else ""
-    return (
-        f"A step has {train.batch_labelled} labelled and {train.batch_unlabelled} unlabelled images{size}: lower "
-        f"--train.batch-labelled, --train.batch-unlabelled{' or --jitter.crop' if crop else ''}."
-    )
+    images, flags = f"{labelled} labelled", ["--train.batch-labelled"]
+    if unlabelled:
+        images, flags = f"{images} and {unlabelled} unlabelled", [*flags, "--train.batch-unlabelled"]
+    return f"A step has {images} images{size}: lower {' or '.join([*flags, '--jitter.crop'] if crop else flags)}."

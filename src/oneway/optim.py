@@ -54,7 +54,7 @@ def optimiser_for(
 def set_learning_rate(optimiser: torch.optim.Optimizer, schedule: str, iteration: int, iterations: int) -> float:
     """The rate of one iteration: a function of its number, so that there is no schedule to resume.
 
-    Returns the rate of randomly initialised parameters.
+    Returns the rate of randomly initialised parameters, or, where there are none, of pretrained ones.
     """
     factor = SCHEDULES[schedule](iteration / iterations)
     for group in optimiser.param_groups:

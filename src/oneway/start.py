@@ -22,6 +22,8 @@ def training_state(
 ) -> TrainingState:
     """A network ready to train on a device, with its teacher and optimiser."""
     student = student.to(device)
+    if not student.training:  # as many factories leave them; layers that are frozen in a network that is not, stay so
+        student.train()
     if runs_fused(config, device):
         student = _fused(student.to(memory_format=torch.channels_last), config)  # the layout of the fast convolutions
     teacher = mean_teacher(student) if METHODS[config.method].teacher == "mean" else student
@@ -32,12 +34,13 @@ def plan_of(config: Config, samples: Samples, split: Split) -> Plan:
     """What a run draws from: its images, and all that its method leaves to chance."""
     method, variant = METHODS[config.method], VARIANTS[config.variant]
     item = {name: index for index, name in enumerate(samples.names)}
+    batch_labelled, batch_unlabelled = config.batch
     return Plan(
         seed=config.seed,
         labelled=tuple(item[name] for name in split.labelled),
         unlabelled=tuple(item[name] for name in split.unlabelled),
-        batch_labelled=config.train.batch_labelled,
-        batch_unlabelled=0 if method.supervised else config.train.batch_unlabelled,
+        batch_labelled=batch_labelled,
+        batch_unlabelled=batch_unlabelled,
         scale=config.jitter.scale,
         flip=config.jitter.flip,
         crop=config.jitter.crop is not None,

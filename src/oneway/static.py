@@ -1,12 +1,13 @@
 """The static step: on a GPU, an iteration is captured once as a CUDA graph and replayed.
 
 No shape changes between iterations. What does change, the table of draws, arrives in one buffer that stays in place, so
-that a replay is the whole of an iteration's work for the CPU: a hundred bytes to copy and one launch.
+that a replay is the whole of an iteration's work for the CPU: one small copy and one launch.
 """
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -38,7 +39,7 @@ class StaticStep:
 
     def __init__(self, state: TrainingState, store: Store, config: Config, say: Callable[[str], None]) -> None:
         self.state, self.store, self.config, self.say = state, store, config, say
-        self.ordinary_steps_left: float = WARM_UP
+        self.ordinary_steps_left = defaultdict[float, float](lambda: WARM_UP)  # by α, which decides what runs
         self.table: _FixedTable | None = None
         self.graphs: dict[float, tuple[torch.cuda.CUDAGraph, Losses]] = {}
         self.stream = torch.cuda.Stream()
@@ -48,15 +49,15 @@ class StaticStep:
         if self.table is None:
             self.table = _FixedTable(draws, self.store.pixels.device)
         self.table.fill(draws)
-        if self.ordinary_steps_left > 0:
-            self.ordinary_steps_left -= 1
+        if self.ordinary_steps_left[alpha] > 0:
+            self.ordinary_steps_left[alpha] -= 1
             return self._on_side_stream(alpha)
         if alpha not in self.graphs:
             try:
                 self.graphs[alpha] = self._capture(alpha)
             except RuntimeError as error:
                 self.say(f"The step cannot be captured as a CUDA graph and runs slower: {str(error).splitlines()[0]}")
-                self.ordinary_steps_left = math.inf
+                self.ordinary_steps_left = defaultdict(lambda: math.inf)
                 return self._on_side_stream(alpha)
         graph, losses = self.graphs[alpha]
         graph.replay()

@@ -133,10 +133,10 @@ def _train(
 
             logged = done % config.train.log_every == 0 or done == iterations
             if logged or done % config.train.most_skipped == 0:
-                _stop_if_stuck(state, config, plan, samples, done, rate)  # waits for the device
+                skipped = _stop_if_stuck(state, config, plan, samples, done, rate)  # waits for the device
             if logged:
                 values = _read_back(losses)
-                run.log(iteration=done, **values, learning_rate=rate)
+                run.log(iteration=done, **values, learning_rate=rate, **({"skipped": skipped} if skipped else {}))
                 narrator.measured(done, values, rate)
             if done % validate_every == 0 or done == iterations:
                 scores = evaluate(kept, held_out, classes, dataset.task)
@@ -161,12 +161,15 @@ def _train(
         "iterations": iterations,
         **as_json(scores, dataset.classes),
         "validation_samples": len(held_out),
+        "skipped_steps": int(state.skips[0]),
         "seconds": seconds_before + time.monotonic() - began,
         "peak_memory_mib": memory.peak_mib(device),
     }
     if changes := continuation.accepted(run):
         summary["changes"] = changes
     run.write(SUMMARY, summary)
+    if summary["skipped_steps"]:
+        say(f"Note: {summary['skipped_steps']} of {iterations} steps were not finite, and were skipped.")
     if stopped_by is not None:
         raise Interrupted(stopped_by, f"Stopped after the last iteration; {out} is complete.")
     return summary
@@ -175,7 +178,7 @@ def _train(
 def _slow(config: Config, iterations: int) -> Iterator[str]:
     """A word to those who have no GPU and are about to wait for hours."""
     height, width = config.jitter.crop or (0, 0)
-    pixels = iterations * (config.train.batch_labelled + config.train.batch_unlabelled) * height * width
+    pixels = iterations * sum(config.batch) * height * width
     if pixels * config.model.width**2 > QUICK_ON_A_CPU:
         yield (
             "Note: there is no GPU here, and this will take hours. For a first result in minutes, add "
@@ -189,15 +192,16 @@ def _read_back(losses: Losses) -> dict[str, float]:
     return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
-def _stop_if_stuck(state: TrainingState, config: Config, plan: Plan, samples: Samples, done: int, rate: float) -> None:
-    """Skipped steps do no harm, but a run that skips all of them has ended without knowing it."""
-    skipped, in_a_row = state.skips.tolist()
+def _stop_if_stuck(state: TrainingState, config: Config, plan: Plan, samples: Samples, done: int, rate: float) -> int:
+    """How many steps were skipped. A few do no harm, but a run that skips all has ended without knowing it."""
+    skipped, in_a_row = map(int, state.skips.tolist())
     if in_a_row < config.train.most_skipped:
-        return
+        return skipped
     table = draw(plan, done - 1)
     names = [samples.names[item] for item in (*table.labelled.item.tolist(), *table.unlabelled.item.tolist())]
     raise UserError(
         f"The last {in_a_row} steps up to iteration {done} were not finite and were skipped ({skipped} in all), at "
         f"learning rate {rate:.1e}, the last of them with {', '.join(names[:8])}{' …' if len(names) > 8 else ''}. "
-        "Look at these images, or start another run with a lower --optimiser.learning-rate."
+        "Look at these images, or start another run with a lower --optimiser.learning-rate (or, for weights that came "
+        "with --model.weights, --optimiser.learning-rate-pretrained)."
     )

@@ -15,6 +15,7 @@ from oneway.config.tree import (
     Positive,
     TeacherNorm,
     Train,
+    flat,
 )
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "build",
     "confirm_factory",
     "explain",
+    "flat",
     "merge",
     "read_yaml",
     "with_length",

@@ -22,6 +22,9 @@ MODEL_FOR: dict[str, tuple[str, ...]] = {
 """Which networks the labels of a data set ask for."""
 
 
+EMBEDDED = ("streets", "moons")
+
+
 def refusals(config: Config) -> Iterator[str]:
     """Why choices that are fine one by one make no sense together."""
     method, variant = METHODS[config.method], VARIANTS[config.variant]
@@ -43,10 +46,26 @@ def refusals(config: Config) -> Iterator[str]:
     if mixes and config.train.batch_unlabelled < 2:
         yield f"method {config.method} mixes pairs of images; use --train.batch-unlabelled 2"
     yield from _model_refusals(config)
+    yield from _data_refusals(config)
+    if config.train.teacher_norm == "batch" and method.teacher == "mean":
+        yield "train.teacher_norm batch is for simple teachers, a mean teacher has averages; use population"
+    if config.train.teacher_norm == "batch" and config.train.batch_norm == "frozen":
+        yield "train.teacher_norm batch with train.batch_norm frozen: one uses the batch, the other never; choose one"
     if (config.jitter.crop is None) != (config.data.name == "moons"):
         yield "jitter.crop is for images, and every image needs it; the points of moons have none"
     if config.jitter.crop is None and any(traits.of_images for traits in method.traits):
         yield f"method {config.method} perturbs images, and {config.data.name} has points; use simple-noise"
+
+
+def _data_refusals(config: Config) -> Iterator[str]:
+    """The same, for settings that a reader would not heed."""
+    data = config.data
+    if data.path is not None and data.name in EMBEDDED:
+        yield f"{data.name} is embedded and reads no folder (data.path {data.path}); for yours, `oneway train folder`"
+    if data.unlabelled is not None and data.name in (*EMBEDDED, "cifar10"):
+        yield f"data.unlabelled {data.unlabelled}: {data.name} takes no further images; leave it out"
+    if data.name != "cityscapes" and (data.resolution, data.coarse) != ("full", "none"):
+        yield f"data.resolution and data.coarse are for Cityscapes, and the data are {data.name}; leave them out"
 
 
 def _model_refusals(config: Config) -> Iterator[str]:

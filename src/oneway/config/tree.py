@@ -14,7 +14,7 @@ import yaml
 from cyclopts import Group, Parameter
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from oneway.methods import MethodName, VariantName
+from oneway.methods import METHODS, MethodName, VariantName
 
 
 def _ascending(pair: tuple[float, float]) -> tuple[float, float]:
@@ -274,6 +274,11 @@ class Config(Section):
     optimiser: Annotated[Optimiser, _flags("Optimiser")] = Optimiser()
     train: Annotated[Train, _flags("Training")] = Train()
 
+    @property
+    def batch(self) -> tuple[int, int]:
+        """B_l and B_u of a step; a supervised one has no unlabelled images."""
+        return self.train.batch_labelled, 0 if METHODS[self.method].supervised else self.train.batch_unlabelled
+
     def to_yaml(self) -> str:
         """The resolved tree, as kept in a run folder."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
@@ -289,11 +294,12 @@ class Config(Section):
 
     def flat(self) -> dict[str, Any]:
         """Dotted keys and plain values, for comparing two configurations."""
-        return _flat(self.model_dump(mode="json"))
+        return flat(self.model_dump(mode="json"))
 
 
-def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Dotted keys of a tree of dicts, with their values."""
+    found: dict[str, Any] = {}
     for key, value in tree.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return found

@@ -24,7 +24,8 @@ def fused_perturbation(name: PerturbationName, draw: PerturbationDraw, x: Tensor
     from oneway.kernels import Warp, fused_masked_kl, fused_perturb, supports
 
     height, width = x.shape[-2:]
-    colours = with_strength(draw.photometric, config.photometric) if name in COLOURS else None
+    recoloured = name in COLOURS and config.photometric > 0  # else the identity to the bit
+    colours = with_strength(draw.photometric, config.photometric) if recoloured else None
     warp = None
     if name in GEOMETRY:
         displacements = config.geometric * config.deviation * height * draw.displacements

@@ -24,7 +24,8 @@ def sampling_points(displacements: Tensor, height: int, width: int) -> Tensor:
     displacements, and the dense field is one small matrix product.
     """
     basis = basis_on(height, width, displacements.device, displacements.dtype)
-    field = (basis @ displacements).view(-1, height, width, 2)
+    with torch.autocast(displacements.device.type, enabled=False):  # in bfloat16, points would be off by pixels
+        field = (basis @ displacements).view(-1, height, width, 2)
     rows = torch.arange(height, device=field.device, dtype=field.dtype)
     columns = torch.arange(width, device=field.device, dtype=field.dtype)
     centres = torch.stack((columns.expand(height, width), rows[:, None].expand(height, width)), dim=-1)

@@ -125,6 +125,7 @@ def load(run: str | PathLike[str], device: str = "auto", factory: str | None = N
     if isinstance(trained.network, Perceptron):
         raise UserError(f"{file}: predicts for points in the plane, and not for images.")
     network = trained.network.requires_grad_(False)
+    classifies = _classifies(network, chosen)  # before its weights are rounded, which wants inputs that are so too
     if chosen.type == "cuda":
         network = network.to(memory_format=torch.channels_last)
         if factory is None and find_spec("triton") is not None:
@@ -132,7 +133,7 @@ def load(run: str | PathLike[str], device: str = "auto", factory: str | None = N
 
             network = for_prediction(network)
     colours = trained.colours or default_colours(trained.classes)
-    return Predictor(network, trained.classes, colours, chosen, file, _classifies(network, chosen))
+    return Predictor(network, trained.classes, colours, chosen, file, classifies)
 
 
 def pixels_of(image: Picture) -> Bytes:

@@ -47,6 +47,8 @@ def recipe(name: str, method: MethodName | None = None) -> Config:
         config = SUPERVISED[name](config)
     if (alpha := METHODS[method].alpha) is not None:
         config = config.changed(train={"alpha": alpha})
+    if METHODS[method].teacher == "mean":
+        config = config.changed(train={"teacher_norm": "population"})  # a recipe's choice is for simple teachers
     return config
 
 

@@ -13,14 +13,15 @@ from rich.console import Console
 from rich.table import Table
 
 from oneway.atomic import write_atomically, write_json
-from oneway.config import Config, build, merge, with_length
-from oneway.errors import UserError, unknown
+from oneway.config import Config, build, flat, merge, with_length
+from oneway.errors import UserError, some, unknown
+from oneway.optim import total_iterations
 from oneway.reproduce.jobs import Job, train_all
 from oneway.reproduce.tables import TABLES, PaperTable
 from oneway.run import choose_device, open_run
 from oneway.run.environment import environment
 from oneway.run_files import SUMMARY
-from oneway.words import say
+from oneway.words import counted, say
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class Cell:
     column: str
     paper: str | None
     summaries: list[dict[str, Any]]
+    other_lengths: tuple[int, ...] = ()
+    """Iterations, where they are not those of the table."""
 
     @property
     def values(self) -> list[float]:
@@ -58,9 +61,9 @@ class Cell:
         return [summary["value"] for summary in self.summaries]
 
     def __str__(self) -> str:
-        if len(self.values) == 1:
-            return f"{self.values[0]:.1f}"
-        return f"{mean(self.values):.1f} ± {stdev(self.values):.1f}"
+        spread = f" ± {stdev(self.values):.1f}" if len(self.values) > 1 else ""
+        length = f" after {counted(self.other_lengths, 'iteration')}" if self.other_lengths else ""
+        return f"{mean(self.values):.1f}{spread}{length}"
 
     def as_json(self) -> dict[str, Any]:
         """All that a document could claim about it."""
@@ -80,6 +83,7 @@ def fill(name: str, request: Request, console: Console) -> None:
     """Trains what is missing of what was asked for; prints all that is there, and writes it beside the runs."""
     table = TABLES[name]
     places = list(_places(name, table, request))
+    _refuse_what_the_table_decides(table, request.changes)
     jobs = [
         Job(f"{row}, {column} labels, seed {seed}", _cell(request.out, row, column) / f"seed{seed}", config)
         for row, column in places
@@ -101,7 +105,9 @@ def _finished(table: PaperTable, out: Path) -> Iterator[Cell]:
         runs = [open_run(path.parent) for path in _cell(out, row, column).glob(f"seed*/{SUMMARY}")]
         summaries = sorted((run.summary or {} for run in runs), key=lambda summary: summary["seed"])
         if summaries:
-            yield Cell(row, column, table.paper(row, column), summaries)
+            usual = total_iterations(table.config(row, column).train, summaries[0]["labels"])
+            lengths = tuple(sorted({summary["iterations"] for summary in summaries}))
+            yield Cell(row, column, table.paper(row, column), summaries, () if lengths == (usual,) else lengths)
 
 
 def _places(name: str, table: PaperTable, request: Request) -> Iterator[tuple[str, str]]:
@@ -112,6 +118,14 @@ def _places(name: str, table: PaperTable, request: Request) -> Iterator[tuple[st
     if request.data is None:
         raise UserError(f"reproduce {name}: give the folder of the data set with --data DIR.")
     return product(dict.fromkeys(request.rows or table.rows), dict.fromkeys(request.columns or table.columns))
+
+
+def _refuse_what_the_table_decides(table: PaperTable, changes: dict[str, Any]) -> None:
+    """Else cells would hold other runs than their row and column say."""
+    decided = {"recipe", "method", "variant", "labels", "seed", "data.path"}
+    decided |= {key for row in table.rows.values() for key in flat(row.changes)}
+    if surplus := sorted(decided & flat(changes).keys()):
+        raise UserError(f"--config: {some(surplus)} are what a table's rows, columns and seeds decide; leave them out.")
 
 
 def _configs(config: Config, request: Request) -> Iterator[tuple[int, Config]]:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -42,15 +43,17 @@ def train_all(jobs: Sequence[Job], side_by_side: int, console: Console) -> list[
         initargs=(threads,),
         max_tasks_per_child=1,  # a process counts the most memory that it ever had
     ) as pool:
-        for job, summary in zip(jobs, pool.map(_train, jobs), strict=True):
+        # One after another they may show how they get on; side by side they would talk at once.
+        quiet = console.quiet or processes > 1
+        for job, summary in zip(jobs, pool.map(partial(_train, quiet=quiet), jobs), strict=True):
             summaries.append(summary)
             say(console, f"{job.name}  {summary['value']:.1f} %  {summary['seconds']:,.0f} s")
     return summaries
 
 
-def _train(job: Job) -> dict[str, Any]:
+def _train(job: Job, quiet: bool) -> dict[str, Any]:
     resume = (job.folder / CONFIG).is_file()
-    return train(job.config, job.folder, resume, Console(quiet=True))
+    return train(job.config, job.folder, resume, Console(quiet=quiet))
 
 
 def cores() -> int:

@@ -214,7 +214,7 @@ def data_of(config: Config, path: Path | None = None, refresh: bool = False) -> 
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of a name; `auto` takes the GPU where there is one."""
+    """The device of a name; `auto` takes the GPU where there is one. Kernels are launched there from now on."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -225,4 +225,6 @@ def choose_device(name: str) -> torch.device:
         raise UserError(f"device {name}: only cpu and cuda are supported.")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UserError(f"device {name}: {torch.cuda.device_count()} CUDA devices are visible. Use auto or cpu.")
+    if device.index is not None and device.type == "cuda":
+        torch.cuda.set_device(device)
     return device
