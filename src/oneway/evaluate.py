@@ -119,11 +119,11 @@ def evaluate_run(
     console: Console,
     factory: str | None = None,
     refresh: bool = False,
+    device: str = "auto",
 ) -> dict[str, Any]:
     """A run's kept model on a split of its data set, or of the same kind of data set elsewhere."""
     run = runs.open_run(path)
-    device = runs.choose_device("auto")
-    trained = runs.load_model(run.model_file, device, factory)
+    trained = runs.load_model(run.model_file, runs.choose_device(device), factory)
     dataset = load_data(run, trained.classes, console, data_path, refresh)
     if split == "test" and run.config.data.name in data.READERS:
         raise UserError(f"{run.config.data.name} has no test split apart from its validation set; use --split val.")

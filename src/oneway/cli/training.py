@@ -145,6 +145,7 @@ def evaluate(
     data: Path | None = None,
     split: SplitName = "val",
     refresh: Refresh = False,
+    device: str = "auto",
     factory: Factory = None,
     as_json: Json = False,
 ) -> None:
@@ -155,12 +156,13 @@ def evaluate(
         data: Folder of the data set, where it is not the one trained on.
         split: Which images.
         refresh: Accept that files have changed or vanished since they were decoded.
+        device: auto, cpu, cuda, cuda:1, …
         factory: The function that made the model's network, where it is not one of ours; its code runs.
         as_json: Print JSON, for machines.
     """
     from oneway.evaluate import evaluate_run
 
-    result = evaluate_run(run, split, data, Console(stderr=True), factory, refresh)
+    result = evaluate_run(run, split, data, Console(stderr=True), factory, refresh, device)
     if as_json:
         print(json.dumps(result, indent=1))
         return

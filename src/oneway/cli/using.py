@@ -81,6 +81,7 @@ def explore(
     data: Path | None = None,
     refresh: Refresh = False,
     port: int | None = None,
+    device: str = "auto",
     factory: Factory = None,
 ) -> None:
     """Open a local page: perturb an image by hand, and see where one model, or two, contradict themselves.
@@ -91,12 +92,13 @@ def explore(
         data: Folder of the data set, where it is not the one trained on.
         refresh: Accept that files have changed or vanished since they were decoded.
         port: Port of the page's address; by default 8421, or a free one.
+        device: auto, cpu, cuda, cuda:1, …
         factory: The function that makes the network, where it is one of your own.
     """
     from oneway.explore import explore
 
     paths = [run, other] if other else [run]
-    explore(paths, console, data=data, refresh=refresh, port=port, factory=factory)
+    explore(paths, console, data=data, refresh=refresh, port=port, factory=factory, device=device)
 
 
 @verb(USE)
@@ -108,6 +110,7 @@ def suggest(
     count: Positive = 24,
     out: Path | None = None,
     refresh: Refresh = False,
+    device: str = "auto",
     factory: Factory = None,
 ) -> None:
     """Say which images to label next: those that a model cannot decide on, no two alike.
@@ -118,11 +121,12 @@ def suggest(
         count: How many.
         out: The table (CSV); a contact sheet (PNG) lies beside it. By default suggest.csv in the run folder.
         refresh: Accept that files have changed or vanished since they were decoded.
+        device: auto, cpu, cuda, cuda:1, …
         factory: The function that makes the network, where it is one of your own.
     """
     from oneway.suggest import suggest
 
-    found = suggest(run, console, folder=data, count=count, out=out, refresh=refresh, factory=factory)
+    found = suggest(run, console, folder=data, count=count, out=out, refresh=refresh, factory=factory, device=device)
     for reason in found.unreadable:
         say(console, f"Left out: {reason}")
     alike = f" ({counted([found.alike], 'other')} like them)" if found.alike else ""

@@ -27,6 +27,7 @@ def explore(
     refresh: bool = False,
     port: int | None = None,
     factory: str | None = None,
+    device: str = "auto",
 ) -> None:
     """Serves the page about one run or two until it is interrupted.
 
@@ -37,6 +38,7 @@ def explore(
         refresh: Accept that files of it have changed since they were decoded.
         port: Of the address; by default 8421, or a free one.
         factory: The `model.factory` that the user agrees to run.
+        device: Where the models run.
 
     Raises:
         UserError: A run is unfinished or not about segmentation, two have different classes, or a package is missing.
@@ -45,7 +47,7 @@ def explore(
         imported(package, "explore", "oneway explore")
     from oneway.explore.server import application, listen, server
 
-    exhibit = prepare(paths, console, data=data, refresh=refresh, factory=factory)
+    exhibit = prepare(paths, console, data=data, refresh=refresh, factory=factory, device=device)
     if exhibit.remark:
         say(console, exhibit.remark)
     with listen(port) as listening:
@@ -62,6 +64,7 @@ def prepare(
     data: Path | None = None,
     refresh: bool = False,
     factory: str | None = None,
+    device: str = "auto",
 ) -> Exhibit:
     """The models of runs that can be shown together, and images for them."""
     from oneway import run as runs
@@ -72,8 +75,8 @@ def prepare(
     opened = [runs.open_run(path) for path in paths]
     for run in opened:
         require_segmentation(run, "explore shows")
-    device = runs.choose_device("auto")
-    models = [runs.load_model(run.model_file, device, factory) for run in opened]
+    place = runs.choose_device(device)
+    models = [runs.load_model(run.model_file, place, factory) for run in opened]
     first = models[0]
     for path, model in zip(paths, models, strict=True):
         if model.classes != first.classes:
@@ -87,7 +90,7 @@ def prepare(
         runs=[_shown(run, opened) for run in opened],
         classes=first.classes,
         colours=first.colours,
-        laboratory=Laboratory([model.network for model in models], device),
+        laboratory=Laboratory([model.network for model in models], place),
         shelf=Shelf(pictures, most),
         perturb=opened[-1].config.perturb,
         remark=remark,

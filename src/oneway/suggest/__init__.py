@@ -50,6 +50,7 @@ def suggest(
     out: Path | None = None,
     refresh: bool = False,
     factory: str | None = None,
+    device: str = "auto",
 ) -> Suggestions:
     """Writes a table of images that should be labelled next, and a contact sheet that shows where they are difficult.
 
@@ -61,12 +62,13 @@ def suggest(
         out: The table, a CSV file; by default suggest.csv in the run folder. The sheet lies beside it, as PNG.
         refresh: Accept that files of the run's data have changed since they were decoded.
         factory: The `model.factory` that the user agrees to run.
+        device: Where the model runs.
     """
     table = out or path / "suggest.csv"
     if table.suffix.lower() != ".csv":
         raise UserError(f"--out {table}: the table is a .csv file; the contact sheet gets the same name with .png.")
     run = runs.open_run(path)
-    judge = judge_of(run, factory)
+    judge = judge_of(run, factory, device)
     candidates, labelled = without_labels(run, console, refresh) if folder is None else (found_in(folder), [])
     scores, unreadable = scored(judge, candidates, console)
     if not scores:

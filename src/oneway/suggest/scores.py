@@ -105,13 +105,13 @@ def balanced(doubts: Doubts) -> Doubts:
     return (doubts / averages).mean(axis=1)
 
 
-def judge_of(run: runs.Run, factory: str | None = None) -> Judge:
-    """A run's model on the device there is, with gentler perturbations than it was trained with."""
+def judge_of(run: runs.Run, factory: str | None = None, device: str = "auto") -> Judge:
+    """A run's model, with gentler perturbations than it was trained with."""
     require_segmentation(run, "suggestions are for")
-    device = runs.choose_device("auto")
-    model = runs.load_model(run.model_file, device, factory)
+    place = runs.choose_device(device)
+    model = runs.load_model(run.model_file, place, factory)
     network = model.network.to(memory_format=torch.channels_last)
-    return Judge(network, device, gentler(run.config.perturb), min(MOST_PIXELS, MOST_VALUES // len(model.classes)))
+    return Judge(network, place, gentler(run.config.perturb), min(MOST_PIXELS, MOST_VALUES // len(model.classes)))
 
 
 def gentler(perturb: Perturb) -> Perturb:
