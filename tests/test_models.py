@@ -17,7 +17,7 @@ from oneway.config import Model, Optimiser, Train
 from oneway.models import build
 from oneway.models.norm import (
     NormPolicy,
-    batch_statistics,
+    minibatch_statistics,
     frozen_statistics,
     population_statistics,
     student_statistics,
@@ -241,7 +241,7 @@ def test_a_teacher_that_uses_its_batch_drops_nothing():
     """Only norms are in training mode: a target is not to be noisy."""
     model = torch.nn.Sequential(torch.nn.BatchNorm2d(3), torch.nn.Dropout(0.5)).train()
     x = torch.rand(4, 3, 8, 8)
-    with batch_statistics(model, tracked=False):
+    with minibatch_statistics(model, tracked=False):
         torch.testing.assert_close(model(x), torch.nn.functional.batch_norm(x, None, None, training=True))
 
 
@@ -252,7 +252,7 @@ def test_layers_in_a_mode_of_their_own_keep_it():
         population_statistics,
         untracked_statistics,
         frozen_statistics,
-        partial(batch_statistics, tracked=False),
+        partial(minibatch_statistics, tracked=False),
     )
     for context in contexts:
         with context(model):

@@ -39,7 +39,7 @@ def teacher_statistics(
     """
     if teacher is not student or policy.teacher == "population" or policy.student == "frozen":
         return population_statistics(teacher)
-    return batch_statistics(teacher, tracked=clean or policy.student == "both")
+    return minibatch_statistics(teacher, tracked=clean or policy.student == "both")
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def untracked_statistics(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def batch_statistics(model: nn.Module, tracked: bool) -> Iterator[None]:
+def minibatch_statistics(model: nn.Module, tracked: bool) -> Iterator[None]:
     """Evaluation mode, but for batch norm, which uses the mini-batch; the running statistics follow where tracked."""
     with population_statistics(model):
         for layer in _batch_norms(model):
