@@ -17,8 +17,8 @@ from oneway.config import Model, Optimiser, Train
 from oneway.models import build
 from oneway.models.norm import (
     NormPolicy,
-    minibatch_statistics,
     frozen_statistics,
+    minibatch_statistics,
     population_statistics,
     student_statistics,
     teacher_statistics,
