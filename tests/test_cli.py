@@ -123,6 +123,7 @@ def test_an_ended_run_is_not_trained_again(run):
         ("train streets --out occupied", "occupied: exists and is not a run folder"),
         ("train streets --out run --resume", "run: not a run folder"),
         ("trian streets", 'Did you mean "train"?'),
+        ("train folder occupied", "'occupied' has no place here. If it holds the images: --data occupied."),
         ("train streets stray", "'stray' has no place here; `oneway train --help` shows what has."),
         ("train streets --optimiser.nesterov false", "'false' has no place here: a switch stands alone"),
         ("eval nowhere", "nowhere: not a run folder"),
@@ -157,7 +158,7 @@ def test_another_run_is_never_overwritten(run):
     before = (run / "model.safetensors").read_bytes()
     done = forked("train", "streets", *TINY, "--seed", "5", "--out", run, cwd=run.parent)
     assert done.returncode == 1
-    assert "holds another run" in done.stderr
+    assert "holds a run already" in done.stderr
     assert "--resume" in done.stderr
     assert "--out" in done.stderr
     assert (run / "model.safetensors").read_bytes() == before

@@ -12,7 +12,7 @@ from oneway import config as configuration
 from oneway.config import Config
 from oneway.errors import UserError
 from oneway.methods import METHODS, VARIANTS, MethodName, VariantName
-from oneway.recipes import RECIPES, recipe
+from oneway.recipes import RECIPES, configured, recipe
 from processes import oneway
 
 
@@ -79,9 +79,6 @@ def test_every_name_has_its_row():
         ),
         ({"train": {"batch-labelled": 4}}, "'train.batch-labelled'. Did you mean 'train.batch_labelled'"),
         ({"trian": {"alpha": 1}}, "'trian'. Did you mean 'train'"),
-        ({"data": {"name": "streets", "path": "photos"}}, "streets is embedded and reads no folder"),
-        ({"data": {"name": "streets", "unlabelled": "photos"}}, "streets takes no further images"),
-        ({"data": {"name": "camvid", "resolution": "half"}}, "data.resolution and data.coarse are for Cityscapes"),
         ({"method": "mt-phtps", "train": {"teacher_norm": "batch"}}, "a mean teacher has averages"),
         (
             {"model": {"weights": "imagenet"}, "train": {"teacher_norm": "batch", "batch_norm": "frozen"}},
@@ -93,6 +90,36 @@ def test_what_is_wrong_is_said_with_key_and_value(tree, message):
     """Unknown keys get a suggestion, values out of range their range."""
     with pytest.raises(UserError, match=message):
         configuration.build(tree, source="test")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        (
+            "streets",
+            {"path": "photos"},
+            "^test: streets is embedded and reads no folder .*photos.*`oneway train folder`",
+        ),
+        ("streets", {"unlabelled": "photos"}, "streets takes no further images"),
+        (
+            "camvid",
+            {"resolution": "half"},
+            "data.resolution and data.coarse are for Cityscapes, and the data are camvid",
+        ),
+    ],
+)
+def test_settings_that_a_reader_does_not_know_are_refused(name, changes, message):
+    """Else someone trains on other images than they think. What has been trained with them can still be read."""
+    with pytest.raises(UserError, match=message):
+        configured(name, {"data": changes}, source="test")
+    configuration.build(configuration.merge(recipe(name).model_dump(), {"data": changes}), source="test")
+
+
+def test_a_change_of_what_does_not_exist_is_refused():
+    """With the nearest name, as everywhere; values are checked when a run begins."""
+    for changes, near in (({"train": {"alhpa": 1}}, "train.alpha"), ({"sed": 1}, "seed")):
+        with pytest.raises(UserError, match=f"Did you mean '{near}'"):
+            recipe("streets").changed(**changes)
 
 
 def test_none_takes_back_what_a_recipe_has_set():

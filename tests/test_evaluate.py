@@ -9,6 +9,7 @@ from PIL import Image
 from torchmetrics.classification import MulticlassConfusionMatrix, MulticlassJaccardIndex
 
 from oneway.data import IGNORE
+from oneway.errors import UserError
 from oneway.evaluate import Scores, confusion_matrix, evaluate_run
 from oneway.train import train
 from small_runs import QUIET, small_streets
@@ -70,7 +71,10 @@ def test_accuracy_is_the_share_of_correct_predictions():
 
 
 def test_only_what_has_labels_is_counted(tmp_path):
-    """Images without a mask are part of a training set, and no part of what is evaluated on it."""
+    """Images without a mask are part of a training set, and no part of what is evaluated on it.
+
+    Of the run's own folder, where it has moved, the same images validate; of another one, all that have labels.
+    """
     masks, noise = 6, np.random.default_rng(0)
     for kind, count in (("images", masks + 3), ("masks", masks)):
         (tmp_path / "data" / kind).mkdir(parents=True)
@@ -82,3 +86,14 @@ def test_only_what_has_labels_is_counted(tmp_path):
     counts = {split: evaluate_run(tmp_path / "run", split, None, QUIET)["samples"] for split in ("train", "val")}
     assert counts["val"] > 0
     assert sum(counts.values()) == masks
+
+    moved = (tmp_path / "data").rename(tmp_path / "moved")
+    with pytest.raises(UserError, match=r"images are no longer there\. Name their folder with --data"):
+        evaluate_run(tmp_path / "run", "val", None, QUIET)
+    assert evaluate_run(tmp_path / "run", "val", moved, QUIET)["samples"] == counts["val"]
+    for kind in ("images", "masks"):
+        for file in (moved / kind).iterdir():
+            file.rename(file.with_name(f"other-{file.name}"))
+    assert evaluate_run(tmp_path / "run", "val", moved, QUIET)["samples"] == masks
+    with pytest.raises(UserError, match="A folder has no test split"):
+        evaluate_run(tmp_path / "run", "test", None, QUIET)

@@ -15,7 +15,7 @@ from oneway import config as configuration
 from oneway.config import Config
 from oneway.errors import UserError
 from oneway.methods import METHODS, VARIANTS
-from oneway.recipes import recipe
+from oneway.recipes import configured, recipe
 from oneway.reproduce.two_moons import PANELS, draw_figure, panel_config
 from oneway.run import open_run
 from oneway.train import train
@@ -33,7 +33,7 @@ COMBINATIONS = [(method, "1w-ct") for method in METHODS] + [
 
 
 def changed(name: str, **changes: object) -> Config:
-    return configuration.build(configuration.merge(recipe(name).model_dump(), changes), source="test")
+    return configured(name, changes, source="test")
 
 
 def losses(folder: Path) -> list[dict[str, float]]:

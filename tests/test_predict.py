@@ -78,6 +78,29 @@ def test_broken_images_are_named_and_the_others_predicted(model, tmp_path, capfd
     assert (index["images"], len(index["errors"]), index["classes"]) == (48, 2, list(CLASSES))
 
 
+def test_images_that_are_nearly_black_are_told_once(model, photos, tmp_path, capfd):
+    """12 bits in 16 beside photographs: how many, and the factor; that is no failure, and photographs are no case."""
+    assert predict_files(model, [str(photos)], Outputs(tmp_path / "out"), QUIET) == 0
+    assert capfd.readouterr().err == ""
+    for name in ("c.tif", "d.png"):
+        Image.fromarray(scene()[..., 0].astype(np.uint16) * 16).save(photos / name)
+    assert predict_files(model, [str(photos)], Outputs(tmp_path / "out"), QUIET) == 0
+    (told,) = capfd.readouterr().err.splitlines()
+    assert "2 of 5 images are nearly black" in told
+    assert "If 12 bits were saved in 16, multiply the values by 16" in told
+
+
+def test_pages_that_are_not_used_are_told(model, photos, tmp_path, capfd):
+    """In one line, with the first such file and how many pages it has."""
+    for name in ("c.tif", "d.png"):
+        first, *others = (Image.fromarray(scene(index)) for index in range(3))
+        first.save(photos / name, save_all=True, append_images=others)
+    assert predict_files(model, [str(photos)], Outputs(tmp_path / "out"), QUIET) == 0
+    (told,) = capfd.readouterr().err.splitlines()
+    assert "2 of 5 files have several pages" in told
+    assert f"{(photos / 'c.tif').resolve()} has 3" in told
+
+
 def test_masks_hold_indices_and_show_the_colours_of_the_classes(model, photos, tmp_path):
     """Indices are those of the evaluation; what any viewer shows is each pixel's class colour."""
     assert predict_files(model, [str(photos / "y.bmp")], Outputs(tmp_path / "out", facts=True), QUIET) == 0

@@ -103,6 +103,14 @@ def require_room(folder: Path, total: int, largest: int) -> None:
         raise cannot_write(folder, largest, error) from error
 
 
+def refuse_unwritable(path: Path) -> None:
+    """Refuses a file that cannot be written, before minutes are spent on what goes into it; its folder may be new."""
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        reason = "cannot be written to" if folder.is_dir() else "is not a folder"
+        raise UserError(f"{path}: cannot be written, since {folder} {reason}. Choose another file with --out.")
+
+
 def cannot_write(path: Path, needed: int, error: OSError) -> CannotWrite:
     """What to tell of a failed write."""
     way_out = "Make room there." if error.errno in ROOM else "Make it writable, or choose another place."

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from oneway import data
 from oneway import run as runs
-from oneway.data.dataset import IGNORE, Dataset, Samples, Task
+from oneway.data.dataset import IGNORE, Dataset, Listing, Samples, Task
 from oneway.errors import UserError, some
 from oneway.losses import upsample
 from oneway.methods import SplitName
@@ -123,15 +123,24 @@ def evaluate_run(
 ) -> dict[str, Any]:
     """A run's kept model on a split of its data set, or of the same kind of data set elsewhere."""
     run = runs.open_run(path)
+    if split == "test":
+        _require_test_split(run.config.data.name)
     trained = runs.load_model(run.model_file, runs.choose_device(device), factory)
     dataset = load_data(run, trained.classes, console, data_path, refresh)
-    if split == "test" and run.config.data.name in data.READERS:
-        raise UserError(f"{run.config.data.name} has no test split apart from its validation set; use --split val.")
     samples = dataset.read(split)
     if split != "train" and data_path is None:
         refuse_trained_on(run, samples)
     scores = evaluate(trained.network, samples, len(trained.classes), dataset.task)
     return {"run": str(path), "split": split, "samples": samples.labelled, **as_json(scores, trained.classes)}
+
+
+def _require_test_split(name: str) -> None:
+    if name in data.READERS:
+        raise UserError(f"{name} has no test split apart from its validation set; use --split val.")
+    if name == "folder":
+        raise UserError(
+            "A folder has no test split. Put such images into a folder of their own, and name it with --data."
+        )
 
 
 def refuse_trained_on(run: runs.Run, samples: Samples) -> None:
@@ -147,8 +156,13 @@ def refuse_trained_on(run: runs.Run, samples: Samples) -> None:
 def load_data(
     run: runs.Run, classes: tuple[str, ...], console: Console, path: Path | None = None, refresh: bool = False
 ) -> Dataset:
-    """A run's data, or those of another folder, in which the classes have to be those of its model."""
+    """A run's data, or those of another folder, in which the classes have to be those of its model.
+
+    In another folder, all that is labelled validates: none of it has taught. (Or it is the run's own that has moved.)
+    """
     settings = runs.data_of(run.config, path, refresh)
+    if path is not None and settings.name == "folder" and not _has_taught(run, data.list_files(settings)):
+        settings = settings.model_copy(update={"holdout": 1.0})
     dataset = data.load(settings, console)
     if dataset.classes != classes:
         raise UserError(
@@ -156,6 +170,11 @@ def load_data(
             f"{', '.join(classes)}. Give a data set with the same classes in the same order."
         )
     return dataset
+
+
+def _has_taught(run: runs.Run, listing: Listing) -> bool:
+    """Whether a folder has all the images whose labels a run was trained on, by their names."""
+    return {item.name for item in listing.train if item.mask} >= set(run.split.labelled)
 
 
 def as_json(scores: Scores, classes: Sequence[str]) -> dict[str, Any]:

@@ -101,6 +101,15 @@ def camera_of_12_bits(root: Path) -> None:
     Image.fromarray(pixels(3)[..., 0].astype(np.uint16) * 16).save(root / IMAGE)
 
 
+def camera_of_8_bits(root: Path) -> None:
+    Image.fromarray(pixels(3)[..., 0].astype(np.uint16)).save(root / IMAGE)
+
+
+def several_pages(root: Path) -> None:
+    frames = [Image.fromarray(pixels(seed)) for seed in (3, 900, 901)]
+    frames[0].save(root / IMAGE, save_all=True, append_images=frames[1:])
+
+
 def jpeg_mask(root: Path) -> None:
     Image.fromarray(labels(3)).save((root / MASK).with_suffix(".jpg"))
     (root / MASK).unlink()
@@ -163,7 +172,12 @@ DEFECTS = {
     "unreadable image": Defect(lambda root: (root / IMAGE).write_bytes(b"text") and None, "error", IMAGE, ("damaged",)),
     "empty file": Defect(truncate(IMAGE, 0), "error", IMAGE, ("damaged",)),
     "truncated image": Defect(truncate(IMAGE, 0.6), "error", IMAGE, ("truncated",)),
-    "image of 12 bits in 16": Defect(camera_of_12_bits, "warning", IMAGE, ("of 255",)),
+    "image of 12 bits in 16": Defect(camera_of_12_bits, "warning", IMAGE, ("4095 of 65535", "12 bits", "by 16,")),
+    "image of 8 bits in 16": Defect(camera_of_8_bits, "warning", IMAGE, ("255 of 65535", "8 bits", "by 256,")),
+    "nearly black image": Defect(
+        lambda root: Image.fromarray(pixels(3) // 18).save(root / IMAGE), "warning", IMAGE, ("of 255",)
+    ),
+    "image of several frames": Defect(several_pages, "warning", IMAGE, ("3 pages",)),
     "blank image": Defect(
         lambda root: Image.new("RGB", (WIDTH, HEIGHT), (90, 90, 90)).save(root / IMAGE),
         "warning",

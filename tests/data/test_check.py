@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from rich.console import Console
 
 from data.defects import (
@@ -42,6 +43,20 @@ def test_a_defect_is_found_alone_with_file_and_value(tmp_path, capsys, name):
 def test_a_clean_set_of_500_raises_no_alarm(tmp_path, capsys):
     """Neither errors nor warnings, whatever image looks most like which."""
     assert findings(clean_set(tmp_path / "data", train=400, val=100), capsys) == []
+
+
+def test_all_images_of_12_bits_are_to_be_brightened_alike(tmp_path, capsys):
+    """By 16, as the brightest of them asks for, though one by itself would stand a factor of 64."""
+    root = clean_set(tmp_path / "data")
+    for path in root.glob("*/images/*"):
+        shade = 4 if path == root / IMAGE else 16
+        Image.fromarray(np.asarray(Image.open(path).convert("L")).astype(np.uint16) * shade).save(path)
+    found = findings(root, capsys)
+    assert len(found) == 25
+    assert all(
+        "12 bits; multiply the values of all these images by 16, and save them again" in x.message for x in found
+    )
+    assert [x.file for x in found if "exceeds 1023 of" in x.message] == [IMAGE]
 
 
 def test_a_single_labelled_training_image_is_suspicious(tmp_path, capsys):

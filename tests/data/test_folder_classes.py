@@ -61,12 +61,40 @@ def test_black_and_white_is_background_and_foreground(tmp_path):
     assert all(np.array_equal(found.read_labels(item), SCENE == 1) for item in (*found.train, *found.val))
 
 
+@pytest.mark.parametrize("kind", ["L", "P"])
+def test_zero_and_one_are_background_and_foreground_too(tmp_path, kind):
+    """Under the names that 0 and 255 have; in their colours as well, unless a palette brings others."""
+    found = listing(pairs(tmp_path / "one", values=SCENE == 1, kind=kind))
+    white = listing(pairs(tmp_path / "white", values=np.where(SCENE == 1, 255, 0)))
+    assert found.classes == white.classes == ("background", "foreground")
+    assert found.colours == (PALETTE[:2] if kind == "P" else white.colours)
+    assert np.array_equal(found.read_labels(found.val[0]), SCENE == 1)
+    assert "Masks hold 0 and 1: taken for background and foreground." in found.remarks
+
+
+def test_a_colour_that_hardly_occurs_is_marked_in_the_proposal(tmp_path):
+    """One pixel of 60,000, in one mask; not one in each of two masks, nor a hundred in one."""
+    colours = np.array([*PALETTE, (1, 2, 3), (4, 5, 6)], np.uint8)
+    (tmp_path / "masks").mkdir()
+    for index in range(4):
+        values = np.zeros((100, 150), np.uint8)
+        values[:50], values[99, 99], values[99, 0] = 1, 3 * (index == 1), 4 * (index > 1)
+        values[60:70, :10] = 2 * (index == 0)
+        photo(tmp_path / "images" / f"{index}.jpg", index, values.shape)
+        Image.fromarray(colours[values]).save(tmp_path / "masks" / f"{index}.png")
+    proposal = describe(tmp_path).description.to_yaml()
+    (marked,) = (line for line in proposal.splitlines() if "a stray?" in line)
+    assert "[1, 2, 3]" in marked
+    write(tmp_path / "dataset.yaml", proposal)
+    assert len(listing(tmp_path).classes) == 5
+
+
 def test_colours_without_a_table_are_shown_and_proposed(tmp_path):
     """Training is refused with the colours; the proposal, saved, makes a data set."""
     pairs(tmp_path, kind="RGB")
     message = refusal(tmp_path)
     assert "[0, 0, 0], [0, 0, 142], [128, 64, 128]" in message
-    assert "oneway check" in message
+    assert "`oneway check --save` writes a dataset.yaml" in message
     proposal = describe(tmp_path).description
     assert proposal.names == ("class 0", "class 1", "class 2")
     write(tmp_path / "dataset.yaml", proposal.to_yaml())
@@ -86,7 +114,7 @@ def test_cvat_tables_name_the_colours(tmp_path):
     root = pairs(tmp_path / "L")
     write(root / "labelmap.txt", table)
     assert listing(root).classes == ("car", "background", "road")
-    write(root / "labelmap.txt", "car;1;2;3")
+    write(root / "labelmap.txt", "road:128,64,128::\ncar;1;2")
     assert "labelmap.txt: not a table" in refusal(root)
     (root / "labelmap.txt").write_bytes("Tür:0,0,0::\nWand:128,64,128::\n".encode("cp1252"))
     assert "Save it as UTF-8" in refusal(root)
@@ -145,7 +173,7 @@ def test_smoothed_borders_are_refused(tmp_path, radius):
         ((0, 85, 255), ("class 0", "class 85", "class 255")),
         ((0, 15, 255), ("class 0", "class 15")),
         ((7, 26, 33), ("class 7", "class 26", "class 33")),
-        ((0, 1, 255), ("class 0", "class 1")),
+        ((0, 1, 255), ("background", "foreground")),
     ],
 )
 def test_numbers_far_apart_are_classes_of_their_own(tmp_path, values, classes):

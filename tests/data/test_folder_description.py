@@ -12,7 +12,7 @@ import pytest
 from data.folders import SCENE, coco, listing, mask, pairs, photo, refusal, write
 from oneway.data.dataset import IGNORE
 from oneway.data.folder import describe
-from oneway.data.folder.description import Description, read_description
+from oneway.data.folder.description import FILE, Description, read_description
 
 
 def test_a_description_has_the_last_word(tmp_path):
@@ -55,7 +55,11 @@ def test_a_description_has_the_last_word(tmp_path):
         ("unlabelled: 3", "write [FOLDER"),
         ("[", "not valid YAML"),
         ("[" * 1000, "not valid YAML"),
-        ("", "expected keys and values"),
+        ("3", "expected keys and values"),
+        ("classes: {a: [1, 2, 3], b: }", "nothing stands behind 'b'"),
+        ("classes:\n  Dach: #e6194b\n  Wiese: #3cb44b", "put colours in quotes"),
+        ("classes: [a: [1, 2, 3], a: [4, 5, 6]]", "'a' appears twice"),
+        ("classes: [a: [1, 2, 3], b]", "is no name"),
         ("classes: 2001-13-45", "not valid YAML"),
         ("classes: !!python/object/apply:os.getcwd []", "not valid YAML"),
         (f"classes: [{', '.join(f'c{index}' for index in range(256))}]", "too many"),
@@ -67,6 +71,27 @@ def test_a_bad_description_is_refused_with_the_reason(tmp_path, text, words):
     write(tmp_path / "dataset.yaml", text)
     assert words in refusal(tmp_path)
     assert str(tmp_path) in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# classes: [a, b, c]\n\n  # ignore: [255]"])
+def test_a_description_may_say_nothing(tmp_path, text):
+    """Every key can be left out, and so can all of them."""
+    write(pairs(tmp_path) / "dataset.yaml", text)
+    assert listing(tmp_path).classes == ("class 0", "class 1", "class 2")
+
+
+@pytest.mark.parametrize(
+    ("dashed", "plain"),
+    [
+        ("- a: [1, 2, 3]\n- b: '#040506'", "{a: [1, 2, 3], b: '#040506'}"),
+        ("- 7: a\n- 9: b", "{7: a, 9: b}"),
+    ],
+)
+def test_dashes_before_classes_change_nothing(tmp_path, dashed, plain):
+    """A list of one name and colour each is read as the table that it means."""
+    described = [read_description(write(tmp_path / FILE, f"classes:\n{text}")) for text in (dashed, f"  {plain}")]
+    assert described[0] == described[1]
+    assert described[0].names == ("a", "b")
 
 
 def test_a_description_by_another_name_is_not_overlooked(tmp_path):

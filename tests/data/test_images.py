@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from data.encoders import png
-from oneway.data.decode.images import MOST_PIXELS, SUFFIXES, TURNS, image_size, orientation, read_image
+from oneway.data.decode.images import MOST_PIXELS, SUFFIXES, TURNS, bits_in_use, image_size, read_header, read_image
 from oneway.errors import UserError
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Pillow's, about damaged files
@@ -79,12 +79,58 @@ def test_of_16_bits_the_upper_8_remain(tmp_path, suffix):
     grey = save(tmp_path / f"grey{suffix}", Image.fromarray(samples))
     assert Image.open(grey).mode.startswith("I;16")
     assert read_image(grey)[0].tolist() == [[0] * 3, [0] * 3, [1] * 3, [255] * 3]
+    assert read_header(grey).deep
+    assert not read_header(save(tmp_path / f"8{suffix}", Image.fromarray(PIXELS))).deep
 
 
 def test_of_16_bits_in_colours_the_upper_8_remain(tmp_path):
     """A PNG of one pixel, red 65535, green 256 and blue 255, made by hand."""
     (tmp_path / "a.png").write_bytes(png(1, 1, 16, 2, b"\x00" + struct.pack(">3H", 65535, 256, 255)))
     assert read_image(tmp_path / "a.png").tolist() == [[[255, 1, 0]]]
+    assert read_header(tmp_path / "a.png").deep
+
+
+@pytest.mark.parametrize("bits", [8, 10, 12, 14, 16])
+def test_the_factor_leads_to_all_16_bits_and_not_beyond(bits):
+    """From the largest sample that a camera of so many bits can store."""
+    largest = 2**bits - 1
+    found, factor = bits_in_use(largest >> 8)
+    assert found == bits
+    assert 2**15 <= largest * factor < 2**16
+
+
+@pytest.mark.parametrize(
+    ("suffix", "options"), [(".tif", {}), (".tiff", {"compression": "tiff_lzw"}), (".png", {}), (".webp", {})]
+)
+def test_pages_are_counted_and_the_first_is_read(tmp_path, suffix, options):
+    """One or three, in every format that can hold several."""
+    first, *others = (Image.fromarray(np.roll(PIXELS, shift)) for shift in range(3))
+    one = save(tmp_path / f"one{suffix}", first, **options)
+    three = save(tmp_path / f"three{suffix}", first, save_all=True, append_images=others, **options)
+    assert (read_header(one).pages, read_header(three).pages) == (1, 3)
+    assert np.abs(read_image(three).astype(int) - read_image(one)).max() <= 8  # WebP loses some
+
+
+def test_previews_are_no_pages(tmp_path):
+    """Smaller copies in a TIFF, as maps have; and what phones put behind a JPEG."""
+    first, other = Image.fromarray(PIXELS), Image.fromarray(PIXELS[::2, ::2])
+    other.encoderinfo = {"tiffinfo": {254: 1}}
+    tiff = save(tmp_path / "a.tif", first, save_all=True, append_images=[other])
+    assert Image.open(tiff).n_frames == 2
+    jpeg = save(tmp_path / "a.jpg", first, format="MPO", save_all=True, append_images=[other])
+    assert Image.open(jpeg).n_frames == 2
+    assert (read_header(tiff).pages, read_header(jpeg).pages) == (1, 1)
+
+
+def test_damage_behind_the_first_page_does_no_harm(tmp_path):
+    """It is read, wherever the file ends behind it."""
+    first, other = Image.fromarray(PIXELS), Image.fromarray(PIXELS[::-1])
+    path = save(tmp_path / "a.tif", first, save_all=True, append_images=[other])
+    content = path.read_bytes()
+    for cut in (10, 100, len(content) // 2 - 20):
+        path.write_bytes(content[:-cut])
+        assert read_header(path).pages in (1, 2)
+        assert np.array_equal(read_image(path), PIXELS)
 
 
 def test_samples_without_a_known_range_are_refused(tmp_path):
@@ -118,7 +164,7 @@ def test_exif_orientation_is_applied(tmp_path, flag, suffix):
     path = save(tmp_path / f"a{suffix}", Image.fromarray(np.ascontiguousarray(stored)), exif=exif)
     assert image_size(path) == (32, 48)
     assert np.abs(read_image(path).astype(int) - scene).max() < 32
-    assert orientation(path) == (1 if suffix == ".tif" else flag)  # Pillow itself turns TIFF
+    assert read_header(path).orientation == (1 if suffix == ".tif" else flag)  # Pillow itself turns TIFF
 
 
 def test_damaged_exif_data_do_no_harm(tmp_path):

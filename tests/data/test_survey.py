@@ -108,10 +108,11 @@ def test_a_digest_stands_for_pixels_and_their_shape(tmp_path):
     (tmp_path / "first").mkdir()
     Image.fromarray(pixels).save(tmp_path / "first" / "a.png")
     Image.fromarray(pixels).save(tmp_path / "b.bmp")
-    a, b = (decode(listing(tmp_path), Item(name, tmp_path / name))[0] for name in ("first/a.png", "b.bmp"))
-    digests = [survey(Item("", Path()), image, None).digest for image in (a, b, pixels.reshape(64, 48, 3))]
+    items = [Item(name, tmp_path / name) for name in ("first/a.png", "b.bmp")]
+    a, b = (decode(listing(tmp_path), item)[0] for item in items)
+    digests = [survey(items[0], image, None).digest for image in (a, b, pixels.reshape(64, 48, 3))]
     pixels[40, 2, 1] ^= 1
-    digests.append(survey(Item("", Path()), pixels, None).digest)
+    digests.append(survey(items[0], pixels, None).digest)
     assert digests[0] == digests[1]
     assert len(set(digests)) == 3
 

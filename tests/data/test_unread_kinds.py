@@ -60,6 +60,29 @@ def test_masks_are_known_by_what_their_name_ends_with(tmp_path, marker):
     assert labelled(find(tmp_path / "apart").train) == ["images/a.png"]
 
 
+def test_a_mask_with_an_unknown_ending_is_told_its_name(tmp_path):
+    """That of the longest image name it begins with; in vain where another word or subfolder goes on."""
+    for name in ("exp", "exp_0", "exp_000", "deep/exp_001"):
+        photo(tmp_path / "images" / f"{name}.jpg")
+    for name in ("exp_000_Maske", "deep/exp_001-1", "expanse", "exp_other/a"):
+        mask(tmp_path / "masks" / f"{name}.png")
+    told = {problem.file.stem: problem.message for problem in find(tmp_path).problems}
+    assert "the image exp_000.jpg: rename it to exp_000.png." in told["exp_000_Maske"]
+    assert "the image exp_001.jpg: rename it to exp_001.png." in told["exp_001-1"]
+    assert all("Add the image, or remove the mask." in told[stem] for stem in ("expanse", "a"))
+
+
+@pytest.mark.parametrize("names", [("a_roof", "a_lawn"), ("a", "a_lawn")])
+def test_several_masks_of_one_image_are_not_given_the_same_name(tmp_path, names):
+    """They show a class each, or one of them has the name already."""
+    photo(tmp_path / "images" / "a.jpg")
+    for name in names:
+        mask(tmp_path / "masks" / f"{name}.png")
+    message = find(tmp_path).problems[-1].message
+    assert "paint all masks of this image into one, a.png." in message
+    assert "rename" not in message
+
+
 def test_a_folder_of_masks_for_each_class_is_one_finding(tmp_path):
     """And no mask in it is said to lack its image."""
     for index in range(5):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pydantic
 from cyclopts import CycloptsError, UnusedCliTokensError
@@ -67,9 +68,11 @@ def _explained(error: BaseException) -> tuple[str, int]:
 
 def _surplus(error: UnusedCliTokensError) -> str:
     """What to say about words that no option and no argument takes."""
-    verb, words = " ".join(["oneway", *(error.command_chain or ())]), error.unused_tokens or []
+    verb, words = " ".join(["oneway", *(error.command_chain or ())]), error.unused_tokens or [""]
     if {word.lower() for word in words} & {"true", "false", "yes", "no", "on", "off"}:
         return f"{words[0]!r} has no place here: a switch stands alone, or is given as --flag=no or --no-flag."
+    if Path(words[0]).is_dir():
+        return f"{words[0]!r} has no place here. If it holds the images: --data {words[0]}."
     return f"{words[0]!r} has no place here; `{verb} --help` shows what has."
 
 

@@ -166,7 +166,8 @@ def evaluate(
     if as_json:
         print(json.dumps(result, indent=1))
         return
-    say(console, f"{run} on {result['samples']} {split} samples")
+    taught = ", from which it has learnt" if split == "train" else ""
+    say(console, f"{run} on {result['samples']} {split} samples{taught}")
     table = Table(caption=_absent_note(result["absent"]))
     table.add_column("class")
     table.add_column("IoU in %" if result["metric"] == "miou" else "recognised in %", justify="right")

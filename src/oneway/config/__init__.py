@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oneway.config.reading import build, confirm_factory, explain, merge, read_yaml, with_length
-from oneway.config.sense import MODEL_FOR, SEGMENTERS
+from oneway.config.sense import MODEL_FOR, SEGMENTERS, unheeded
 from oneway.config.tree import (
     BatchNorm,
     Config,
@@ -37,5 +37,6 @@ __all__ = [
     "flat",
     "merge",
     "read_yaml",
+    "unheeded",
     "with_length",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from oneway.config.tree import Config
+from oneway.config.tree import Config, Data
 from oneway.methods import METHODS, PERTURBATION_TRAITS, VARIANTS
 
 SEGMENTERS = ("swiftnet", "deeplabv2", "deeplabv3plus")
@@ -46,7 +46,6 @@ def refusals(config: Config) -> Iterator[str]:
     if mixes and config.train.batch_unlabelled < 2:
         yield f"method {config.method} mixes pairs of images; use --train.batch-unlabelled 2"
     yield from _model_refusals(config)
-    yield from _data_refusals(config)
     if config.train.teacher_norm == "batch" and method.teacher == "mean":
         yield "train.teacher_norm batch is for simple teachers, a mean teacher has averages; use population"
     if config.train.teacher_norm == "batch" and config.train.batch_norm == "frozen":
@@ -57,9 +56,8 @@ def refusals(config: Config) -> Iterator[str]:
         yield f"method {config.method} perturbs images, and {config.data.name} has points; use simple-noise"
 
 
-def _data_refusals(config: Config) -> Iterator[str]:
-    """The same, for settings that a reader would not heed."""
-    data = config.data
+def unheeded(data: Data) -> Iterator[str]:
+    """Settings of the data that their reader does not know. Runs that have them are opened; none is begun."""
     if data.path is not None and data.name in EMBEDDED:
         yield f"{data.name} is embedded and reads no folder (data.path {data.path}); for yours, `oneway train folder`"
     if data.unlabelled is not None and data.name in (*EMBEDDED, "cifar10"):

@@ -14,6 +14,7 @@ import yaml
 from cyclopts import Group, Parameter
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from oneway.errors import unknown
 from oneway.methods import METHODS, MethodName, VariantName
 
 
@@ -284,7 +285,13 @@ class Config(Section):
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
 
     def changed(self, **changes: Any) -> Config:
-        """A copy with other values, which are not validated; a dict changes single settings of a section."""
+        """A copy with other values; a dict changes single settings of a section.
+
+        Names are checked here, values when a run begins: between two changes they need not fit together.
+        """
+        known = {*type(self).model_fields, *self.flat()}
+        if surplus := sorted(flat(changes).keys() - known):
+            raise unknown("setting", surplus[0], known)
         return self.model_copy(
             update={
                 name: getattr(self, name).model_copy(update=value) if isinstance(value, dict) else value

@@ -116,8 +116,7 @@ def _pictures(run: Run, path: Path | None, refresh: bool, most: int, console: Co
     except UserError as error:
         if path is not None:
             raise
-        remark = f"The run's own images cannot be shown ({str(error).rstrip('.')}); these are embedded street scenes."
-        return scenes(most), f"{remark} Where the images have moved, name their folder with --data."
+        return scenes(most), f"{error} What is shown are embedded street scenes."
 
 
 def _shown(run: Run, among: Sequence[Run]) -> Shown:

@@ -17,8 +17,10 @@ from rich.text import Text
 
 from oneway import __version__
 from oneway.atomic import CannotWrite
+from oneway.data.decode.images import read_image
 from oneway.errors import UserError
 from oneway.predict.batches import AHEAD, Decoded, batches, decoded
+from oneway.predict.oddities import Oddities
 from oneway.predict.outputs import Outputs
 from oneway.predict.prediction import Prediction
 from oneway.predict.predictor import Predictor, Size
@@ -54,6 +56,8 @@ def predict_files(
             job.predict_video(source)
         job.await_writing(0)
     seconds = time.monotonic() - began
+    for remark in job.oddities.in_words():
+        complain(remark)
     about = {"oneway": __version__, "model": str(model.source), "classes": model.classes, "colours": model.colours}
     outputs.write_index({**about, "images": job.images, "seconds": round(seconds, 3), "errors": job.errors})
     failures = f"; {len(job.errors)} failed" if job.errors else ""
@@ -77,6 +81,7 @@ class _Job:
         self.model, self.outputs, self.tile, self.pool, self.advanced = model, outputs, tile, pool, advanced
         self.images = 0
         self.errors: list[str] = []
+        self.oddities = Oddities()
         self.writing: deque[Future[None]] = deque()
 
     def failed(self, source: Source, error: UserError) -> None:
@@ -94,7 +99,8 @@ class _Job:
             for source, _ in batch:
                 self.failed(source, error)
             return
-        for (source, _), prediction in zip(batch, predictions, strict=True):
+        for (source, pixels), prediction in zip(batch, predictions, strict=True):
+            self.oddities.look_at(source.path, pixels)
             self._write(source.name, source, prediction)
             self.images += 1
             self.advanced()
@@ -139,17 +145,21 @@ def _classify(model: Predictor, sources: Sequence[Source]) -> int:
     complain(f"{model.source}: classifies whole images; their classes follow, and no masks are written.")
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(["image", "class", "confidence"])
-    status = 0
+    status, oddities = 0, Oddities()
     for source in sources:
         try:
             if source.is_video:
                 raise UserError(f"{source.path}: a video, and this model classifies images. Give its frames as images.")
-            name, confidence = model.classify(source.path)
+            pixels = read_image(source.path)
+            name, confidence = model.classify(pixels)
+            oddities.look_at(source.path, pixels)
         except UserError as error:
             complain(str(error))
             status = 1
         else:
             table.writerow([source.path, name, f"{confidence:.4f}"])
+    for remark in oddities.in_words():
+        complain(remark)
     return status
 
 

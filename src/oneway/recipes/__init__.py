@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from oneway.config import Config, build, merge, with_length
-from oneway.errors import unknown
+from oneway.config import Config, build, merge, unheeded, with_length
+from oneway.errors import UserError, unknown
 from oneway.methods import METHODS, MethodName
 from oneway.recipes import cifar10, cityscapes
 from oneway.recipes.camvid import camvid
@@ -55,4 +55,7 @@ def recipe(name: str, method: MethodName | None = None) -> Config:
 def configured(name: str, changes: dict[str, Any], source: str) -> Config:
     """A recipe with changes, by section and setting; what is wrong with them is said with `source`, key and value."""
     base = recipe(name, changes.get("method")).model_dump()
-    return build(merge(base, with_length(changes)), source)
+    config = build(merge(base, with_length(changes)), source)
+    for reason in unheeded(config.data):
+        raise UserError(f"{source}: {reason}.")
+    return config

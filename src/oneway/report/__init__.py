@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from rich.console import Console
 
-from oneway.atomic import write_atomically
+from oneway.atomic import refuse_unwritable, write_atomically
 from oneway.data import QUIET, Dataset
 from oneway.errors import UserError
 from oneway.evaluate import load_data, refuse_trained_on
@@ -65,7 +64,7 @@ def write_report(
     """
     facts = read_runs(runs)
     out = out or runs[-1] / _file_name(runs)
-    _refuse_unwritable(out)
+    refuse_unwritable(out)
     models = [load_model(run.folder.model_file, CPU, factory) for run in facts]
     dataset = load_data(facts[-1].folder, models[-1].classes, console, data, refresh)
     if data is None and dataset.task == "segmentation":
@@ -88,14 +87,6 @@ def _file_name(runs: Sequence[Path]) -> str:
         return "report.html"
     name = "-".join(["report", *(run.resolve().name for run in runs)])
     return f"{name}.html" if len(name) <= LONGEST_NAME else f"report-{len(runs)}-runs.html"
-
-
-def _refuse_unwritable(page: Path) -> None:
-    """Refuses a page that cannot be written, before minutes are spent on what it would show."""
-    folder = next(path for path in page.absolute().parents if path.exists())
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        reason = "cannot be written to" if folder.is_dir() else "is not a folder"
-        raise UserError(f"{page}: cannot be written, since {folder} {reason}. Choose another file with --out.")
 
 
 def _render(page: dict[str, Any]) -> str:

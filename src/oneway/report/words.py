@@ -132,8 +132,8 @@ def class_by_class(runs: Sequence[RunFacts]) -> str:
 def withstood(runs: Sequence[RunFacts], found: Robustness) -> str:
     """What the strongest perturbations leave of each run, or of the best of several; no verdict where that is close."""
     colours = [f"{name} from {values[0]:.1f} to {values[-1]:.1f}" for name, values in _named(runs, found.photometric)]
-    several = len(runs) > 1
-    warped = [f"{name if several else 'it'} to {values[-1]:.1f}" for name, values in _named(runs, found.geometric)]
+    named = _named(runs, found.geometric)
+    warped = [f"{name if len(runs) > 1 else 'it'} to {values[-1]:.1f}" for name, values in named]
     if len(runs) > 2:
         changed = (
             f"changed colours leave {_ahead(runs, found.photometric)}; a warp leaves {_ahead(runs, found.geometric)}"
@@ -143,7 +143,8 @@ def withstood(runs: Sequence[RunFacts], found: Robustness) -> str:
             f"changed colours bring {listing(colours)} % mIoU{_doubt(found.photometric)}; "
             f"a warp brings {listing(warped)}{_doubt(found.geometric)}"
         )
-    return f"At twice the paper’s strength, {changed}."
+    where = "" if found.cropped_to is None else ", measured on the middle of each image,"
+    return f"At twice the paper’s strength{where or ','} {changed}."
 
 
 def measured_on(runs: Sequence[RunFacts], found: Robustness) -> str:

@@ -149,7 +149,7 @@ class Run:
 def refuse_occupied(path: Path) -> None:
     """A new run wants an empty place: nothing is ever overwritten."""
     if (path / CONFIG).is_file():
-        raise UserError(f"{path}: holds another run. Continue it with --resume, or choose another folder with --out.")
+        raise UserError(f"{path}: holds a run already. Continue it with --resume, or choose another folder with --out.")
     if path.exists() and not path.is_dir():
         raise UserError(f"{path}: exists and is not a run folder. Choose another folder with --out.")
     # A run that was killed before it had a configuration has left nothing worth keeping.
@@ -210,6 +210,8 @@ def data_of(config: Config, path: Path | None = None, refresh: bool = False) -> 
 
     That the run accepted changed files when it began does not mean that they may change again: `refresh` says so anew.
     """
+    if path is None and config.data.path is not None and not config.data.path.exists():
+        raise UserError(f"{config.data.path}: the run's images are no longer there. Name their folder with --data.")
     return config.data.model_copy(update={"path": path or config.data.path, "refresh": refresh})
 
 

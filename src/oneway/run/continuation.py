@@ -75,7 +75,7 @@ def ended(path: Path, config: Config) -> dict[str, Any] | None:
     if summary is not None and (changes := _settings(run.config.flat(), config.flat())):
         raise UserError(
             f"{path}: this run has ended, and continuing would change it ({'; '.join(map(str, changes))}). "
-            "Start another run with --out."
+            f"Start another run with --out; with --model.weights {path} it begins where this one ended."
         )
     return summary
 

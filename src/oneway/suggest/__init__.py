@@ -16,7 +16,7 @@ import numpy as np
 from rich.console import Console
 
 from oneway import run as runs
-from oneway.atomic import write_atomically
+from oneway.atomic import refuse_unwritable, write_atomically
 from oneway.errors import UserError
 from oneway.suggest.candidates import found_in, without_labels
 from oneway.suggest.choice import spread
@@ -67,6 +67,7 @@ def suggest(
     table = out or path / "suggest.csv"
     if table.suffix.lower() != ".csv":
         raise UserError(f"--out {table}: the table is a .csv file; the contact sheet gets the same name with .png.")
+    refuse_unwritable(table)
     run = runs.open_run(path)
     judge = judge_of(run, factory, device)
     candidates, labelled = without_labels(run, console, refresh) if folder is None else (found_in(folder), [])
@@ -83,6 +84,7 @@ def suggest(
         kl, where = judge.contradiction(pixels)
         cells.append(cell(pixels, where, f"{rank}.  {score.name}", f"score {score.value:.2f}   KL {kl:.2f}"))
         divergences.append(kl)
+    table.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(table, as_csv(chosen, divergences).encode())
     write_atomically(sheet, contact_sheet(cells))
     return Suggestions(chosen, alike, tuple(unreadable), table, sheet)

@@ -14,7 +14,6 @@ from oneway.data.check.survey import fingerprint
 from oneway.data.dataset import Bytes
 from oneway.data.decode.images import read_image
 from oneway.data.folder.files import find
-from oneway.errors import UserError
 from oneway.run import Run, data_of
 
 
@@ -28,9 +27,6 @@ class Candidate:
 
 def without_labels(run: Run, console: Console, refresh: bool = False) -> tuple[list[Candidate], list[bytes]]:
     """A run's training images without labels, and fingerprints of those with."""
-    path = run.config.data.path
-    if path is not None and not path.exists():
-        raise UserError(f"{path}: the images of {run.path} are no longer there. Name a folder of images with --data.")
     samples = data.load(data_of(run.config, refresh=refresh), console).read("train")
     labelled = set(run.split.labelled)
     numbered = list(enumerate(samples.names))

@@ -11,7 +11,7 @@ from oneway.data.check.duplicates import ALIKE, nearest, nearest_other
 from oneway.data.check.naming import image_file, labels_file
 from oneway.data.check.survey import UPRIGHT, Part, Survey
 from oneway.data.dataset import IGNORE, Item, Listing
-from oneway.data.decode.images import SIDEWAYS
+from oneway.data.decode.images import DARK, SIDEWAYS, bits_in_use
 
 TINY = 32
 """Height or width below which a network that reduces its input 32 times has nothing left."""
@@ -21,9 +21,6 @@ FORGOTTEN = 0.1
 
 REPEATED = 0.1
 """Share of a split's images from which repeated scenes are worth a word."""
-
-DARK = 16
-"""Grey value that some region of any photograph reaches; what a camera of 12 bits stores in 16 stays below."""
 
 WHOLE_SET = "."
 """Stands in place of the file in a finding that is about no single one."""
@@ -129,7 +126,7 @@ def absent_classes(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
 
 
 def odd_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
-    """Images too small to learn from, of one colour, nearly black, or seen otherwise than they are stored."""
+    """Images too small to learn from, of one colour, nearly black, of several pages, or seen otherwise than stored."""
     for item in every_item(listing):
         survey, file = surveys[item.name], image_file(item, listing)
         height, width = survey.size
@@ -137,15 +134,32 @@ def odd_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
             continue
         if min(height, width) < TINY:
             yield Finding("warning", f"Images below {TINY} pixels", file, f"{width}×{height} pixels")
-        if len(set(survey.fingerprint)) == 1:
+        if survey.pages > 1:
+            message = f"{survey.pages} pages; save the others as files of their own"
+            yield Finding("warning", "Files of which only the first page is used", file, message)
+        if survey.brightest is not None and survey.brightest < DARK:
+            pass  # the next rule says what to do
+        elif len(set(survey.fingerprint)) == 1:
             yield Finding("warning", "Blank images", file, f"grey value {survey.fingerprint[0]} all over")
         elif max(survey.fingerprint) < DARK:
             message = f"no region is brighter than {max(survey.fingerprint)} of 255"
-            yield Finding("warning", "Nearly black images: are there fewer than 16 bits in 16?", file, message)
+            yield Finding("warning", "Nearly black images", file, message)
         # Where an image lay on its side, an oblong mask that fits has heeded it; elsewhere both would fit.
         if survey.orientation != UPRIGHT and (survey.orientation not in SIDEWAYS or height == width):
             message = f"EXIF orientation {survey.orientation} is undone in the image; the mask is read as it is stored"
             yield Finding("warning", "Images that may be turned against their mask: see the sheet", file, message)
+
+
+def unused_bits(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
+    """Images in 16 bits that use but the lower of them, as those of many a camera do."""
+    brightest = {item: surveys[item.name].brightest for item in every_item(listing)}
+    dark = {item: value for item, value in brightest.items() if value is not None and value < DARK}
+    if dark:
+        bits, factor = bits_in_use(max(dark.values()))  # one factor, or images would differ that were alike
+        way_out = f"multiply the values of all these images by {factor}, and save them again"
+        for item, value in dark.items():
+            message = f"no value exceeds {256 * value + 255} of 65535, as from a camera of {bits} bits; {way_out}"
+            yield Finding("warning", "Nearly black images in 16 bits", image_file(item, listing), message)
 
 
 def same_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
@@ -210,6 +224,7 @@ RULES: tuple[Callable[[Listing, Surveys], Iterator[Finding]], ...] = (
     ignored_masks,
     absent_classes,
     odd_images,
+    unused_bits,
     same_images,
     similar_images,
     repeated_scenes,

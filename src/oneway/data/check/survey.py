@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from oneway.data.dataset import Bytes, Item, Listing
-from oneway.data.decode.images import Unreadable, orientation, read_image
+from oneway.data.decode.images import Unreadable, read_header, read_image
 from oneway.errors import UserError
 
 GRID = 16
@@ -60,7 +60,13 @@ class Survey:
     """A hash of the pixels: two images have the same one only if they agree in every pixel."""
 
     orientation: int = UPRIGHT
-    """The EXIF orientation that decoding has undone; looked up where there is a mask."""
+    """The EXIF orientation that decoding has undone, where there is a mask."""
+
+    brightest: int | None = None
+    """The largest value of an image whose samples had more than 8 bits, of which the upper 8 remain; None elsewhere."""
+
+    pages: int = 1
+    """How many pictures are in its file."""
 
     problem: str | None = None
     """Why it cannot be used; None if it can."""
@@ -78,13 +84,16 @@ def decode(listing: Listing, item: Item) -> tuple[Bytes, Bytes | None]:
 def survey(item: Item, image: Bytes, labels: Bytes | None) -> Survey:
     """What is kept of an item that has been decoded."""
     height, width = image.shape[:2]
+    header = read_header(item.image)
     return Survey(
         name=item.name,
         size=(height, width),
         labels=None if labels is None else _count(labels),
         fingerprint=fingerprint(image),
         digest=blake2b(np.ascontiguousarray(image).data, digest_size=16, key=f"{height}×{width}".encode()).hexdigest(),
-        orientation=UPRIGHT if labels is None else orientation(item.image),
+        orientation=UPRIGHT if labels is None else header.orientation,
+        brightest=int(image.max()) if header.deep else None,
+        pages=header.pages,
     )
 
 
@@ -154,7 +163,7 @@ def _reduced(image: Bytes, factor: int) -> Bytes:
 def _mismatch(item: Item, mask: Path, image: Bytes, labels: Bytes) -> str:
     (height, width), (rows, columns) = image.shape[:2], labels.shape
     message = f"{mask}: {columns}×{rows} labels for the {width}×{height} pixels of {item.image}."
-    turned = orientation(item.image)
+    turned = read_header(item.image).orientation
     if (rows, columns) != (width, height):
         return message + " Give each image the mask that was drawn on it, at its size."
     if turned == UPRIGHT:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL.TiffImagePlugin import TiffImageFile
 
 from oneway.data.dataset import Bytes
 from oneway.errors import UserError
@@ -53,6 +55,34 @@ TURNS = {
 """What makes an image upright, by its EXIF orientation."""
 SIDEWAYS = (5, 6, 7, 8)
 
+DARK = 16
+"""Value that a pixel of any photograph reaches; what a camera of 12 bits stores in 16 stays below."""
+
+ANIMATED = ("PNG", "WEBP")
+"""Formats whose further frames are pictures of their own; those of a JPEG are previews, or maps of depths."""
+
+MOST_PAGES = 10_000
+"""Of a TIFF; to find a page, Pillow compares it with all before."""
+
+SUBFILE = 254
+"""The tag of a TIFF that says what a page is to the one before."""
+REDUCED, TRANSPARENCY = 1, 4
+"""Bits of it: a smaller copy, or a mask."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file tells of an image beside its pixels."""
+
+    orientation: int
+    """The EXIF orientation that `read_image` undoes: 1 is upright, 5 to 8 lie on their side."""
+
+    deep: bool
+    """Whether its samples have more than 8 bits, of which `read_image` keeps the upper 8."""
+
+    pages: int
+    """How many pictures are in the file, of which `read_image` gives the first; up to MOST_PAGES are counted."""
+
 
 def hidden(path: PurePath) -> bool:
     """Whether a file is not meant to be seen: by its name, or by that of a folder on the relative path to it."""
@@ -85,10 +115,21 @@ def image_size(path: Path) -> tuple[int, int]:
         return (width, height) if _orientation(image) in SIDEWAYS else (height, width)
 
 
-def orientation(path: Path) -> int:
-    """The EXIF orientation that `read_image` undoes: 1 is upright, 5 to 8 lie on their side."""
+def read_header(path: Path) -> Header:
+    """What a file tells of the image that `read_image` gives."""
     with opened(path, FORMATS) as image:
-        return _orientation(image)
+        return Header(_orientation(image), image.mode.startswith("I") or halved(image), _pages(image))
+
+
+def halved(image: Image.Image) -> bool:
+    """Whether Pillow gives but the upper half of 16 bits, as it does where there are several channels."""
+    return ";16" in str(getattr(image, "tile", "")) and not image.mode.startswith("I")
+
+
+def bits_in_use(brightest: int) -> tuple[int, int]:
+    """How many of 16 bits samples use if the upper 8 reach no higher value, and the factor that makes it all 16."""
+    bits = 8 + brightest.bit_length()
+    return bits, 2 ** (16 - bits)
 
 
 @contextmanager
@@ -134,6 +175,20 @@ def _orientation(image: Image.Image) -> int:
     except Exception:  # viewers show an image with damaged EXIF data as it is stored, and so do we
         return 1
     return found if isinstance(found, int) and found in TURNS else 1
+
+
+def _pages(image: Image.Image) -> int:
+    """As far as they can be counted: what is damaged behind the first page does no harm to it."""
+    if not isinstance(image, TiffImageFile):
+        return getattr(image, "n_frames", 1) if image.format in ANIMATED else 1
+    count = 1
+    try:
+        for page in range(1, MOST_PAGES):
+            image.seek(page)
+            count += not image.tag_v2.get(SUBFILE, 0) & (REDUCED | TRANSPARENCY)
+    except Exception:  # EOFError behind the last, and whatever else damaged bytes give rise to
+        pass
+    return count
 
 
 def _as_rgb(path: Path, image: Image.Image) -> Image.Image:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from oneway.data.dataset import IGNORE, Bytes, Colour
-from oneway.data.decode.images import FORMATS, opened
+from oneway.data.decode.images import FORMATS, halved, opened
 from oneway.errors import UserError
 
 Numbers = npt.NDArray[np.int32]
@@ -107,8 +107,7 @@ def _refuse_losses(path: Path, image: Image.Image) -> None:
             )
     if not (image.mode in ("1", "L", "LA", "P", "PA", "RGB", "RGBA") or image.mode.startswith("I")):
         raise UserError(f"{path}: no mask has pixels of kind {image.mode}. Save it as greyscale, palette or RGB PNG.")
-    # Pillow reads 16 bits in full where there is a single channel, and the upper half of each where there are several.
-    if ";16" in str(getattr(image, "tile", "")) and not image.mode.startswith("I"):
+    if halved(image):
         raise UserError(f"{path}: several channels of 16 bits. Save it as PNG with 8 bits, or with a single channel.")
 
 

@@ -17,8 +17,8 @@ from oneway.data.decode.masks import Coding, read_mask
 from oneway.data.folder.classes import default_colours
 from oneway.data.folder.description import FILE, Description
 from oneway.data.folder.files import Found, find
-from oneway.data.folder.infer import LABELMAP, Inferred, infer, read_labelmap
-from oneway.data.folder.layout import stay
+from oneway.data.folder.infer import Inferred, infer
+from oneway.data.folder.tables import find_table
 from oneway.data.folder.unread import unread_labels
 from oneway.errors import UserError
 from oneway.streams import stream
@@ -56,8 +56,7 @@ def describe(root: Path, unlabelled: Path | None = None) -> Described:
     masks = [item.mask for item in (*found.train, *found.val) if item.mask]
     if given.classes is not None or found.outlines or not masks:
         return Described(found, given, None)
-    labelmap = stay(found.root / LABELMAP, found.root)
-    inferred = infer(masks, given.ignore, read_labelmap(labelmap) if labelmap.is_file() else None)
+    inferred = infer(masks, given.ignore, find_table(found.root))
     classes = inferred.classes
     ignore = None if classes.coloured or IGNORE in classes.table else (IGNORE,)
     changes = {
@@ -98,7 +97,7 @@ def listing_of(folder: Described, holdout: float, seed: int) -> Listing:
         more = f" and {len(description.names) - COLOURS_SHOWN} more" if len(description.names) > COLOURS_SHOWN else ""
         raise UserError(
             f"{root}: the masks are painted in colours, and nothing says which class each stands for: {shown}{more}. "
-            f"`oneway check` prints a {FILE} to complete."
+            f"`oneway check --save` writes a {FILE} to complete.{''.join(f' {remark}' for remark in inferred.remarks)}"
         )
     coco = next((coco for coco, _ in found.outlines.values()), None)
     held_out = () if found.val else _hold_out(labelled, holdout, seed)
@@ -117,11 +116,12 @@ def listing_of(folder: Described, holdout: float, seed: int) -> Listing:
 
 
 def _hold_out(labelled: list[Item], holdout: float, seed: int) -> tuple[Item, ...]:
-    """A share of the labelled images, in order of name: at least one, and not all.
+    """A share of the labelled images, in order of name: at least one, and not all, unless all are asked for.
 
     Every name has a lot of its own, so that labelling more images leaves those that validate in place.
     """
-    count = min(max(round(holdout * len(labelled)), 1), len(labelled) - 1)
+    most = len(labelled) if holdout == 1 else len(labelled) - 1
+    count = min(max(round(holdout * len(labelled)), 1), most)
     chosen = sorted(labelled, key=lambda item: stream(seed, f"holdout of {item.name}").random())[:count]
     return tuple(sorted(chosen, key=lambda item: item.name))
 

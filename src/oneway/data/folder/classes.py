@@ -28,6 +28,8 @@ class Classes:
 
     names: tuple[str, ...]
     table: dict[Value, int]
+    rare: frozenset[Value] = frozenset()
+    """Values that hardly occur, among classes that are proposed."""
 
     @property
     def coloured(self) -> bool:
@@ -72,16 +74,33 @@ def parse_classes(value: Any) -> Classes | None:
     match value:
         case None | Classes():
             return value
+        case [{}, *_] if all(isinstance(entry, dict) and len(entry) == 1 for entry in value):
+            return parse_classes(_undashed(value))
         case [_, *_]:
             return listed(_name(entry) for entry in value)
         case dict() if value and all(isinstance(entry, list) or _is_hex(entry) for entry in value.values()):
             return painted({_name(key): parse_colour(entry) for key, entry in value.items()})
         case dict() if value and all(_is_number(key) for key in value):
             return numbered({parse_number(key): _name(entry) for key, entry in value.items()})
+        case dict() if None in value.values():
+            raise ValueError(
+                f"nothing stands behind {next(_short(key) for key, entry in value.items() if entry is None)}; put "
+                "colours in quotes, as in '#3cb44b', since YAML takes # for a comment"
+            )
     raise ValueError(
         "write [name, …] in order of number, or {number: name, …}, or {name: [red, green, blue], …}; "
         f"{_short(value)} is none of these"
     )
+
+
+def _undashed(entries: list[dict[Any, Any]]) -> dict[Any, Any]:
+    """`- name: colour` on each line, without the dashes."""
+    merged: dict[Any, Any] = {}
+    for entry in entries:
+        if merged.keys() & entry.keys():
+            raise ValueError(f"{_short(next(iter(entry)))} appears twice")
+        merged |= entry
+    return merged
 
 
 def parse_values(value: Any) -> tuple[Value, ...] | None:

@@ -29,6 +29,9 @@ from oneway.errors import UserError
 
 FILE = "dataset.yaml"
 
+MOST_COMMENTS = 2**16
+"""Bytes in a file of nothing but comments."""
+
 
 def _several(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
@@ -108,11 +111,23 @@ class Description(Section):
 def read_description(path: Path) -> Description:
     """A checked `dataset.yaml`; a UserError names the file, the key, and the nearest known key."""
     try:
-        return Description.model_validate(read_yaml(path))
+        return Description() if _says_nothing(path) else Description.model_validate(read_yaml(path))
     except ValidationError as error:
         raise UserError(f"{path}: {_explain(error)}") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not valid YAML ({error}).") from None
+
+
+def _says_nothing(path: Path) -> bool:
+    """Whether a file is blank, but for comments."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(MOST_COMMENTS + 1)
+    except OSError:
+        return False
+    return len(start) <= MOST_COMMENTS and all(
+        not line or line.startswith(b"#") for line in map(bytes.strip, start.splitlines())
+    )
 
 
 def _refusals(description: Description) -> Iterator[str]:
@@ -147,7 +162,8 @@ def _lines(description: Description) -> Iterator[str]:
             if classes.plain:
                 yield f"  - {name}  # {value}"
             else:
-                yield f"  {name}: {_flow(value)}" if classes.coloured else f"  {value}: {name}"
+                stray = "  # hardly occurs, in a single mask: a stray?" if value in classes.rare else ""
+                yield f"  {name}: {_flow(value)}{stray}" if classes.coloured else f"  {value}: {name}"
     if description.colours is not None:
         yield "colours:  # in which the classes are shown"
         yield from (f"  - {_flow(colour)}" for colour in description.colours)

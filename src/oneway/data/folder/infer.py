@@ -2,7 +2,7 @@
 
 Numbers are taken for classes by four rules, in this order:
 
-1. Masks of nothing but 0 and 255 are background and foreground.
+1. Masks of nothing but 0 and 255 are background and foreground; so are two classes that turn out to be 0 and 1.
 2. Where most values occur only in lines between others, borders were smoothed, and the masks are refused.
 3. 255 is ignored if the others are small numbers, or count up without wide gaps; elsewhere it is a class. It is one as
    well where no more than one of the others fills an area.
@@ -16,18 +16,18 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from oneway.data.dataset import IGNORE, Colour, class_name
+from oneway.data.dataset import IGNORE, Colour
 from oneway.data.decode.masks import pack, unpack
-from oneway.data.folder.classes import MOST_CLASSES, Classes, Value, listed, numbered, painted, parse_colour
+from oneway.data.folder.classes import MOST_CLASSES, Classes, Value, listed, numbered, painted
 from oneway.data.folder.look import Look, look_at
+from oneway.data.folder.tables import Table
 from oneway.errors import UserError
 
-LABELMAP = "labelmap.txt"
-"""CVAT's table of colours."""
 BINARY = {0: "background", 255: "foreground"}
+TWO = {0: "background", 1: "foreground"}
 WHITE = 0x010101
 """Times a level of grey, this is the same grey as a colour, 0xRRGGBB."""
 SHOWN = 8
@@ -42,6 +42,9 @@ SMALL = 64
 FILLS = 0.25
 """Share of a value's pixels from which on they fill areas: 0 in lines one pixel wide, a half in lines of two."""
 
+RARE = 1e-4
+"""Share of all pixels below which a colour in a single mask is marked: it was rarely painted on purpose."""
+
 
 @dataclass(frozen=True)
 class Inferred:
@@ -52,17 +55,19 @@ class Inferred:
     """From the palette of the masks, where they have one."""
 
     remarks: tuple[str, ...] = ()
+    """Where the classes are from, and then what else was decided."""
+
     named: bool = True
     """False for colours that no table explains: the names are placeholders, and someone has to look."""
 
 
-def infer(masks: Iterable[Path], ignore: tuple[Value, ...] | None, table: Classes | None) -> Inferred:
+def infer(masks: Iterable[Path], ignore: tuple[Value, ...] | None, table: Table | None) -> Inferred:
     """The classes of masks; a UserError where they hold something else.
 
     Args:
         masks: Those that cannot be read are passed over; where some are in colours and some in numbers, the fewer too.
         ignore: Numbers or colours that stand for no class; None for 255, where that is set apart from the others.
-        table: The classes of CVAT's table of colours.
+        table: Names of the classes, perhaps with colours.
     """
     with ThreadPoolExecutor(os.cpu_count()) as threads:  # Pillow decodes outside the interpreter's lock
         answers = list(threads.map(look_at, masks))
@@ -73,32 +78,16 @@ def infer(masks: Iterable[Path], ignore: tuple[Value, ...] | None, table: Classe
     certainly_numbers = [look for look in numbers if not look.mode.startswith("RGB")]
     if len(looks) - len(numbers) > len(certainly_numbers):
         return _from_colours(looks, ignore or (), table)
-    if table is not None:
-        return Inferred(_from_table(numbers, table))
-    return _from_numbers(numbers, ignore)
+    if table is None:
+        return _from_numbers(numbers, ignore)
+    if table.classes.coloured:
+        return Inferred(_from_table(numbers, table.classes), remarks=(_source(table),))
+    return _renamed(_from_numbers(numbers, ignore), table)
 
 
-def read_labelmap(path: Path) -> Classes:
-    """CVAT's table: lines `name:red,green,blue:parts:actions`; a UserError names the line that is something else."""
-    colours: dict[str, Colour] = {}
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-        for number, line in enumerate(lines, start=1):
-            if line.strip() and not line.startswith("#"):
-                name, colour, *_ = line.rsplit(":", 3) if line.count(":") >= 3 else line.split(":")
-                if name in colours:
-                    raise ValueError(f"line {number}: the name {name!r} appears twice")
-                colours[class_name(name)] = parse_colour([int(channel) for channel in colour.split(",")])
-        return painted(colours)
-    except UnicodeDecodeError:
-        raise UserError(f"{path}: has characters in another encoding than UTF-8. Save it as UTF-8.") from None
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: not a table of lines `name:red,green,blue::`, as CVAT writes it ({error}).") from None
-
-
-def _from_colours(looks: Sequence[Look], ignore: tuple[Value, ...], table: Classes | None) -> Inferred:
-    if table is not None:
-        return Inferred(table)
+def _from_colours(looks: Sequence[Look], ignore: tuple[Value, ...], table: Table | None) -> Inferred:
+    if table is not None and table.classes.coloured:
+        return Inferred(table.classes, remarks=(_source(table),))
     painted_in = [look for look in looks if look.mode.startswith("RGB")]
     found = {value if look.coloured else value * WHITE for look in painted_in for value in look.values}
     colours = [unpack(value) for value in sorted(found - {pack(value) for value in ignore if isinstance(value, tuple)})]
@@ -107,21 +96,54 @@ def _from_colours(looks: Sequence[Look], ignore: tuple[Value, ...], table: Class
             f"The masks have more than {MOST_CLASSES} colours, {_some(colours)}: they are photographs, or were saved "
             "with losses or smoothed borders. Export them again as PNG, with one colour for each class."
         )
-    return Inferred(painted({f"class {index}": colour for index, colour in enumerate(colours)}), named=False)
+    hint = f"{table.path.name} names classes without colours: write each as `name: red,green,blue`." if table else None
+    classes = painted({f"class {index}": colour for index, colour in enumerate(colours)})
+    classes = replace(classes, rare=_rare(painted_in).intersection(colours))
+    return Inferred(classes, remarks=(hint,) if hint else (), named=False)
+
+
+def _rare(looks: Sequence[Look]) -> frozenset[Value]:
+    """Colours that hardly occur in all masks together, and in one of them only."""
+    pixels, masks = Counter[int](), Counter[int]()
+    for look in looks:
+        counts = {value if look.coloured else value * WHITE: count for value, count in look.pixels.items()}
+        pixels.update(counts)
+        masks.update(counts.keys())
+    most = RARE * pixels.total()
+    return frozenset(unpack(value) for value in pixels if pixels[value] < most and masks[value] == 1)
 
 
 def _from_table(looks: Sequence[Look], table: Classes) -> Classes:
-    """The table, if masks are shown in its colours; else its names, in the order of numbers."""
+    """The table, if masks are shown in its colours, or in its greys; else its names, in the order of numbers."""
+    plain = [look for look in looks if look.palette is None and not look.mode.startswith("RGB")]
+    if plain:
+        held = {value * (255 if look.mode == "1" else 1) for look in plain for value in look.values}
+        entries = [(value, table.names[index]) for value, index in table.table.items() if isinstance(value, tuple)]
+        greys = {value[0]: name for value, name in entries if len({*value}) == 1}
+        return numbered(greys) if len(greys) == len(entries) and held <= greys.keys() else listed(table.names)
     for look in looks:
-        if look.palette is not None:
-            shown = {look.palette[value] for value in look.values}
-        elif look.mode.startswith("RGB"):
-            shown = {unpack(value * WHITE) for value in look.values}
-        else:
-            return listed(table.names)
-        if not shown <= table.table.keys():
+        colours = look.palette or [unpack(level * WHITE) for level in range(256)]
+        if not {colours[value] for value in look.values} <= table.table.keys():
             return listed(table.names)
     return table
+
+
+def _renamed(inferred: Inferred, table: Table) -> Inferred:
+    """With the names of a table: one for each class, or for more numbers than masks hold; else a UserError."""
+    names, values = table.classes.names, [*inferred.classes.table]
+    remarks = (_source(table), *inferred.remarks[1:])
+    if len(names) == len(inferred.classes.names):
+        return replace(inferred, classes=Classes(names, inferred.classes.table), remarks=remarks)
+    if set(values) <= table.classes.table.keys():
+        return Inferred(table.classes, remarks=remarks)
+    raise UserError(
+        f"{table.path}: the number of names in it, {len(names)}, is not that of classes in the masks, {len(values)}: "
+        f"{_some(values)}. Write a name on each line, in the order of these numbers, or call the file something else."
+    )
+
+
+def _source(table: Table) -> str:
+    return f"Classes are those of {table.path.name}."
 
 
 def _from_numbers(looks: Sequence[Look], ignore: tuple[Value, ...] | None) -> Inferred:
@@ -143,7 +165,9 @@ def _from_numbers(looks: Sequence[Look], ignore: tuple[Value, ...] | None) -> In
             f"The masks hold {_some(values)}, and there are at most {MOST_CLASSES} classes: they number instances, or "
             "are photographs. Export them again, with one number for each class."
         )
-    if not indexed and _counts_up(values):
+    if values == [*TWO]:
+        classes = numbered(TWO)
+    elif not indexed and _counts_up(values):
         classes = listed(f"class {value}" for value in range(values[-1] + 1))
     elif indexed or len(values) <= MOST_SCATTERED:
         classes = numbered({value: f"class {value}" for value in values})
@@ -200,10 +224,13 @@ def _share_of_ignored(looks: Sequence[Look]) -> float:
 
 
 def _remarks(classes: Classes, values: Sequence[int], masks: int, ignored: float | None) -> Iterable[str]:
-    yield (
-        f"{len(classes.names)} classes, from the values {_some(values)} of {masks} masks; `oneway check` prints a "
-        "dataset.yaml in which they can be named."
-    )
+    if values == [*TWO]:
+        yield "Masks hold 0 and 1: taken for background and foreground."
+    else:
+        yield (
+            f"{len(classes.names)} classes, from the values {_some(values)} of {masks} masks; `oneway check --save` "
+            "writes a dataset.yaml in which they can be named."
+        )
     if ignored is not None:
         yield (
             f"Masks hold {IGNORE} as well, in {100 * ignored:.1f} % of their pixels, which are ignored. If it is a "

@@ -30,10 +30,10 @@ class Look:
     palette: tuple[Colour, ...] | None
 
     pixels: Mapping[int, int]
-    """Of each number below MOST_COUNTED; of none where they are colours."""
+    """Of each number below MOST_COUNTED, or of each colour among `values`."""
 
     squares: Mapping[int, int]
-    """How many of these pixels are the first of 2×2 of the same value."""
+    """How many of these pixels are the first of 2×2 of the same number; of none where they are colours."""
 
 
 def look_at(path: Path) -> Look | UserError:
@@ -42,8 +42,10 @@ def look_at(path: Path) -> Look | UserError:
         raw = read_raw(path)
     except UserError as error:
         return error
-    pixels, squares = ({}, {}) if raw.coloured else (_count(raw.values), _count(_first_of_squares(raw.values)))
-    return Look(path, raw.mode, raw.coloured, frozenset(_distinct(raw.values)), raw.palette, pixels, squares)
+    distinct = _distinct(raw.values)
+    pixels = _count_colours(raw.values, distinct) if raw.coloured else _count(raw.values)
+    squares = {} if raw.coloured else _count(_first_of_squares(raw.values))
+    return Look(path, raw.mode, raw.coloured, frozenset(distinct), raw.palette, pixels, squares)
 
 
 def _distinct(values: Numbers) -> list[int]:
@@ -64,3 +66,8 @@ def _first_of_squares(values: Numbers) -> Numbers:
 def _count(values: Numbers) -> dict[int, int]:
     counts = np.bincount(values[(values >= 0) & (values < MOST_COUNTED)])
     return {int(value): int(counts[value]) for value in counts.nonzero()[0]}
+
+
+def _count_colours(values: Numbers, distinct: list[int]) -> dict[int, int]:
+    counts = np.bincount(np.searchsorted(distinct, values.ravel()))  # the colours past those listed come last
+    return dict(zip(distinct, counts.tolist(), strict=False))

@@ -103,19 +103,37 @@ def _beside(files: Index) -> tuple[Index, Index]:
     return images, masks
 
 
+def _beginning_of(stem: str, images: Index) -> str | None:
+    """The longest name of an image that the name of a mask begins with, up to a sign such as `_`."""
+    start = stem.rfind("/") + 1
+    ends = (end for end in range(len(stem) - 1, start, -1) if not stem[end].isalnum())
+    return next((stem[:end] for end in ends if stem[:end] in images), None)
+
+
 def _mismatches(images: Index, masks: Index) -> Iterable[Problem]:
     for first, *others in images.values():
         for path in others:
             yield Problem(path, f"left out: but for the suffix it has the name of {first.name}. Rename or remove it.")
     names = {PurePosixPath(stem).name for stem in images}
     astray: dict[Path, int] = defaultdict(int)
+    longer: Index = defaultdict(list)
     for stem, (first, *others) in masks.items():
         for path in others:
             yield Problem(path, f"left out: {first.name} is the mask of the same image. Remove one of them.")
         if stem not in images and {first.stem, _unmarked(first.stem)} & names:
             astray[first.parent] += 1
+        elif stem not in images and (image := _beginning_of(stem, images)):
+            longer[image].append(first)
         elif stem not in images:
             yield Problem(first, "no image has the name of this mask. Add the image, or remove the mask.")
+    for stem, paths in longer.items():
+        image, alone = images[stem][0].name, len(paths) == 1 and stem not in masks
+        name = f"{PurePosixPath(stem).name}{paths[0].suffix}"
+        way_out = f"rename it to {name}" if alone else f"paint all masks of this image into one, {name}"
+        for path in paths:
+            yield Problem(
+                path, f"no image has the name of this mask. It seems to be that of the image {image}: {way_out}."
+            )
     for folder, count in astray.items():
         yield Problem(
             folder,

@@ -1,0 +1,45 @@
+"""What is odd about images though nothing fails: it would pass for a bad model, or for pages that had no result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from oneway.data.dataset import Bytes
+from oneway.data.decode.images import DARK, bits_in_use, read_header
+
+
+@dataclass
+class Oddities:
+    """What has been noticed about images so far."""
+
+    images: int = 0
+    dark: list[int] = field(default_factory=list)
+    """The largest value of each that is nearly black."""
+
+    pages: dict[Path, int] = field(default_factory=dict)
+    """How many pictures are in each file that has several."""
+
+    def look_at(self, path: Path, pixels: Bytes) -> None:
+        """Notices what is odd about an image that was read."""
+        self.images += 1
+        if (brightest := int(pixels.max())) < DARK:
+            self.dark.append(brightest)
+        if (pages := read_header(path).pages) > 1:
+            self.pages[path] = pages
+
+    def in_words(self) -> Iterator[str]:
+        """A line for each kind, with the way out."""
+        if self.dark:
+            bits, factor = bits_in_use(max(self.dark))
+            yield (
+                f"{len(self.dark)} of {self.images} images are nearly black: no value exceeds {max(self.dark)} of 255. "
+                f"If {bits} bits were saved in 16, multiply the values by {factor} and save the images again."
+            )
+        if self.pages:
+            path, pages = next(iter(self.pages.items()))
+            yield (
+                f"{len(self.pages)} of {self.images} files have several pages, of which only the first is used "
+                f"({path} has {pages}). Save the others as files of their own."
+            )
