@@ -137,11 +137,10 @@ def odd_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
         if survey.pages > 1:
             message = f"{survey.pages} pages; save the others as files of their own"
             yield Finding("warning", "Files of which only the first page is used", file, message)
-        if survey.brightest is not None and survey.brightest < DARK:
-            pass  # the next rule says what to do
-        elif len(set(survey.fingerprint)) == 1:
+        few_bits = survey.brightest is not None and survey.brightest < DARK  # the next rule says what to do then
+        if len(set(survey.fingerprint)) == 1 and not few_bits:
             yield Finding("warning", "Blank images", file, f"grey value {survey.fingerprint[0]} all over")
-        elif max(survey.fingerprint) < DARK:
+        elif max(survey.fingerprint) < DARK and not few_bits:
             message = f"no region is brighter than {max(survey.fingerprint)} of 255"
             yield Finding("warning", "Nearly black images", file, message)
         # Where an image lay on its side, an oblong mask that fits has heeded it; elsewhere both would fit.
