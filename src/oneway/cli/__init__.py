@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pydantic
-from cyclopts import CycloptsError, UnusedCliTokensError
+from cyclopts import CycloptsError, MissingArgumentError, UnusedCliTokensError
+from cyclopts.argument import Argument
 from rich.console import Console
 from rich.text import Text
 
@@ -49,6 +50,8 @@ def _explained(error: BaseException) -> tuple[str, int]:
     match error:
         case UnusedCliTokensError():
             return _surplus(error), 2
+        case MissingArgumentError(argument=Argument() as argument):
+            return _missing(error, argument), 2
         case CycloptsError():
             cause = error.__cause__
             if not isinstance(cause, pydantic.ValidationError):
@@ -64,6 +67,17 @@ def _explained(error: BaseException) -> tuple[str, int]:
             return "Stopped.", 128 + signal.SIGINT
         case _:
             return describe_bug(error), BUG_STATUS
+
+
+def _missing(error: MissingArgumentError, argument: Argument) -> str:
+    """What to say about a value that is not there, or about a flag that takes several and has fewer."""
+    verb, (count, _) = " ".join(["oneway", *(error.command_chain or ())]), argument.token_count()
+    if count > 1:
+        return (
+            f"{argument.name} takes {count} values, and has {len(error.tokens_so_far)}. {argument.parameter.help or ''}"
+        )
+    problem = "is missing" if error.keyword is None else "needs a value"
+    return f"{argument.name} {problem}; `{verb} --help` says what it is."
 
 
 def _surplus(error: UnusedCliTokensError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 from difflib import get_close_matches
 from pathlib import Path
@@ -81,7 +82,11 @@ def _explain_one(kind: str, location: tuple[int | str, ...], message: str, value
     key = ".".join(part for part in location if isinstance(part, str) and part.isidentifier())
     reason = message.removeprefix("Value error, ").removeprefix("Input ")
     place = f"{key}: " if key else ""
-    return f"{place}{reason}." if isinstance(value, dict) else f"{place}{reason} (got {reprlib.repr(value)})."
+    if isinstance(value, dict):
+        return f"{place}{reason}."
+    choices = re.findall(r"'([^']+)'", message) if kind == "literal_error" else []
+    near = get_close_matches(str(value), choices, n=1)
+    return f"{place}{reason} (got {reprlib.repr(value)})." + (f" Did you mean '{near[0]}'?" if near else "")
 
 
 def confirm_factory(named: str | None, given: str | None, source: Path) -> None:
