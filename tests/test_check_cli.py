@@ -136,7 +136,7 @@ def test_check_takes_further_images_from_elsewhere(place):
         ("check photos --recipe camvid", "photos/train: no image found"),
         ("check photos --recipe camvid --save", "camvid is read as it comes, without a dataset.yaml"),
         ("check photos --recipe streets", "streets"),
-        ("check", "requires an argument"),
+        ("check", "is missing; `oneway check --help`"),
         ("train folder", "--data DIR"),
         ("train folder --data nowhere", "nowhere: no such folder"),
         ("train folder --data photos --labels 7", "asks for 7 labelled images, there are 6"),

@@ -15,7 +15,7 @@ from oneway.config.tree import (
     Positive,
     TeacherNorm,
     Train,
-    flat,
+    names_of,
 )
 
 __all__ = [
@@ -34,8 +34,8 @@ __all__ = [
     "build",
     "confirm_factory",
     "explain",
-    "flat",
     "merge",
+    "names_of",
     "read_yaml",
     "unheeded",
     "with_length",

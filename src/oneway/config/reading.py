@@ -84,8 +84,9 @@ def _explain_one(kind: str, location: tuple[int | str, ...], message: str, value
     place = f"{key}: " if key else ""
     if isinstance(value, dict):
         return f"{place}{reason}."
-    choices = re.findall(r"'([^']+)'", message) if kind == "literal_error" else []
-    near = get_close_matches(str(value), choices, n=1)
+    # Not of anything else: a few lines of YAML can stand for a value that no memory holds once it is written out.
+    named = kind == "literal_error" and isinstance(value, str)
+    near = get_close_matches(str(value), re.findall(r"'([^']+)'", message), n=1) if named else []
     return f"{place}{reason} (got {reprlib.repr(value)})." + (f" Did you mean '{near[0]}'?" if near else "")
 
 

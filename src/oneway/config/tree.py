@@ -290,7 +290,7 @@ class Config(Section):
         Names are checked here, values when a run begins: between two changes they need not fit together.
         """
         known = {*type(self).model_fields, *self.flat()}
-        if surplus := sorted(flat(changes).keys() - known):
+        if surplus := sorted(names_of(changes) - known):
             raise unknown("setting", surplus[0], known)
         return self.model_copy(
             update={
@@ -301,12 +301,17 @@ class Config(Section):
 
     def flat(self) -> dict[str, Any]:
         """Dotted keys and plain values, for comparing two configurations."""
-        return flat(self.model_dump(mode="json"))
+        return _flat(self.model_dump(mode="json"))
 
 
-def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted keys of a tree of dicts, with their values."""
+def names_of(changes: dict[str, Any]) -> set[str]:
+    """`setting`, `section` and `section.setting` of changes; deeper there are none, whatever a file holds."""
+    sections = {key: value for key, value in changes.items() if isinstance(value, dict)}
+    return {*changes, *(f"{section}.{key}" for section, settings in sections.items() for key in settings)}
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in tree.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return found

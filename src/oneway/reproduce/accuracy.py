@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from oneway.atomic import write_atomically, write_json
-from oneway.config import Config, build, flat, merge, with_length
+from oneway.config import Config, build, merge, names_of, with_length
 from oneway.errors import UserError, some, unknown
 from oneway.optim import total_iterations
 from oneway.reproduce.jobs import Job, train_all
@@ -123,8 +123,8 @@ def _places(name: str, table: PaperTable, request: Request) -> Iterator[tuple[st
 def _refuse_what_the_table_decides(table: PaperTable, changes: dict[str, Any]) -> None:
     """Else cells would hold other runs than their row and column say."""
     decided = {"recipe", "method", "variant", "labels", "seed", "data.path"}
-    decided |= {key for row in table.rows.values() for key in flat(row.changes)}
-    if surplus := sorted(decided & flat(changes).keys()):
+    decided |= {name for row in table.rows.values() for name in names_of(row.changes) - row.changes.keys()}
+    if surplus := sorted(decided & names_of(changes)):
         raise UserError(f"--config: {some(surplus)} are what a table's rows, columns and seeds decide; leave them out.")
 
 
