@@ -71,23 +71,27 @@ def _explained(error: BaseException) -> tuple[str, int]:
 
 def _missing(error: MissingArgumentError, argument: Argument) -> str:
     """What to say about a value that is not there, or about a flag that takes several and has fewer."""
-    verb, (count, _) = " ".join(["oneway", *(error.command_chain or ())]), argument.token_count()
+    count, _ = argument.token_count()
     if count > 1:
         return (
             f"{argument.name} takes {count} values, and has {len(error.tokens_so_far)}. {argument.parameter.help or ''}"
         )
     problem = "is missing" if error.keyword is None else "needs a value"
-    return f"{argument.name} {problem}; `{verb} --help` says what it is."
+    return f"{argument.name} {problem}; `{_verb(error)} --help` says what it is."
 
 
 def _surplus(error: UnusedCliTokensError) -> str:
     """What to say about words that no option and no argument takes."""
-    verb, words = " ".join(["oneway", *(error.command_chain or ())]), error.unused_tokens or [""]
+    words = error.unused_tokens or [""]
     if {word.lower() for word in words} & {"true", "false", "yes", "no", "on", "off"}:
         return f"{words[0]!r} has no place here: a switch stands alone, or is given as --flag=no or --no-flag."
     if Path(words[0]).is_dir():
         return f"{words[0]!r} has no place here. If it holds the images: --data {words[0]}."
-    return f"{words[0]!r} has no place here; `{verb} --help` shows what has."
+    return f"{words[0]!r} has no place here; `{_verb(error)} --help` shows what has."
+
+
+def _verb(error: CycloptsError) -> str:
+    return " ".join(["oneway", *(error.command_chain or ())])
 
 
 def _fail(message: str, status: int) -> None:

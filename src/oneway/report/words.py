@@ -143,8 +143,8 @@ def withstood(runs: Sequence[RunFacts], found: Robustness) -> str:
             f"changed colours bring {listing(colours)} % mIoU{_doubt(found.photometric)}; "
             f"a warp brings {listing(warped)}{_doubt(found.geometric)}"
         )
-    where = "" if found.cropped_to is None else ", measured on the middle of each image,"
-    return f"At twice the paper’s strength{where or ','} {changed}."
+    where = "" if found.cropped_to is None else " and in the middle of each image"
+    return f"At twice the paper’s strength{where}, {changed}."
 
 
 def measured_on(runs: Sequence[RunFacts], found: Robustness) -> str:
