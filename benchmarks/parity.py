@@ -18,14 +18,14 @@ from statistics import mean
 import torch
 
 from oneway import data, models
-from oneway.bench.cases import advancing
 from oneway.config import Config
-from oneway.data.splits import choose
-from oneway.data.store import Store
+from oneway.config.recipes import recipe
+from oneway.data.splits import choose, places
 from oneway.draws import draw
-from oneway.recipes import recipe
-from oneway.run.environment import environment
-from oneway.start import plan_of, training_state
+from oneway.engine.start import plan_of, training_state
+from oneway.engine.store import Store
+from oneway.runs.environment import environment
+from oneway.tools.bench.cases import advancing
 
 ENGINES = {
     "plain": {"engine": "plain", "precision": "float32"},
@@ -40,16 +40,15 @@ def losses_of(engine: str, config: Config, iterations: int, device: torch.device
     config = config.changed(train=ENGINES[engine])
     dataset = data.load(config.data)
     samples = dataset.read("train")
-    plan = plan_of(config, samples, choose(samples, config.labels, config.seed))
-    state = training_state(models.build(config.model, len(dataset.classes), config.seed), (), config, device)
+    plan = plan_of(config, *places(samples, choose(samples, config.labels, config.seed)))
+    state = training_state([models.build(config.model, len(dataset.classes), config.seed)], (), config, device)
     if engine.endswith("channels last"):
         state.student.to(memory_format=torch.channels_last)
     advance = advancing(state, config, Store.hold(samples, device))
     curve = []
     for iteration in range(iterations):
         losses = advance(draw(plan, iteration))
-        assert losses.consistency is not None
-        curve.append(float(losses.supervised) + config.train.alpha * float(losses.consistency))
+        curve.append(float(losses["supervised"]) + config.train.alpha * float(losses["consistency"]))
     return curve
 
 

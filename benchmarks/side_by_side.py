@@ -18,11 +18,11 @@ from pathlib import Path
 
 import torch
 
-from oneway.bench.cases import advancing, configured, fresh_state, random_plan, random_samples, training_cases
-from oneway.data.store import Store
 from oneway.draws import draw
-from oneway.run.environment import environment
-from oneway.static import WARM_UP
+from oneway.engine.capture import WARM_UP
+from oneway.engine.store import Store
+from oneway.runs.environment import environment
+from oneway.tools.bench.cases import advancing, configured, fresh_state, random_plan, random_samples, training_cases
 
 ITERATIONS = 300
 

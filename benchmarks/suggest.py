@@ -30,18 +30,18 @@ from PIL import Image
 from rich.console import Console
 
 from oneway import data
+from oneway.common.streams import stream
 from oneway.config import build, merge
+from oneway.config.recipes import recipe
 from oneway.data.streets import CLASSES, parts, render, scene
-from oneway.evaluate import as_input
-from oneway.explore.compute import probabilities_of
-from oneway.recipes import recipe
-from oneway.run import choose_device, open_run
-from oneway.run.environment import environment
-from oneway.streams import stream
-from oneway.suggest.candidates import without_labels
-from oneway.suggest.choice import spread
-from oneway.suggest.scores import judge_of, scored
-from oneway.train import train
+from oneway.runs import choose_device, open_run
+from oneway.runs.environment import environment
+from oneway.tools.evaluate import as_input
+from oneway.tools.explore.compute import probabilities_of
+from oneway.tools.suggest.candidates import without_labels
+from oneway.tools.suggest.choice import spread
+from oneway.tools.suggest.scores import judge_of, scored
+from oneway.tools.train import train
 
 DRAW: dict[str, set[Any]] = {
     "car": {parts.draw_car},

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kernel_facts import DEVICE
-from oneway.kernels.statistics import Statistics
 from oneway.models.norm import frozen_statistics, population_statistics, untracked_statistics
+from oneway.ops.statistics import Statistics
 
 EPS = 1e-5
 

@@ -8,11 +8,10 @@ from typing import Any
 from rich.console import Console
 
 from oneway.config import Config, build, merge
-from oneway.methods import MethodName
-from oneway.recipes import recipe
-from oneway.train import train
+from oneway.config.recipes import recipe
+from oneway.tools.train import train
 
-METHODS: tuple[MethodName, MethodName] = ("supervised", "simple-phtps")
+METHODS: tuple[str, str] = ("supervised", "simple-phtps")
 QUIET = Console(quiet=True)
 
 SMALL: dict[str, Any] = {

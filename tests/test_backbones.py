@@ -9,12 +9,12 @@ import timm
 import torch
 
 from oneway import config as configuration
+from oneway.common.errors import UserError
 from oneway.config import Model
-from oneway.errors import UserError
 from oneway.models import build
 from oneway.models.encoder import FeatureEncoder, pyramid_encoder
-from oneway.run import load_model
-from oneway.train import train
+from oneway.runs import load_model
+from oneway.tools.train import train
 from small_runs import QUIET, small_streets
 
 FAMILIES = [

@@ -11,20 +11,20 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from oneway.bench import bench, data, infer, memory, step
-from oneway.bench.cases import Case, random_plan, random_samples, segmentation, training_cases
-from oneway.bench.findings import Options, table
-from oneway.bench.floors import Work, work_of
-from oneway.bench.kernels import kind_of
-from oneway.bench.memory_figure import draw_memory
-from oneway.bench.meters import SavedTensors
-from oneway.bench.paper import TRAINING
-from oneway.bench.params import NETWORKS, count_parameters
-from oneway.bench.step_tables import profile_table, time_table
-from oneway.bench.timing import Effort, Rates
+from oneway.common.errors import UserError
 from oneway.config import Model, build
-from oneway.data.store import Store
-from oneway.errors import UserError
+from oneway.engine.store import Store
+from oneway.tools.bench import bench, data, infer, memory, step
+from oneway.tools.bench.cases import Case, random_plan, random_samples, segmentation, training_cases
+from oneway.tools.bench.findings import Options, table
+from oneway.tools.bench.floors import Work, work_of
+from oneway.tools.bench.kernels import kind_of
+from oneway.tools.bench.memory_figure import draw_memory
+from oneway.tools.bench.meters import SavedTensors
+from oneway.tools.bench.paper import TRAINING
+from oneway.tools.bench.params import NETWORKS, count_parameters
+from oneway.tools.bench.step_tables import profile_table, time_table
+from oneway.tools.bench.timing import Effort, Rates
 
 CPU = torch.device("cpu")
 TINY = Model(backbone="resnet18", width=0.125)

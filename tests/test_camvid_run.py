@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from oneway.common.terms import IGNORE
 from oneway.data import streets
 from oneway.data.camvid import TABLE, VOID
-from oneway.data.dataset import IGNORE
 
 PLAYED_BY = {"person": "pedestrian", "sign": "sign symbol"}
 """Classes of street scenes that have another name in CamVid."""

@@ -12,14 +12,14 @@ from PIL import Image
 
 from oneway import data
 from oneway.cli import app
+from oneway.common.errors import UserError
 from oneway.config import build, merge
-from oneway.errors import UserError
-from oneway.evaluate import evaluate_run
-from oneway.explore import prepare
-from oneway.recipes import recipe
-from oneway.report import write_report
-from oneway.run import open_run
-from oneway.train import train
+from oneway.config.recipes import recipe
+from oneway.runs import open_run
+from oneway.tools.evaluate import evaluate_run
+from oneway.tools.explore import prepare
+from oneway.tools.report import write_report
+from oneway.tools.train import train
 from small_runs import QUIET, SMALL
 
 CHANGED = r"b\.png has other content.*--data\.refresh"

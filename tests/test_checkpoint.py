@@ -12,18 +12,19 @@ import pytest
 import safetensors.torch
 import torch
 
-from oneway import atomic, checkpoint, memory
-from oneway.checkpoint import Damaged, load, restore_newest, tensors
-from oneway.checkpoint.state import bytes_needed, tensors_of
-from oneway.checkpoint.writer import writer
+from oneway.common.errors import UserError
 from oneway.config import Model, Optimiser
-from oneway.errors import UserError
+from oneway.config.recipes import recipe
+from oneway.engine import memory
+from oneway.engine.optim import optimiser_for
+from oneway.engine.state import TrainingState
 from oneway.models.mlp import Perceptron
-from oneway.optim import optimiser_for
-from oneway.recipes import recipe
-from oneway.run import lock
-from oneway.run.model_file import TrainedModel, load_model, save_model
-from oneway.step import TrainingState
+from oneway.models.roles import Models
+from oneway.runs import atomic, checkpoint, lock
+from oneway.runs.checkpoint import Damaged, load, restore_newest, tensors
+from oneway.runs.checkpoint.state import bytes_needed, tensors_of
+from oneway.runs.checkpoint.writer import writer
+from oneway.runs.model_file import TrainedModel, load_model, save_model
 from reliability.damage import ABOUT, trained, write
 
 CPU = torch.device("cpu")
@@ -38,7 +39,9 @@ def equal(one: TrainingState, other: TrainingState) -> bool:
 def conv(optimiser: str, memory_format: torch.memory_format) -> TrainingState:
     torch.manual_seed(0)
     model = torch.nn.Conv2d(4, 8, 3).to(memory_format=memory_format)
-    return TrainingState(model, model, optimiser_for(model, Optimiser(name=optimiser, learning_rate=0.1)))
+    return TrainingState(
+        Models((model,), (model,)), optimiser_for([model], Optimiser(name=optimiser, learning_rate=0.1))
+    )
 
 
 @pytest.mark.parametrize("name", ["adam", "sgd"])

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from algorithms import batch_of, settings
 from oneway.config import Perturb
-from oneway.consistency import consistency_loss
 from oneway.draws import draw_perturbation
-from oneway.losses import masked_kl
-from oneway.methods import VARIANTS, Variant
-from oneway.models.teacher import mean_teacher
-from oneway.perturb import Perturbation, phtps
-from oneway.perturb.tps import sampling_points, splat
+from oneway.methods import VARIANTS, VariantName
+from oneway.methods.consistency import consistency
+from oneway.models.average import average_of
+from oneway.models.roles import Models
+from oneway.ops.warp import Warp, sampling_points, splat
+from oneway.perturb import Perturbation, PhTPS, phtps
 
 SIZE = (20, 28)
 CLASSES = 4
@@ -81,9 +83,16 @@ def literal_loss(variant: str, student: nn.Module, teacher: nn.Module, x: Tensor
     return torch.stack(terms).mean()
 
 
-def ours(variant: Variant, student: nn.Module, teacher: nn.Module, x: Tensor) -> Tensor:
-    perturbation, other = (phtps(draw_perturbation(seed, 0, len(x)), x, PERTURB) for seed in (0, 1))
-    return consistency_loss(variant, masked_kl, student, teacher, x, perturbation, other)[0]
+def ours(
+    variant: VariantName,
+    student: nn.Module,
+    teacher: nn.Module,
+    x: Tensor,
+    views: Sequence[Perturbation] | None = None,
+) -> Tensor:
+    views = views or [phtps(draw_perturbation(seed, 0, len(x)), x, PERTURB) for seed in (0, 1)]
+    models = Models((student,), (teacher,))
+    return consistency(models, batch_of(x, x, x, views), settings(variant))
 
 
 def inputs() -> Tensor:
@@ -101,7 +110,7 @@ CASES = [(name, kind) for name in VARIANTS for kind in ("simple", "mean") if kin
 def test_gradient_is_that_of_the_formula(name, kind):
     """Value and gradient to 1e-9: which branch learns, which is frozen, and the order of D's arguments."""
     x, student = inputs(), network(0)
-    teacher = student if kind == "simple" else mean_teacher(network(1))
+    teacher = student if kind == "simple" else average_of(network(1))
     reference, reference_teacher = deepcopy(student), frozen(teacher)
     if kind == "simple" and name == "1w-cs":
         # Its clean pass comes first and moves the statistics that the teacher then uses.
@@ -110,7 +119,7 @@ def test_gradient_is_that_of_the_formula(name, kind):
         reference_teacher = frozen(after_clean_pass)
     expected = literal_loss(name, reference, reference_teacher, x)
     expected.backward()
-    loss = ours(VARIANTS[name], student, teacher, x)
+    loss = ours(name, student, teacher, x)
     loss.backward()
     torch.testing.assert_close(loss, expected, atol=1e-9, rtol=0)
     for mine, theirs in zip(student.parameters(), reference.parameters(), strict=True):
@@ -127,7 +136,7 @@ def test_stopping_the_gradient_matters(one_way, two_way):
     gradients = []
     for name in (one_way, two_way):
         student = network(0)
-        ours(VARIANTS[name], student, student, inputs()).backward()
+        ours(name, student, student, inputs()).backward()
         gradients.append(torch.cat([p.grad.flatten() for p in student.parameters() if p.grad is not None]))
     assert (gradients[0] - gradients[1]).abs().max() > 1e-4
 
@@ -139,7 +148,7 @@ def test_statistics_follow_clean_inputs_of_the_student(name):
     expected = deepcopy(student)
     if name in ("1w-cs", "2w-c1"):
         expected(x)
-    ours(VARIANTS[name], student, student, x)
+    ours(name, student, student, x)
     for mine, wanted in zip(student.buffers(), expected.buffers(), strict=True):
         assert torch.equal(mine, wanted)
 
@@ -148,11 +157,8 @@ def test_statistics_follow_clean_inputs_of_the_student(name):
 def test_nothing_valid_is_no_loss(name):
     """A warp that leaves no pixel gives 0 and gradients of 0, not NaN."""
     x, student = inputs(), network(0)
-    away = sampling_points(torch.full((3, 4, 2), 1000.0, dtype=torch.float64), *SIZE)
-    nowhere = Perturbation(
-        prediction=lambda p: 0 * p, valid=torch.zeros(3, *SIZE, dtype=torch.bool), undo=lambda p: splat(p, away)
-    )
-    loss, _ = consistency_loss(VARIANTS[name], masked_kl, student, student, x, nowhere, nowhere)
+    away = PhTPS(None, Warp(torch.full((3, 4, 2), 1000.0, dtype=torch.float64), *SIZE))
+    loss = ours(name, student, student, x, [away, away])
     loss.backward()
     assert loss == 0
     assert all((p.grad == 0).all() for p in student.parameters() if p.grad is not None)

@@ -10,9 +10,9 @@ from rich.console import Console
 from torch import nn
 
 from oneway import config as configuration
-from oneway.errors import UserError
+from oneway.common.errors import UserError
+from oneway.config.recipes import recipe
 from oneway.models.deeplab import DeepLabV2, DeepLabV3Plus
-from oneway.recipes import recipe
 
 
 def parameters(model: nn.Module) -> int:
@@ -157,8 +157,8 @@ def cityscapes(tmp_path):
 )
 def test_a_recipe_trains_from_files_to_a_model(cityscapes, tmp_path, name, method):
     """A few iterations of a narrow network, from PNGs of Cityscapes' layout to a model that is read again."""
-    from oneway.run import load_model
-    from oneway.train import train
+    from oneway.runs import load_model
+    from oneway.tools.train import train
 
     changes = {
         "method": method,

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from oneway.cli import app
+from oneway.common.errors import UserError
 from oneway.config import Config, build
-from oneway.errors import UserError
+from oneway.config.recipes import recipe
 from oneway.methods import METHODS, VARIANTS
-from oneway.recipes import recipe
 
 ROOT = Path(__file__).parent.parent
 METHOD_DOCS = ROOT / "docs" / "methods"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from itertools import combinations
 
 import pytest
 import torch
 
+from oneway.common.streams import stream
 from oneway.draws import Draws, Plan, batch_of, draw
-from oneway.streams import stream
 
 PLAN = Plan(
     seed=3,
@@ -27,10 +28,10 @@ def columns(draws: Draws) -> list[torch.Tensor]:
     return [
         *draws.labelled,
         *draws.unlabelled,
-        *draws.perturbation.photometric,
-        draws.perturbation.displacements,
-        *draws.perturbation.boxes,
-        draws.perturbation.noise,
+        *draws.views[0].photometric,
+        draws.views[0].displacements,
+        *draws.views[0].boxes,
+        draws.views[0].noise,
     ]
 
 
@@ -56,7 +57,7 @@ def test_values_stay_where_they_have_been():
     """Golden numbers: a change here would silently change every run that is resumed or repeated."""
     draws = draw(PLAN, 17)
     assert draws.labelled.item.tolist() == [9, 4]
-    torch.testing.assert_close(draws.perturbation.displacements[0, 0], torch.tensor([-0.8802762, 0.0342557]))
+    torch.testing.assert_close(draws.views[0].displacements[0, 0], torch.tensor([-0.8802762, 0.0342557]))
 
 
 def test_an_epoch_shows_every_image_once():
@@ -93,12 +94,12 @@ def test_scale_is_log_uniform_in_its_range():
 
 
 def test_roles_have_numbers_of_their_own():
-    """The second perturbation of a variant, and the augmentation, share nothing with the first, nor shift it."""
-    more = draw(Plan(**{**PLAN.__dict__, "perturb_both": True, "augment": True}), 17)
+    """Further views of the unlabelled images, and the augmentation, share nothing with the first, nor shift it."""
+    more = draw(Plan(**{**PLAN.__dict__, "views": 3, "augment": True}), 17)
     assert all(torch.equal(a, b) for a, b in zip(columns(draw(PLAN, 17)), columns(more), strict=True))
-    assert more.other_perturbation is not None
     assert more.augmentation is not None
-    assert not torch.isclose(more.perturbation.displacements, more.other_perturbation.displacements).any()
+    for one, other in combinations(more.views, 2):
+        assert not torch.isclose(one.displacements, other.displacements).any()
     assert len(more.augmentation.displacements) == PLAN.batch_labelled // 2
 
 

@@ -8,10 +8,10 @@ import torch
 from PIL import Image
 from torchmetrics.classification import MulticlassConfusionMatrix, MulticlassJaccardIndex
 
-from oneway.data import IGNORE
-from oneway.errors import UserError
-from oneway.evaluate import Scores, confusion_matrix, evaluate_run
-from oneway.train import train
+from oneway.common.errors import UserError
+from oneway.common.terms import IGNORE
+from oneway.tools.evaluate import Scores, confusion_matrix, evaluate_run
+from oneway.tools.train import train
 from small_runs import QUIET, small_streets
 
 CLASSES = 6

@@ -18,16 +18,16 @@ from PIL import Image
 from rich.console import Console
 from torch import nn
 
+from oneway.common.errors import UserError
 from oneway.config import Model
 from oneway.data.streets import CLASSES, COLOURS, render
-from oneway.errors import UserError
-from oneway.export import export_model
-from oneway.export.agreement import Agreement, compare, refuse_difference
-from oneway.export.formats import FORMATS, METADATA, Opened
-from oneway.export.graph import pool_by_products
 from oneway.models import build as build_network
-from oneway.predict import Predictor, load
-from oneway.run import TrainedModel, save_model
+from oneway.runs import TrainedModel, save_model
+from oneway.tools.export import export_model
+from oneway.tools.export.agreement import Agreement, compare, refuse_difference
+from oneway.tools.export.formats import FORMATS, METADATA, Opened
+from oneway.tools.export.graph import pool_by_products
+from oneway.tools.predict import Predictor, load
 from small_runs import QUIET
 
 pytest.importorskip("onnxruntime")

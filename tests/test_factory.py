@@ -13,12 +13,12 @@ import torch
 from rich.console import Console
 
 from oneway import config as configuration
+from oneway.common.errors import UserError
 from oneway.config import Model, confirm_factory
-from oneway.errors import UserError
+from oneway.config.recipes import recipe
 from oneway.models import build, prepare
-from oneway.recipes import recipe
-from oneway.run import open_run
-from oneway.train import train
+from oneway.runs import open_run
+from oneway.tools.train import train
 from processes import oneway
 from small_runs import QUIET, small_streets
 

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 
+from oneway.common.errors import UserError
+from oneway.common.terms import IGNORE
 from oneway.config import Jitter
-from oneway.data.dataset import IGNORE, Samples
+from oneway.data.dataset import Samples
 from oneway.data.rows import OnDisk
 from oneway.draws import Draws, Plan, draw, each_column
-from oneway.errors import UserError
-from oneway.feed import Feed, feed, resident, streamed
-from oneway.jitter import jitter_inputs, jitter_labels
+from oneway.engine.feed import Feed, feed, resident, streamed
+from oneway.engine.jitter import jitter_inputs, jitter_labels
 
 CPU = torch.device("cpu")
 SIZES = [(20, 30), (33, 17), (24, 40)]
@@ -179,7 +180,7 @@ def test_data_on_disk_are_brought_into_memory_if_there_is_room(tmp_path, monkeyp
     samples = on_disk(scenes(), tmp_path)
     whole = feed(samples, PLAN, CPU)
     assert whole.place == "in memory"
-    monkeypatch.setattr("oneway.feed.SHARE_OF_DEVICE", 0)
+    monkeypatch.setattr("oneway.engine.feed.SHARE_OF_DEVICE", 0)
     window = feed(samples, PLAN, CPU)
     assert window.place == "streamed from the cache"
     os.truncate(tmp_path / "pixels", 100)

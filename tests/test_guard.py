@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from oneway.draws import draw
-from oneway.step import step
+from oneway.engine.step import step
 from reliability.steps import PLAN, everything, same, world
 
 

@@ -7,11 +7,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from oneway.common.terms import IGNORE
 from oneway.config import Jitter
-from oneway.data import IGNORE, Samples
-from oneway.data.store import Store
+from oneway.data import Samples
 from oneway.draws import Jitters
-from oneway.jitter import PADDING, jitter_inputs, jitter_labels
+from oneway.engine.jitter import PADDING, jitter_inputs, jitter_labels
+from oneway.engine.store import Store
 
 HEIGHT, WIDTH = 24, 36
 

@@ -13,25 +13,21 @@ import torch
 import torch.nn.functional as F
 
 from kernel_facts import DEVICE, assert_facts
-from oneway.data.dataset import IGNORE
+from oneway.common.terms import IGNORE
 from oneway.draws import Photometric
-from oneway.kernels import (
-    Warp,
-    fused_crops,
-    fused_cross_entropy,
-    fused_label_crops,
-    fused_masked_kl,
-    fused_perturb,
-    supports,
-)
-from oneway.losses import cross_entropy, masked_kl, upsample
-from oneway.perturb.photometric import photometric
-from oneway.perturb.tps import basis_matrix, sampling_points, valid_points, warp
+from oneway.ops.cells import kernel_upsamples
+from oneway.ops.crops import Window, crop_images_by_kernel, crop_labels_by_kernel
+from oneway.ops.cross_entropy import cross_entropy, cross_entropy_by_kernel
+from oneway.ops.losses import masked_kl, upsample
+from oneway.ops.moved_kl import moved_kl_by_kernel
+from oneway.ops.perturb import recolour_and_warp_by_kernel
+from oneway.ops.photometric import photometric
+from oneway.ops.warp import Warp, sampling_points, valid_points, warp
 
 UPSTREAM = 0.7
 
 
-@pytest.mark.parametrize("kernel", ["cross_entropy", "masked_kl", "perturb", "crops"])
+@pytest.mark.parametrize("kernel", ["cross_entropy", "moved_kl", "perturb", "crops"])
 def test_facts_hold(kernel):
     """Everything below about one kernel."""
     assert_facts(__file__, kernel)
@@ -39,7 +35,7 @@ def test_facts_hold(kernel):
 
 def test_what_is_not_for_these_kernels():
     """Tensors on the CPU are left to the plain losses."""
-    assert not supports(torch.zeros(1, 2, 4, 4), (16, 16))
+    assert not kernel_upsamples(torch.zeros(1, 2, 4, 4), (16, 16))
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -54,8 +50,7 @@ def random_labels(classes: int, *shape: int) -> torch.Tensor:
 
 
 def random_warp(n: int, height: int, width: int, deviation: float) -> Warp:
-    basis = torch.from_numpy(basis_matrix(height, width)).float().to(DEVICE)
-    return Warp(basis, deviation * random(n, 4, 2, seed=11))
+    return Warp(deviation * random(n, 4, 2, seed=11), height, width)
 
 
 def loss_and_gradient(loss, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -92,32 +87,32 @@ SIZES = {
 def fact_cross_entropy_is_the_plain_one(n, classes, cells, pixels):
     """Value and gradient are those of bilinear upsampling and PyTorch's cross-entropy, whatever the sizes."""
     logits, labels = 3 * random(n, classes, *cells), random_labels(classes, n, *pixels)
-    assert_agree(lambda x: fused_cross_entropy(x, labels), lambda x: cross_entropy(x, labels), logits)
+    assert_agree(lambda x: cross_entropy_by_kernel(x, labels), lambda x: cross_entropy(x, labels), logits)
 
 
 def fact_cross_entropy_takes_labels_as_bytes():
     """Stored labels need not be widened first."""
     logits, labels = random(1, 3, 3, 3), random_labels(3, 1, 12, 12)
-    assert fused_cross_entropy(logits, labels.byte()) == fused_cross_entropy(logits, labels)
+    assert cross_entropy_by_kernel(logits, labels.byte()) == cross_entropy_by_kernel(logits, labels)
 
 
 def fact_cross_entropy_of_equal_logits_is_ln_c():
     """Wherever there is a label, the loss is ln 5 with five classes."""
-    loss = fused_cross_entropy(torch.zeros(1, 5, 3, 3, device=DEVICE), random_labels(5, 1, 12, 12))
+    loss = cross_entropy_by_kernel(torch.zeros(1, 5, 3, 3, device=DEVICE), random_labels(5, 1, 12, 12))
     assert loss.item() == pytest.approx(math.log(5), rel=1e-6)
 
 
 def fact_cross_entropy_of_extreme_logits_is_finite():
     """Neighbouring cells may differ by hundreds: a pixel's maximum may be far below its cells'."""
     logits, labels = 200 * random(1, 4, 3, 3), random_labels(4, 1, 12, 12)
-    assert_agree(lambda x: fused_cross_entropy(x, labels), lambda x: cross_entropy(x, labels), logits)
+    assert_agree(lambda x: cross_entropy_by_kernel(x, labels), lambda x: cross_entropy(x, labels), logits)
 
 
 def fact_cross_entropy_in_bfloat16_only_rounds_what_goes_in_and_out():
     """Logits that a network left in its memory layout: the same numbers' gradient, to the last bit that there is."""
     logits = random(2, 5, 3, 4).bfloat16().contiguous(memory_format=torch.channels_last)
     labels = random_labels(5, 2, 12, 16)
-    value, gradient = loss_and_gradient(lambda x: fused_cross_entropy(x, labels), logits)
+    value, gradient = loss_and_gradient(lambda x: cross_entropy_by_kernel(x, labels), logits)
     expected_value, expected = loss_and_gradient(lambda x: cross_entropy(x, labels), logits.double())
     torch.testing.assert_close(value.double(), expected_value, rtol=1e-5, atol=0)
     torch.testing.assert_close(gradient.double(), expected, rtol=2**-7, atol=1e-8)
@@ -126,70 +121,72 @@ def fact_cross_entropy_in_bfloat16_only_rounds_what_goes_in_and_out():
 def fact_cross_entropy_of_nothing_is_zero():
     """All ignored: 0 with a gradient of 0, not NaN."""
     labels = torch.full((1, 12, 12), IGNORE, device=DEVICE)
-    value, gradient = loss_and_gradient(lambda x: fused_cross_entropy(x, labels), random(1, 3, 3, 3))
+    value, gradient = loss_and_gradient(lambda x: cross_entropy_by_kernel(x, labels), random(1, 3, 3, 3))
     assert value == 0
     assert (gradient == 0).all()
 
 
 @pytest.mark.parametrize(("n", "classes", "cells", "pixels"), SIZES.values(), ids=SIZES)
-def fact_masked_kl_is_the_plain_one(n, classes, cells, pixels):
+def fact_moved_kl_is_the_plain_one(n, classes, cells, pixels):
     """Value and gradient are those of upsampling, softmax, warp and masked KL, with samples that leave the image."""
     teacher, student = 3 * random(n, classes, *cells, seed=1), 3 * random(n, classes, *cells, seed=2)
     student = student.contiguous(memory_format=torch.channels_last)
     transform = random_warp(n, *pixels, 0.05 * pixels[0])
     points = sampling_points(transform.displacements.double(), *pixels)
-    target, valid = warp(upsample(teacher.double(), points[..., 0]).softmax(1), points), valid_points(points)
+    target, valid = warp(upsample(teacher.double(), pixels).softmax(1), points), valid_points(points)
     assert 0 < valid.float().mean() < 1
     assert_agree(
-        lambda x: fused_masked_kl(teacher, x, pixels, transform), lambda x: masked_kl(target, x, valid), student
+        lambda x: moved_kl_by_kernel(teacher, x, pixels, transform), lambda x: masked_kl(target, x, valid), student
     )
 
 
-def fact_masked_kl_without_a_warp_is_the_mean_over_all_pixels():
+def fact_moved_kl_without_a_warp_is_the_mean_over_all_pixels():
     """Upsampling, softmax, KL."""
     teacher, student = 3 * random(2, 11, 3, 4, seed=1), 3 * random(2, 11, 3, 4, seed=2)
-    target = upsample(teacher.double(), torch.empty(11, 14)).softmax(1)
-    assert_agree(lambda x: fused_masked_kl(teacher, x, (11, 14), None), lambda x: masked_kl(target, x, None), student)
+    target = upsample(teacher.double(), (11, 14)).softmax(1)
+    assert_agree(
+        lambda x: moved_kl_by_kernel(teacher, x, (11, 14), None), lambda x: masked_kl(target, x, None), student
+    )
 
 
-def fact_masked_kl_learns_from_the_student_alone():
+def fact_moved_kl_learns_from_the_student_alone():
     """The teacher's logits get no gradient."""
     teacher, student = random(1, 3, 3, 3, seed=1).requires_grad_(), random(1, 3, 3, 3, seed=2).requires_grad_()
-    fused_masked_kl(teacher, student, (12, 12), random_warp(1, 12, 12, 0.5)).backward()
+    moved_kl_by_kernel(teacher, student, (12, 12), random_warp(1, 12, 12, 0.5)).backward()
     assert teacher.grad is None
     assert student.grad.abs().max() > 0
 
 
-def fact_masked_kl_with_a_warp_that_moves_nothing_is_that_without():
+def fact_moved_kl_with_a_warp_that_moves_nothing_is_that_without():
     """Zero displacements are the identity, and every pixel is valid."""
     teacher, student = random(1, 4, 3, 4, seed=1), random(1, 4, 3, 4, seed=2)
-    still = loss_and_gradient(lambda x: fused_masked_kl(teacher, x, (11, 16), random_warp(1, 11, 16, 0.0)), student)
-    plain = loss_and_gradient(lambda x: fused_masked_kl(teacher, x, (11, 16), None), student)
+    still = loss_and_gradient(lambda x: moved_kl_by_kernel(teacher, x, (11, 16), random_warp(1, 11, 16, 0.0)), student)
+    plain = loss_and_gradient(lambda x: moved_kl_by_kernel(teacher, x, (11, 16), None), student)
     for a, b in zip(still, plain, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-8)
 
 
-def fact_masked_kl_of_equal_predictions_is_zero():
+def fact_moved_kl_of_equal_predictions_is_zero():
     """A student that agrees has nothing to learn."""
     logits = 5 * random(1, 4, 3, 4)
-    value, gradient = loss_and_gradient(lambda x: fused_masked_kl(logits, x, (12, 16), None), logits)
+    value, gradient = loss_and_gradient(lambda x: moved_kl_by_kernel(logits, x, (12, 16), None), logits)
     assert abs(value) < 1e-6
     assert gradient.abs().max() < 1e-6
 
 
-def fact_masked_kl_of_nothing_is_zero():
+def fact_moved_kl_of_nothing_is_zero():
     """No sample inside the image: 0 with a gradient of 0, not NaN."""
-    away = random_warp(1, 12, 12, 0.0)._replace(displacements=torch.full((1, 4, 2), 100.0, device=DEVICE))
-    value, gradient = loss_and_gradient(lambda x: fused_masked_kl(x.detach(), x, (12, 12), away), random(1, 3, 3, 3))
+    away = Warp(torch.full((1, 4, 2), 100.0, device=DEVICE), 12, 12)
+    value, gradient = loss_and_gradient(lambda x: moved_kl_by_kernel(x.detach(), x, (12, 12), away), random(1, 3, 3, 3))
     assert value == 0
     assert (gradient == 0).all()
 
 
-def fact_masked_kl_in_bfloat16_only_rounds_what_goes_in_and_out():
+def fact_moved_kl_in_bfloat16_only_rounds_what_goes_in_and_out():
     """A teacher and a student in bfloat16 have the divergence that the same numbers have in double precision."""
     teacher, student = random(1, 5, 3, 4, seed=1).bfloat16(), random(1, 5, 3, 4, seed=2).bfloat16()
-    target = upsample(teacher.double(), torch.empty(12, 16)).softmax(1)
-    value, gradient = loss_and_gradient(lambda x: fused_masked_kl(teacher, x, (12, 16), None), student)
+    target = upsample(teacher.double(), (12, 16)).softmax(1)
+    value, gradient = loss_and_gradient(lambda x: moved_kl_by_kernel(teacher, x, (12, 16), None), student)
     expected_value, expected = loss_and_gradient(lambda x: masked_kl(target, x, None), student.double())
     torch.testing.assert_close(value.double(), expected_value, rtol=1e-5, atol=0)
     torch.testing.assert_close(gradient.double(), expected, rtol=2**-7, atol=1e-8)
@@ -226,7 +223,7 @@ def fact_perturb_is_the_plain_one(coloured, warped, memory_format):
         points = sampling_points(transform.displacements.double(), 17, 23)
         assert 0 < valid_points(points).float().mean() < 1
         expected = warp(expected, points)
-    perturbed = fused_perturb(x, draw if coloured else None, transform if warped else None)
+    perturbed = recolour_and_warp_by_kernel(x, draw if coloured else None, transform if warped else None)
     assert perturbed.stride() == x.stride()
     torch.testing.assert_close(perturbed.double(), expected, rtol=1e-5, atol=1e-5)
 
@@ -234,14 +231,16 @@ def fact_perturb_is_the_plain_one(coloured, warped, memory_format):
 def fact_perturb_leaves_what_it_need_not_touch():
     """A warp that moves nothing gives the image back to the bit."""
     x = images(9, 16)
-    assert (fused_perturb(x, None, random_warp(2, 9, 16, 0.0)) == x).all()
+    assert (recolour_and_warp_by_kernel(x, None, random_warp(2, 9, 16, 0.0)) == x).all()
 
 
 def fact_perturb_keeps_the_type():
     """bfloat16 images stay that."""
     x = images(9, 16).bfloat16()
     expected = photometric(x.double(), draw_of_colours())
-    torch.testing.assert_close(fused_perturb(x, draw_of_colours(), None), expected.bfloat16(), rtol=2**-7, atol=2**-9)
+    torch.testing.assert_close(
+        recolour_and_warp_by_kernel(x, draw_of_colours(), None), expected.bfloat16(), rtol=2**-7, atol=2**-9
+    )
 
 
 def fact_crops_are_those_of_grid_sample():
@@ -253,9 +252,9 @@ def fact_crops_are_those_of_grid_sample():
     y = torch.stack(((torch.arange(16) - 2.5) / 1.3, torch.arange(16) - 3.5))
     x = torch.stack(((torch.arange(18) - 1.5) / 1.3, 7 - (torch.arange(18) - 4.5)))
 
-    window = [tensor.to(DEVICE) for tensor in (starts, *sizes.T, y, x)]
-    crops = fused_crops(pixels.to(DEVICE), *window, padding=0.25).cpu()
-    label_crops = fused_label_crops(labels.to(DEVICE), *window).cpu()
+    window = Window(*(tensor.to(DEVICE) for tensor in (starts, *sizes.T, y, x)))
+    crops = crop_images_by_kernel(pixels.to(DEVICE), window, padding=0.25).cpu()
+    label_crops = crop_labels_by_kernel(labels.to(DEVICE), window).cpu()
 
     for n, ((height, width), start) in enumerate(zip(sizes.tolist(), starts.tolist(), strict=True)):
         places = slice(start, start + height * width)

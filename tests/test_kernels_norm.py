@@ -32,13 +32,13 @@ from norm_facts import (
     seeded,
     value_and_gradients,
 )
-from oneway.kernels import rows
-from oneway.kernels.norm import fused_norm, supports_norm
-from oneway.kernels.norm_pool import fused_norm_pool
-from oneway.kernels.statistics import Running, Statistics, batch_statistics
 from oneway.models.fuse import FusedNorm, FusedNormPool, fuse
 from oneway.models.swiftnet import SwiftNet
 from oneway.models.wrn import WideResNet
+from oneway.ops import rows
+from oneway.ops.norm import kernel_normalises, norm_by_kernel
+from oneway.ops.norm_pool import norm_pool_by_kernel
+from oneway.ops.statistics import Running, Statistics, batch_statistics
 
 pytestmark = pytest.mark.slow
 
@@ -107,7 +107,7 @@ def test_what_is_watched_is_left_alone():
 
 def test_what_is_not_for_these_kernels():
     """Tensors on the CPU are left to PyTorch."""
-    assert not supports_norm(torch.zeros(2, 3, 4, 4))
+    assert not kernel_normalises(torch.zeros(2, 3, 4, 4))
 
 
 @pytest.fixture(params=[2, 512], ids=["two programs", "many programs"])
@@ -152,7 +152,7 @@ def fact_statistics_tell_autograd_that_they_moved():
     """A backward pass through statistics that have changed since is refused, as PyTorch refuses it."""
     x = random(2, 3, 4, 4)
     running = Running(torch.zeros(3, device=DEVICE), torch.ones(3, device=DEVICE), batches(), 0.1)
-    y = fused_norm(x.requires_grad_(), *affine(3), Statistics(running.mean, running.variance), EPS)
+    y = norm_by_kernel(x.requires_grad_(), *affine(3), Statistics(running.mean, running.variance), EPS)
     batch_statistics(x.detach(), running)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()
@@ -170,7 +170,7 @@ def fact_rectified_norms_and_sums_are_pytorchs(shape, with_residual, relu, given
 
     def fused(x, weight, bias, *residual):
         statistics = batch_statistics(x.detach()) if known is None else known
-        return fused_norm(x, weight, bias, statistics, EPS, relu, *residual)
+        return norm_by_kernel(x, weight, bias, statistics, EPS, relu, *residual)
 
     def reference(x, weight, bias, *residual):
         y = sum(residual, plain(x, weight, bias, known))
@@ -184,7 +184,7 @@ def fact_rectified_norms_and_sums_are_pytorchs(shape, with_residual, relu, given
 def fact_rectified_norms_are_pytorchs_whatever_the_size(shape):
     """Sums over rows that fill no whole number of tiles, taken by few programs or by many."""
     assert_agree(
-        lambda x, w, b: fused_norm(x, w, b, batch_statistics(x.detach()), EPS),
+        lambda x, w, b: norm_by_kernel(x, w, b, batch_statistics(x.detach()), EPS),
         lambda x, w, b: F.relu(plain(x, w, b, None)),
         2 * random(*shape) + 1,
         *affine(shape[1]),
@@ -197,7 +197,7 @@ def fact_rectified_bfloat16_only_rounds_what_goes_in_and_out(with_residual):
     x, residual = random(2, 16, 9, 11).bfloat16(), random(2, 16, 9, 11, seed=5).bfloat16()
     inputs = [x, *affine(16), *([residual] if with_residual else [])]
     found = value_and_gradients(
-        lambda x, w, b, *r: fused_norm(x, w, b, batch_statistics(x.detach()), EPS, True, *r), *inputs
+        lambda x, w, b, *r: norm_by_kernel(x, w, b, batch_statistics(x.detach()), EPS, True, *r), *inputs
     )
     expected = value_and_gradients(
         lambda x, w, b, *r: F.relu(sum(r, plain(x, w, b, None))), *(tensor.double() for tensor in inputs)
@@ -214,14 +214,14 @@ def fact_rectified_norms_keep_only_what_they_were_given():
     kept: list[Tensor] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda tensor: tensor):
         statistics = batch_statistics(x.detach())
-        fused_norm(x, *affine(16), statistics, EPS)
+        norm_by_kernel(x, *affine(16), statistics, EPS)
         assert [tensor.data_ptr() for tensor in kept if tensor.ndim == 4] == [x.data_ptr()]
         kept.clear()
-        y = fused_norm(x, *affine(16), statistics, EPS, True, residual)
+        y = norm_by_kernel(x, *affine(16), statistics, EPS, True, residual)
         assert {tensor.data_ptr() for tensor in kept if tensor.ndim == 4} == {x.data_ptr(), y.data_ptr()}
         kept.clear()
         with torch.no_grad():
-            fused_norm(x, *affine(16), statistics, EPS)
+            norm_by_kernel(x, *affine(16), statistics, EPS)
         assert kept == []
 
 
@@ -229,18 +229,18 @@ def fact_rectified_norms_take_gradients_in_any_layout():
     """A mean over pixels sends one number back to all of them; other layers keep channels first."""
     inputs = (random(2, 16, 5, 7), *affine(16))
     assert_agree(
-        lambda x, w, b: fused_norm(x, w, b, batch_statistics(x.detach()), EPS).mean(dim=(2, 3)),
+        lambda x, w, b: norm_by_kernel(x, w, b, batch_statistics(x.detach()), EPS).mean(dim=(2, 3)),
         lambda x, w, b: F.relu(plain(x, w, b, None)).mean(dim=(2, 3)),
         *inputs,
     )
     assert_agree(
-        lambda x, w, b: fused_norm(x, w, b, batch_statistics(x.detach()), EPS).contiguous().flatten(),
+        lambda x, w, b: norm_by_kernel(x, w, b, batch_statistics(x.detach()), EPS).contiguous().flatten(),
         lambda x, w, b: F.relu(plain(x, w, b, None)).contiguous().flatten(),
         *inputs,
     )
 
 
-@pytest.mark.parametrize("norm", [fused_norm, fused_norm_pool])
+@pytest.mark.parametrize("norm", [norm_by_kernel, norm_pool_by_kernel])
 def fact_rectified_not_a_number_is_not_hidden(norm):
     """ReLU and max-pool let NaN through, as PyTorch's do, so that a run that diverges is seen to."""
     x = random(1, 2, 4, 4)
@@ -265,7 +265,7 @@ POOLED_SHAPES = {
 def fact_pooled_norms_are_pytorchs(shape):
     """max_pool2d(relu(batch_norm(x)), 3, 2, 1): its value, and the gradients of all that goes in."""
     assert_agree(
-        lambda x, w, b: fused_norm_pool(x, w, b, batch_statistics(x.detach()), EPS),
+        lambda x, w, b: norm_pool_by_kernel(x, w, b, batch_statistics(x.detach()), EPS),
         lambda x, w, b: F.max_pool2d(F.relu(plain(x, w, b, None)), 3, 2, 1),
         2 * random(*shape) + 1,
         *affine(shape[1]),
@@ -275,7 +275,7 @@ def fact_pooled_norms_are_pytorchs(shape):
 def fact_pooled_ties_go_to_the_first():
     """Equal pixels in a window, normalised as a population: the first has the whole gradient, as in PyTorch."""
     assert_agree(
-        lambda x, w, b: fused_norm_pool(x, w, b, population(3), EPS),
+        lambda x, w, b: norm_pool_by_kernel(x, w, b, population(3), EPS),
         lambda x, w, b: F.max_pool2d(F.relu(plain(x, w, b, population(3))), 3, 2, 1),
         torch.round(random(2, 3, 7, 7)),
         *affine(3),
@@ -285,7 +285,7 @@ def fact_pooled_ties_go_to_the_first():
 def fact_pooled_bfloat16_keeps_its_type():
     """What comes out is rounded once."""
     x = random(2, 16, 9, 11).bfloat16()
-    y = fused_norm_pool(x, *affine(16), batch_statistics(x), EPS)
+    y = norm_pool_by_kernel(x, *affine(16), batch_statistics(x), EPS)
     weight, bias = (tensor.double() for tensor in affine(16))
     expected = F.max_pool2d(F.relu(plain(x.double(), weight, bias, None)), 3, 2, 1)
     assert y.dtype == torch.bfloat16

@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kernel_facts import DEVICE, assert_facts
-from oneway.kernels.resize import fused_resize, supports_resize
 from oneway.models.deeplab import DeepLabV3Plus
 from oneway.models.fuse import FusedResize, fuse
 from oneway.models.swiftnet import SpatialPyramid, SwiftNet, UpsamplingBlock
+from oneway.ops.resize import kernel_resizes, resize_by_kernel
 
 pytestmark = pytest.mark.slow
 
@@ -72,7 +72,7 @@ def test_a_fused_decoder_is_the_same_decoder(size):
 
 def test_what_is_not_for_this_kernel():
     """Tensors on the CPU are left to PyTorch."""
-    assert not supports_resize(last(torch.zeros(2, 3, 4, 4)), (8, 8))
+    assert not kernel_resizes(last(torch.zeros(2, 3, 4, 4)), (8, 8))
 
 
 class Decoder(nn.Module):
@@ -124,7 +124,7 @@ def resized(function, size: tuple[int, int], *inputs: Tensor, dtype: torch.dtype
 def fact_resize_is_pytorchs(shape, size, with_addend):
     """Value and gradients, to the rounding of single precision; all of them in channels-last layout."""
     inputs = [random(*shape), *([random(*shape[:2], *size, seed=5)] if with_addend else [])]
-    found = resized(fused_resize, size, *inputs)
+    found = resized(resize_by_kernel, size, *inputs)
     expected = resized(plain, size, *inputs, dtype=torch.float64)
     for a, b in zip(found, expected, strict=True):
         assert a.is_contiguous(memory_format=torch.channels_last)
@@ -134,7 +134,7 @@ def fact_resize_is_pytorchs(shape, size, with_addend):
 def fact_resize_of_long_sides_keeps_its_digits():
     """97 columns to 192: positions in single precision, as PyTorch has them, would lose two digits of the shares."""
     x = random(1, 1, 1, 97)
-    found = resized(fused_resize, (1, 192), x)
+    found = resized(resize_by_kernel, (1, 192), x)
     expected = resized(plain, (1, 192), x, dtype=torch.float64)
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a.double(), b, rtol=0, atol=4e-7)
@@ -144,7 +144,7 @@ def fact_resize_of_long_sides_keeps_its_digits():
 def fact_resize_rounds_halves_once(dtype):
     """Single precision between: where sums cancel, too, value and gradients are right to the last bit that there is."""
     inputs = [random(2, 16, 3, 4).to(dtype), random(2, 16, 6, 7, seed=5).to(dtype)]
-    found = resized(fused_resize, (6, 7), *inputs)
+    found = resized(resize_by_kernel, (6, 7), *inputs)
     upstream = random(2, 16, 6, 7, seed=9).to(dtype).double()
     exact = [tensor.double().requires_grad_() for tensor in inputs]
     value = plain(exact[0], (6, 7), exact[1])
@@ -158,7 +158,7 @@ def fact_resize_hands_the_addend_its_gradient_as_it_is():
     x, addend = random(1, 3, 2, 2).requires_grad_(), random(1, 3, 4, 4).requires_grad_()
     kept: list[Tensor] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda tensor: tensor):
-        y = fused_resize(x, (4, 4), addend)
+        y = resize_by_kernel(x, (4, 4), addend)
     upstream = random(1, 3, 4, 4, seed=9)
     _, gradient = torch.autograd.grad(y, (x, addend), upstream)
     assert gradient.data_ptr() == upstream.data_ptr()
@@ -169,7 +169,7 @@ def fact_resize_is_repeated_to_the_bit():
     """Value and gradients of the same tensors are the same: nothing is added in an order that could change."""
     images, cells = (16, 48) if DEVICE.type == "cuda" else (1, 3)
     inputs = [random(images, 64, cells, cells), random(images, 64, 2 * cells, 2 * cells - 1, seed=5)]
-    first, *others = (resized(fused_resize, tuple(inputs[1].shape[2:]), *inputs) for _ in range(3))
+    first, *others = (resized(resize_by_kernel, tuple(inputs[1].shape[2:]), *inputs) for _ in range(3))
     assert all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True))
 
 
@@ -177,7 +177,7 @@ def fact_resize_takes_gradients_in_any_layout():
     """A mean sends one number back to all pixels; other layers keep channels first."""
     x = random(2, 3, 3, 4)
     for then in (lambda y: y.mean(dim=(2, 3), keepdim=True), lambda y: y.contiguous(), lambda y: y[:, 1:]):
-        found = resized(lambda x, size, then=then: then(fused_resize(x, size)), (6, 7), x)
+        found = resized(lambda x, size, then=then: then(resize_by_kernel(x, size)), (6, 7), x)
         expected = resized(lambda x, size, then=then: then(plain(x, size)), (6, 7), x, dtype=torch.float64)
         torch.testing.assert_close(found[1].double(), expected[1], rtol=1e-6, atol=1e-6)
 
@@ -185,21 +185,21 @@ def fact_resize_takes_gradients_in_any_layout():
 def fact_resize_takes_addends_in_any_layout():
     """One with channels first is added all the same."""
     x, addend = random(2, 3, 3, 4), random(2, 3, 6, 7, seed=5)
-    assert torch.equal(fused_resize(x, (6, 7), addend.contiguous()), fused_resize(x, (6, 7), addend))
+    assert torch.equal(resize_by_kernel(x, (6, 7), addend.contiguous()), resize_by_kernel(x, (6, 7), addend))
 
 
 def fact_resize_not_a_number_goes_where_it_is_read():
     """A cell that is none spoils the pixels around it, a pixel's gradient the cells with a share in it; no others."""
     x, upstream = random(1, 2, 3, 4), random(1, 2, 6, 12, seed=9)
     upstream[0, 1, 2, 4] = torch.nan  # between rows 0 and 1, but in the middle of column 1
-    (gradient,) = torch.autograd.grad(fused_resize(x.requires_grad_(), (6, 12)), x, upstream)
+    (gradient,) = torch.autograd.grad(resize_by_kernel(x.requires_grad_(), (6, 12)), x, upstream)
     cells = torch.zeros_like(x, dtype=torch.bool)
     cells[0, 1, 0:2, 1] = True
     assert torch.equal(gradient.isnan(), cells)
 
     x = x.detach()
     x[0, 1, 1, 2] = torch.nan
-    y = fused_resize(x, (6, 8))
+    y = resize_by_kernel(x, (6, 8))
     pixels = torch.zeros_like(y, dtype=torch.bool)
     pixels[0, 1, 1:5, 3:7] = True
     assert torch.equal(y.isnan(), pixels)
@@ -208,17 +208,17 @@ def fact_resize_not_a_number_goes_where_it_is_read():
 def fact_resize_says_what_it_supports():
     """Channels last, single precision or halves, an addend of the same type and of the new size."""
     x, size = random(2, 3, 4, 5), (8, 9)
-    assert supports_resize(x, size)
-    assert supports_resize(x.half(), size, random(2, 3, 8, 9).half())
-    assert supports_resize(x, (2, 2))
-    assert not supports_resize(x[0], size)
-    assert not supports_resize(x.double(), size)
-    assert not supports_resize(x.contiguous(), size)
-    assert not supports_resize(x[:, :, :, ::2], size)
-    assert not supports_resize(x[:0], size)
-    assert not supports_resize(x, size, random(2, 3, 8, 9).half())
-    assert not supports_resize(x, size, random(2, 3, 4, 5))
-    assert not supports_resize(x, size, random(1, 3, 8, 9))
+    assert kernel_resizes(x, size)
+    assert kernel_resizes(x.half(), size, random(2, 3, 8, 9).half())
+    assert kernel_resizes(x, (2, 2))
+    assert not kernel_resizes(x[0], size)
+    assert not kernel_resizes(x.double(), size)
+    assert not kernel_resizes(x.contiguous(), size)
+    assert not kernel_resizes(x[:, :, :, ::2], size)
+    assert not kernel_resizes(x[:0], size)
+    assert not kernel_resizes(x, size, random(2, 3, 8, 9).half())
+    assert not kernel_resizes(x, size, random(2, 3, 4, 5))
+    assert not kernel_resizes(x, size, random(1, 3, 8, 9))
 
 
 @pytest.mark.parametrize("size", [(64, 96), (96, 256)], ids=["smaller than its pyramid", "larger"])

@@ -28,13 +28,13 @@ from norm_facts import (
     seeded,
     value_and_gradients,
 )
-from oneway.kernels import rows
-from oneway.kernels.norm import fused_norm
-from oneway.kernels.statistics import Running, Statistics, batch_statistics
-from oneway.kernels.sum_norm import fused_sum_norm, supports_sum_norm
+from oneway.models.average import average_of, update_average
 from oneway.models.fuse import FusedNorm, FusedSumNorm, FusedWideBlock, FusedWideResNet, fuse
-from oneway.models.teacher import mean_teacher, update_mean_teacher
 from oneway.models.wrn import WideResNet
+from oneway.ops import rows
+from oneway.ops.norm import norm_by_kernel
+from oneway.ops.statistics import Running, Statistics, batch_statistics
+from oneway.ops.sum_norm import kernel_sums_and_normalises, sum_norm_by_kernel
 
 pytestmark = pytest.mark.slow
 
@@ -74,11 +74,11 @@ def test_sums_that_are_watched_stay_where_they_are(watched):
 
 def test_what_is_not_for_this_kernel():
     """Tensors on the CPU are left to PyTorch."""
-    assert not supports_sum_norm(random(2, 3, 4, 4).cpu(), random(2, 3, 4, 4).cpu())
+    assert not kernel_sums_and_normalises(random(2, 3, 4, 4).cpu(), random(2, 3, 4, 4).cpu())
 
 
 def fused(a: Tensor, b: Tensor, weight: Tensor, bias: Tensor, given: Statistics | None = None) -> tuple[Tensor, Tensor]:
-    return fused_sum_norm(a, b, weight, bias, given, None, EPS)
+    return sum_norm_by_kernel(a, b, weight, bias, given, None, EPS)
 
 
 def reference(
@@ -142,7 +142,7 @@ def fact_sum_moves_running_statistics():
     running = Running(torch.zeros(16, device=DEVICE), torch.ones(16, device=DEVICE), batches(), 0.3)
     for seed in (1, 2):
         a, b = random(2, 16, 9, 11, seed=seed), 3 * random(2, 16, 9, 11, seed=seed + 2) + 2
-        fused_sum_norm(a, b, *affine(16), None, running, EPS)
+        sum_norm_by_kernel(a, b, *affine(16), None, running, EPS)
         norm(a.double() + b.double())
     torch.testing.assert_close(running.mean.double(), norm.running_mean, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(running.variance.double(), norm.running_var, rtol=1e-5, atol=1e-6)
@@ -153,15 +153,15 @@ def fact_sum_that_is_normalised_is_the_one_that_is_kept():
     """In half precision a sum is rounded: as PyTorch rounds it, and before its statistics are taken."""
     a, b = (100 * random(2, 16, 9, 11, seed=seed).half() + 1000 for seed in (1, 2))
     running = Running(torch.zeros(16, device=DEVICE), torch.ones(16, device=DEVICE), batches(), 1.0)
-    total, y = fused_sum_norm(a, b, *affine(16), None, running, EPS)
+    total, y = sum_norm_by_kernel(a, b, *affine(16), None, running, EPS)
     assert torch.equal(total, a + b)
     mean, variance, _ = batch_statistics(a + b)
     torch.testing.assert_close(running.mean, mean, rtol=1e-6, atol=0)
     torch.testing.assert_close(running.variance * (197 / 198), variance, rtol=1e-5, atol=0)
-    torch.testing.assert_close(y, fused_norm(a + b, *affine(16), Statistics(mean, variance), EPS))
-    known_total, known = fused_sum_norm(a, b, *affine(16), population(16), None, EPS)
+    torch.testing.assert_close(y, norm_by_kernel(a + b, *affine(16), Statistics(mean, variance), EPS))
+    known_total, known = sum_norm_by_kernel(a, b, *affine(16), population(16), None, EPS)
     assert torch.equal(known_total, total)
-    assert torch.equal(known, fused_norm(total, *affine(16), population(16), EPS))
+    assert torch.equal(known, norm_by_kernel(total, *affine(16), population(16), EPS))
 
 
 def fact_sum_in_bfloat16_only_rounds_what_goes_in_and_out():
@@ -228,7 +228,7 @@ def fact_sum_tells_autograd_that_statistics_moved():
     a, b = terms(2, 3, 4, 4)
     running = Running(torch.zeros(3, device=DEVICE), torch.ones(3, device=DEVICE), batches(), 0.1)
     _, y = fused(a.requires_grad_(), b, *affine(3), Statistics(running.mean, running.variance))
-    fused_sum_norm(a.detach(), b, *affine(3), None, running, EPS)
+    sum_norm_by_kernel(a.detach(), b, *affine(3), None, running, EPS)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()
 
@@ -236,14 +236,14 @@ def fact_sum_tells_autograd_that_statistics_moved():
 def fact_sum_is_left_to_pytorch_where_the_kernels_cannot():
     """Either term in another layout, of another type or shape, or with a forward-mode derivative."""
     a, b = terms(2, 3, 4, 4)
-    assert supports_sum_norm(a, b)
+    assert kernel_sums_and_normalises(a, b)
     for other in (b.contiguous(), b.double(), b[:1]):
-        assert not supports_sum_norm(a, other)
-        assert not supports_sum_norm(other, a)
+        assert not kernel_sums_and_normalises(a, other)
+        assert not kernel_sums_and_normalises(other, a)
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(b, a)
-        assert not supports_sum_norm(a, dual)
-        assert not supports_sum_norm(dual, a)
+        assert not kernel_sums_and_normalises(a, dual)
+        assert not kernel_sums_and_normalises(dual, a)
 
 
 class Sums(TorchDispatchMode):
@@ -277,7 +277,7 @@ def fact_network_leaves_few_sums_to_pytorch():
 def fact_network_is_copied_with_its_sums():
     """A mean teacher predicts what the student does that it was copied from, and follows it."""
     student = fuse(seeded(small)).to(DEVICE, memory_format=torch.channels_last)
-    teacher = mean_teacher(student)
+    teacher = average_of(student)
     x = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(1)).to(DEVICE)
     x = x.contiguous(memory_format=torch.channels_last)
     assert type(teacher) is FusedWideResNet
@@ -287,5 +287,5 @@ def fact_network_is_copied_with_its_sums():
             parameter.mul_(1.5)
     moved = deepcopy(student)
     assert not torch.equal(teacher(x), moved(x))
-    update_mean_teacher(teacher, student, torch.ones((), device=DEVICE))
+    update_average(teacher, student, torch.ones((), device=DEVICE))
     assert torch.equal(teacher(x), moved(x))

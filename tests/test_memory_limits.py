@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from oneway import memory
+from oneway.engine import memory
 
 MIB = 2**20
 CPU = torch.device("cpu")

@@ -12,13 +12,13 @@ import torch
 from rich.console import Console
 
 from oneway import config as configuration
+from oneway.common.errors import UserError
 from oneway.config import Config
-from oneway.errors import UserError
+from oneway.config.recipes import configured, recipe
 from oneway.methods import METHODS, VARIANTS
-from oneway.recipes import configured, recipe
-from oneway.reproduce.two_moons import PANELS, draw_figure, panel_config
-from oneway.run import open_run
-from oneway.train import train
+from oneway.runs import open_run
+from oneway.tools.reproduce.two_moons import PANELS, draw_figure, panel_config
+from oneway.tools.train import train
 
 SEGMENTATION = {
     "data": {"size": (32, 64), "images": 12},

@@ -14,7 +14,9 @@ import torch
 import torch.nn.functional as F
 
 from oneway.config import Model, Optimiser, Train
+from oneway.engine.optim import alpha_at, optimiser_for, set_learning_rate, total_iterations
 from oneway.models import build
+from oneway.models.average import average_of, update_average
 from oneway.models.norm import (
     NormPolicy,
     frozen_statistics,
@@ -25,8 +27,6 @@ from oneway.models.norm import (
     untracked_statistics,
 )
 from oneway.models.swiftnet import SwiftNet
-from oneway.models.teacher import mean_teacher, update_mean_teacher
-from oneway.optim import alpha_at, optimiser_for, set_learning_rate, total_iterations
 
 
 def small(seed: int = 0, **settings: Any) -> SwiftNet:
@@ -217,7 +217,7 @@ def test_the_policy_says_which_inputs_move_the_statistics(role, policy, clean, m
 
 def test_a_mean_teacher_never_uses_its_batch():
     """What it normalises with are averages, like its weights."""
-    student, teacher, x = small(0).train(), mean_teacher(small(1)), torch.rand(3, 3, 64, 64)
+    student, teacher, x = small(0).train(), average_of(small(1)), torch.rand(3, 3, 64, 64)
     expected = teacher(x)
     with teacher_statistics(teacher, student, NormPolicy("clean", "batch"), clean=True):
         assert torch.equal(teacher(x), expected)
@@ -250,10 +250,10 @@ def test_layers_in_a_mode_of_their_own_keep_it():
 def test_mean_teacher_averages_parameters_and_statistics():
     """θ' = decay·θ' + (1 − decay)·θ for every floating tensor; counters follow the student."""
     student = small(0).train()
-    teacher = mean_teacher(small(1))
+    teacher = average_of(small(1))
     before = {name: value.clone() for name, value in teacher.state_dict().items()}
     student(torch.rand(2, 3, 64, 64))  # moves the running statistics
-    update_mean_teacher(teacher, student, share=torch.tensor(0.1))
+    update_average(teacher, student, share=torch.tensor(0.1))
     for name, value in student.state_dict().items():
         expected = 0.9 * before[name] + 0.1 * value if value.is_floating_point() else value
         torch.testing.assert_close(teacher.state_dict()[name], expected)
@@ -300,5 +300,5 @@ def test_alpha_can_wait_for_a_warm_up():
 
 def test_a_network_is_imported_when_it_is_asked_for():
     """Two moons do not wait for timm, which takes as long as PyTorch itself."""
-    program = "import sys, oneway.train; assert 'timm' not in sys.modules; assert 'torchvision' not in sys.modules"
+    program = "import sys, oneway.tools.train; assert not {'timm', 'torchvision'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

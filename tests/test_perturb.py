@@ -8,16 +8,17 @@ import torch
 from scipy.ndimage import map_coordinates
 from torch import Tensor, nn
 
+from oneway.common.streams import stream
+from oneway.common.terms import IGNORE
 from oneway.config import Model, Perturb
-from oneway.data import IGNORE
 from oneway.draws import Boxes, draw_boxes, draw_perturbation
-from oneway.losses import masked_kl
+from oneway.methods.vat import adversarial
 from oneway.models import build
-from oneway.perturb import PERTURBATIONS, Perturbation, compose, cutmix, noise, perturb_labels, phtps, tps
-from oneway.perturb.cutmix import box_mask, exchange
-from oneway.perturb.tps import sampling_points, splat, valid_points, warp
-from oneway.perturb.vat import adversarial
-from oneway.streams import stream
+from oneway.ops.exchange import box_mask, exchange
+from oneway.ops.losses import masked_kl
+from oneway.ops.warp import sampling_points, splat, valid_points, warp
+from oneway.perturb import PERTURBATIONS, UNCHANGED, compose, perturb_labels, phtps, tps
+from oneway.perturb.drawn import cutmix, noise
 
 HEIGHT, WIDTH = 48, 80
 
@@ -87,7 +88,7 @@ def test_composition_is_one_after_the_other():
     assert (both.valid <= second.valid).all()
     ones = second.prediction(first.valid[:, None].double())[:, 0] == 1
     assert torch.equal(both.valid, second.valid & ones)
-    back, valid = both.undo(both.prediction(x))
+    back, valid = both.inverse().prediction(both.prediction(x)), both.inverse().valid
     assert valid is not None
     assert (back - x).abs().amax(dim=1)[valid & (x[:, 0] > 2)].numel() == 0  # nothing is above its range
     assert valid.double().mean() > 0.6
@@ -98,7 +99,7 @@ def test_predictions_for_whole_images_ignore_geometry():
     x, p = smooth_image(), torch.rand(3, 10)
     perturbation = phtps(draw_perturbation(0, 0, 3), x, Perturb())
     assert torch.equal(perturbation.prediction(p), p)
-    assert torch.equal(perturbation.undo(p)[0], p)
+    assert torch.equal(perturbation.inverse().prediction(p), p)
 
 
 def test_labels_move_to_the_nearest_pixel():
@@ -115,7 +116,7 @@ def test_labels_move_to_the_nearest_pixel():
     assert not valid.all()
     assert (moved[valid] == expected[valid]).all()
     assert (moved[~valid] == IGNORE).all()
-    assert torch.equal(perturb_labels(labels, Perturbation()), labels)
+    assert torch.equal(perturb_labels(labels, UNCHANGED), labels)
 
 
 def test_boxes_have_half_the_area():
@@ -158,9 +159,10 @@ def test_every_perturbation_has_a_way_back(name):
     image = torch.stack((smooth_image()[0], smooth_image()[0].flip(1), smooth_image()[0].flip(2)))
     draw = draw_perturbation(0, 0, 3, noise_shape=image.shape[1:])
     perturbation = PERTURBATIONS[name](draw, image, Perturb())
-    back, valid = perturbation.undo(perturbation.prediction(image))
+    inverse = perturbation.inverse()
+    back, valid = inverse.prediction(perturbation.prediction(image)), inverse.valid
     if perturbation.valid is not None:
-        seen, _ = perturbation.undo(perturbation.valid[:, None].double())
+        seen = inverse.prediction(perturbation.valid[:, None].double())
         valid = valid & (seen[:, 0] > 1 - 1e-9)
     difference = (back - image).abs().amax(dim=1)
     assert (difference if valid is None else difference[valid]).max() < 0.01

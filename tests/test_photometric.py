@@ -7,11 +7,11 @@ import colorsys
 import numpy as np
 import torch
 
+from oneway.common.streams import stream
 from oneway.config import Perturb
 from oneway.draws import Photometric, draw_perturbation, draw_photometric
+from oneway.ops.photometric import photometric, with_strength
 from oneway.perturb import phtps
-from oneway.perturb.photometric import photometric, with_strength
-from oneway.streams import stream
 
 
 def by_colorsys(pixel: np.ndarray, b: float, s: float, h: float, c: float, order: list[int]) -> list[float]:

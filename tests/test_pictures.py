@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from oneway.pictures import GROUND, STROKE, as_pixels, data_uri, hatched, palette
+from oneway.data.pictures import GROUND, STROKE, as_pixels, data_uri, hatched, palette
 
 
 def test_what_leaves_the_range_of_colours_is_cut_off():

@@ -16,16 +16,16 @@ from PIL import Image
 from rich.console import Console
 
 import oneway
-from oneway import evaluate
+from oneway.common.errors import UserError
 from oneway.config import Model
 from oneway.data.cifar10 import CLASSES as CIFAR_CLASSES
 from oneway.data.streets import CLASSES, COLOURS, render
-from oneway.errors import UserError
 from oneway.models import build as build_network
-from oneway.predict import Outputs, Prediction, Predictor, load, predict_files
-from oneway.predict.batches import batches
-from oneway.predict.sources import Source, find_sources
-from oneway.run import TrainedModel, save_model
+from oneway.runs import TrainedModel, save_model
+from oneway.tools import evaluate
+from oneway.tools.predict import Outputs, Prediction, Predictor, load, predict_files
+from oneway.tools.predict.batches import batches
+from oneway.tools.predict.sources import Source, find_sources
 from small_runs import QUIET
 
 FORMATS = {".jpg": "JPEG", ".png": "PNG", ".webp": "WEBP", ".bmp": "BMP", ".tif": "TIFF"}

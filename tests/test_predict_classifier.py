@@ -11,8 +11,8 @@ from PIL import Image
 from oneway.config import Model
 from oneway.data.cifar10 import CLASSES
 from oneway.models import build
-from oneway.predict import Outputs, Predictor, load, predict_files
-from oneway.run import TrainedModel, save_model
+from oneway.runs import TrainedModel, save_model
+from oneway.tools.predict import Outputs, Predictor, load, predict_files
 from small_runs import QUIET
 
 

@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from oneway.progress import narrated
-from oneway.words import duration
+from oneway.common.words import duration
+from oneway.tools.progress import narrated
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140])

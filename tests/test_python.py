@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import oneway
-from oneway.errors import UserError
+from oneway.common.errors import UserError
 from test_methods import SEGMENTATION
 
 

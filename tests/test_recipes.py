@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from oneway.common.errors import UserError
 from oneway.config import Config
-from oneway.errors import UserError
+from oneway.config.recipes import RECIPES, recipe
 from oneway.methods import METHODS
-from oneway.recipes import RECIPES, recipe
 
 SHARED = {
     # Experimental setup, "Semantic segmentation setup".

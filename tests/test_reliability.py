@@ -11,9 +11,9 @@ import pytest
 import safetensors.torch
 
 from forks import called
-from oneway.errors import UserError
-from oneway.export.card import quality
-from oneway.run import open_run
+from oneway.common.errors import UserError
+from oneway.runs import open_run
+from oneway.tools.export.card import quality
 from reliability import breaks, disks, guards, kills, order, stops
 from reliability.harness import ITERATIONS, MOONS, done, resume, same, undisturbed
 

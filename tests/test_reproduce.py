@@ -9,10 +9,10 @@ from statistics import mean, stdev
 import pytest
 from rich.console import Console
 
-from oneway.errors import UserError
-from oneway.reproduce import EXPERIMENTS, Request, reproduce
-from oneway.reproduce.tables import TABLES
-from oneway.reproduce.two_moons import panel_config
+from oneway.common.errors import UserError
+from oneway.tools.reproduce import EXPERIMENTS, Request, reproduce
+from oneway.tools.reproduce.tables import TABLES
+from oneway.tools.reproduce.two_moons import panel_config
 
 QUIET = Console(quiet=True)
 

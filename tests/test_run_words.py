@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from oneway.common.errors import UserError
 from oneway.config import Config
-from oneway.errors import UserError
-from oneway.run import Run, choose_device
-from oneway.run.continuation import Change, Continued
+from oneway.runs import Run, choose_device
+from oneway.runs.continuation import Change, Continued
 
 
 def test_a_device_is_called_by_its_name_alone() -> None:

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from oneway.common.errors import UserError
 from oneway.data.dataset import Samples
 from oneway.data.splits import choose
-from oneway.errors import UserError
 
 NAMES = tuple(f"image-{index:03d}" for index in range(367))
 IMAGES = Samples.stacked(NAMES, np.zeros((367, 2, 2, 3), np.uint8), np.zeros((367, 2, 2), np.uint8))

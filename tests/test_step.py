@@ -9,16 +9,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from algorithms import batch_of, gradients
+from oneway.common.terms import IGNORE
 from oneway.config import Model, Perturb
-from oneway.data import IGNORE
 from oneway.draws import draw_perturbation
-from oneway.methods import VARIANTS
 from oneway.models import build
+from oneway.models.average import average_of
 from oneway.models.norm import NormPolicy
-from oneway.models.teacher import mean_teacher
+from oneway.ops.warp import sampling_points
 from oneway.perturb import phtps
-from oneway.perturb.tps import sampling_points
-from oneway.step import Unlabelled, compute_loss_gradient
 
 SIZE = (40, 56)
 CLASSES = 5
@@ -89,7 +88,7 @@ def test_gradient_and_statistics_are_those_of_the_paper(teacher_kind, ignored, u
     """Gradients to 1e-9; running statistics exactly those of the passes that the policy lets update them."""
     x_l, y_l, x_u = world(ignored)
     student = network(0)
-    teacher = mean_teacher(network(1)) if teacher_kind == "mean" else student
+    teacher = average_of(network(1)) if teacher_kind == "mean" else student
 
     # The transcription: copies play each role, so that no mode needs switching.
     reference = deepcopy(student)
@@ -103,15 +102,14 @@ def test_gradient_and_statistics_are_those_of_the_paper(teacher_kind, ignored, u
     (loss_s + ALPHA * loss_c).backward()
 
     perturbation = phtps(draw_perturbation(0, 0, len(x_u)), x_u, PERTURB)
-    unlabelled = Unlabelled(x_u, perturbation, VARIANTS["1w-ct"], ALPHA)
     teacher_before = {name: value.clone() for name, value in teacher.state_dict().items()}
     norms = NormPolicy(
         "both" if update_on_perturbed else "clean", "batch" if teacher_kind == "simple, by its batch" else "population"
     )
-    losses = compute_loss_gradient(student, teacher, lambda: (x_l, y_l), lambda: unlabelled, norms=norms)
+    losses = gradients("simple-phtps", student, teacher, batch_of(x_l, y_l, x_u, [perturbation]), norms)
 
-    torch.testing.assert_close(losses.supervised, loss_s.detach(), atol=1e-9, rtol=0)
-    torch.testing.assert_close(losses.consistency, loss_c.detach(), atol=1e-9, rtol=0)
+    torch.testing.assert_close(losses["supervised"], loss_s.detach(), atol=1e-9, rtol=0)
+    torch.testing.assert_close(losses["consistency"], loss_c.detach(), atol=1e-9, rtol=0)
     for (name, ours), literal in zip(student.named_parameters(), reference.parameters(), strict=True):
         torch.testing.assert_close(ours.grad, literal.grad, atol=1e-9, rtol=0, msg=lambda m, n=name: f"{n}: {m}")
 
@@ -132,8 +130,8 @@ def test_supervised_step_is_cross_entropy_alone():
     reference = deepcopy(student)
     logits = nn.functional.interpolate(reference(x_l), SIZE, mode="bilinear")
     nn.functional.cross_entropy(logits, y_l, ignore_index=IGNORE).backward()
-    losses = compute_loss_gradient(student, student, lambda: (x_l, y_l), None)
-    assert losses.consistency is None
+    losses = gradients("supervised", student, student, batch_of(x_l, y_l))
+    assert losses.keys() == {"supervised"}
     for ours, literal in zip(student.parameters(), reference.parameters(), strict=True):
         torch.testing.assert_close(ours.grad, literal.grad, atol=1e-12, rtol=0)
 
@@ -159,9 +157,8 @@ def test_memory_behaviour_of_algorithm_1():
     numbers: list[int] = []
     student.register_forward_hook(lambda *_: numbers.append(sum(saved.tensor.numel() for saved in alive)))
     perturbation = phtps(draw_perturbation(0, 0, len(x_u)), x_u, PERTURB)
-    unlabelled = Unlabelled(x_u, perturbation, VARIANTS["1w-ct"], ALPHA)
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved.tensor):
-        compute_loss_gradient(student, student, lambda: (x_l, y_l), lambda: unlabelled)
+        gradients("simple-phtps", student, student, batch_of(x_l, y_l, x_u, [perturbation]))
     after_labelled, after_teacher, after_perturbed = numbers
     assert after_labelled > 100_000
     assert after_teacher < 0.01 * after_labelled
@@ -174,8 +171,7 @@ def test_frozen_statistics_stay_what_they_were():
     student = network(0)
     before = {name: buffer.clone() for name, buffer in student.named_buffers()}
     perturbation = phtps(draw_perturbation(0, 0, len(x_u)), x_u, PERTURB)
-    unlabelled = Unlabelled(x_u, perturbation, VARIANTS["1w-ct"], ALPHA)
-    compute_loss_gradient(student, student, lambda: (x_l, y_l), lambda: unlabelled, norms=NormPolicy("frozen"))
+    gradients("simple-phtps", student, student, batch_of(x_l, y_l, x_u, [perturbation]), NormPolicy("frozen"))
     assert all(torch.equal(before[name], buffer) for name, buffer in student.named_buffers())
     assert all(parameter.grad is not None for parameter in student.parameters())
     assert student.training

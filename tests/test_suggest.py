@@ -12,18 +12,18 @@ import torch
 from PIL import Image
 from torch.distributions import Categorical
 
+from oneway.common.errors import UserError
 from oneway.config import Config, Data, Model, Perturb
 from oneway.data.dataset import Bytes
 from oneway.data.streets import render
 from oneway.draws import draw_perturbation
-from oneway.errors import UserError
-from oneway.losses import masked_kl, upsample
+from oneway.ops.losses import masked_kl, pixels_of, upsample
 from oneway.perturb import phtps, tps
-from oneway.run import load_model, open_run
-from oneway.suggest import suggest
-from oneway.suggest.choice import spread
-from oneway.suggest.scores import DRAWS, SEED, Judge, Score, balanced, brought_back, gentler, judge_of
-from oneway.train import train
+from oneway.runs import load_model, open_run
+from oneway.tools.suggest import suggest
+from oneway.tools.suggest.choice import spread
+from oneway.tools.suggest.scores import DRAWS, SEED, Judge, Score, balanced, brought_back, gentler, judge_of
+from oneway.tools.train import train
 from small_runs import QUIET, small_streets, train_two
 
 CPU = torch.device("cpu")
@@ -52,7 +52,7 @@ def test_doubt_is_entropy(run):
     network = load_model(run / "model.safetensors", CPU).network
     x = torch.from_numpy(scene(0)).permute(2, 0, 1)[None].float() / 255
     with torch.no_grad():
-        logits = upsample(network(x), x)
+        logits = upsample(network(x), pixels_of(x))
     doubts = Judge(network, CPU, Perturb(), 2**19).doubts(scene(0))
     assert doubts.shape == (logits.shape[1],)
     assert doubts.sum() == pytest.approx(Categorical(logits=logits.movedim(1, -1)).entropy().mean().item(), rel=1e-4)
@@ -89,7 +89,7 @@ def test_contradiction_is_the_consistency_loss(run):
     copies = x.expand(DRAWS, -1, -1, -1)
     perturbation = phtps(draw_perturbation(SEED, 0, DRAWS), copies, Perturb())
     with torch.no_grad():
-        target = perturbation.prediction(upsample(network(copies), x).softmax(dim=1))
+        target = perturbation.prediction(upsample(network(copies), pixels_of(x)).softmax(dim=1))
         logits = network(perturbation.image(copies))
     losses = [
         masked_kl(target[n : n + 1], logits[n : n + 1], perturbation.valid[n : n + 1]).item() for n in range(DRAWS)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from oneway.common.errors import UserError
 from oneway.data.streets import render
-from oneway.errors import UserError
-from oneway.predict import load
-from oneway.predict.tiles import slide, starts
+from oneway.tools.predict import load
+from oneway.tools.predict.tiles import slide, starts
 
 
 def test_tiles_reach_from_border_to_border_and_overlap():

@@ -8,7 +8,7 @@ import torch
 from scipy.interpolate import RBFInterpolator
 from scipy.ndimage import map_coordinates
 
-from oneway.perturb.tps import sampling_points, valid_points, warp
+from oneway.ops.warp import sampling_points, valid_points, warp
 
 SIZES = [(64, 128), (37, 53), (96, 64)]
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from oneway import config as configuration
+from oneway.common.errors import UserError
 from oneway.config import Model
-from oneway.errors import UserError
 from oneway.models import build, prepare
 from oneway.models.weights import Loaded, load_weights
 

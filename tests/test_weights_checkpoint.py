@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from oneway.common.errors import UserError
 from oneway.config import Model
-from oneway.errors import UserError
 from oneway.models import build
 from oneway.models.weights import load_weights
 

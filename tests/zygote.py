@@ -84,7 +84,7 @@ class Faults:
 
 def in_iteration(iteration: int, happen: Callable[[], Any]) -> None:
     """Makes something happen when an iteration is done."""
-    from oneway.progress import Narrator
+    from oneway.tools.progress import Narrator
 
     advanced = Narrator.advanced
 
@@ -109,18 +109,18 @@ def cut(pattern: str) -> None:
 
 def leave_no_room() -> None:
     """As if the device had no memory to spare for data."""
-    from oneway import feed
+    from oneway.engine import feed
 
     feed.SHARE_OF_DEVICE = 0
 
 
 def command(job: dict[str, Any]) -> None:
     """`oneway …`; without its report, which takes longest, unless that is asked for."""
-    import oneway.report
+    import oneway.tools.report
     from oneway.cli import main
 
     if not job.get("report"):
-        oneway.report.write_report = lambda runs, page, *rest: page
+        oneway.tools.report.write_report = lambda runs, page, *rest: page
     sys.argv = ["oneway", *job["command"]]
     main()
 
@@ -173,8 +173,8 @@ def serve() -> None:
     import oneway.cli
     import oneway.data.check.inspection
     import oneway.models.swiftnet
-    import oneway.report
-    import oneway.train  # noqa: F401
+    import oneway.tools.report
+    import oneway.tools.train  # noqa: F401
     from oneway import data
     from oneway.config import Data
 

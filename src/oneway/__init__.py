@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from oneway.config import Config
-    from oneway.predict import Predictor
-    from oneway.run import Run
+    from oneway.runs import Run
+    from oneway.tools.predict import Predictor
 
 __version__ = "0.1.0"
 
@@ -26,7 +26,7 @@ def configure(recipe: str, **changes: Any) -> Config:
     Raises:
         UserError: A setting does not exist, is out of range, or makes no sense with another.
     """
-    from oneway.recipes import configured
+    from oneway.config.recipes import configured
 
     return configured(recipe, changes, source="configure")
 
@@ -44,9 +44,9 @@ def fit(config: Config, out: str | PathLike[str], resume: bool = False, quiet: b
 
     from rich.console import Console
 
-    from oneway.run import open_run
-    from oneway.run_files import CONFIG
-    from oneway.train import train
+    from oneway.common.run_files import CONFIG
+    from oneway.runs import open_run
+    from oneway.tools.train import train
 
     folder = Path(out)
     train(config, folder, resume and (folder / CONFIG).is_file(), Console(quiet=quiet))
@@ -61,6 +61,6 @@ def load(run: str | PathLike[str], device: str = "auto", factory: str | None = N
         device: `auto` takes the GPU where there is one; else `cpu`, `cuda`, `cuda:1`, …
         factory: The `model.factory` that you agree to run, where the model names one.
     """
-    from oneway import predict
+    from oneway.tools import predict
 
     return predict.load(run, device, factory)

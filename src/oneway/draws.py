@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from oneway.streams import stream
+from oneway.common.streams import stream
 
 Table = TypeVar("Table", bound=tuple[Any, ...] | None)
 
@@ -76,8 +76,7 @@ class Draws(NamedTuple):
 
     labelled: Jitters
     unlabelled: Jitters
-    perturbation: PerturbationDraw
-    other_perturbation: PerturbationDraw | None  # of the first branch, where a variant perturbs both
+    views: tuple[PerturbationDraw, ...]  # of the unlabelled images, one for each perturbed view of them
     augmentation: PerturbationDraw | None  # of half of the labelled images, where a method asks for it
 
     def to(self, device: torch.device) -> Draws:
@@ -89,9 +88,8 @@ def each_column(table: Table, function: Callable[[Tensor], Tensor]) -> Table:
     """The table, or a part of it, with a function applied to each of its tensors."""
     if table is None:
         return table
-    return type(table)(
-        *(function(field) if isinstance(field, Tensor) else each_column(field, function) for field in table)
-    )
+    fields = [function(field) if isinstance(field, Tensor) else each_column(field, function) for field in table]
+    return type(table)(*fields) if hasattr(table, "_fields") else type(table)(fields)
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,7 @@ class Plan:
     flip: bool
     crop: bool = True  # whether there is anything to scale, crop and flip
     noise_shape: tuple[int, ...] = (0,)
-    perturb_both: bool = False
+    views: int = 1  # perturbed views of each unlabelled image
     augment: bool = False
 
 
@@ -120,10 +118,14 @@ def draw(plan: Plan, iteration: int) -> Draws:
     return Draws(
         labelled=_jitters(plan, "labelled", plan.labelled, plan.batch_labelled, iteration),
         unlabelled=_jitters(plan, "unlabelled", plan.unlabelled, plan.batch_unlabelled, iteration),
-        perturbation=perturbation("", plan.batch_unlabelled),
-        other_perturbation=perturbation("other ", plan.batch_unlabelled) if plan.perturb_both else None,
+        views=tuple(perturbation(_role(view), plan.batch_unlabelled) for view in range(plan.views)),
         augmentation=perturbation("labelled ", plan.batch_labelled // 2) if plan.augment else None,
     )
+
+
+def _role(view: int) -> str:
+    """Names the stream of a view; the first two were named before there could be more."""
+    return ("", "other ")[view] if view < 2 else f"view {view} "
 
 
 def draw_perturbation(

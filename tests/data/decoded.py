@@ -10,11 +10,11 @@ import yaml
 from PIL import Image
 from rich.console import Console
 
+from oneway.common.errors import UserError
 from oneway.config import Data
 from oneway.data import list_files, load
 from oneway.data.cache import Cache
 from oneway.data.dataset import Samples
-from oneway.errors import UserError
 
 CLASSES = ["ground", "road", "car"]
 SIZES = [(20, 30), (33, 17), (24, 24)]

@@ -14,9 +14,9 @@ from PIL import Image
 from rich.console import Console
 
 from files import contents
+from oneway.common.terms import IGNORE
 from oneway.data.check import Finding
 from oneway.data.check.inspection import check_folder
-from oneway.data.dataset import IGNORE
 
 HEIGHT, WIDTH = 48, 64
 DESCRIPTION = """\

@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from data.encoders import compress
+from oneway.common.errors import UserError
 from oneway.data.folder import list_folder
-from oneway.errors import UserError
 
 SCENE = np.zeros((6, 8), np.uint8)
 SCENE[1:4, 2:7] = 1

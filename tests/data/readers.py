@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from data.decoded import train
-from oneway.errors import UserError
+from oneway.common.errors import UserError
 
 
 def read_until(root: str, event: str, ending: str) -> None:

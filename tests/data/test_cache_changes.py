@@ -11,8 +11,8 @@ from PIL import Image
 from rich.console import Console
 
 from data.decoded import paint, photograph, refusal, same, settings, train
+from oneway.common.errors import UserError
 from oneway.data import load
-from oneway.errors import UserError
 
 
 def remove(path: Path) -> None:

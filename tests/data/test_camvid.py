@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from oneway.common.errors import UserError
+from oneway.common.terms import IGNORE
 from oneway.data.camvid import list_camvid
-from oneway.data.dataset import IGNORE, Item
-from oneway.errors import UserError
+from oneway.data.dataset import Item
 
 
 def add(root: Path, split: str, file: str) -> None:

@@ -23,9 +23,9 @@ from data.defects import (
     told_to_a_person,
     truncate,
 )
+from oneway.common.errors import UserError
+from oneway.common.terms import IGNORE
 from oneway.data.check.inspection import check_folder
-from oneway.data.dataset import IGNORE
-from oneway.errors import UserError
 
 
 @pytest.mark.parametrize("name", DEFECTS)

@@ -13,13 +13,14 @@ from rich.console import Console
 from data.defects import HEIGHT, IMAGE, WIDTH, clean_set, edit_mask, findings, first_pixel, told_to_a_person, truncate
 from data.folders import listing
 from files import contents
+from oneway.common.errors import UserError
+from oneway.common.terms import IGNORE
 from oneway.data.check import Finding, check_data, refuse_errors
 from oneway.data.check.contact_sheet import choose, chosen, overlay, write_contact_sheet
 from oneway.data.check.inspection import check_folder
 from oneway.data.check.survey import Survey
 from oneway.data.check.typeset import fitted
-from oneway.data.dataset import IGNORE, Item
-from oneway.errors import UserError
+from oneway.data.dataset import Item
 
 
 def test_json_tells_what_is_there(tmp_path, capsys):

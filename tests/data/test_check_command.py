@@ -14,9 +14,9 @@ from rich.console import Console
 
 from data.folders import pairs
 from oneway.cli import app
+from oneway.common.errors import UserError
 from oneway.config import Data
 from oneway.data import load
-from oneway.errors import UserError
 
 TRUNCATED = 60
 """Bytes that are left of a broken file."""

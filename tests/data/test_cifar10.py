@@ -10,8 +10,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from oneway.common.errors import UserError
 from oneway.data.cifar10 import CLASSES, read
-from oneway.errors import UserError
 
 TRAINING = tuple(f"data_batch_{number}" for number in range(1, 6))
 FILES = (*TRAINING, "test_batch")

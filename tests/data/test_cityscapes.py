@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from oneway.common.errors import UserError
+from oneway.common.terms import IGNORE
 from oneway.data.cityscapes import CLASSES, COLOURS, list_cityscapes
-from oneway.data.dataset import IGNORE, Item, Listing
-from oneway.errors import UserError
+from oneway.data.dataset import Item, Listing
 
 FINE = {"train": ("zurich_000001", "aachen_000000", "aachen_000003"), "val": ("munster_000000",)}
 EXTRA = ("ulm_000000", "erlangen_000002")

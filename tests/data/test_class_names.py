@@ -11,7 +11,7 @@ import torch
 from data.folders import coco, listing, pairs, photo, refusal, write
 from oneway.config import Model
 from oneway.models import build
-from oneway.run import TrainedModel, load_model, save_model
+from oneway.runs import TrainedModel, load_model, save_model
 
 NO_BREAK_SPACE = "traffic\u00a0light"
 UNUSABLE = {

@@ -9,10 +9,10 @@ import pytest
 from matplotlib.path import Path as Outline
 
 from data.encoders import compress
-from oneway.data.dataset import IGNORE
+from oneway.common.errors import UserError
+from oneway.common.terms import IGNORE
 from oneway.data.decode.coco import label_map, read_coco
 from oneway.data.decode.outlines import decompress, outline_mask, polygon_mask, runs_mask
-from oneway.errors import UserError
 
 
 def tree(*annotations: dict, size: tuple[int, int] = (4, 5)) -> dict:

@@ -7,9 +7,9 @@ import pytest
 from PIL import Image, ImageDraw, ImageFilter
 
 from data.folders import PALETTE, SCENE, coco, listing, mask, pairs, photo, refusal, write
-from oneway.data.dataset import IGNORE
+from oneway.common.errors import UserError
+from oneway.common.terms import IGNORE
 from oneway.data.folder import describe
-from oneway.errors import UserError
 
 
 def test_all_kinds_of_masks_of_one_scene_give_the_same_label_map(tmp_path):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from data.folders import SCENE, coco, listing, mask, pairs, photo, refusal, write
-from oneway.data.dataset import IGNORE
+from oneway.common.terms import IGNORE
 from oneway.data.folder import describe
 from oneway.data.folder.description import FILE, Description, read_description
 

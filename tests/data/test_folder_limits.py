@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from data.folders import labelled, listing, mask, names, pairs, photo, refusal, write
+from oneway.common.errors import UserError
 from oneway.data.folder import describe, find
-from oneway.errors import UserError
 
 
 def test_clutter_is_passed_over_and_what_cannot_be_read_is_reported(tmp_path):

@@ -10,7 +10,7 @@ from PIL import Image
 
 from oneway.data.camvid import list_camvid
 from oneway.data.folder import find
-from oneway.predict.sources import find_sources
+from oneway.tools.predict.sources import find_sources
 
 HIDDEN = (".a.png", ".thumbnails/a.png", "deep/.git/x/a.png", "__MACOSX/a.png")
 

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from data.encoders import png
+from oneway.common.errors import UserError
 from oneway.data.decode.images import MOST_PIXELS, SUFFIXES, TURNS, bits_in_use, image_size, read_header, read_image
-from oneway.errors import UserError
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Pillow's, about damaged files
 

@@ -9,11 +9,11 @@ import pytest
 from PIL import Image
 
 from data.encoders import png
-from oneway.data.dataset import IGNORE
+from oneway.common.errors import UserError
+from oneway.common.terms import IGNORE
 from oneway.data.decode.masks import Coding, pack, read_mask, read_raw, unpack
 from oneway.data.folder.classes import default_colours
 from oneway.data.folder.description import Description
-from oneway.errors import UserError
 
 VALUES = np.array([[0, 1, 2, 255], [2, 2, 0, 1]], np.uint8)
 EXPECTED = [[0, 1, 2, IGNORE], [2, 2, 0, 1]]

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from oneway.common.errors import UserError
 from oneway.data.rows import OnDisk, fill
-from oneway.errors import UserError
 
 WHOLE = np.random.default_rng(0).integers(256, size=(1000, 3), dtype=np.uint8)
 

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from oneway.data import IGNORE
+from oneway.common.terms import IGNORE
 from oneway.data.streets import CLASSES, COLOURS, render
 
 Scene = tuple[NDArray[np.uint8], NDArray[np.uint8]]

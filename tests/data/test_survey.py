@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image, ImageEnhance
 
+from oneway.common.terms import IGNORE
 from oneway.data.check.duplicates import ALIKE, BLOCK, nearest
 from oneway.data.check.survey import Unusable, decode, decode_and_survey, fingerprint, survey, survey_all
-from oneway.data.dataset import IGNORE, Item, Listing
+from oneway.data.dataset import Item, Listing
 
 ORIENTATION = 0x0112
 

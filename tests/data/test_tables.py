@@ -8,7 +8,7 @@ from PIL import Image
 
 from data.defects import told_to_a_person
 from data.folders import PALETTE, SCENE, listing, pairs, photo, refusal, write
-from oneway.data.dataset import IGNORE
+from oneway.common.terms import IGNORE
 
 FORMS = {
     "with colons": "sky: 0,0,0\nroad: 128,64,128\ncar: 0,0,142\n",

@@ -12,9 +12,9 @@ from PIL import Image
 from rich.console import Console
 
 from data.decoded import DESCRIPTION, SIZES, paint, photograph, refusal, settings
+from oneway.common.errors import UserError
 from oneway.data import load
 from oneway.data.dataset import Samples
-from oneway.errors import UserError
 
 
 def many(folder: Path, images: int, broken: list[str]) -> Path:

@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from explore.exhibits import serving
-from oneway.explore import prepare
-from oneway.explore.limits import Limits
-from oneway.explore.server import Exhibit
+from oneway.tools.explore import prepare
+from oneway.tools.explore.limits import Limits
+from oneway.tools.explore.server import Exhibit
 from small_runs import QUIET
 
 PATIENCE = 0.6  # seconds that this server waits for a body

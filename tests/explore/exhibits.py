@@ -14,13 +14,13 @@ import torch
 from PIL import Image
 
 from oneway.draws import draw_perturbation
-from oneway.explore.compute import RANGES
-from oneway.explore.limits import Limits
-from oneway.explore.server import Exhibit, application, listen, server
-from oneway.losses import masked_kl, upsample
-from oneway.perturb.photometric import photometric
-from oneway.perturb.tps import sampling_points, valid_points, warp
-from oneway.run import load_model
+from oneway.ops.losses import masked_kl, pixels_of, upsample
+from oneway.ops.photometric import photometric
+from oneway.ops.warp import sampling_points, valid_points, warp
+from oneway.runs import load_model
+from oneway.tools.explore.compute import RANGES
+from oneway.tools.explore.limits import Limits
+from oneway.tools.explore.server import Exhibit, application, listen, server
 
 SAMPLE = "sample-2"
 """An image that the page offers."""
@@ -58,7 +58,7 @@ def by_hand(folder: Path, x: torch.Tensor, values: dict[str, Any]) -> float:
         permutation=torch.tensor([values["permutation"]]), **{name: torch.tensor([values[name]]) for name in RANGES}
     )
     with torch.no_grad():
-        target = warp(upsample(network(x), x).softmax(dim=1), points)
+        target = warp(upsample(network(x), pixels_of(x)).softmax(dim=1), points)
         return float(masked_kl(target, network(warp(photometric(x, colours), points)), valid_points(points)))
 
 

@@ -12,7 +12,7 @@ import pytest
 from explore import chromium
 from explore.exhibits import by_hand, png
 from oneway.data.streets import CLASSES, render
-from oneway.explore.server import Exhibit
+from oneway.tools.explore.server import Exhibit
 
 needs_browser = pytest.mark.skipif(chromium.EXECUTABLE is None, reason="Chromium is not installed")
 READY = "!document.body.classList.contains('waiting') && document.documentElement.dataset.answered"

@@ -14,18 +14,18 @@ import torch
 from PIL import Image
 
 from explore.exhibits import STRONG, by_hand, png
+from oneway.common.errors import UserError
+from oneway.common.terms import IGNORE
 from oneway.config import Config, Data, Jitter, Model, Perturb
-from oneway.data.dataset import IGNORE
 from oneway.data.streets import render
 from oneway.draws import PHOTOMETRIC_RANGES, draw_perturbation
-from oneway.errors import UserError
-from oneway.explore import explore, heat, prepare
-from oneway.explore.compute import RANGES, Parameters, drawn, perturbation_of
-from oneway.explore.images import KEPT_UPLOADS, MOST_PIXELS, Shelf, fit, most_pixels
-from oneway.explore.server import listen
 from oneway.models.swiftnet import SwiftNet
 from oneway.perturb import phtps
-from oneway.run.model_file import TrainedModel, save_model
+from oneway.runs.model_file import TrainedModel, save_model
+from oneway.tools.explore import explore, heat, prepare
+from oneway.tools.explore.compute import RANGES, Parameters, drawn, perturbation_of
+from oneway.tools.explore.images import KEPT_UPLOADS, MOST_PIXELS, Shelf, fit, most_pixels
+from oneway.tools.explore.server import listen
 from small_runs import QUIET
 
 

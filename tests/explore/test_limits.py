@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from explore.exhibits import SAMPLE, png, serving
-from oneway.explore.limits import Limits
+from oneway.tools.explore.limits import Limits
 
 
 def raw(address: str, content: bytes, *, wait: float = 5.0) -> bytes:
@@ -221,7 +221,7 @@ def test_fifty_at_once(client):
 
 def test_a_silent_connection_is_closed(exhibit, monkeypatch):
     """One that says nothing, and one that begins a request and does not go on."""
-    monkeypatch.setattr("oneway.explore.limits.IDLE_SECONDS", 0.3)
+    monkeypatch.setattr("oneway.tools.explore.limits.IDLE_SECONDS", 0.3)
     with serving(exhibit, Limits()) as address:
         host, port = address.removeprefix("http://").split(":")
         for beginning in (b"", b"GET / HT"):

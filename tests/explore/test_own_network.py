@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from oneway.errors import UserError
-from oneway.explore import prepare
-from oneway.train import train
+from oneway.common.errors import UserError
+from oneway.tools.explore import prepare
+from oneway.tools.train import train
 from small_runs import QUIET, small_streets
 
 NETWORK = """

@@ -10,15 +10,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from oneway import checkpoint
-from oneway.checkpoint import sealed
+from oneway.config.recipes import recipe
 from oneway.data.dataset import Samples
 from oneway.data.decode.masks import read_mask
 from oneway.data.folder.description import Description
 from oneway.data.splits import choose
-from oneway.recipes import recipe
-from oneway.run import open_run
-from oneway.run.model_file import load_model
+from oneway.runs import checkpoint, open_run
+from oneway.runs.checkpoint import sealed
+from oneway.runs.model_file import load_model
 from reliability.damage import trained
 
 Action = Callable[[Path], object]

@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 
-from oneway import checkpoint
-from oneway.checkpoint.state import tensors_of
 from oneway.config import Optimiser
+from oneway.engine.optim import optimiser_for
+from oneway.engine.state import TrainingState
 from oneway.models.mlp import Perceptron
-from oneway.optim import optimiser_for
-from oneway.step import TrainingState
+from oneway.models.roles import Models
+from oneway.runs import checkpoint
+from oneway.runs.checkpoint.state import tensors_of
 
 ABOUT: dict[str, Any] = {"configuration": {}, "split": "0" * 64}
 
@@ -23,7 +24,7 @@ def trained(steps: int) -> TrainingState:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(steps)
         student, teacher = Perceptron(2), Perceptron(2)
-        state = TrainingState(student, teacher, optimiser_for(student, Optimiser()))
+        state = TrainingState(Models((student,), (teacher,)), optimiser_for([student], Optimiser()))
         for _ in range(steps):
             state.optimiser.zero_grad()
             student(torch.randn(8, 2)).square().sum().backward()

@@ -24,19 +24,19 @@ import torch
 import yaml
 from PIL import Image
 
-from oneway import checkpoint
 from oneway import config as configuration
-from oneway.checkpoint import Damaged, sealed
+from oneway.common.errors import UserError
 from oneway.config import Model
+from oneway.config.recipes import recipe
 from oneway.data.dataset import Samples
 from oneway.data.decode.images import image_size, read_image
 from oneway.data.decode.masks import read_mask
 from oneway.data.folder.description import Description, read_description
 from oneway.data.splits import choose
-from oneway.errors import UserError
 from oneway.models.mlp import Perceptron
-from oneway.recipes import recipe
-from oneway.run.model_file import TrainedModel, load_model, save_model
+from oneway.runs import checkpoint
+from oneway.runs.checkpoint import Damaged, sealed
+from oneway.runs.model_file import TrainedModel, load_model, save_model
 from reliability.damage import trained, write
 
 SECONDS = 2.0

@@ -8,7 +8,7 @@ import numpy as np
 import safetensors.torch
 from PIL import Image
 
-from oneway.run import open_run
+from oneway.runs import open_run
 from reliability.harness import EVERY, ITERATIONS, MOONS, Job, done, resume, saved
 
 SIGKILL = -9

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from PIL import Image
 
-from oneway.checkpoint import Damaged
-from oneway.errors import UserError
+from oneway.common.errors import UserError
+from oneway.runs.checkpoint import Damaged
 from reliability import hostile_code, hostile_paths, hostile_sizes
 
 RUNS_SOMETHING = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "subprocess.Popen", "pty.spawn")

@@ -14,7 +14,6 @@ import numpy as np
 import safetensors.torch
 import torch
 
-from oneway import checkpoint
 from oneway import config as configuration
 from oneway.config import Model
 from oneway.data import cifar10
@@ -22,7 +21,8 @@ from oneway.data.decode.images import read_image
 from oneway.data.folder.description import read_description
 from oneway.models.mlp import Perceptron
 from oneway.models.weights import read as read_weights
-from oneway.run.model_file import TrainedModel, save_model
+from oneway.runs import checkpoint
+from oneway.runs.model_file import TrainedModel, save_model
 from reliability.attacks import (
     Action,
     Attack,

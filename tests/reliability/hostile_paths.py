@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from oneway import checkpoint
+from oneway.config.recipes import recipe
 from oneway.data.decode.images import read_image
 from oneway.data.folder import list_folder
-from oneway.recipes import recipe
-from oneway.run.continuation import opened
+from oneway.runs import checkpoint
+from oneway.runs.continuation import opened
 from reliability.attacks import Action, Attack, file, link, read_a_list, read_run, run_with
 from reliability.damage import trained
 

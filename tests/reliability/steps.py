@@ -9,14 +9,17 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from oneway import data, models, optim
+from oneway import data, models
+from oneway.common.terms import IGNORE
 from oneway.config import Config
-from oneway.data.dataset import IGNORE
-from oneway.data.store import Store
 from oneway.draws import Plan, draw
-from oneway.losses import masked_kl
-from oneway.models.teacher import mean_teacher
-from oneway.step import TrainingState, step
+from oneway.engine import optim
+from oneway.engine.state import TrainingState
+from oneway.engine.step import step
+from oneway.engine.store import Store
+from oneway.models.average import average_of
+from oneway.models.roles import Models
+from oneway.ops.losses import masked_kl
 from small_runs import small_streets
 
 PLAN = Plan(0, (0, 1), tuple(range(8)), 2, 2, (1.0, 1.0), False)
@@ -27,7 +30,7 @@ def world(**changes: object) -> tuple[TrainingState, Store, Config]:
     config = small_streets(**changes)
     dataset = data.load(config.data)
     student = models.build(config.model, len(dataset.classes), seed=0)
-    state = TrainingState(student, mean_teacher(student), optim.optimiser_for(student, config.optimiser))
+    state = TrainingState(Models((student,), (average_of(student),)), optim.optimiser_for([student], config.optimiser))
     return state, Store.hold(dataset.read("train"), torch.device("cpu")), config
 
 

@@ -11,9 +11,9 @@ import pytest
 import safetensors.torch
 import torch
 
-from oneway import checkpoint
-from oneway.checkpoint import sealed
-from oneway.run.model_file import load_model
+from oneway.runs import checkpoint
+from oneway.runs.checkpoint import sealed
+from oneway.runs.model_file import load_model
 from reliability import guards
 from reliability.guards import CHANGES, is_refused, killed, says
 from reliability.harness import ITERATIONS, MOONS, done, resume, same, saved, start, undisturbed, wait_until
@@ -151,8 +151,8 @@ def test_one_process_at_a_time(tmp_path, tally):
 
 def called_in_this_process(run: Path) -> str:
     """What a process is told that wants to train into a folder."""
-    from oneway.errors import UserError
-    from oneway.run import lock
+    from oneway.common.errors import UserError
+    from oneway.runs import lock
 
     with pytest.raises(UserError) as error, lock.held(run):
         pass

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from files import change_json
-from oneway.report import write_report
+from oneway.tools.report import write_report
 
 
 @pytest.fixture(scope="session")

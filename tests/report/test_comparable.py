@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from files import change_json
+from oneway.common.errors import UserError
 from oneway.config import build, merge
-from oneway.errors import UserError
-from oneway.report import words
-from oneway.report.facts import read_runs
-from oneway.run import open_run
+from oneway.runs import open_run
+from oneway.tools.report import words
+from oneway.tools.report.facts import read_runs
 from small_runs import METHODS
 
 TRAINING = {

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from oneway.report import confusion, plots, words
+from oneway.tools.report import confusion, plots, words
 
 LONG = "very large and heavy overhead power line"
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from files import change_json
+from oneway.common.errors import UserError
 from oneway.data.streets import CLASSES
-from oneway.errors import UserError
-from oneway.report import _file_name, write_report
-from oneway.report.facts import read_runs
-from oneway.report.gallery import SCENES
-from oneway.report.next_steps import next_steps
+from oneway.tools.report import _file_name, write_report
+from oneway.tools.report.facts import read_runs
+from oneway.tools.report.gallery import SCENES
+from oneway.tools.report.next_steps import next_steps
 from small_runs import METHODS
 
 

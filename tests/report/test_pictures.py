@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from oneway.data import IGNORE
-from oneway.evaluate import evenly_spaced
-from oneway.pictures import GROUND, STROKE
-from oneway.report import pictures, plots
+from oneway.common.terms import IGNORE
+from oneway.data.pictures import GROUND, STROKE
+from oneway.tools.evaluate import evenly_spaced
+from oneway.tools.report import pictures, plots
 
 
 def test_absent_class_is_marked() -> None:

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from oneway.data import Samples
 from oneway.data.streets import CLASSES, render
-from oneway.evaluate import evaluate
-from oneway.report.robustness import STRENGTHS, robustness
-from oneway.run import TrainedModel, load_model
+from oneway.runs import TrainedModel, load_model
+from oneway.tools.evaluate import evaluate
+from oneway.tools.report.robustness import STRENGTHS, robustness
 
 
 class ByRed(nn.Module):

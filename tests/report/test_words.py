@@ -13,9 +13,9 @@ import pytest
 
 from files import change_json
 from oneway.data.streets import CLASSES
-from oneway.report import words
-from oneway.report.facts import RunFacts, read_runs
-from oneway.report.robustness import Robustness
+from oneway.tools.report import words
+from oneway.tools.report.facts import RunFacts, read_runs
+from oneway.tools.report.robustness import Robustness
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def reproduce(
         config: YAML file of settings that every run of the table shall have.
         side_by_side: How many runs train at once.
     """
-    from oneway.reproduce import EXPERIMENTS, Request, reproduce
+    from oneway.tools.reproduce import EXPERIMENTS, Request, reproduce
 
     if name is None:
         list_names({known: experiment.shows for known, experiment in EXPERIMENTS.items()})
@@ -70,8 +70,8 @@ def bench(
         figure: With memory, draw the paper's figure into this file (.png, .svg or .pdf).
         as_json: Write everything that was measured to this file.
     """
-    from oneway.bench import BENCHES, Options, bench
-    from oneway.run import choose_device
+    from oneway.runs import choose_device
+    from oneway.tools.bench import BENCHES, Options, bench
 
     if what is None:
         list_names({known: one.shows for known, one in BENCHES.items()})

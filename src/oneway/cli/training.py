@@ -13,12 +13,12 @@ from rich.table import Table
 
 from oneway import config as configuration
 from oneway.cli.app import TRAIN, Factory, Json, Refresh, Switch, console, verb
+from oneway.common.errors import UserError
+from oneway.common.terms import SplitName
+from oneway.common.words import say
 from oneway.config import Config
-from oneway.errors import UserError
-from oneway.methods import SplitName
-from oneway.recipes import RECIPES, configured
-from oneway.recipes import recipe as recipe_named
-from oneway.words import say
+from oneway.config.recipes import RECIPES, configured
+from oneway.config.recipes import recipe as recipe_named
 
 
 @verb(TRAIN)
@@ -31,7 +31,7 @@ def quickstart(*, out: Path = Path("runs/quickstart"), seed: int = 0) -> None:
         out: Folder of the two runs, summary.json and report.html.
         seed: Decides the labelled subset, the initial weights and every random draw.
     """
-    from oneway.quickstart import quickstart
+    from oneway.tools.quickstart import quickstart
 
     quickstart(out, seed, console)
 
@@ -112,7 +112,7 @@ def train(
     if allow_changes and not resume:
         raise UserError("--allow-changes: a new run has nothing to change. Add --resume, or leave it out.")
     if resume:
-        from oneway.run import open_run
+        from oneway.runs import open_run
 
         # What is not mentioned now is as it was, so that continuing needs no flags again.
         earlier = open_run(folder).config
@@ -125,9 +125,9 @@ def train(
         print(resolved.to_yaml(), end="")
         return
 
-    from oneway.evaluate import METRIC_NAMES
-    from oneway.report import write_report
-    from oneway.train import train
+    from oneway.tools.evaluate import METRIC_NAMES
+    from oneway.tools.report import write_report
+    from oneway.tools.train import train
 
     summary = train(resolved, folder, resume, console, allow_changes)
     page = folder / "report.html"
@@ -160,7 +160,7 @@ def evaluate(
         factory: The function that made the model's network, where it is not one of ours; its code runs.
         as_json: Print JSON, for machines.
     """
-    from oneway.evaluate import evaluate_run
+    from oneway.tools.evaluate import evaluate_run
 
     result = evaluate_run(run, split, data, Console(stderr=True), factory, refresh, device)
     if as_json:
@@ -195,7 +195,7 @@ def report(
         refresh: Accept that files have changed or vanished since they were decoded.
         factory: The function that made the models' networks, where they are not ours; its code runs.
     """
-    from oneway.report import write_report
+    from oneway.tools.report import write_report
 
     say(console, f"Report: {write_report(list(runs), out, factory, data, refresh, console)}")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from oneway.cli.app import USE, Factory, Json, Refresh, Switch, console, verb
+from oneway.common.words import counted, say
 from oneway.config import Positive
-from oneway.words import counted, say
 
 
 @verb(USE)
@@ -40,7 +40,7 @@ def predict(
         device: auto, cpu, cuda, cuda:1, …
         factory: The function that makes the network, where it is one of your own.
     """
-    from oneway.predict import Outputs, load, predict_files
+    from oneway.tools.predict import Outputs, load, predict_files
 
     outputs = Outputs(out, confidence=confidence, facts=as_json, frames=frames)
     sys.exit(predict_files(load(run, device, factory), paths, outputs, console, tile))
@@ -67,7 +67,7 @@ def export(
         licence: Under which the model may be used, for its card.
         factory: The function that makes the network, where it is one of your own.
     """
-    from oneway.export import export_model
+    from oneway.tools.export import export_model
 
     export_model(run, to, output, console, licence, factory)
 
@@ -95,7 +95,7 @@ def explore(
         device: auto, cpu, cuda, cuda:1, …
         factory: The function that makes the network, where it is one of your own.
     """
-    from oneway.explore import explore
+    from oneway.tools.explore import explore
 
     paths = [run, other] if other else [run]
     explore(paths, console, data=data, refresh=refresh, port=port, factory=factory, device=device)
@@ -124,7 +124,7 @@ def suggest(
         device: auto, cpu, cuda, cuda:1, …
         factory: The function that makes the network, where it is one of your own.
     """
-    from oneway.suggest import suggest
+    from oneway.tools.suggest import suggest
 
     found = suggest(run, console, folder=data, count=count, out=out, refresh=refresh, factory=factory, device=device)
     for reason in found.unreadable:

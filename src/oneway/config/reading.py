@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from oneway.common.errors import UserError
 from oneway.config.sense import refusals
 from oneway.config.tree import Config
-from oneway.errors import UserError
 
 MOST_YAML_BYTES = 2**18
 """Of a file of settings; a dataset.yaml with names and colours for all 255 classes has 10 KiB."""
@@ -85,7 +85,7 @@ def _explain_one(kind: str, location: tuple[int | str, ...], message: str, value
     if isinstance(value, dict):
         return f"{place}{reason}."
     # Not of anything else: a few lines of YAML can stand for a value that no memory holds once it is written out.
-    named = kind == "literal_error" and isinstance(value, str)
+    named = kind in ("literal_error", "value_error") and isinstance(value, str)
     near = get_close_matches(str(value), re.findall(r"'([^']+)'", message), n=1) if named else []
     return f"{place}{reason} (got {reprlib.repr(value)})." + (f" Did you mean '{near[0]}'?" if near else "")
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from oneway.config.tree import Config, Data
-from oneway.methods import METHODS, PERTURBATION_TRAITS, VARIANTS
+from oneway.methods import METHODS, VARIANTS
 
 SEGMENTERS = ("swiftnet", "deeplabv2", "deeplabv3plus")
 """The networks that have an encoder of timm's."""
@@ -34,16 +34,15 @@ def refusals(config: Config) -> Iterator[str]:
             f"{chosen}: gradients would flow into both branches, and a mean teacher is an average that none can reach; "
             "use a simple-… method or a 1w-… variant"
         )
-    mixes = method.perturbation is not None and PERTURBATION_TRAITS[method.perturbation].mixes
-    if mixes and not variant.first_is_clean and MODEL_FOR[config.data.name] != SEGMENTERS:
+    if method.mixes and not variant.first_is_clean and MODEL_FOR[config.data.name] != SEGMENTERS:
         yield f"{chosen}: predictions for whole images cannot be unmixed; use 1w-ct, 1w-cs or 2w-c1"
     if method.loss == "confident-l2" and not variant.second_learns:
         yield f"{chosen}: hard targets carry no gradient, so the branch that makes them cannot learn; use 1w-ct"
-    if method.perturbation == "vat" and config.variant != "1w-ct":
+    if method.losses == "vat" and config.variant != "1w-ct":
         yield f"{chosen}: an adversarial change is searched around the clean prediction that teaches; use 1w-ct"
-    if method.augmentation is not None and config.train.batch_labelled < 2:
+    if method.augment and config.train.batch_labelled < 2:
         yield f"method {config.method} perturbs half of the labelled images of a batch; use --train.batch-labelled 2"
-    if mixes and config.train.batch_unlabelled < 2:
+    if method.mixes and config.train.batch_unlabelled < 2:
         yield f"method {config.method} mixes pairs of images; use --train.batch-unlabelled 2"
     yield from _model_refusals(config)
     if config.train.teacher_norm == "batch" and method.teacher == "mean":
@@ -52,7 +51,7 @@ def refusals(config: Config) -> Iterator[str]:
         yield "train.teacher_norm batch with train.batch_norm frozen: one uses the batch, the other never; choose one"
     if (config.jitter.crop is None) != (config.data.name == "moons"):
         yield "jitter.crop is for images, and every image needs it; the points of moons have none"
-    if config.jitter.crop is None and any(traits.of_images for traits in method.traits):
+    if config.jitter.crop is None and method.of_images:
         yield f"method {config.method} perturbs images, and {config.data.name} has points; use simple-noise"
 
 

@@ -14,8 +14,8 @@ import yaml
 from cyclopts import Group, Parameter
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from oneway.errors import unknown
-from oneway.methods import METHODS, MethodName, VariantName
+from oneway.common.errors import unknown
+from oneway.methods import METHODS, VariantName
 
 
 def _ascending(pair: tuple[float, float]) -> tuple[float, float]:
@@ -32,6 +32,12 @@ def _absolute(path: Path | None) -> Path | None:
 def _importable(name: str | None) -> str | None:
     if name is not None and not re.fullmatch(r"\w+(\.\w+)*:\w+(\.\w+)*", name):
         raise ValueError("should be package.module:function")
+    return name
+
+
+def _known_method(name: str) -> str:
+    if name not in METHODS:
+        raise ValueError(f"should be {', '.join(map(repr, METHODS))}")
     return name
 
 
@@ -256,8 +262,10 @@ class Config(Section):
     recipe: Annotated[str, Parameter(parse=False)] = "none"
     """The recipe this configuration started from."""
 
-    method: MethodName = "simple-phtps"
-    """How unlabelled images are used."""
+    method: Annotated[
+        str, AfterValidator(_known_method), Parameter(help=f"How images teach: {', '.join(METHODS)}.")
+    ] = "simple-phtps"
+    """How images teach, by the name of a method."""
 
     variant: VariantName = "1w-ct"
     """Which branch is perturbed and where gradients flow."""
@@ -274,11 +282,6 @@ class Config(Section):
     model: Annotated[Model, _flags("Model")] = Model()
     optimiser: Annotated[Optimiser, _flags("Optimiser")] = Optimiser()
     train: Annotated[Train, _flags("Training")] = Train()
-
-    @property
-    def batch(self) -> tuple[int, int]:
-        """B_l and B_u of a step; a supervised one has no unlabelled images."""
-        return self.train.batch_labelled, 0 if METHODS[self.method].supervised else self.train.batch_unlabelled
 
     def to_yaml(self) -> str:
         """The resolved tree, as kept in a run folder."""

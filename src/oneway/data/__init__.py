@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from oneway.common.errors import UserError
+from oneway.common.terms import IGNORE, SplitName, Task
 from oneway.config import Data
 from oneway.data import cifar10, moons, streets
 from oneway.data.cache import Cache
 from oneway.data.camvid import list_camvid
 from oneway.data.check import apply_rules, refuse_errors, summed_up
 from oneway.data.cityscapes import list_cityscapes
-from oneway.data.dataset import IGNORE, Dataset, Listing, Samples, Task
+from oneway.data.dataset import Dataset, Listing, Samples
 from oneway.data.folder import list_folder
-from oneway.errors import UserError
-from oneway.methods import SplitName
 
 __all__ = ["IGNORE", "READERS", "Dataset", "Samples", "Task", "list_files", "load"]
 

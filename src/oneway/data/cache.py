@@ -22,6 +22,9 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from oneway.common.errors import UserError
+from oneway.common.terms import SplitName
+from oneway.common.words import say
 from oneway.config import Data
 from oneway.data.check import NAMED, only_surveyed, refuse_errors
 from oneway.data.check.defects import Surveys, decoding_errors, every_item
@@ -31,9 +34,6 @@ from oneway.data.decode.images import image_size
 from oneway.data.index import FORMAT, Index, worst_first
 from oneway.data.rows import OnDisk
 from oneway.data.unreadable import FLAG, WORDS, left_out_note, refuse_too_many, undecodable, within_limit
-from oneway.errors import UserError
-from oneway.methods import SplitName
-from oneway.words import say
 
 PIXELS, LABELS, INDEX = "pixels", "labels", "index.json"
 AT_ONCE = 64

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from oneway.data.dataset import IGNORE, Bytes, Colour, Item, Listing
+from oneway.common.errors import UserError
+from oneway.common.terms import IGNORE, SplitName
+from oneway.data.dataset import Bytes, Colour, Item, Listing
 from oneway.data.decode.images import SUFFIXES
 from oneway.data.published import existing_folder, further_images, in_order, read_ids, visible_files
-from oneway.errors import UserError
-from oneway.methods import SplitName
 
 TABLE: dict[str, Colour] = {
     "sky": (128, 128, 128),

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from oneway.common.errors import UserError
+from oneway.common.terms import SplitName
 from oneway.data.dataset import Bytes
-from oneway.errors import UserError
-from oneway.methods import SplitName
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 SIZE = 32

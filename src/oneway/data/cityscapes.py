@@ -12,9 +12,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from oneway.data.dataset import IGNORE, Bytes, Colour, Item, Listing
+from oneway.common.errors import UserError
+from oneway.common.terms import IGNORE
+from oneway.data.dataset import Bytes, Colour, Item, Listing
 from oneway.data.published import existing_folder, further_images, in_order, read_ids, visible_files
-from oneway.errors import UserError
 
 TABLE: dict[int, tuple[str, Colour]] = {
     7: ("road", (128, 64, 128)),

@@ -11,21 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from oneway.common.terms import SplitName, Task
 from oneway.data.rows import Row
-from oneway.methods import SplitName
-
-IGNORE = 255
-"""The label of a pixel that belongs to no class: it neither trains nor counts."""
 
 LONGEST_NAME = 200
 """Characters of a class name."""
 
-Task = Literal["segmentation", "classification"]
 Bytes = npt.NDArray[np.uint8]
 Colour = tuple[int, int, int]
 

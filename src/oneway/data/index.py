@@ -12,10 +12,10 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from oneway.common.errors import UserError, some
 from oneway.data.check.defects import Surveys
 from oneway.data.check.survey import Survey
 from oneway.data.dataset import Item
-from oneway.errors import UserError, some
 
 FORMAT = 2
 """Of index files: one with another number was written by another version, and is not read."""

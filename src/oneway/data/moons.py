@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from oneway.streams import stream
+from oneway.common.streams import stream
 
 CLASSES = ("upper", "lower")
 COLOURS = ((192, 57, 43), (41, 98, 168))

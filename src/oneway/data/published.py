@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from oneway.common.errors import UserError
 from oneway.data.dataset import Bytes, Item
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.masks import read_raw
-from oneway.errors import UserError
 
 UNKNOWN = 254
 """Marks a number without a meaning: a byte that is neither a class index nor IGNORE."""

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from oneway.errors import UserError
+from oneway.common.errors import UserError
 
 AGAIN = "Run the command again (a training run continues with --resume): what is missing is decoded anew."
 
@@ -72,11 +72,3 @@ class OnDisk:
                 there = os.fstat(self.file).st_size
                 raise UserError(f"{self.path}: has {there} of its {self.nbytes} bytes left. {AGAIN}")
             rest, place = rest[count:], place + count
-
-
-def fill(row: Row, start: int, into: npt.NDArray[Any]) -> None:
-    """Copies a row from a place onwards into an array, without a copy in between."""
-    if isinstance(row, OnDisk):
-        row.read(start, into)
-    else:
-        into[:] = row[start : start + len(into)]

@@ -14,10 +14,10 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import numpy.typing as npt
 
+from oneway.common.errors import UserError
+from oneway.common.streams import stream
 from oneway.data.dataset import Samples
 from oneway.data.decode.images import SUFFIXES
-from oneway.errors import UserError
-from oneway.streams import stream
 
 MOST_BYTES = 16 * 2**20
 """Of a list file; one of all 23,000 training images of Cityscapes, with their masks, has 4 MiB."""
@@ -48,6 +48,12 @@ class Split:
     def to_json(self) -> str:
         """As kept in a run folder."""
         return json.dumps({"hash": self.hash, **asdict(self)}, indent=1)
+
+
+def places(samples: Samples, split: Split) -> tuple[list[int], list[int]]:
+    """The numbers of the labelled and of the unlabelled images among all samples."""
+    place = {name: index for index, name in enumerate(samples.names)}
+    return [place[name] for name in split.labelled], [place[name] for name in split.unlabelled]
 
 
 def choose(samples: Samples, labels: str, seed: int) -> Split:

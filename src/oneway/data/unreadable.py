@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from oneway.common.terms import SplitName
 from oneway.data.check import NAMED, only_surveyed, refusal
 from oneway.data.check.defects import Finding, Surveys, decoding_errors
 from oneway.data.check.survey import Survey
 from oneway.data.dataset import Listing
-from oneway.methods import SplitName
 
 FLAG = "--data.skip-unreadable"
 MOST = 0.01

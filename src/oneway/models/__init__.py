@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from oneway.common.terms import Task
 from oneway.config import Model
-from oneway.data.dataset import Task
 from oneway.models.factory import call_factory, examine
 from oneway.models.image import ImageModel
 

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from oneway import ops
 from oneway.models.encoder import FeatureEncoder
 from oneway.models.image import ImageModel
-from oneway.models.resize import Resize
 
 V2_RATES = (6, 12, 18, 24)
 V3_RATES = (6, 12, 18)
@@ -52,12 +52,11 @@ class DeepLabV3Plus(ImageModel):
             conv_norm_relu(features, features, kernel=3),
         )
         self.head = nn.Conv2d(features, classes, kernel_size=1)
-        self.resize = Resize()
 
     def forward(self, x: Tensor) -> Tensor:
         low_level, deepest = self.encoder(self.normalise(x))
         fine = self.low_level(low_level)
-        coarse = self.resize(self.pyramid(deepest), (fine.shape[-2], fine.shape[-1]))
+        coarse = ops.resize(self.pyramid(deepest), (fine.shape[-2], fine.shape[-1]))
         return self.head(self.blend(torch.cat((coarse, fine), dim=1)))
 
 

@@ -16,7 +16,7 @@ from timm.models import is_model_in_modules
 from timm.models.resnet import Bottleneck
 from torch import Tensor, nn
 
-from oneway.errors import UserError
+from oneway.common.errors import UserError
 from oneway.models.image import Channels
 
 STAGES = ("layer1", "layer2", "layer3", "layer4")

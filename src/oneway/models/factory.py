@@ -16,8 +16,8 @@ from operator import attrgetter
 import torch
 from torch import Tensor, nn
 
-from oneway.data.dataset import Task
-from oneway.errors import UserError
+from oneway.common.errors import UserError
+from oneway.common.terms import Task
 
 LARGEST_PROBE = 256
 """Height and width up to which the examination follows the crops."""

@@ -1,9 +1,8 @@
-"""Puts the fused norms and resizes into a network that was built without them.
+"""Joins norms with the sums and ReLUs around them, in a network that was built without that.
 
 Nothing moves: modules keep their places, names and parameters, so optimisers, checkpoints and copies notice nothing. A
 batch norm becomes a `FusedNorm`, the ReLU behind it an identity, and ResNet's blocks hand their shortcut to the last
-norm; those of a Wide ResNet leave their sum to the next one. A resize takes the sum behind it along. Where the kernels
-cannot run, on the CPU or in another memory layout, a fused network does what it did before.
+norm; those of a Wide ResNet leave their sum to the next one. What is computed stays the same.
 """
 
 from __future__ import annotations
@@ -11,18 +10,12 @@ from __future__ import annotations
 from itertools import pairwise
 
 import torch
-import torch.nn.functional as F
 from timm.layers import BatchNormAct2d
 from timm.models import FeatureListNet
 from timm.models.resnet import BasicBlock, Bottleneck, ResNet
 from torch import Tensor, nn
 
-from oneway.kernels.norm import fused_norm, supports_norm
-from oneway.kernels.norm_pool import fused_norm_pool
-from oneway.kernels.resize import fused_resize, supports_resize
-from oneway.kernels.statistics import Running, Statistics, batch_statistics
-from oneway.kernels.sum_norm import fused_sum_norm, supports_sum_norm
-from oneway.models.resize import Resize
+from oneway import ops
 from oneway.models.wrn import Block, WideResNet
 
 
@@ -32,50 +25,22 @@ class FusedNorm(nn.BatchNorm2d):
     relu: bool
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        if supports_norm(x, residual):
-            return fused_norm(x, self.weight, self.bias, self._statistics(x), self.eps, self.relu, residual)
-        x = super().forward(x)
-        x = x if residual is None else x + residual
-        return F.relu(x) if self.relu else x
-
-    def _statistics(self, x: Tensor) -> Statistics:
-        """As `nn.BatchNorm2d` chooses them."""
-        return self._of_population() or batch_statistics(x, self._following())
-
-    def _of_population(self) -> Statistics | None:
-        """The running statistics, but in training, which uses the batch's."""
-        if self.training or self.running_mean is None or self.running_var is None:
-            return None
-        return Statistics(self.running_mean, self.running_var)
-
-    def _following(self) -> Running | None:
-        """The running statistics where they are to follow the batch's."""
-        if not (self.training and self.track_running_stats) or self.running_mean is None or self.running_var is None:
-            return None
-        assert self.num_batches_tracked is not None
-        assert self.momentum is not None
-        return Running(self.running_mean, self.running_var, self.num_batches_tracked, self.momentum)
+        return ops.norm(x, self, self.relu, residual)
 
 
 class FusedSumNorm(FusedNorm):
     """A sum, of one term or two, and the batch norm of it."""
 
     def forward(self, a: Tensor, b: Tensor | None = None) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        if b is not None and supports_sum_norm(a, b):
-            return fused_sum_norm(
-                a, b, self.weight, self.bias, self._of_population(), self._following(), self.eps, self.relu
-            )
-        total = a if b is None else a + b
-        return total, super().forward(total)
+        return ops.sum_norm(a, b, self, self.relu)
 
 
 class FusedNormPool(FusedNorm):
     """Batch norm, ReLU, and the max-pool of a ResNet's stem."""
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        if supports_norm(x) and residual is None:
-            return fused_norm_pool(x, self.weight, self.bias, self._statistics(x), self.eps)
-        return F.max_pool2d(super().forward(x, residual), kernel_size=3, stride=2, padding=1)
+        assert residual is None
+        return ops.norm_pool(x, self)
 
 
 class FusedBasicBlock(BasicBlock):  # type: ignore[misc]
@@ -114,15 +79,6 @@ class FusedWideResNet(WideResNet):
         return self.head(x.mean(dim=(2, 3)))
 
 
-class FusedResize(Resize):
-    """Interpolation and sum in one pass."""
-
-    def forward(self, x: Tensor, size: tuple[int, int], addend: Tensor | None = None) -> Tensor:
-        if supports_resize(x, size, addend):
-            return fused_resize(x, size, addend)
-        return super().forward(x, size, addend)
-
-
 BLOCKS: dict[type[nn.Module], tuple[type[nn.Module], int]] = {
     BasicBlock: (FusedBasicBlock, 2),
     Bottleneck: (FusedBottleneck, 3),
@@ -131,7 +87,7 @@ BLOCKS: dict[type[nn.Module], tuple[type[nn.Module], int]] = {
 
 
 def fuse(network: nn.Module) -> nn.Module:
-    """The same network, of ours or of timm's, with its norms and resizes fused.
+    """The same network, of ours or of timm's, with its norms fused.
 
     Not for a stranger's, which may call the children of a sequence one by one and miss a ReLU.
     """
@@ -146,8 +102,6 @@ def fuse(network: nn.Module) -> nn.Module:
             _fuse_neighbours(module)
         elif type(module) is BatchNormAct2d:
             _fuse_activated(module)  # type: ignore[arg-type]
-        elif type(module) is Resize:
-            module.__class__ = FusedResize
     for module in network.modules():
         if _is_norm(module):
             _become(module, FusedNorm, relu=False)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from oneway.config import BatchNorm, TeacherNorm
+if TYPE_CHECKING:
+    from oneway.config import BatchNorm, TeacherNorm
 
 
 class NormPolicy(NamedTuple):

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from oneway import ops
 from oneway.models.encoder import pyramid_encoder
 from oneway.models.image import ImageModel
-from oneway.models.resize import Resize
 
 FEATURES = 128
 PYRAMID_GRIDS = (8, 4, 2)
@@ -52,7 +52,6 @@ class SpatialPyramid(nn.Module):
         )
         fused = features + level * len(PYRAMID_GRIDS)
         self.fuse = norm_relu_conv(fused, features, kernel=1, momentum=PYRAMID_MOMENTUM)
-        self.resize = Resize()
 
     def forward(self, x: Tensor) -> Tensor:
         height, width = x.shape[-2:]
@@ -61,7 +60,7 @@ class SpatialPyramid(nn.Module):
         for rows, project in zip(PYRAMID_GRIDS, self.levels, strict=True):
             columns = max(1, nearest(rows * width, height))  # cells stay square
             pooled = F.adaptive_avg_pool2d(x, (rows, columns))
-            scales.append(self.resize(project(pooled), (height, width)))
+            scales.append(ops.resize(project(pooled), (height, width)))
         return self.fuse(torch.cat(scales, dim=1))
 
 
@@ -72,11 +71,10 @@ class UpsamplingBlock(nn.Module):
         super().__init__()
         self.lateral = norm_relu_conv(skip_channels, features, kernel=1)
         self.blend = norm_relu_conv(features, features, kernel=3)
-        self.resize = Resize()
 
     def forward(self, x: Tensor, skip: Tensor) -> Tensor:
         skip = self.lateral(skip)
-        return self.blend(self.resize(x, (skip.shape[-2], skip.shape[-1]), skip))
+        return self.blend(ops.resize(x, (skip.shape[-2], skip.shape[-1]), skip))
 
 
 def norm_relu_conv(inputs: int, outputs: int, kernel: int, bias: bool = False, momentum: float = 0.1) -> nn.Sequential:

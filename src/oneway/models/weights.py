@@ -13,9 +13,9 @@ import timm
 import torch
 from torch import Tensor, nn
 
-from oneway.errors import UserError, some
+from oneway.common.errors import UserError, some
+from oneway.common.run_files import MODEL
 from oneway.models.encoder import Encoder
-from oneway.run_files import MODEL
 
 TORCHVISION_TAG = "tv_in1k"
 """torchvision's ImageNet training, the one the paper starts from."""

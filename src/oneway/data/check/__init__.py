@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from oneway.common.errors import UserError
+from oneway.common.terms import IGNORE, SplitName
 from oneway.data.check.defects import RULES, WHOLE_SET, Finding, Surveys, every_item, pixels_by_label
 from oneway.data.check.survey import Tell, survey_all
-from oneway.data.dataset import IGNORE, Colour, Item, Listing
-from oneway.errors import UserError
-from oneway.methods import SplitName
+from oneway.data.dataset import Colour, Item, Listing
 
 NAMED = 5
 """Files that a message names."""

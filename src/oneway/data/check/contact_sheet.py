@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
+from oneway.common.terms import IGNORE
 from oneway.data.check import Check
 from oneway.data.check.defects import Surveys, every_item
 from oneway.data.check.naming import files_of
@@ -35,8 +36,8 @@ from oneway.data.check.typeset import (
     shortened,
     wrapped,
 )
-from oneway.data.dataset import IGNORE, Bytes, Colour, Item
-from oneway.pictures import GROUND, hatched, palette
+from oneway.data.dataset import Bytes, Colour, Item
+from oneway.data.pictures import GROUND, hatched, palette
 
 CHIP = (30, 20)
 

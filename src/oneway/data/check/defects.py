@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from oneway.common.terms import IGNORE
 from oneway.data.check.duplicates import ALIKE, nearest, nearest_other
 from oneway.data.check.naming import image_file, labels_file
 from oneway.data.check.survey import UPRIGHT, Part, Survey
-from oneway.data.dataset import IGNORE, Item, Listing
+from oneway.data.dataset import Item, Listing
 from oneway.data.decode.images import DARK, SIDEWAYS, bits_in_use
 
 TINY = 32

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
+from oneway.common.errors import UserError
+from oneway.common.words import say
 from oneway.config import Data
 from oneway.data.check import Check, check_data
 from oneway.data.check.contact_sheet import write_contact_sheet
@@ -21,8 +23,6 @@ from oneway.data.check.naming import relative
 from oneway.data.check.text import findings_text, summary
 from oneway.data.dataset import Listing
 from oneway.data.folder import FILE, describe, listing_of
-from oneway.errors import UserError
-from oneway.words import say
 
 
 def check_folder(

@@ -16,9 +16,9 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
+from oneway.common.errors import UserError
 from oneway.data.dataset import Bytes, Item, Listing
 from oneway.data.decode.images import Unreadable, read_header, read_image
-from oneway.errors import UserError
 
 GRID = 16
 """Rows and columns of a fingerprint: few enough for neighbouring video frames to agree, enough for places not to."""

@@ -19,10 +19,11 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
-from oneway.data.dataset import IGNORE, Bytes, class_name
+from oneway.common.errors import UserError, some
+from oneway.common.terms import IGNORE
+from oneway.data.dataset import Bytes, class_name
 from oneway.data.decode.images import MOST_PIXELS
 from oneway.data.decode.outlines import outline_mask
-from oneway.errors import UserError, some
 
 BACKGROUND = "background"
 KEYS = frozenset({"images", "annotations", "categories"})

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from PIL import ExifTags, Image, UnidentifiedImageError
 from PIL.TiffImagePlugin import TiffImageFile
 
+from oneway.common.errors import UserError
 from oneway.data.dataset import Bytes
-from oneway.errors import UserError
 
 FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP")
 SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".tif", ".tiff", ".bmp"})

@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from oneway.data.dataset import IGNORE, Bytes, Colour
+from oneway.common.errors import UserError
+from oneway.common.terms import IGNORE
+from oneway.data.dataset import Bytes, Colour
 from oneway.data.decode.images import FORMATS, halved, opened
-from oneway.errors import UserError
 
 Numbers = npt.NDArray[np.int32]
 

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from oneway.data.dataset import IGNORE, Bytes, Item, Listing
+from oneway.common.errors import UserError
+from oneway.common.streams import stream
+from oneway.common.terms import IGNORE
+from oneway.data.dataset import Bytes, Item, Listing
 from oneway.data.decode.coco import Coco, label_map
 from oneway.data.decode.masks import Coding, read_mask
 from oneway.data.folder.classes import default_colours
@@ -20,8 +23,6 @@ from oneway.data.folder.files import Found, find
 from oneway.data.folder.infer import Inferred, infer
 from oneway.data.folder.tables import find_table
 from oneway.data.folder.unread import unread_labels
-from oneway.errors import UserError
-from oneway.streams import stream
 
 __all__ = ["FILE", "Described", "Found", "describe", "find", "list_folder", "listing_of"]
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from oneway.data.dataset import IGNORE, Colour, class_name
+from oneway.common.terms import IGNORE
+from oneway.data.dataset import Colour, class_name
 
 MOST_CLASSES = IGNORE
 """Class indices are bytes below IGNORE."""

@@ -21,11 +21,12 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, ValidationError, model_validator
 
+from oneway.common.errors import UserError
+from oneway.common.terms import IGNORE
 from oneway.config import read_yaml
-from oneway.data.dataset import IGNORE, Colour
+from oneway.data.dataset import Colour
 from oneway.data.decode.masks import Coding, pack
 from oneway.data.folder.classes import Classes, Value, default_colours, parse_classes, parse_colours, parse_values
-from oneway.errors import UserError
 
 FILE = "dataset.yaml"
 

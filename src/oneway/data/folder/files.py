@@ -9,13 +9,13 @@ from typing import Literal
 
 from pydantic import ValidationError
 
+from oneway.common.errors import UserError
 from oneway.data.dataset import Item
 from oneway.data.decode.coco import Coco
 from oneway.data.folder.description import FILE, Description, read_description
 from oneway.data.folder.layout import Problem, images_in, recognise, stay
 from oneway.data.folder.pairs import Pairs, name_below, pair, subfolder
 from oneway.data.folder.unread import unread_images
-from oneway.errors import UserError
 
 ELSEWHERE = "unlabelled"
 """What the names of images from another folder begin with."""

@@ -19,12 +19,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from oneway.data.dataset import IGNORE, Colour
+from oneway.common.errors import UserError
+from oneway.common.terms import IGNORE
+from oneway.data.dataset import Colour
 from oneway.data.decode.masks import pack, unpack
 from oneway.data.folder.classes import MOST_CLASSES, Classes, Value, listed, numbered, painted
 from oneway.data.folder.look import Look, look_at
 from oneway.data.folder.tables import Table
-from oneway.errors import UserError
 
 BINARY = {0: "background", 255: "foreground"}
 TWO = {0: "background", 1: "foreground"}

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from oneway.common.errors import UserError
 from oneway.data.decode.coco import is_coco, read_json
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.folder.description import FILE, Description, Part
 from oneway.data.folder.outputs import is_output
-from oneway.errors import UserError
 
 IMAGES = ("images", "jpegimages")
 MASKS = ("masks", "labels", "annotations", "segmentationclass")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from oneway.common.errors import UserError
 from oneway.data.dataset import Colour
 from oneway.data.decode.masks import Numbers, read_raw
 from oneway.data.folder.classes import MOST_CLASSES
-from oneway.errors import UserError
 
 MOST_COUNTED = 2**16
 """Numbers below this are counted; those beyond make no classes."""

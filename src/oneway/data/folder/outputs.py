@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from oneway.run_files import CONFIG, ENVIRONMENT, METRICS, SPLIT, SUMMARY
+from oneway.common.run_files import CONFIG, ENVIRONMENT, METRICS, SPLIT, SUMMARY
 
 PREDICTIONS = "predictions.json"
 """Lies beside predicted masks and overlays."""

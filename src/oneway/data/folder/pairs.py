@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from oneway.common.errors import UserError
 from oneway.data.dataset import Item
 from oneway.data.decode.coco import Coco, read_coco
 from oneway.data.folder.description import Part
 from oneway.data.folder.layout import Problem, images_in, stay
-from oneway.errors import UserError
 
 MARKERS = ("_mask", "_masks", "_label", "_labels", "_seg", "_gt")
 """What the name of a mask may have in addition to that of its image, before the suffix."""

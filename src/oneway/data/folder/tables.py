@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from oneway.common.errors import UserError
 from oneway.data.dataset import Colour, class_name
 from oneway.data.folder.classes import Classes, listed, painted, parse_colour
 from oneway.data.folder.layout import stay
-from oneway.errors import UserError
 
 TABLES = ("labelmap.txt", "classes.txt")
 """What such a file is called, in lower case; the first that is there is read."""

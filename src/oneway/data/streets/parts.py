@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from oneway.data.dataset import IGNORE
+from oneway.common.terms import IGNORE
 from oneway.data.streets.stage import (
     BLACK,
     BUILDING,

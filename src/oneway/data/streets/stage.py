@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from oneway.streams import stream
+from oneway.common.streams import stream
 
 SKY, BUILDING, ROAD, PAVEMENT, TREE, CAR, PERSON, POLE, SIGN = range(9)
 SUPERSAMPLING = 3  # odd, so that one sample lies at the very centre of its pixel: the one whose label counts

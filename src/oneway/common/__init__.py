@@ -1,0 +1,1 @@
+"""What all layers share: errors, words, names."""

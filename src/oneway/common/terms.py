@@ -1,0 +1,11 @@
+"""Terms that every layer shares."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+IGNORE = 255
+"""The label of a pixel that belongs to no class: it neither trains nor counts."""
+
+Task = Literal["segmentation", "classification"]
+SplitName = Literal["train", "val", "test"]

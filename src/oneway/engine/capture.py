@@ -1,0 +1,169 @@
+"""The static step: on a GPU, an iteration is captured once as a CUDA graph and replayed.
+
+No shape changes between iterations. What does change, the table of draws, arrives in one buffer that stays in place, so
+that a replay is the whole of an iteration's work for the CPU: one small copy and one launch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from oneway.config import Config
+from oneway.draws import Draws, each_column
+from oneway.engine.start import accelerated
+from oneway.engine.state import TrainingState
+from oneway.engine.step import Measured, step
+from oneway.engine.store import Store
+from oneway.methods import METHODS
+
+WARM_UP = 3
+"""Ordinary steps before the capture: libraries choose their algorithms in them, and the optimiser makes its state."""
+ALIGNMENT = 8
+
+Advance = Callable[[Draws, float], Measured]
+"""Does an iteration, given its draws and α."""
+
+
+def advancing(state: TrainingState, store: Store, config: Config, say: Callable[[str], None]) -> Advance:
+    """What does an iteration: on a GPU the captured step, elsewhere the plain one."""
+    device = store.pixels.device
+    run: Callable[[Draws, bool], Measured]
+    if accelerated(config, device) and device.type == "cuda":
+        run = CapturedStep(state, store, config, say)
+    else:
+
+        def run(draws: Draws, consistent: bool) -> Measured:
+            return step(state, store, draws.to(device), config, consistent)
+
+    last: float | None = None
+
+    def advance(draws: Draws, alpha: float) -> Measured:
+        nonlocal last
+        if alpha != last:
+            state.alpha.fill_(alpha)
+            last = alpha
+        return run(draws, is_consistent(config, alpha))
+
+    return advance
+
+
+def is_consistent(config: Config, alpha: float) -> bool:
+    """Whether unlabelled images take part in an iteration: at α = 0 they do not, but for entropy alone."""
+    only_entropy = METHODS[config.method].losses == "vat" and config.train.entropy > 0 and config.train.alpha == 0
+    return alpha > 0 or only_entropy
+
+
+class CapturedStep:
+    """`step`, captured and replayed. Called like it; what it returns is overwritten by the next call."""
+
+    def __init__(self, state: TrainingState, store: Store, config: Config, say: Callable[[str], None]) -> None:
+        self.state, self.store, self.config, self.say = state, store, config, say
+        # With and without unlabelled images an iteration is another one: each is warmed up and captured.
+        self.ordinary_steps_left: dict[bool, float] = dict.fromkeys((True, False), WARM_UP)
+        self.table: FixedTable | None = None
+        self.graphs: dict[bool, tuple[torch.cuda.CUDAGraph, Measured]] = {}
+        self.stream = torch.cuda.Stream()
+
+    def __call__(self, draws: Draws, consistent: bool) -> Measured:
+        """One iteration."""
+        if self.table is None:
+            self.table = FixedTable(draws, self.store.pixels.device)
+        self.table.fill(draws)
+        if self.ordinary_steps_left[consistent] > 0:
+            self.ordinary_steps_left[consistent] -= 1
+            return self._on_side_stream(consistent)
+        if consistent not in self.graphs:
+            try:
+                self.graphs[consistent] = self._capture(consistent)
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                self.say(f"The step cannot be captured as a CUDA graph and runs slower: {str(error).splitlines()[0]}")
+                self.ordinary_steps_left = dict.fromkeys((True, False), math.inf)
+                return self._on_side_stream(consistent)
+        graph, measured = self.graphs[consistent]
+        graph.replay()
+        return measured
+
+    def _step(self, consistent: bool) -> Measured:
+        assert self.table is not None
+        with cudnn_autotune():
+            return step(self.state, self.store, self.table.draws, self.config, consistent)
+
+    def _on_side_stream(self, consistent: bool) -> Measured:
+        """A capture must not find work of the default stream in its way."""
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            measured = self._step(consistent)
+        torch.cuda.current_stream().wait_stream(self.stream)
+        return measured
+
+    def _capture(self, consistent: bool) -> tuple[torch.cuda.CUDAGraph, Measured]:
+        graph = torch.cuda.CUDAGraph()
+        pool = next(iter(self.graphs.values()))[0].pool() if self.graphs else None
+        with torch.cuda.graph(graph, pool=pool, stream=self.stream):
+            measured = self._step(consistent)
+        return graph, measured
+
+
+@contextmanager
+def cudnn_autotune(enabled: bool = True) -> Iterator[None]:
+    """Convolutions try their algorithms once: shapes stay the same for the whole run, so it is worth it."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = enabled
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
+
+
+class FixedTable:
+    """Draws in device memory that stays in place, filled by one copy from memory that a GPU can fetch from."""
+
+    def __init__(self, like: Draws, device: torch.device) -> None:
+        size = sum(_bytes(column) for column in _columns(like))
+        on_gpu = device.type == "cuda"
+        self.host = torch.empty(size, dtype=torch.uint8, pin_memory=on_gpu)
+        self.device = torch.empty(size, dtype=torch.uint8, device=device)
+        # Who waits for it sleeps, instead of keeping a core busy.
+        self.copied = torch.cuda.Event(blocking=True) if on_gpu else None
+        self.columns = list(_columns(_views(like, self.host)))
+        self.draws = _views(like, self.device)
+
+    def fill(self, draws: Draws) -> None:
+        """Waits until the last copy has left the pinned memory, which lets the CPU run one iteration ahead."""
+        if self.copied is not None:
+            self.copied.synchronize()
+        for place, column in zip(self.columns, _columns(draws), strict=True):
+            place.copy_(column)
+        self.device.copy_(self.host, non_blocking=True)
+        if self.copied is not None:
+            self.copied.record()
+
+
+def _columns(draws: Draws) -> Iterator[Tensor]:
+    found: list[Tensor] = []
+    each_column(draws, lambda column: found.append(column) or column)  # type: ignore[func-returns-value]
+    return iter(found)
+
+
+def _bytes(column: Tensor) -> int:
+    return -(-column.nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def _views(like: Draws, buffer: Tensor) -> Draws:
+    """The columns of a table, laid out one after another in a buffer."""
+    offset = 0
+
+    def view(column: Tensor) -> Tensor:
+        nonlocal offset
+        part = buffer[offset : offset + column.nbytes]
+        offset += _bytes(column)
+        return part.view(column.dtype).view(column.shape)
+
+    return each_column(like, view)

@@ -1,0 +1,97 @@
+"""Memory: what a run has used, what it needs at least, and what to say when there is not enough."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from oneway.common.errors import UserError
+from oneway.config import Config
+from oneway.engine.start import batch_of
+
+CONTAINER = Path("/sys/fs/cgroup")
+"""Where a container finds its own limits (version 2 of Linux control groups)."""
+
+
+@contextmanager
+def explained(config: Config) -> Iterator[None]:
+    """Turns the end of the memory within the block into a UserError that names what takes it."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise UserError(f"Out of memory. {_way_out(config)}") from error
+    except RuntimeError as error:
+        if "can't allocate memory" not in str(error):  # how torch says it of the CPU's
+            raise
+        raise UserError(f"Out of memory. {_way_out(config)}") from error
+
+
+def require(student: nn.Module, checkpoint_bytes: int, config: Config, device: torch.device) -> None:
+    """Refuses what cannot fit, before it starts: the least that training adds to a model, without its activations.
+
+    On the device that is a gradient, the optimiser's memory, a teacher and the batch; in the computer's memory, what a
+    checkpoint takes while it is written. What the activations take shows in the first step.
+    """
+    weights = sum(tensor.nbytes for tensor in student.state_dict().values())
+    height, width = config.jitter.crop or (1, 1)
+    inputs = 4 * 3 * height * width * sum(batch_of(config))
+    needs = [(device, checkpoint_bytes + inputs), (torch.device("cpu"), 2 * checkpoint_bytes)]
+    if device.type == "cpu":
+        needs = [(device, sum(bytes_needed for _, bytes_needed in needs))]
+    for place, bytes_needed in needs:
+        free = available(place)
+        if free is not None and bytes_needed > free:
+            raise UserError(
+                f"Training needs at least {bytes_needed / 2**20:.0f} MiB more memory on {place} for a model of "
+                f"{weights / 2**20:.0f} MiB, and {free / 2**20:.0f} MiB are free. {_way_out(config)}"
+            )
+
+
+def available(device: torch.device) -> int | None:
+    """Bytes that are free, or can be made so; None where the system does not tell."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return min((size for size in (_left_to_machine(), _left_to_container()) if size is not None), default=None)
+
+
+def peak_mib(device: torch.device) -> float:
+    """Most device memory allocated so far; on a CPU, the most memory the process has had."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def _left_to_machine() -> int | None:
+    with suppress(OSError, ValueError, KeyError):
+        return 1024 * _numbers(Path("/proc/meminfo"))["MemAvailable:"]
+    return None
+
+
+def _left_to_container() -> int | None:
+    """Its limit, where it has one, less what is used, but for cached files that the system would give up."""
+    with suppress(OSError, ValueError, KeyError):
+        limit, used = (int((CONTAINER / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
+        return max(limit - used + _numbers(CONTAINER / "memory.stat")["inactive_file"], 0)
+    return None
+
+
+def _numbers(path: Path) -> dict[str, int]:
+    """By the word before them, on lines of their own."""
+    lines = (line.split() for line in path.read_text(encoding="ascii").splitlines())
+    return {name: int(number) for name, number, *_ in lines}
+
+
+def _way_out(config: Config) -> str:
+    crop, (labelled, unlabelled) = config.jitter.crop, batch_of(config)
+    size = f" in crops of {crop[0]}×{crop[1]}" if crop else ""
+    images, flags = f"{labelled} labelled", ["--train.batch-labelled"]
+    if unlabelled:
+        images, flags = f"{images} and {unlabelled} unlabelled", [*flags, "--train.batch-unlabelled"]
+    return f"A step has {images} images{size}: lower {' or '.join([*flags, '--jitter.crop'] if crop else flags)}."

@@ -1,0 +1,78 @@
+"""The optimiser's parameter groups, and what changes with the iteration: learning rate and α."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from oneway.config import Optimiser, Train
+
+SCHEDULES: dict[str, Callable[[float], float]] = {
+    "quarter-cosine": lambda e: math.cos(e * math.pi / 2),
+    "polynomial": lambda e: (1 - e) ** 0.9,
+    "steps": lambda e: 0.2 ** sum(e >= fall for fall in (0.3, 0.6, 0.8)),  # as Wide ResNets were first trained
+    "constant": lambda e: 1.0,
+}
+"""Factor of the learning rate after a fraction e of the run."""
+
+
+def optimiser_for(
+    models: Sequence[nn.Module], config: Optimiser, pretrained: Sequence[nn.Parameter] = ()
+) -> torch.optim.Optimizer:
+    """The configured optimiser, with a rate and an L2 weight of their own for parameters that were pretrained."""
+    known = {id(parameter) for parameter in pretrained}
+    every = [parameter for model in models for parameter in model.parameters()]
+    new = [parameter for parameter in every if id(parameter) not in known]
+    on_gpu = every[0].is_cuda
+    groups = [
+        {
+            "params": list(parameters),
+            "initial_lr": rate,
+            # On a GPU the rate lies beside the weights: a captured step reads it there.
+            "lr": torch.tensor(rate, device=parameters[0].device) if on_gpu else rate,
+            "weight_decay": decay,
+        }
+        for parameters, rate, decay in (
+            (new, config.learning_rate, config.weight_decay),
+            (pretrained, config.learning_rate_pretrained, config.weight_decay_pretrained),
+        )
+        if parameters
+    ]
+    if config.name == "sgd":
+        nesterov = config.nesterov and config.momentum > 0
+        optimiser = torch.optim.SGD(groups, momentum=config.momentum, nesterov=nesterov, fused=True)
+        if config.momentum > 0:
+            # From zero, as if it had always been there: a first step that is skipped must not leave it undefined.
+            for parameter in every:
+                optimiser.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+        return optimiser
+    return torch.optim.Adam(groups, betas=config.betas, fused=True, capturable=on_gpu)
+
+
+def set_learning_rate(optimiser: torch.optim.Optimizer, schedule: str, iteration: int, iterations: int) -> float:
+    """The rate of one iteration: a function of its number, so that there is no schedule to resume.
+
+    Returns the rate of randomly initialised parameters, or, where there are none, of pretrained ones.
+    """
+    factor = SCHEDULES[schedule](iteration / iterations)
+    for group in optimiser.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(factor * group["initial_lr"])
+        else:
+            group["lr"] = factor * group["initial_lr"]
+    return factor * optimiser.param_groups[0]["initial_lr"]
+
+
+def alpha_at(config: Train, iteration: int, iterations: int) -> float:
+    """α of one iteration: zero during the warm-up, if there is one."""
+    return config.alpha if iteration >= config.consistency_from * iterations else 0.0
+
+
+def total_iterations(config: Train, labelled: int) -> int:
+    """Length of a run; an epoch has ⌊|D_l| / B_l⌋ iterations, and at least one."""
+    if config.iterations is not None:
+        return config.iterations
+    return max(1, round(config.epochs * max(1, labelled // config.batch_labelled)))

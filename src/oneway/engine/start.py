@@ -1,0 +1,79 @@
+"""What a run starts with: networks with their teachers and optimiser, and what it draws from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from oneway.config import Config
+from oneway.draws import Plan
+from oneway.engine.optim import optimiser_for
+from oneway.engine.state import TrainingState
+from oneway.methods import METHODS, VARIANTS
+from oneway.models.average import average_of
+from oneway.models.norm import NormPolicy
+from oneway.models.roles import Models
+from oneway.ops import kernels_run
+
+
+def training_state(
+    students: Sequence[nn.Module], pretrained: Sequence[nn.Parameter], config: Config, device: torch.device
+) -> TrainingState:
+    """Networks ready to train on a device, with their teachers and optimiser."""
+    learning = tuple(_on_device(student, config, device) for student in students)
+    mean = METHODS[config.method].teacher == "mean"
+    teachers = tuple(average_of(student) for student in learning) if mean else learning
+    norms = NormPolicy(config.train.batch_norm, config.train.teacher_norm)
+    return TrainingState(Models(learning, teachers, norms), optimiser_for(learning, config.optimiser, pretrained))
+
+
+def _on_device(student: nn.Module, config: Config, device: torch.device) -> nn.Module:
+    student = student.to(device)
+    if not student.training:  # as many factories leave them; layers that are frozen in a network that is not, stay so
+        student.train()
+    if not accelerated(config, device):
+        return student
+    student = student.to(memory_format=torch.channels_last)  # the layout of the fast convolutions
+    if config.model.factory is not None:
+        return student  # a network we do not know may call the children of a sequence one by one
+    from oneway.models.fuse import fuse
+
+    return fuse(student)
+
+
+def accelerated(config: Config, device: torch.device) -> bool:
+    """Whether a step runs by kernels, and on a GPU as one captured graph; else in plain PyTorch."""
+    return config.train.engine == "auto" and kernels_run(device)
+
+
+def batch_of(config: Config) -> tuple[int, int]:
+    """B_l and B_u of a step; a supervised one has no unlabelled images."""
+    return config.train.batch_labelled, 0 if METHODS[config.method].supervised else config.train.batch_unlabelled
+
+
+def plan_of(config: Config, labelled: Sequence[int], unlabelled: Sequence[int], channels: int = 3) -> Plan:
+    """What a run draws from: its images by number, and all that its method leaves to chance.
+
+    Args:
+        config: Every setting.
+        labelled: Which images have labels.
+        unlabelled: Which images teach without.
+        channels: Of an input: three, or two for points in the plane.
+    """
+    method, variant = METHODS[config.method], VARIANTS[config.variant]
+    batch_labelled, batch_unlabelled = batch_of(config)
+    return Plan(
+        seed=config.seed,
+        labelled=tuple(labelled),
+        unlabelled=tuple(unlabelled),
+        batch_labelled=batch_labelled,
+        batch_unlabelled=batch_unlabelled,
+        scale=config.jitter.scale,
+        flip=config.jitter.flip,
+        crop=config.jitter.crop is not None,
+        noise_shape=(channels, *(config.jitter.crop or ())) if method.noise else (0,),
+        views=max(method.views, variant.views),
+        augment=bool(method.augment),
+    )

@@ -1,0 +1,127 @@
+"""One iteration: the losses of a method, their gradients, and what surrounds them on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial, reduce
+
+import torch
+from torch import Tensor, nn
+
+from oneway.config import Config
+from oneway.draws import Draws
+from oneway.engine.jitter import jitter_inputs, jitter_labels
+from oneway.engine.state import TrainingState
+from oneway.engine.store import Store
+from oneway.methods import METHODS, VARIANTS
+from oneway.methods.interface import Batch, Loss, Losses, Settings
+from oneway.models.average import update_average
+from oneway.ops import references
+from oneway.perturb import perturb_labels, perturbation
+
+Measured = dict[str, Tensor]
+"""Losses by name, still on the device."""
+
+
+def step(state: TrainingState, store: Store, draws: Draws, config: Config, consistent: bool = True) -> Measured:
+    """One iteration as a function of its draws: crop, perturb, gradients, optimiser, moving averages.
+
+    Where a loss or a gradient is not finite, nothing is learnt: weights, moments, batch-norm statistics and averages
+    stay what they were, and the step is counted. All of that happens on the device.
+
+    Args:
+        state: What changes.
+        store: The images.
+        draws: Which of them, and everything random.
+        config: Every setting; α is the state's.
+        consistent: Whether unlabelled images take part; in a warm-up they do not.
+    """
+    device = store.pixels.device
+    method = METHODS[config.method if consistent else "supervised"]
+    statistics = state.watch.snapshot()
+    state.optimiser.zero_grad()
+    with (
+        references(config.train.engine == "plain"),
+        torch.autocast(device.type, torch.bfloat16, enabled=in_bfloat16(config, device)),
+    ):
+        losses = method.generator()(state.models, mixed_batch(store, draws, config), settings_of(config, state.alpha))
+        measured = add_gradients(losses, state.watch.parameters)
+    finite = state.watch.all_finite(measured.values())
+    state.optimiser.found_inf = (~finite).float()  # type: ignore[attr-defined]  # fused optimisers skip where it is set
+    state.optimiser.step()
+    state.watch.restore_unless(finite, statistics)
+    for teacher, student in state.averages:
+        update_average(teacher, student, (1 - config.train.teacher_decay) * finite)
+    skipped, in_a_row = state.skips
+    state.skips.copy_(torch.stack((skipped + ~finite, (in_a_row + 1) * ~finite)))
+    return measured
+
+
+def add_gradients(losses: Losses, parameters: Iterable[nn.Parameter]) -> Measured:
+    """Adds the gradient of all losses to the parameters'; returns the losses by name, equal names added up.
+
+    Each yield's backward pass frees its activations before the next loss makes its own: that is why a one-way step
+    peaks about where a supervised one does.
+    """
+    parameters, measured = list(parameters), Measured()
+    for yielded in losses:
+        terms = (yielded,) if isinstance(yielded, Loss) else yielded
+        backward(terms, parameters)
+        for name, value, _ in terms:
+            measured[name] = value.detach() if name not in measured else measured[name] + value.detach()
+        del yielded, terms
+    return measured
+
+
+def backward(terms: tuple[Loss, ...], parameters: list[nn.Parameter]) -> None:
+    """A backward pass after which earlier gradients are added all at once: autograd adds them one by one."""
+    earlier = [(parameter, parameter.grad) for parameter in parameters if parameter.grad is not None]
+    for parameter in parameters:
+        parameter.grad = None
+    reduce(torch.add, (term.weighted for term in terms)).backward()
+    gradients = [torch.zeros_like(old) if new.grad is None else new.grad for new, old in earlier]
+    if earlier:
+        torch._foreach_add_(gradients, [old for _, old in earlier])
+    for (parameter, _), gradient in zip(earlier, gradients, strict=True):
+        parameter.grad = gradient
+
+
+def in_bfloat16(config: Config, device: torch.device) -> bool:
+    """Whether the network's activations are."""
+    return config.train.precision == "bfloat16" or (config.train.precision == "auto" and device.type == "cuda")
+
+
+def settings_of(config: Config, alpha: Tensor | float) -> Settings:
+    """What the method of a configuration is told."""
+    return Settings(
+        alpha,
+        VARIANTS[config.variant],
+        METHODS[config.method].loss,
+        config.train.confidence,
+        config.train.entropy,
+        config.perturb.adversarial_norm,
+    )
+
+
+def mixed_batch(store: Store, draws: Draws, config: Config) -> Batch:
+    """The images of one iteration, made when they are asked for."""
+    # Crops and warps run outside autocast: in bfloat16, coordinates would be off by pixels.
+    exactly = torch.autocast(store.pixels.device.type, enabled=False)
+    return Batch(
+        exactly(partial(_labelled, store, draws, config)),
+        exactly(partial(jitter_inputs, store, draws.unlabelled, config.jitter)),
+        exactly(lambda x, view: perturbation(METHODS[config.method].perturb, draws.views[view], x, config.perturb)),
+        draws.views[0].noise if METHODS[config.method].noise else None,
+    )
+
+
+def _labelled(store: Store, draws: Draws, config: Config) -> tuple[Tensor, Tensor]:
+    """x_l and y_l; with an augmenting method, the first half of them perturbed."""
+    x, y = jitter_inputs(store, draws.labelled, config.jitter), jitter_labels(store, draws.labelled, config.jitter)
+    augment = METHODS[config.method].augment
+    if not augment or draws.augmentation is None:
+        return x, y
+    half = len(x) // 2
+    change = perturbation(augment, draws.augmentation, x[:half], config.perturb)
+    x = torch.cat((change.image(x[:half]), x[half:]))
+    return x, torch.cat((perturb_labels(y[:half], change), y[half:]))

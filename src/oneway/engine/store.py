@@ -1,0 +1,94 @@
+"""The data next to the model: every pixel of every image in one long row, and where each image begins.
+
+Images of different sizes need nothing special, and a batch is never gathered: crops are sampled from the row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+AT_ONCE = 2**24
+"""Pixels on their way from the disk to the device."""
+
+
+Array = npt.NDArray[Any]
+
+
+class Row(Protocol):
+    """A long row of values, of all images one after another: an array in memory, or one that is read when sliced."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def nbytes(self) -> int: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, part: Any, /) -> Array: ...
+
+
+class Readable(Row, Protocol):
+    """A row on disk."""
+
+    def read(self, start: int, into: Array) -> None:
+        """Fills an array from a place in the row onwards."""
+
+
+class Images(Protocol):
+    """Decoded images as a reader gives them; `data.dataset.Samples` are such."""
+
+    @property
+    def pixels(self) -> Row:
+        """P×3 uint8 in RGB, or P×2 float32: points, a pixel each."""
+
+    @property
+    def labels(self) -> Row:
+        """Of the first images, uint8: one for each pixel, or one for each image."""
+
+    @property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """N×2, height and width."""
+
+    @property
+    def starts(self) -> npt.NDArray[np.int64]:
+        """N, each image's first pixel."""
+
+    @property
+    def dense(self) -> bool:
+        """Whether it is pixels that have labels."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """Samples on a device."""
+
+    pixels: Tensor  # P×3 uint8, or P×2 float32 points
+    labels: Tensor  # of the first samples, uint8: one for each pixel, or one for each sample
+    start: Tensor  # N int64, each sample's first pixel
+    size: Tensor  # N×2 int64, height and width
+    dense: bool
+    """Whether it is pixels that have labels."""
+
+    @classmethod
+    def hold(cls, samples: Images, device: torch.device) -> Store:
+        """Decoded samples on the device; nothing is copied where they are there already."""
+        return cls(
+            _held(samples.pixels, device),
+            _held(samples.labels, device),
+            torch.from_numpy(samples.starts).to(device),
+            torch.from_numpy(samples.sizes).to(device),
+            samples.dense,
+        )
+
+
+def _held(row: Row, device: torch.device) -> Tensor:
+    if isinstance(row, np.ndarray):
+        return torch.from_numpy(row[:]).to(device)
+    held = torch.empty(row.shape, dtype=torch.uint8, device=device)
+    for start in range(0, len(row), AT_ONCE):
+        held[start : start + AT_ONCE] = torch.from_numpy(row[start : start + AT_ONCE])
+    return held

@@ -1,6 +1,0 @@
-"""Taking a trained model elsewhere: one ONNX or .pt2 file, checked against PyTorch before it gets its name."""
-
-from oneway.export.command import export_model
-from oneway.export.graph import OUTPUTS, Output
-
-__all__ = ["OUTPUTS", "Output", "export_model"]

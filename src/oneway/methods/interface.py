@@ -1,0 +1,70 @@
+"""What a method is given and what it yields: a mixed batch, its settings, and losses by name.
+
+Shapes: N images of H×W pixels, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from torch import Tensor
+
+from oneway.perturb import Perturbation
+
+if TYPE_CHECKING:
+    from oneway.methods.table import LossName, Variant
+    from oneway.models.roles import Models
+
+
+class Loss(NamedTuple):
+    """A scalar with the name that it is logged by; the gradient is that of weight · value."""
+
+    name: str
+    value: Tensor
+    weight: Tensor | float | None = None  # 1
+
+    @property
+    def weighted(self) -> Tensor:
+        """What is differentiated."""
+        return self.value if self.weight is None else self.weight * self.value
+
+
+Losses = Iterator[Loss | tuple[Loss, ...]]
+"""A backward pass follows each yield and frees the activations: of one loss, or of several that share them."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A mixed batch. Its images are made when a method asks for them, and are gone when it lets go of them."""
+
+    labelled: Callable[[], tuple[Tensor, Tensor]]
+    """x_l and y_l: N×3×H×W images in [0, 1] with N×H×W labels."""
+
+    unlabelled: Callable[[], Tensor]
+    """x_u: N×3×H×W, clean."""
+
+    perturbation: Callable[[Tensor, int], Perturbation]
+    """That of the method, for x_u and a view of it."""
+
+    noise: Tensor | None = None
+    """As large as x_u, standard normal, where the method asks for it."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The numbers and choices of a method."""
+
+    alpha: Tensor | float
+    """α, the weight of the consistency loss; on the device, since it may change while a captured step stays."""
+
+    variant: Variant
+    loss: LossName
+    confidence: float
+    entropy: float
+    adversarial_norm: float
+
+
+LossesOf = Callable[["Models", Batch, Settings], Losses]
+"""A method: a generator of losses."""

@@ -1,0 +1,112 @@
+"""The names a user chooses from: methods and consistency variants, each a row of a table.
+
+Nothing here needs PyTorch, so that names are known at once; the losses of a method are imported when it trains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from oneway.methods.interface import LossesOf
+
+PerturbationName = Literal["ph", "tps", "phtps", "cutmix", "noise"]
+LossName = Literal["kl", "confident-l2"]
+VariantName = Literal["1w-ct", "1w-cs", "2w-c1", "1w-p2", "2w-p2"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """How images teach. What a method needs is said here; what it does with it, in the file of its losses."""
+
+    losses: LossesOf | str
+    """The generator of its losses, or the file in this folder that has it as `losses`."""
+
+    perturb: tuple[PerturbationName, ...] = ()
+    """What the student's unlabelled input undergoes, in this order."""
+
+    augment: tuple[PerturbationName, ...] = ()
+    """What half of the labelled images undergo."""
+
+    teacher: Literal["simple", "mean"] = "simple"
+    """The student itself, or a moving average of it."""
+
+    loss: LossName = "kl"
+    students: int = 1
+    views: int = 1
+    """Draws of the perturbation for each unlabelled image."""
+
+    noise: bool = False
+    """Whether it draws a number for every number of its input."""
+
+    alpha: float | None = None
+    """Weight of the consistency loss, where the method has one: it wins over a recipe's, and a flag over both."""
+
+    @property
+    def supervised(self) -> bool:
+        """Whether the unlabelled images are left out."""
+        return self.losses == "supervised"
+
+    @property
+    def mixes(self) -> bool:
+        """Whether it mixes unlabelled images with one another."""
+        return "cutmix" in self.perturb
+
+    @property
+    def of_images(self) -> bool:
+        """Whether it perturbs what only images have; points have no colours, nor neighbours to be warped to."""
+        return any(name != "noise" for name in (*self.perturb, *self.augment))
+
+    def generator(self) -> LossesOf:
+        """The function that yields its losses."""
+        if isinstance(self.losses, str):
+            return import_module(f"oneway.methods.{self.losses}").losses
+        return self.losses
+
+
+METHODS: dict[str, Method] = {
+    "supervised": Method("supervised"),
+    "supervised-phtps-aug": Method("supervised", augment=("phtps",)),
+    "simple-ph": Method("consistency", perturb=("ph",)),
+    "simple-tps": Method("consistency", perturb=("tps",)),
+    "simple-phtps": Method("consistency", perturb=("phtps",)),
+    "mt-phtps": Method("consistency", perturb=("phtps",), teacher="mean"),
+    "simple-cutmix": Method("consistency", perturb=("cutmix",)),
+    "mt-cutmix": Method("consistency", perturb=("cutmix",), teacher="mean"),
+    "mt-cutmix-l2": Method("consistency", perturb=("cutmix",), teacher="mean", loss="confident-l2", alpha=1.0),
+    "simple-noise": Method("consistency", perturb=("noise",), noise=True),
+    "vat-entmin": Method("vat", noise=True, alpha=1.0),
+}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The two branches of D(first, second). The second always sees T(x); the first sees x, or another T'(x).
+
+    A branch that learns is the student; one that does not is the teacher.
+    """
+
+    first_is_clean: bool
+    first_learns: bool
+    second_learns: bool
+
+    @property
+    def two_way(self) -> bool:
+        """Whether both branches learn."""
+        return self.first_learns and self.second_learns
+
+    @property
+    def views(self) -> int:
+        """Draws of the perturbation that it needs."""
+        return 1 if self.first_is_clean else 2
+
+
+VARIANTS: dict[VariantName, Variant] = {
+    "1w-ct": Variant(first_is_clean=True, first_learns=False, second_learns=True),
+    "1w-cs": Variant(first_is_clean=True, first_learns=True, second_learns=False),
+    "2w-c1": Variant(first_is_clean=True, first_learns=True, second_learns=True),
+    "1w-p2": Variant(first_is_clean=False, first_learns=False, second_learns=True),
+    "2w-p2": Variant(first_is_clean=False, first_learns=True, second_learns=True),
+}

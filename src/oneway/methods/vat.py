@@ -1,0 +1,73 @@
+"""Virtual adversarial training with entropy minimisation (Miyato et al., 2019).
+
+Shapes: N inputs, C classes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from oneway import ops
+from oneway.methods import supervised
+from oneway.methods.interface import Batch, Loss, Losses, Settings
+from oneway.models.roles import Models
+from oneway.perturb import UNCHANGED
+
+
+def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
+    """L_s, then α KL(h(x) ‖ h(x + r)) and the entropy of h(x + r)."""
+    yield from supervised.losses(models, batch, settings)
+    yield adversarial_losses(models, batch, settings)
+
+
+def adversarial_losses(models: Models, batch: Batch, settings: Settings) -> tuple[Loss, ...]:
+    """Both of the prediction that a small change of the input changes most."""
+    x = batch.unlabelled()
+    assert batch.noise is not None
+    found = adversarial(models.probe, x, batch.noise.to(x.dtype), settings.adversarial_norm)
+    prediction = models.student(x + found.change, clean=False)
+    divergence = ops.moved_kl(found.logits, prediction, UNCHANGED, ops.pixels_of(x))
+    consistency = Loss("consistency", divergence, settings.alpha)
+    if settings.entropy == 0:
+        return (consistency,)
+    return consistency, Loss("entropy", ops.entropy(prediction), settings.entropy)
+
+
+class Adversarial(NamedTuple):
+    """What was found for N inputs."""
+
+    change: Tensor
+    """R, of the inputs' shape."""
+
+    logits: Tensor
+    """N×C, of the inputs themselves."""
+
+
+def adversarial(logits_of: Callable[[Tensor], Tensor], x: Tensor, direction: Tensor, norm: float) -> Adversarial:
+    """R with ‖r‖ = `norm` for each input, by one power iteration from a random `direction`.
+
+    The iteration multiplies by the curvature of the divergence at r = 0, which is Jᵀ F J: J the derivative of the
+    logits, F = diag(p) − p pᵀ. Miyato et al. approximate the product by a gradient at ξ times the direction, with
+    ξ = 1e-6; in single precision such a step is lost when it is added to a pixel. We take the limit ξ → 0 instead,
+    exactly: J by forward-mode differentiation, Jᵀ by the usual backward pass.
+    """
+    with torch.enable_grad(), forward_ad.dual_level(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # PyTorch's forward mode uses a part of PyTorch on its way out
+        x = x.detach().requires_grad_()
+        logits, change = forward_ad.unpack_dual(logits_of(forward_ad.make_dual(x, _unit(direction))))
+        p = logits.detach().softmax(dim=1)
+        change = change.detach()
+        curvature = p * (change - (p * change).sum(dim=1, keepdim=True))
+        (product,) = torch.autograd.grad(logits, x, curvature)
+    return Adversarial(norm * _unit(product), logits.detach())
+
+
+def _unit(r: Tensor) -> Tensor:
+    length = r.flatten(1).norm(dim=1).clamp(min=torch.finfo(r.dtype).tiny)
+    return r / length.view(-1, *[1] * (r.ndim - 1))

@@ -1,0 +1,47 @@
+"""The parts that networks play in a method: students learn, teachers do not.
+
+Shapes: N images of H×W pixels, C classes; logits are N×C×h×w, or N×C.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from oneway.models.norm import (
+    NormPolicy,
+    frozen_statistics,
+    student_statistics,
+    teacher_statistics,
+    untracked_statistics,
+)
+
+
+@dataclass(frozen=True)
+class Models:
+    """Students, and the teacher of each: an average of it, or with a simple teacher the student itself."""
+
+    students: tuple[nn.Module, ...]
+    teachers: tuple[nn.Module, ...]
+    norms: NormPolicy = field(default_factory=NormPolicy)
+
+    def student(self, x: Tensor, clean: bool = True, which: int = 0) -> Tensor:
+        """Logits that learn; `clean` says whether the images are, for the statistics that batch norm keeps."""
+        student = self.students[which]
+        with student_statistics(student, self.norms, clean):
+            return student(x)
+
+    def teacher(self, x: Tensor, clean: bool = True, which: int = 0) -> Tensor:
+        """Logits to learn from: without a gradient, so that no activations are kept."""
+        teacher, student = self.teachers[which], self.students[which]
+        with torch.no_grad(), teacher_statistics(teacher, student, self.norms, clean):
+            return teacher(x)
+
+    def probe(self, x: Tensor, which: int = 0) -> Tensor:
+        """A student's logits with a gradient, but no trace in the statistics that batch norm keeps."""
+        student = self.students[which]
+        untouched = frozen_statistics if self.norms.student == "frozen" else untracked_statistics
+        with untouched(student):
+            return student(x)

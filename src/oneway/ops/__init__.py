@@ -1,0 +1,44 @@
+"""Operations on tensors, each one function with a reference and, for GPUs, a Triton kernel; `backend` picks."""
+
+from oneway.ops.backend import kernels_run, references
+from oneway.ops.crops import Window, crop_images, crop_labels
+from oneway.ops.cross_entropy import cross_entropy
+from oneway.ops.exchange import exchange
+from oneway.ops.losses import confident_l2, entropy, kl_map, masked_kl, pixels_of, upsample
+from oneway.ops.moved_kl import Geometry, moved, moved_kl
+from oneway.ops.norm import norm
+from oneway.ops.norm_pool import norm_pool
+from oneway.ops.perturb import recolour_and_warp
+from oneway.ops.photometric import photometric, with_strength
+from oneway.ops.resize import resize
+from oneway.ops.sum_norm import sum_norm
+from oneway.ops.warp import Warp, splat, warp
+
+__all__ = [
+    "Geometry",
+    "Warp",
+    "Window",
+    "confident_l2",
+    "crop_images",
+    "crop_labels",
+    "cross_entropy",
+    "entropy",
+    "exchange",
+    "kernels_run",
+    "kl_map",
+    "masked_kl",
+    "moved",
+    "moved_kl",
+    "norm",
+    "norm_pool",
+    "photometric",
+    "pixels_of",
+    "recolour_and_warp",
+    "references",
+    "resize",
+    "splat",
+    "sum_norm",
+    "upsample",
+    "warp",
+    "with_strength",
+]

@@ -1,0 +1,152 @@
+"""Crops sampled from one long row of pixels, in which every image has its own size.
+
+Coordinates: an image covers [0, W] × [0, H]; pixel (i, j) has its centre at (j + ½, i + ½).
+Shapes: N crops of h×w pixels.
+"""
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+# ruff: noqa: N803 (what a kernel is compiled for is upper case, and shapes are letters)
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from oneway.common.terms import IGNORE
+from oneway.ops.backend import kernels_run, tl, triton
+
+PIXELS = 256
+"""Pixels of a program."""
+
+
+class Window(NamedTuple):
+    """Where the rows and columns of N crops lie in their images."""
+
+    start: Tensor  # N, the images' first pixels in the row
+    height: Tensor  # N, of the images
+    width: Tensor  # N
+    y: Tensor  # N×h
+    x: Tensor  # N×w
+
+    def places(self, row: Tensor, column: Tensor) -> Tensor:
+        """N×h×w places in the long row of the pixels in the given rows (N×h) and columns (N×w)."""
+        return (self.start[:, None] + row * self.width[:, None])[:, :, None] + column[:, None, :]
+
+    def inside(self) -> Tensor:
+        """N×h×w, whether the image covers a crop's pixel."""
+        rows = (self.y >= 0) & (self.y <= self.height[:, None])
+        columns = (self.x >= 0) & (self.x <= self.width[:, None])
+        return rows[:, :, None] & columns[:, None, :]
+
+
+def crop_images(pixels: Tensor, window: Window, padding: float, dtype: torch.dtype = torch.float32) -> Tensor:
+    """N×3×h×w in [0, 1], of P×3 uint8 pixels: interpolated bilinearly, `padding` outside the image."""
+    if kernels_run(pixels.device) and dtype == torch.float32:
+        return crop_images_by_kernel(pixels, window, padding)
+    top, bottom, down = _around(window.y.to(dtype), window.height)
+    left, right, across = _around(window.x.to(dtype), window.width)
+
+    def between_columns(row: Tensor) -> Tensor:
+        """N×h×w×3."""
+        at_left, at_right = (pixels[window.places(row, column)].to(dtype) for column in (left, right))
+        return torch.lerp(at_left, at_right, across[:, None, :, None])
+
+    crops = torch.lerp(between_columns(top), between_columns(bottom), down[:, :, None, None]) / 255
+    return torch.where(window.inside()[..., None], crops, padding).permute(0, 3, 1, 2)
+
+
+def crop_labels(labels: Tensor, window: Window) -> Tensor:
+    """N×h×w int64, of P uint8 labels: those of the pixels that centres fall into, IGNORE outside the image."""
+    if kernels_run(labels.device):
+        return crop_labels_by_kernel(labels, window)
+    row, column = _inside(window.y.floor(), window.height), _inside(window.x.floor(), window.width)
+    return torch.where(window.inside(), labels[window.places(row, column)], IGNORE).long()
+
+
+def _around(places: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The pixels whose centres lie before and after a place, and how far it is from the first to the second."""
+    before = (places - 0.5).floor()
+    return _inside(before, length), _inside(before + 1, length), places - 0.5 - before
+
+
+def _inside(pixel: Tensor, length: Tensor) -> Tensor:
+    return pixel.long().clamp(min=0).minimum(length[:, None] - 1)
+
+
+def crop_images_by_kernel(pixels: Tensor, window: Window, padding: float) -> Tensor:
+    """N×3×h×w float32, channels last."""
+    (n, h), w = window.y.shape, window.x.shape[1]
+    out = torch.empty(n, h, w, 3, device=pixels.device)  # channels last
+    places = (tensor.contiguous() for tensor in window)
+    _crop_colours[_grid(n, h, w)](pixels, *places, out, h, w, PADDING=padding, PIXELS=PIXELS)
+    return out.permute(0, 3, 1, 2)
+
+
+def crop_labels_by_kernel(labels: Tensor, window: Window) -> Tensor:
+    """N×h×w int64."""
+    (n, h), w = window.y.shape, window.x.shape[1]
+    out = torch.empty(n, h, w, device=labels.device, dtype=torch.int64)
+    places = (tensor.contiguous() for tensor in window)
+    _crop_labels[_grid(n, h, w)](labels, *places, out, h, w, IGNORED=IGNORE, PIXELS=PIXELS)
+    return out
+
+
+def _grid(n: int, h: int, w: int) -> tuple[int, int]:
+    return triton.cdiv(h * w, PIXELS), n
+
+
+@triton.jit
+def _crop_colours(pixels, start, height, width, y, x, out, h, w, PADDING: tl.constexpr, PIXELS: tl.constexpr):
+    n, place = tl.program_id(1).to(tl.int64), tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)
+    exists = place < h * w
+    row, column, inside = _place(n, place, exists, height, width, y, x, h, w)
+    first, tall, wide = tl.load(start + n), tl.load(height + n), tl.load(width + n)
+    top, bottom, down = _neighbours(row, tall)
+    left, right, across = _neighbours(column, wide)
+    upper_left, upper_right = pixels + (first + top * wide + left) * 3, pixels + (first + top * wide + right) * 3
+    lower_left, lower_right = pixels + (first + bottom * wide + left) * 3, pixels + (first + bottom * wide + right) * 3
+    target = out + (n * h * w + place) * 3
+    for channel in tl.static_range(3):
+        upper = _between(upper_left + channel, upper_right + channel, across, exists)
+        lower = _between(lower_left + channel, lower_right + channel, across, exists)
+        value = (upper + (lower - upper) * down) / 255
+        tl.store(target + channel, tl.where(inside, value, PADDING), exists)
+
+
+@triton.jit
+def _crop_labels(labels, start, height, width, y, x, out, h, w, IGNORED: tl.constexpr, PIXELS: tl.constexpr):
+    n, place = tl.program_id(1).to(tl.int64), tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)
+    exists = place < h * w
+    row, column, inside = _place(n, place, exists, height, width, y, x, h, w)
+    i, j = _clamped(tl.floor(row), tl.load(height + n)), _clamped(tl.floor(column), tl.load(width + n))
+    nearest = tl.load(labels + tl.load(start + n) + i * tl.load(width + n) + j, exists, other=IGNORED)
+    tl.store(out + n * h * w + place, tl.where(inside, nearest.to(tl.int64), IGNORED), exists)
+
+
+@triton.jit
+def _place(n, place, exists, height, width, y, x, h, w):
+    """Where the crop's pixels lie in their image, and whether it covers them."""
+    row, column = tl.load(y + n * h + place // w, exists, other=0), tl.load(x + n * w + place % w, exists, other=0)
+    inside = (row >= 0) & (row <= tl.load(height + n)) & (column >= 0) & (column <= tl.load(width + n))
+    return row, column, inside
+
+
+@triton.jit
+def _neighbours(place, length):
+    """The pixels whose centres lie before and after a place, and how far it is from the first to the second."""
+    place = place.to(tl.float32) - 0.5
+    before = tl.floor(place)
+    return _clamped(before, length), _clamped(before + 1, length), place - before
+
+
+@triton.jit
+def _clamped(pixel, length):
+    return tl.minimum(tl.maximum(pixel.to(tl.int64), 0), length - 1)
+
+
+@triton.jit
+def _between(left, right, across, exists):
+    at_left = tl.load(left, exists, other=0).to(tl.float32)
+    return at_left + (tl.load(right, exists, other=0).to(tl.float32) - at_left) * across

@@ -1,0 +1,247 @@
+"""KL divergence between a moved prediction and another, from the logits of both.
+
+The kernel makes no full-resolution tensor of classes. A target is a bilinear mixture of the teacher's probabilities at
+four neighbouring pixels, and each of those is a softmax of a bilinear mixture of logits: together they draw on 3×3
+cells.
+
+Shapes: N images of H×W pixels, C classes, logits at h×w.
+"""
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+# ruff: noqa: N803 (what a kernel is compiled for is upper case, and shapes are letters)
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from oneway.ops.backend import tl, triton
+from oneway.ops.cells import (
+    LN_2,
+    PADDING,
+    Shape,
+    corner_of,
+    framed,
+    interval_of,
+    intervals_of_program,
+    kernel_upsamples,
+    log_sum_exp,
+    share_of_second,
+    upsampled,
+)
+from oneway.ops.gradient import Traces, mean, store_contributions, store_sums
+from oneway.ops.losses import Pixels, masked_kl, upsample
+from oneway.ops.warp import Warp, neighbours, source_of, wholly_inside
+
+TINY = tl.constexpr(1.1754943508222875e-38)
+
+
+class Geometry(NamedTuple):
+    """What moves a prediction, where that is at most a warp."""
+
+    warp: Warp | None = None
+
+
+class Moves(Protocol):
+    """What a perturbation does to predictions; see `perturb.Perturbation`."""
+
+    def prediction(self, p: Tensor) -> Tensor:
+        """N×C×H×W moved; N×C predictions for whole images may be mixed, but not moved."""
+
+    @property
+    def valid(self) -> Tensor | None:
+        """N×H×W, which pixels show a part of the image; None: all of them."""
+
+    @property
+    def geometry(self) -> Geometry | None:
+        """The same as `prediction` and `valid` for kernels; None where they need more."""
+
+
+def moved_kl(first: Tensor, second: Tensor, moves: Moves, pixels: Pixels, weight: Tensor | None = None) -> Tensor:
+    """Mean over valid pixels of KL(moved(softmax(first)) ‖ softmax(second)) at H×W `pixels`.
+
+    Args:
+        first: N×C×h×w logits, or N×C.
+        second: Likewise, of the perturbed images.
+        moves: How the first prediction is moved, and which pixels are then valid.
+        pixels: H and W.
+        weight: N×H×W factors of the pixels' losses; they do not change how many pixels count.
+    """
+    geometry = moves.geometry
+    one_way = not first.requires_grad  # the kernel has a gradient for the second prediction only
+    if geometry is not None and one_way and kernel_upsamples(first, pixels) and kernel_upsamples(second, pixels):
+        return moved_kl_by_kernel(first, second, pixels, geometry.warp, weight)
+    target, valid = moved(first, moves, pixels)
+    return masked_kl(target, second, valid, weight)
+
+
+def moved(logits: Tensor, moves: Moves, pixels: Pixels) -> tuple[Tensor, Tensor | None]:
+    """A prediction at H×W pixels, moved: N×C×H×W probabilities, and which pixels are valid (None: all)."""
+    target = moves.prediction(upsample(logits, pixels).softmax(dim=1))
+    return target, moves.valid if target.ndim == 4 else None
+
+
+def moved_kl_by_kernel(
+    first: Tensor, second: Tensor, pixels: Pixels, warp: Warp | None, weight: Tensor | None = None
+) -> Tensor:
+    """The same for predictions of pixels of which the first is moved by a warp, or not at all, and has no gradient."""
+    shape = Shape.of(second, pixels)
+    traces = Traces.empty(len(second), shape, second.device)
+    grid, constants = shape.grid(len(second)), {**shape.constants(), "WEIGHTED": weight is not None}
+    frame_t, frame_s = framed(first.detach()), framed(second.detach())
+    weights = frame_s if weight is None else weight.float().contiguous()  # what is absent is never read
+    if warp is None:
+        _divergence[grid](frame_t, frame_s, weights, *traces, **constants)
+    else:
+        normalisers = torch.empty(len(first), *pixels, device=first.device)
+        _normalise[grid](frame_t, normalisers, **shape.constants())
+        _warped_divergence[grid](frame_t, normalisers, *warp.arguments(), frame_s, weights, *traces, **constants)
+    return mean(second, traces)
+
+
+@triton.jit
+def _divergence(
+    frame_t,
+    frame_s,
+    weights,
+    contributions,
+    sums,
+    WEIGHTED: tl.constexpr,
+    C: tl.constexpr,
+    h: tl.constexpr,
+    w: tl.constexpr,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    DOWN: tl.constexpr,
+    RIGHT: tl.constexpr,
+    INTERVALS: tl.constexpr,
+):
+    n, row, column, y, x, exists, share_down, share_right = intervals_of_program(h, w, H, W, DOWN, RIGHT, INTERVALS)
+    teacher = corner_of(frame_t, n, row, column, C, h, w, RIGHT)
+    student = corner_of(frame_s, n, row, column, C, h, w, RIGHT)
+    normaliser_t = log_sum_exp(teacher, share_down, share_right, C, h, w)
+    normaliser = log_sum_exp(student, share_down, share_right, C, h, w)
+    factor = tl.load(weights + (n * H + y) * W + x, exists, other=0) if WEIGHTED else 1.0
+    loss = tl.zeros_like(normaliser)
+    contributions += (n * C * (h + 1) + row) * 4 * (w + 1)
+    for _ in range(C):
+        log_target = upsampled(teacher, share_down, share_right, w) - normaliser_t
+        log_second = upsampled(student, share_down, share_right, w) - normaliser
+        target = tl.exp2(log_target)
+        loss += target * (log_target - log_second)
+        gradient = tl.where(exists, factor * (tl.exp2(log_second) - target), 0)
+        store_contributions(contributions, gradient, share_down, share_right, column, w, RIGHT)
+        teacher += (h + PADDING) * (w + PADDING)
+        student += (h + PADDING) * (w + PADDING)
+        contributions += (h + 1) * 4 * (w + 1)
+    store_sums(sums, tl.where(exists, factor * loss, 0) * LN_2, exists)
+
+
+@triton.jit
+def _normalise(
+    frame,
+    normalisers,
+    C: tl.constexpr,
+    h: tl.constexpr,
+    w: tl.constexpr,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    DOWN: tl.constexpr,
+    RIGHT: tl.constexpr,
+    INTERVALS: tl.constexpr,
+):
+    """log₂ Σ 2^logit for each pixel: what a softmax at any of them still needs."""
+    n, row, column, y, x, exists, share_down, share_right = intervals_of_program(h, w, H, W, DOWN, RIGHT, INTERVALS)
+    corner = corner_of(frame, n, row, column, C, h, w, RIGHT)
+    normaliser = log_sum_exp(corner, share_down, share_right, C, h, w)
+    tl.store(normalisers + (n * H + y) * W + x, normaliser, exists)
+
+
+@triton.jit
+def _warped_divergence(
+    frame_t,
+    normalisers,
+    basis,
+    displacements,
+    frame_s,
+    weights,
+    contributions,
+    sums,
+    WEIGHTED: tl.constexpr,
+    C: tl.constexpr,
+    h: tl.constexpr,
+    w: tl.constexpr,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    DOWN: tl.constexpr,
+    RIGHT: tl.constexpr,
+    INTERVALS: tl.constexpr,
+):
+    n, row, column, y, x, exists, share_down, share_right = intervals_of_program(h, w, H, W, DOWN, RIGHT, INTERVALS)
+    student = corner_of(frame_s, n, row, column, C, h, w, RIGHT)
+    normaliser = log_sum_exp(student, share_down, share_right, C, h, w)
+
+    source_y, source_x = source_of(n, y, x, exists, basis, displacements, W)
+    valid = exists & wholly_inside(source_y, source_x, H, W)
+    above, below, blend_down = neighbours(source_y, H)
+    left, right, blend_right = neighbours(source_x, W)
+    cell_y, share_above, first_y, second_y, third_y = _taps(above, below, H, h)
+    cell_x, share_left, first_x, second_x, third_x = _taps(left, right, W, w)
+    teacher = frame_t + n * C * (h + PADDING) * (w + PADDING) + cell_y * (w + PADDING) + cell_x
+
+    # A corner's part of the target is weight · 2^(logit − normaliser) = 2^(logit + bias).
+    normalisers += n * H * W
+    bias_above_left = _log(1 - blend_down, 1 - blend_right) - tl.load(normalisers + above * W + left)
+    bias_above_right = _log(1 - blend_down, blend_right) - tl.load(normalisers + above * W + right)
+    bias_below_left = _log(blend_down, 1 - blend_right) - tl.load(normalisers + below * W + left)
+    bias_below_right = _log(blend_down, blend_right) - tl.load(normalisers + below * W + right)
+
+    factor = tl.load(weights + (n * H + y) * W + x, exists, other=0) if WEIGHTED else 1.0
+    loss = tl.zeros_like(normaliser)
+    contributions += (n * C * (h + 1) + row) * 4 * (w + 1)
+    for _ in range(C):
+        above_0, below_0 = _mixed_down(teacher, share_above, first_y, second_y, third_y, w)
+        above_1, below_1 = _mixed_down(teacher + 1, share_above, first_y, second_y, third_y, w)
+        above_2, below_2 = _mixed_down(teacher + 2, share_above, first_y, second_y, third_y, w)
+        target = tl.exp2(above_0 + (above_1 - above_0) * share_left + bias_above_left)
+        target += tl.exp2(above_0 * first_x + above_1 * second_x + above_2 * third_x + bias_above_right)
+        target += tl.exp2(below_0 + (below_1 - below_0) * share_left + bias_below_left)
+        target += tl.exp2(below_0 * first_x + below_1 * second_x + below_2 * third_x + bias_below_right)
+
+        log_second = upsampled(student, share_down, share_right, w) - normaliser
+        loss += target * (tl.log2(tl.maximum(target, TINY)) - log_second)
+        gradient = tl.where(valid, factor * (tl.exp2(log_second) - target), 0)
+        store_contributions(contributions, gradient, share_down, share_right, column, w, RIGHT)
+        teacher += (h + PADDING) * (w + PADDING)
+        student += (h + PADDING) * (w + PADDING)
+        contributions += (h + 1) * 4 * (w + 1)
+    store_sums(sums, tl.where(valid, factor * loss, 0) * LN_2, valid)
+
+
+@triton.jit
+def _taps(before, behind, LENGTH: tl.constexpr, CELLS: tl.constexpr):
+    """The first of three cells that two neighbouring pixels draw on, and what they take.
+
+    The first pixel takes a share of the second cell and the rest of the first; the second has a weight for each.
+    """
+    interval, next_interval = interval_of(before, LENGTH, CELLS), interval_of(behind, LENGTH, CELLS)
+    share = share_of_second(behind, next_interval, LENGTH, CELLS)
+    same = interval == next_interval
+    first, second, third = tl.where(same, 1 - share, 0), tl.where(same, share, 1 - share), tl.where(same, 0, share)
+    return interval, share_of_second(before, interval, LENGTH, CELLS), first, second, third
+
+
+@triton.jit
+def _mixed_down(cells, share, first, second, third, w: tl.constexpr):
+    """Logits above and below, of the column of three cells that `cells` points at the top of."""
+    top = tl.load(cells)
+    middle = tl.load(cells + w + PADDING)
+    bottom = tl.load(cells + 2 * (w + PADDING))
+    return top + (middle - top) * share, top * first + middle * second + bottom * third
+
+
+@triton.jit
+def _log(down, right):
+    return tl.log2(tl.maximum(down * right, TINY))

@@ -1,0 +1,255 @@
+"""The passes of a batch norm, its ReLU and the sums next to it: one forwards, two back.
+
+Forwards, y = relu(x̂ · weight + bias + residual) with x̂ = (x − mean) / √(variance + ε), where x may be a sum that the
+pass makes. Backwards, the first pass finds the gradients of weight and bias, and the second that of x.
+
+Shapes: N×C×H×W in channels-last layout, which is M rows (N·H·W) of C channels.
+"""
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+# ruff: noqa: N803 (what a kernel is compiled for is upper case, and shapes are letters)
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from oneway.ops.backend import tl, triton
+from oneway.ops.rows import (
+    MAPPED,
+    REDUCED,
+    Rows,
+    Sum,
+    affine_of,
+    channels_of_program,
+    load_sum,
+    store_parts,
+    summed,
+    tile_of,
+)
+
+
+class Affine(NamedTuple):
+    """What each of C channels is normalised by, as kernels take it."""
+
+    mean: Tensor
+    variance: Tensor
+    weight: Tensor
+    bias: Tensor
+
+
+def normalise(
+    x: Tensor, affine: Affine, eps: float, relu: bool, residual: Tensor | None = None, of_sum: Sum | None = None
+) -> Tensor:
+    """The pass forwards, with a residual behind the norm or a sum before it, not both."""
+    y = torch.empty_like(x)
+    rows = Rows.of(x, MAPPED)
+    added, kept = of_sum or (x if residual is None else residual, x)
+    _norm_forward[rows.grid](
+        x,
+        added,
+        kept,
+        y,
+        *affine,
+        rows.count,
+        rows.channels,
+        eps,
+        RELU=relu,
+        RESIDUAL=residual is not None,
+        SUM=of_sum is not None,
+        **rows.constants(),
+    )
+    return y
+
+
+class Gradients(NamedTuple):
+    """What goes back through a norm."""
+
+    x: Tensor
+    weight: Tensor
+    bias: Tensor
+    passed: Tensor
+    """What passed the ReLU: the gradient of a residual."""
+
+
+def norm_gradients(
+    upstream: Tensor,
+    x: Tensor,
+    affine: Affine,
+    of_batch: bool,
+    eps: float,
+    relu: bool,
+    y: Tensor | None = None,
+    beside: Tensor | None = None,
+) -> Gradients:
+    """The two passes back. Where there were a residual and a ReLU, y is needed.
+
+    What x is sent from elsewhere, `beside` the norm, is added to its gradient before that is rounded.
+    """
+    # A residual's gradient is what passed the ReLU: the first pass writes it, and the second need not look again.
+    passed = upstream if y is None else torch.empty_like(upstream)
+    rows = Rows.of(x, REDUCED // 2)  # of two tensors
+    parts = rows.parts(x.device)
+    _norm_reduce[rows.walk](
+        upstream,
+        x,
+        upstream if y is None else y,
+        passed,
+        parts,
+        *affine,
+        rows.count,
+        rows.channels,
+        eps,
+        RELU=relu,
+        RESIDUAL=y is not None,
+        **rows.constants(),
+    )
+    sums = summed(parts)
+
+    gradient = torch.empty_like(x)
+    rows = Rows.of(x, MAPPED)
+    _norm_backward[rows.grid](
+        passed,
+        x,
+        x if beside is None else beside,
+        gradient,
+        sums,
+        *affine,
+        rows.count,
+        rows.channels,
+        eps,
+        RELU=relu and y is None,
+        OF_BATCH=of_batch,
+        BESIDE=beside is not None,
+        **rows.constants(),
+    )
+    return Gradients(gradient, sums[1].to(affine.weight.dtype), sums[0].to(affine.bias.dtype), passed)
+
+
+@triton.jit(do_not_specialize=["count"])
+def _norm_forward(
+    x,
+    added,
+    kept,
+    y,
+    mean,
+    variance,
+    weight,
+    bias,
+    count,
+    C,
+    eps,
+    RELU: tl.constexpr,
+    RESIDUAL: tl.constexpr,
+    SUM: tl.constexpr,
+    ROWS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+):
+    channel = channels_of_program(CHANNELS)
+    place, exists = tile_of(_from_behind(), channel, count, C, ROWS)
+    centre, sharpness, scale, shift = affine_of(channel, mean, variance, weight, bias, C, eps)
+    value = load_sum(x, added, place, exists, SUM)
+    if SUM:
+        tl.store(kept + place, value.to(kept.dtype.element_ty), exists)
+    value = (value - centre) * (sharpness * scale) + shift
+    if RESIDUAL:
+        value += tl.load(added + place, exists, other=0).to(tl.float32)
+    if RELU:
+        value = rectified(value, value)
+    tl.store(y + place, value.to(y.dtype.element_ty), exists)
+
+
+@triton.jit(do_not_specialize=["count"])
+def _norm_reduce(
+    upstream,
+    x,
+    y,
+    passed,
+    parts,
+    mean,
+    variance,
+    weight,
+    bias,
+    count,
+    C,
+    eps,
+    RELU: tl.constexpr,
+    RESIDUAL: tl.constexpr,
+    ROWS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+):
+    """The gradients of bias and weight, Σ g and Σ g · x̂, where g is what passed the ReLU."""
+    channel = channels_of_program(CHANNELS)
+    centre, sharpness, scale, shift = affine_of(channel, mean, variance, weight, bias, C, eps)
+    total = tl.zeros((ROWS, CHANNELS), tl.float32)
+    product = tl.zeros((ROWS, CHANNELS), tl.float32)
+    for tile in range(tl.program_id(0), tl.cdiv(count, ROWS), tl.num_programs(0)):
+        place, exists = tile_of(tile, channel, count, C, ROWS)
+        gradient = tl.load(upstream + place, exists, other=0).to(tl.float32)
+        away = tl.load(x + place, exists, other=0).to(tl.float32) - centre
+        if RELU:
+            if RESIDUAL:
+                gradient = rectified(tl.load(y + place, exists, other=0), gradient)
+                tl.store(passed + place, gradient.to(passed.dtype.element_ty), exists)
+            else:
+                gradient = rectified(away * (sharpness * scale) + shift, gradient)
+        total += gradient
+        product += gradient * (away * sharpness)
+    total, product = tl.sum(total, axis=0, keep_dims=True), tl.sum(product, axis=0, keep_dims=True)
+    store_parts(parts, channel, total, product, C)
+
+
+@triton.jit(do_not_specialize=["count"])
+def _norm_backward(
+    upstream,
+    x,
+    beside,
+    out,
+    sums,
+    mean,
+    variance,
+    weight,
+    bias,
+    count,
+    C,
+    eps,
+    RELU: tl.constexpr,
+    OF_BATCH: tl.constexpr,
+    BESIDE: tl.constexpr,
+    ROWS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+):
+    """The gradient of x: g, less what the batch's own mean and variance take back, plus what x is sent besides."""
+    channel = channels_of_program(CHANNELS)
+    place, exists = tile_of(_from_behind(), channel, count, C, ROWS)
+    centre, sharpness, scale, shift = affine_of(channel, mean, variance, weight, bias, C, eps)
+    gradient = tl.load(upstream + place, exists, other=0).to(tl.float32)
+    away = tl.load(x + place, exists, other=0).to(tl.float32) - centre
+    if RELU:
+        gradient = rectified(away * (sharpness * scale) + shift, gradient)
+    if OF_BATCH:
+        gradient -= mean_of(sums, channel, count, C) + away * sharpness * mean_of(sums + C, channel, count, C)
+    gradient *= sharpness * scale
+    if BESIDE:
+        gradient += tl.load(beside + place, exists, other=0).to(tl.float32)
+    tl.store(out + place, gradient.to(out.dtype.element_ty), exists)
+
+
+@triton.jit
+def rectified(value, passing):
+    """What passes where the value is positive, or not a number, so that the latter shows in the result."""
+    return tl.where(value <= 0, 0.0, passing)
+
+
+@triton.jit
+def mean_of(sums, channel, count, C):
+    """1×CHANNELS: a channel's sum over the rows by their number."""
+    return tl.load(sums + channel, channel < C, other=0) / count
+
+
+@triton.jit
+def _from_behind():
+    """Tiles in the order that finds the last ones of the pass before still in the cache."""
+    return tl.num_programs(0) - 1 - tl.program_id(0)

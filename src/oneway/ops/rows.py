@@ -1,0 +1,152 @@
+"""A channels-last tensor as a matrix: a row for each pixel, a column for each channel, and how programs divide it.
+
+Sums over all rows are made in two steps, and never in an order that could change. In the first, P programs walk through
+the matrix side by side and leave one part each; in the second, one small program adds the parts of a few channels.
+
+Shapes: M rows (N·H·W), C channels, P parts.
+"""
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+# ruff: noqa: N803 (what a kernel is compiled for is upper case, and shapes are letters)
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from oneway.ops.backend import tl, triton
+
+MAPPED = 4096
+"""Numbers in a program's tile where each becomes another."""
+REDUCED = 4096
+"""Numbers that a program reads at a time where it adds up."""
+PROGRAMS = 512
+"""Programs that add up a matrix: about as many as a large GPU runs at once, since the slowest are waited for."""
+LARGEST_WIDTH = 64
+"""Channels of a tile, at most: 128 bytes of bfloat16."""
+MERGED_CHANNELS = 4
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The size of a matrix and of its tiles."""
+
+    count: int  # M
+    channels: int  # C
+    room: int  # numbers of a tile
+
+    @classmethod
+    def of(cls, x: Tensor, room: int) -> Rows:
+        """The matrix of an N×C×H×W tensor."""
+        return cls(x.numel() // x.shape[1], x.shape[1], room)
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and channels of a tile: powers of two."""
+        width = min(LARGEST_WIDTH, triton.next_power_of_2(self.channels))
+        return self.room // width, width
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """A program for each tile."""
+        rows, width = self.tile
+        return triton.cdiv(self.count, rows), triton.cdiv(self.channels, width)
+
+    @property
+    def walk(self) -> tuple[int, int]:
+        """No more programs than run at once: program p takes tiles p, p + P, p + 2P and so on."""
+        tiles, columns = self.grid
+        return min(tiles, max(1, PROGRAMS // columns)), columns
+
+    def parts(self, device: torch.device) -> Tensor:
+        """2×P×C: room for two numbers of each channel from each program of the walk."""
+        return torch.empty(2, self.walk[0], self.channels, device=device)
+
+    def constants(self) -> dict[str, int]:
+        """The tile, as kernels name it."""
+        rows, width = self.tile
+        return {"ROWS": rows, "CHANNELS": width}
+
+
+class Sum(NamedTuple):
+    """What a pass adds to the tensor that it reads, and where it keeps the sum; both in that tensor's layout."""
+
+    addend: Tensor
+    total: Tensor
+
+
+def merging(parts: Tensor) -> tuple[tuple[int], dict[str, int]]:
+    """Grid and constants of a kernel that adds up parts: two versions at most, so that little is compiled."""
+    _, count, channels = parts.shape
+    room = 128 if count <= 128 else PROGRAMS
+    return (triton.cdiv(channels, MERGED_CHANNELS),), {"PARTS": room, "CHANNELS": MERGED_CHANNELS}
+
+
+def summed(parts: Tensor) -> Tensor:
+    """2×C: the sum of 2×P×C parts."""
+    sums = torch.empty(2, parts.shape[2], device=parts.device)
+    grid, constants = merging(parts)
+    _norm_sum_parts[grid](parts, sums, *parts.shape[1:], **constants)
+    return sums
+
+
+@triton.jit(do_not_specialize=["parts_count"])
+def _norm_sum_parts(parts, sums, parts_count, C, PARTS: tl.constexpr, CHANNELS: tl.constexpr):
+    part, channel, exists = parts_of_program(parts_count, C, PARTS, CHANNELS)
+    place = parts + part * C + channel
+    first, second = tl.load(place, exists, other=0), tl.load(place + parts_count * C, exists, other=0)
+    tl.store(sums + channel, tl.sum(first, axis=0, keep_dims=True), channel < C)
+    tl.store(sums + C + channel, tl.sum(second, axis=0, keep_dims=True), channel < C)
+
+
+@triton.jit
+def parts_of_program(parts_count, C, PARTS: tl.constexpr, CHANNELS: tl.constexpr):
+    """All parts of a merging program's channels, and which of them exist."""
+    part = tl.arange(0, PARTS)[:, None]
+    channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)[None, :]
+    return part, channel, (part < parts_count) & (channel < C)
+
+
+@triton.jit
+def channels_of_program(CHANNELS: tl.constexpr):
+    """1×CHANNELS: the columns of a program's tiles."""
+    return tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)[None, :]
+
+
+@triton.jit
+def tile_of(tile, channel, count, C, ROWS: tl.constexpr):
+    """Where a tile lies in the matrix, and which of its numbers exist."""
+    row = tl.arange(0, ROWS)[:, None]
+    first = tl.cast(tile, tl.int64) * ROWS
+    return first * C + (row * C + channel), (first + row < count) & (channel < C)
+
+
+@triton.jit
+def load_sum(x, addend, place, exists, SUM: tl.constexpr):
+    """Numbers of a tile in single precision; those of a sum as they are once it is kept, which rounds them."""
+    value = tl.load(x + place, exists, other=0).to(tl.float32)
+    if SUM:
+        value += tl.load(addend + place, exists, other=0).to(tl.float32)
+        value = value.to(x.dtype.element_ty).to(tl.float32)
+    return value
+
+
+@triton.jit
+def affine_of(channel, mean, variance, weight, bias, C, eps):
+    """1×CHANNELS each: mean, 1/deviation, scale and shift of a norm."""
+    exists = channel < C
+    deviation = tl.sqrt(tl.load(variance + channel, exists, other=1).to(tl.float32) + eps)
+    scale = tl.load(weight + channel, exists, other=0).to(tl.float32)
+    shift = tl.load(bias + channel, exists, other=0).to(tl.float32)
+    return tl.load(mean + channel, exists, other=0).to(tl.float32), 1 / deviation, scale, shift
+
+
+@triton.jit
+def store_parts(parts, channel, first, second, C):
+    """Writes a program's two numbers for each of its channels."""
+    place = parts + tl.program_id(0) * C + channel
+    tl.store(place, first, channel < C)
+    tl.store(place + tl.num_programs(0) * C, second, channel < C)

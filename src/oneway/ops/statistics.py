@@ -1,0 +1,169 @@
+"""Mean and variance of each channel of a batch, in one pass over it, and the running ones that follow them.
+
+Shapes: N×C×H×W, which is M rows (N·H·W) of C channels; P parts.
+"""
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+# ruff: noqa: N803 (what a kernel is compiled for is upper case, and shapes are letters)
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from oneway.ops.backend import tl, triton
+from oneway.ops.rows import (
+    REDUCED,
+    Rows,
+    Sum,
+    channels_of_program,
+    load_sum,
+    merging,
+    parts_of_program,
+    store_parts,
+    tile_of,
+)
+
+
+class Statistics(NamedTuple):
+    """What a norm subtracts, and what it divides by the root of."""
+
+    mean: Tensor  # C
+    variance: Tensor  # C
+    of_batch: bool = False
+    """Whether they are those of the tensor that is normalised, so that its gradient runs through them too."""
+
+
+class Running(NamedTuple):
+    """The moving averages that a batch norm keeps, and how fast they move."""
+
+    mean: Tensor  # C
+    variance: Tensor  # C, unbiased
+    batches: Tensor  # their number so far, int64
+    momentum: float
+
+
+def population(layer: nn.BatchNorm2d) -> Statistics | None:
+    """The running statistics of a layer, but in training, which uses the batch's."""
+    if layer.training or layer.running_mean is None or layer.running_var is None:
+        return None
+    return Statistics(layer.running_mean, layer.running_var)
+
+
+def following(layer: nn.BatchNorm2d) -> Running | None:
+    """The running statistics of a layer, where they are to follow the batch's."""
+    if not (layer.training and layer.track_running_stats) or layer.running_mean is None or layer.running_var is None:
+        return None
+    assert layer.num_batches_tracked is not None
+    assert layer.momentum is not None
+    return Running(layer.running_mean, layer.running_var, layer.num_batches_tracked, layer.momentum)
+
+
+def batch_statistics(x: Tensor, running: Running | None = None, of_sum: Sum | None = None) -> Statistics:
+    """Statistics of a channels-last N×C×H×W tensor, or of a sum with it, which the same pass makes.
+
+    The running ones move towards them, as in `F.batch_norm`.
+    """
+    rows = Rows.of(x, REDUCED if of_sum is None else REDUCED // 2)  # of two tensors
+    parts = rows.parts(x.device)
+    # What is absent is never touched, but a kernel wants a pointer.
+    _norm_statistics[rows.walk](
+        x, *(of_sum or (x, x)), parts, rows.count, rows.channels, SUM=of_sum is not None, **rows.constants()
+    )
+
+    mean, variance = torch.empty(2, rows.channels, device=x.device)
+    tracked = (mean, variance, mean, 0.0) if running is None else running
+    grid, constants = merging(parts)
+    _norm_merge_statistics[grid](
+        parts,
+        mean,
+        variance,
+        *tracked,
+        rows.count,
+        *parts.shape[1:],
+        TRACKED=running is not None,
+        ROWS=rows.tile[0],
+        **constants,
+        num_warps=8,
+    )
+    if running is not None:
+        # Autograd does not see what a kernel changes in place: it is told, or it would use what it has saved.
+        torch.autograd.graph.increment_version((running.mean, running.variance, running.batches))
+    return Statistics(mean, variance, of_batch=True)
+
+
+@triton.jit(do_not_specialize=["count"])
+def _norm_statistics(x, addend, kept, parts, count, C, SUM: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
+    """Each program's mean and sum of squared deviations from it."""
+    first, programs, channel = tl.program_id(0), tl.num_programs(0), channels_of_program(CHANNELS)
+    # Sums of what is left of a good guess at the mean: without it, a large mean takes a small variance's digits.
+    place, exists = tile_of(first, channel, count, C, ROWS)
+    sample = load_sum(x, addend, place, exists, SUM)
+    guess = tl.sum(sample, axis=0, keep_dims=True) / tl.minimum(count - first * ROWS, ROWS)
+    total = tl.zeros((ROWS, CHANNELS), tl.float32)
+    squares = tl.zeros((ROWS, CHANNELS), tl.float32)
+    for tile in range(first, tl.cdiv(count, ROWS), programs):
+        place, exists = tile_of(tile, channel, count, C, ROWS)
+        value = load_sum(x, addend, place, exists, SUM)
+        if SUM:
+            tl.store(kept + place, value.to(kept.dtype.element_ty), exists)
+        left = tl.where(exists, value - guess, 0)
+        total += left
+        squares += left * left
+    mine = _rows_of(first, count, programs, ROWS).to(tl.float32)
+    sums = tl.sum(total, axis=0, keep_dims=True)
+    store_parts(parts, channel, guess + sums / mine, tl.sum(squares, axis=0, keep_dims=True) - sums * sums / mine, C)
+
+
+@triton.jit(do_not_specialize=["count", "parts_count"])
+def _norm_merge_statistics(
+    parts,
+    mean,
+    variance,
+    running_mean,
+    running_variance,
+    batches,
+    momentum,
+    count,
+    parts_count,
+    C,
+    TRACKED: tl.constexpr,
+    ROWS: tl.constexpr,
+    PARTS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+):
+    """Deviations from the whole mean are those from a part's, and the part's own."""
+    part, channel, exists = parts_of_program(parts_count, C, PARTS, CHANNELS)
+    mine = tl.where(exists, _rows_of(part, count, parts_count, ROWS), 0).to(tl.float32)
+    place = parts + part * C + channel
+    inside = channel < C
+    guess = tl.load(parts + channel, inside, other=0)
+    means = tl.where(exists, tl.load(place, exists, other=0) - guess, 0)
+    centre = tl.sum(means * mine, axis=0, keep_dims=True) / count
+    apart = means - centre
+    squares = tl.load(place + parts_count * C, exists, other=0) + mine * apart * apart
+    spread = tl.maximum(tl.sum(squares, axis=0, keep_dims=True), 0, propagate_nan=tl.PropagateNan.ALL)
+    centre += guess
+    tl.store(mean + channel, centre, inside)
+    tl.store(variance + channel, spread / count, inside)
+    if TRACKED:
+        _move(running_mean + channel, centre, momentum, inside)
+        _move(running_variance + channel, spread / (count - 1), momentum, inside)
+        if tl.program_id(0) == 0:
+            tl.store(batches, tl.load(batches) + 1)
+
+
+@triton.jit
+def _rows_of(program, count, programs, ROWS: tl.constexpr):
+    """How many rows a program of the walk has met: whole tiles, but for the last of the matrix."""
+    tiles = tl.cdiv(count, ROWS)
+    missing = tl.where((tiles - 1) % programs == program, tiles * ROWS - count, 0)
+    return (tiles - program + programs - 1) // programs * ROWS - missing
+
+
+@triton.jit
+def _move(average, value, momentum, exists):
+    old = tl.load(average, exists, other=0)
+    tl.store(average, (old + momentum * (value - old)).to(average.dtype.element_ty), exists)

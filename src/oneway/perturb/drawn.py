@@ -1,0 +1,71 @@
+"""From a row of the table of draws to a perturbation, by name.
+
+Shapes: N images of H×W pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from oneway import ops
+from oneway.draws import PerturbationDraw
+from oneway.perturb.perturbation import Exchange, Perturbation, PhTPS, Shift, compose
+
+if TYPE_CHECKING:
+    from oneway.config import Perturb
+    from oneway.draws import Photometric
+    from oneway.methods import PerturbationName
+
+
+def perturbation(names: Sequence[PerturbationName], draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
+    """Perturbations for a batch x of N×3×H×W images (or N points), one after another."""
+    return compose(*(PERTURBATIONS[name](draw, x, config) for name in names))
+
+
+def ph(draw: PerturbationDraw, x: Tensor, config: Perturb) -> PhTPS:
+    """T^P at strength s_P: colours change, predictions should not."""
+    return PhTPS(_colours(draw, config), None)
+
+
+def tps(draw: PerturbationDraw, x: Tensor, config: Perturb) -> PhTPS:
+    """T^G at strength s_G: images and predictions are warped alike."""
+    return PhTPS(None, _warp(draw, x, config))
+
+
+def phtps(draw: PerturbationDraw, x: Tensor, config: Perturb) -> PhTPS:
+    """T^G ∘ T^P, the paper's perturbation."""
+    return PhTPS(_colours(draw, config), _warp(draw, x, config))
+
+
+def cutmix(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
+    """Pairs of images exchange a rectangle, and so do their predictions."""
+    return Exchange(draw.boxes)
+
+
+def noise(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
+    """Additive Gaussian noise."""
+    return Shift(config.noise * draw.noise.to(x.dtype))
+
+
+PERTURBATIONS: dict[PerturbationName, Callable[[PerturbationDraw, Tensor, Perturb], Perturbation]] = {
+    "ph": ph,
+    "tps": tps,
+    "phtps": phtps,
+    "cutmix": cutmix,
+    "noise": noise,
+}
+
+
+def _colours(draw: PerturbationDraw, config: Perturb) -> Photometric | None:
+    """At zero the identity to the bit, not merely to rounding."""
+    return ops.with_strength(draw.photometric, config.photometric) if config.photometric > 0 else None
+
+
+def _warp(draw: PerturbationDraw, x: Tensor, config: Perturb) -> ops.Warp:
+    """Displacements with a deviation of s_G · deviation · H pixels."""
+    height, width = x.shape[-2:]
+    deviation = config.geometric * config.deviation * height
+    return ops.Warp(deviation * draw.displacements.to(x.dtype), height, width)

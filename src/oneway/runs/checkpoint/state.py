@@ -1,0 +1,95 @@
+"""The state of a run as named tensors, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from oneway.runs.checkpoint.tensors import Expected, expected_of
+from oneway.engine.state import TrainingState
+
+MOMENTS = {torch.optim.Adam: ("exp_avg", "exp_avg_sq"), torch.optim.SGD: ("momentum_buffer",)}
+"""What an optimiser remembers of a parameter, in its shape; Adam also counts its steps."""
+
+SKIPS = "skips"
+"""How many steps have been skipped, and how many in a row."""
+
+
+def tensors_of(state: TrainingState) -> dict[str, Tensor]:
+    """The state as named tensors."""
+    content = {**_models(state), SKIPS: state.skips}
+    for name, parameter in _parameters(state):
+        for key, tensor in state.optimiser.state[parameter].items():
+            if tensor is not None:  # no momentum before the first step
+                content[f"optimiser.{key}.{name}"] = tensor
+    return content
+
+
+def restore(state: TrainingState, content: Mapping[str, Tensor]) -> None:
+    """Puts named tensors back in their places."""
+    for role, model in _roles(state).items():
+        model.load_state_dict(_below(content, f"{role}."))
+    state.skips.copy_(content[SKIPS])
+    remembered = {key: _below(content, f"optimiser.{key}.") for key in (*_moments(state), "step")}
+    for name, parameter in _parameters(state):
+        state.optimiser.state[parameter] = {
+            key: _laid_out_like(parameter, values[name]) for key, values in remembered.items() if name in values
+        }
+
+
+def bytes_needed(state: TrainingState) -> int:
+    """Of a checkpoint, give or take its header."""
+    return sum(shape.numel() * dtype.itemsize for part in expected(state) for shape, dtype in part.values())
+
+
+def expected(state: TrainingState) -> tuple[Expected, Expected]:
+    """What a checkpoint of this state must hold, and what it may: an optimiser begins with no memory."""
+    optional: dict[str, tuple[torch.Size, torch.dtype]] = {}
+    for name, parameter in _parameters(state):
+        optional[f"optimiser.step.{name}"] = (torch.Size(()), torch.float32)
+        optional |= {f"optimiser.{key}.{name}": (parameter.shape, parameter.dtype) for key in _moments(state)}
+    return expected_of({**_models(state), SKIPS: state.skips}), optional
+
+
+def _roles(state: TrainingState) -> dict[str, nn.Module]:
+    """Networks by the names that checkpoints give them: `student`, `teacher`; a second student is `student2`."""
+    roles = {f"student{_number(which)}": student for which, student in enumerate(state.models.students)}
+    for which, teacher in enumerate(state.models.teachers):
+        if teacher not in state.models.students:
+            roles[f"teacher{_number(which)}"] = teacher
+    return roles
+
+
+def _number(which: int) -> str:
+    return str(which + 1) if which else ""
+
+
+def _models(state: TrainingState) -> dict[str, Tensor]:
+    roles = _roles(state).items()
+    return {f"{role}.{name}": tensor for role, model in roles for name, tensor in model.state_dict().items()}
+
+
+def _parameters(state: TrainingState) -> list[tuple[str, nn.Parameter]]:
+    """Of all students, by name; those of a second one have a prefix."""
+    return [
+        (f"student{_number(which)}.{name}" if which else name, parameter)
+        for which, student in enumerate(state.models.students)
+        for name, parameter in student.named_parameters()
+    ]
+
+
+def _moments(state: TrainingState) -> tuple[str, ...]:
+    return MOMENTS[type(state.optimiser)]
+
+
+def _laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:
+    """On the parameter's device and in its memory format: fused optimisers walk both in step."""
+    if value.ndim == 0:
+        return value.to(parameter.device, copy=True)
+    return torch.empty_like(parameter, dtype=value.dtype).copy_(value)
+
+
+def _below(content: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in content.items() if name.startswith(prefix)}

@@ -1,0 +1,113 @@
+"""Tensors in safetensors files of any origin: what is announced is checked before it is read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from oneway.common.errors import UserError
+
+MOST_HEADER_BYTES = 2**24
+"""A ResNet-34 with its optimiser has a header of 100 kB."""
+
+KEY = "oneway"
+"""Of the metadata that are ours: a JSON object."""
+
+Expected = Mapping[str, tuple[torch.Size, torch.dtype]]
+DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+"""By the names they have in files."""
+
+
+def serialise(tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> bytes:
+    """The content of a file; the same tensors and the same words give the same bytes."""
+    return safetensors.torch.save(dict(tensors), {KEY: json.dumps(about)})
+
+
+def digest(tensor: Tensor) -> str:
+    """SHA-256 of a tensor's bytes, on the CPU and contiguous."""
+    return hashlib.sha256(tensor.reshape(-1).view(torch.uint8).numpy().data).hexdigest()
+
+
+def expected_of(tensors: Mapping[str, Tensor]) -> Expected:
+    """What a file must announce to be read into these."""
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[safetensors.safe_open]:
+    """A file whose header is of a believable size; whatever fails in the block becomes a UserError that names it."""
+    try:
+        _believe_header(path)
+        with safetensors.safe_open(path, framework="pt") as file:
+            yield file
+    except UserError:
+        raise
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror or error}).") from None
+    except Exception as error:  # hostile headers fail in the parser, in its numbers, or in our reading of them
+        cause = " ".join(str(error).split())[:200]
+        raise UserError(f"{path}: damaged, or no safetensors file ({cause}).") from error
+
+
+def about(file: safetensors.safe_open, path: Path) -> dict[str, Any]:
+    """Our own words in a file's metadata."""
+    text = (file.metadata() or {}).get(KEY)
+    try:
+        found = json.loads(text or "")
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise UserError(f"{path}: not written by oneway (its metadata say nothing about '{KEY}').")
+    return found
+
+
+def check(file: safetensors.safe_open, path: Path, required: Expected, optional: Expected | None = None) -> None:
+    """Refuses a file that lacks a required tensor, or announces one of another name, shape or type."""
+    known = {**required, **(optional or {})}
+    names = list(file.keys())
+    problems = [f"it lacks {name}" for name in required.keys() - set(names)]
+    problems += [f"it has an unknown {name[:200]!r}" for name in names if name not in known]
+    problems += [
+        f"its {name} is {dtype} {found} instead of {known[name][1]} {list(known[name][0])}"
+        for name in names
+        if name in known
+        for found, dtype in [(file.get_slice(name).get_shape(), file.get_slice(name).get_dtype())]
+        if (torch.Size(found), DTYPES.get(dtype)) != known[name]
+    ]
+    if problems:
+        raise UserError(f"{path}: of another model: {'; '.join(sorted(problems)[:3])}.")
+
+
+def read(
+    file: safetensors.safe_open, path: Path, required: Expected, optional: Expected | None = None
+) -> dict[str, Tensor]:
+    """All tensors of a file that passes `check`."""
+    check(file, path, required, optional)
+    return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+
+
+def _believe_header(path: Path) -> None:
+    if not path.is_file():  # a pipe would keep us waiting
+        raise UserError(f"{path}: {'not a file' if path.exists() else 'no such file'}.")
+    with path.open("rb") as file:
+        announced = int.from_bytes(file.read(8), "little")
+    if announced > min(MOST_HEADER_BYTES, path.stat().st_size):
+        raise UserError(f"{path}: damaged, or no safetensors file (its header would have {announced} bytes).")

@@ -1,0 +1,65 @@
+"""One process at a time may train into a folder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from oneway.runs.atomic import cannot_write
+from oneway.common.errors import UserError
+
+NAME = ".lock"
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Within the block, no other process holds the folder; a UserError names the one that does.
+
+    The system itself lets go of the lock when the process ends, in whatever way; a file that is still there says
+    nothing. Where a file system knows no locks, there is none.
+    """
+    path = folder / NAME
+    if path.is_symlink():
+        raise UserError(f"{path}: a link, which is not followed. Remove it.")
+    try:
+        descriptor = _locked(path)
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"process {os.getpid()} on {platform.node()}\n".encode())
+    except BlockingIOError:
+        raise UserError(f"{folder}: {_holder(path)} trains into it. Wait for it to end, or stop it.") from None
+    except OSError as error:
+        raise cannot_write(path, 0, error) from error
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            os.unlink(path)
+        os.close(descriptor)
+
+
+def _locked(path: Path) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise
+        except OSError:  # not supported here
+            return descriptor
+        # Whoever held it may have removed the file in between: then this is the lock of nothing.
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                return descriptor
+        os.close(descriptor)
+
+
+def _holder(path: Path) -> str:
+    with suppress(OSError):
+        if text := path.read_text(encoding="utf-8", errors="replace").strip()[:200]:
+            return text
+    return "another process"

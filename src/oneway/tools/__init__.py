@@ -1,0 +1,1 @@
+"""What a user does: train, evaluate, predict, export, report, explore, suggest, reproduce, measure."""

@@ -1,0 +1,134 @@
+"""What is measured: networks with their crops and batches, on random images, by this engine and by plain PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+
+from oneway import models
+from oneway.config import Config, Data, Jitter, Model, Train
+from oneway.config.recipes import recipe
+from oneway.data.dataset import Samples
+from oneway.draws import Draws, Plan
+from oneway.engine import start
+from oneway.engine.capture import advancing as engine_advancing
+from oneway.engine.state import TrainingState
+from oneway.engine.step import Measured
+from oneway.engine.store import Store
+from oneway.methods import VariantName
+
+Engine = Literal["oneway", "plain"]
+Advance = Callable[[Draws], Measured]
+
+SETUPS: dict[str, tuple[str, VariantName]] = {
+    "supervised": ("supervised", "1w-ct"),
+    "simple-phtps": ("simple-phtps", "1w-ct"),
+    "mt-phtps": ("mt-phtps", "1w-ct"),
+    "2w-c1": ("simple-phtps", "2w-c1"),
+}
+"""Methods of the paper's table, and the two-way variant that its figure of memory compares with."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network with its crop and batch, and the random images that the crops are taken from."""
+
+    name: str
+    config: Config
+    classes: int
+    images: int
+    size: tuple[int, int]
+    """Height and width of the images."""
+
+    @property
+    def batch(self) -> str:
+        """As the paper writes it."""
+        return f"({self.config.train.batch_labelled}, {self.config.train.batch_unlabelled})"
+
+
+def segmentation(
+    name: str, model: Model, crop: int, size: tuple[int, int], images: int = 32, batch: int = 8, classes: int = 19
+) -> Case:
+    """Square crops at random scales, as in the recipes of Cityscapes."""
+    config = Config(
+        data=Data(name="cityscapes"),
+        jitter=Jitter(crop=(crop, crop), scale=(0.5, 2)),
+        model=model,
+        train=Train(batch_labelled=batch, batch_unlabelled=batch),
+    )
+    return Case(name, config, classes, images, size)
+
+
+def classification(name: str, batch: tuple[int, int], images: int) -> Case:
+    """The `cifar10` recipe, but with a teacher like that of the other cases."""
+    changes = {"batch_labelled": batch[0], "batch_unlabelled": batch[1], "teacher_norm": "population"}
+    config = recipe("cifar10").changed(train=changes)
+    return Case(name, config, classes=10, images=images, size=(32, 32))
+
+
+def training_cases(small: bool) -> dict[str, Case]:
+    """Those of the paper, or small ones that a CPU can do."""
+    rn18, rn34 = Model(backbone="resnet18"), Model(backbone="resnet34")
+    full = [
+        segmentation("rn18-768", rn18, 768, (1024, 2048)),
+        segmentation("rn34-768", rn34, 768, (1024, 2048)),
+        segmentation("rn18-448", rn18, 448, (512, 1024)),
+        segmentation("rn18-352", rn18, 352, (360, 480)),
+        classification("wrn-32", (128, 640), images=50_000),
+    ]
+    demonstration = [
+        segmentation("rn18-64", Model(backbone="resnet18", width=0.5), 64, (96, 192), images=8, batch=2),
+        classification("wrn-32", (2, 4), images=64),
+    ]
+    return {case.name: case for case in (demonstration if small else full)}
+
+
+def random_samples(case: Case) -> Samples:
+    """Images and labels of noise: what they show does not matter to any measurement."""
+    random = np.random.default_rng(0)
+    names = tuple(map(str, range(case.images)))
+    images = random.integers(256, size=(case.images, *case.size, 3), dtype=np.uint8)
+    dense = case.config.data.name != "cifar10"
+    labels = random.integers(case.classes, size=images.shape[: 3 if dense else 1], dtype=np.uint8)
+    return Samples.stacked(names, images, labels)
+
+
+def random_plan(case: Case) -> Plan:
+    """A run of which every image is in both roles, as in the paper."""
+    train, jitter, items = case.config.train, case.config.jitter, tuple(range(case.images))
+    return Plan(0, items, items, train.batch_labelled, train.batch_unlabelled, jitter.scale, jitter.flip)
+
+
+def configured(case: Case, setup: str, engine: Engine) -> Config:
+    """A case trained by a method; plain PyTorch computes in single precision (TF32) and with functions of its own."""
+    method, variant = SETUPS[setup]
+    changes = {"engine": "plain", "precision": "float32"} if engine == "plain" else {}
+    return case.config.changed(method=method, variant=variant, train=changes)
+
+
+def engines(device: torch.device) -> tuple[Engine, ...]:
+    """On a CPU the two are one and the same."""
+    return ("oneway", "plain") if device.type == "cuda" else ("oneway",)
+
+
+def fresh_state(config: Config, classes: int, device: torch.device) -> TrainingState:
+    """What a run would start with."""
+    return start.training_state([models.build(config.model, classes, seed=0)], (), config, device)
+
+
+def advancing(state: TrainingState, config: Config, store: Store) -> Advance:
+    """A function that does one iteration, as a run would."""
+    advance = engine_advancing(state, store, config, _refuse_to_measure)
+    return lambda draws: advance(draws, config.train.alpha)
+
+
+class CannotCapture(Exception):
+    """A step that fell back to a slower way would be measured as the fast one."""
+
+
+def _refuse_to_measure(complaint: str) -> None:
+    raise CannotCapture(complaint)

@@ -1,0 +1,146 @@
+"""`oneway bench infer`: images per second, one by one, as PyTorch comes and as fast as a network can predict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from copy import deepcopy
+from functools import partial
+from typing import Any
+
+import torch
+from rich.table import Table
+from torch import Tensor, nn
+
+from oneway import models
+from oneway.config import Model
+from oneway.engine.capture import cudnn_autotune
+from oneway.ops import cross_entropy, pixels_of, references, upsample
+from oneway.tools.bench.findings import Findings, Options, Say, number, ratio, table, times
+from oneway.tools.bench.paper import INFERENCE
+from oneway.tools.bench.params import NETWORKS
+from oneway.tools.bench.timing import Effort, effort, milliseconds_apart, release, synchronise
+
+SIZES = ((512, 1024), (1024, 2048))
+SMALL_SIZES = ((64, 128),)
+WARM_UP = 3
+
+Row = dict[str, Any]
+Ending = Callable[[Tensor, Tensor], Tensor]
+"""What follows the logits, given the labels: N×H×W."""
+
+
+def as_in_the_paper(logits: Tensor, labels: Tensor) -> Tensor:
+    """The mean cross-entropy; in half precision by its kernel, in single precision as plain PyTorch computes it."""
+    with nullcontext() if logits.dtype == torch.bfloat16 else references():
+        return cross_entropy(logits, labels)
+
+
+def most_probable(logits: Tensor, labels: Tensor) -> Tensor:
+    """What a user wants: the class of each pixel."""
+    return upsample(logits, pixels_of(labels)).argmax(dim=1)
+
+
+ENDINGS: dict[str, Ending] = {"loss": as_in_the_paper, "classes": most_probable}
+
+
+def bench_infer(options: Options, say: Say) -> Findings:
+    """Measures every network that segments, at every size."""
+    networks = {name: config for name, (config, _) in NETWORKS.items() if name in INFERENCE}
+    rows = []
+    for name, config in options.chosen(networks).items():
+        for size in SMALL_SIZES if options.small else SIZES:
+            rows.append(row := measure(name, config, size, options.device, effort(options.device)))
+            rates = ", ".join(
+                f"{ending} {row['eager'][ending]:.1f} → {row['optimised'][ending]:.1f}" for ending in ENDINGS
+            )
+            say(f"{name:20} {size[0]}×{size[1]}  images/s with {rates}; logits differ by {row['difference']:.1e}")
+    how = (
+        "channels-last"
+        if options.small
+        else "batch norm, sum and ReLU in one pass, bfloat16, channels-last, a CUDA graph"
+    )
+    notes = [
+        f"eager is PyTorch as it comes (TF32 on a GPU). optimised: {how}. "
+        "One image after another, without overlap, already on the device; random weights.",
+        "with loss: the cross-entropy at full resolution is computed, as in the paper. with classes: the most probable "
+        "class of each pixel at full resolution.",
+    ]
+    return Findings([infer_table(rows, ending) for ending in ENDINGS], rows, notes)
+
+
+@torch.no_grad()
+def measure(
+    name: str, config: Model, size: tuple[int, int], device: torch.device, effort: Effort, classes: int = 19
+) -> Row:
+    """Images per second with each ending, eager and optimised, and how far the logits of the two are apart."""
+    release(device)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(1, 3, *size, generator=generator).to(device)
+    labels = torch.randint(classes, (1, *size), generator=generator).to(device)
+    eager = models.build(config, classes, seed=0).to(device).eval()
+    fast = optimised(eager, x)
+    row: Row = {"network": name, "size": size, "eager": {}, "optimised": {}}
+    for ending, end in ENDINGS.items():
+        ordinary = _warm(partial(_image, eager, end, x, labels), device)
+        row["eager"][ending] = 1000 / milliseconds_apart(ordinary, device, effort)
+        with cudnn_autotune():
+            replayed = captured(partial(_image, fast, end, x, labels), device)
+        row["optimised"][ending] = 1000 / milliseconds_apart(replayed, device, effort)
+    expected, found = eager(x).double(), fast(x).double()
+    row["difference"] = float((found - expected).norm() / expected.norm())
+    row["paper"] = INFERENCE[name].get(size)
+    return row
+
+
+def _image(network: Callable[[Tensor], Tensor], end: Ending, x: Tensor, labels: Tensor) -> Tensor:
+    return end(network(x), labels)
+
+
+def optimised(model: nn.Module, example: Tensor) -> Callable[[Tensor], Tensor]:
+    """Logits of the same network: on a GPU by fused norms in half precision, on a CPU channels last."""
+    if not example.is_cuda:
+        return deepcopy(model).to(memory_format=torch.channels_last)
+    from oneway.models.fuse import for_prediction
+
+    fast = for_prediction(deepcopy(model))
+
+    def logits(x: Tensor) -> Tensor:
+        with torch.autocast("cuda", torch.bfloat16):
+            return fast(x)
+
+    return logits
+
+
+def captured(call: Callable[[], Tensor], device: torch.device) -> Callable[[], object]:
+    """The call as one launch, on a GPU; on a CPU, the call."""
+    if device.type != "cuda":
+        return _warm(call, device)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        _warm(call, device)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        call()
+    return graph.replay
+
+
+def _warm(call: Callable[[], Tensor], device: torch.device) -> Callable[[], Tensor]:
+    for _ in range(WARM_UP):
+        call()
+    synchronise(device)
+    return call
+
+
+def infer_table(rows: list[Row], ending: str) -> Table:
+    """Ours beside the paper's."""
+    shown = []
+    for row in rows:
+        eager, fast = row["eager"][ending], row["optimised"][ending]
+        size = f"{row['size'][0]}×{row['size'][1]}"
+        paper = number(row["paper"] if ending == "loss" else None)
+        shown.append((row["network"], size, number(eager), number(fast), times(ratio(fast, eager)), paper))
+    headings = ("network", "size", "eager", "optimised", "ratio", "paper, A4500")
+    return table(f"Images per second with {ending}, batch 1", headings, shown, texts=2)

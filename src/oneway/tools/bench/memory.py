@@ -1,0 +1,202 @@
+"""`oneway bench memory`: the paper's figure of memory during and after each line of Algorithm 1."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from rich.table import Table
+from torch import Tensor, nn
+
+from oneway.config import Config, Model
+from oneway.draws import draw_perturbation, each_column
+from oneway.engine.capture import cudnn_autotune
+from oneway.engine.state import TrainingState
+from oneway.engine.step import backward, settings_of
+from oneway.methods import METHODS
+from oneway.methods.interface import Batch, Loss
+from oneway.ops import references
+from oneway.perturb import Perturbation, PhTPS, phtps
+from oneway.tools.bench.cases import Case, Engine, configured, engines, fresh_state, segmentation
+from oneway.tools.bench.findings import Findings, Options, Say, number, ratio, table, times
+from oneway.tools.bench.memory_figure import draw_memory, refuse_unknown_format
+from oneway.tools.bench.meters import AllocatedMemory, SavedTensors
+from oneway.tools.bench.paper import OVERHEAD
+from oneway.tools.bench.timing import MIB, release
+
+WAYS = {"one-way": "simple-phtps", "two-way": "2w-c1"}
+"""Names of the paper's figure, and the setups they are."""
+
+LINES = (
+    (7, "labelled forward"),
+    (8, "cross-entropy"),
+    (9, "backward"),
+    (13, "clean forward"),
+    (14, "perturb"),
+    (14, "perturbed forward"),
+    (16, "divergence"),
+    (17, "backward"),
+)
+"""Of Algorithm 1, in the order they run. The clean forward pass is the teacher's, or in two-way the student's."""
+
+SUPERVISED = 3
+"""So many of the first lines are all that a supervised step does."""
+
+Meter = AllocatedMemory | SavedTensors
+Inputs = tuple[Tensor, Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Line:
+    """Memory of one line of the algorithm."""
+
+    number: int
+    does: str
+    during_mib: float
+    after_mib: float
+
+
+def memory_cases(small: bool) -> dict[str, Case]:
+    """SwiftNet-RN18 and RN34 as in the paper's figure, or narrow ones on small crops."""
+    crop, batch, width = (96, 2, 0.5) if small else (768, 8, 1.0)
+    models = {name: Model(backbone=f"resnet{name[2:]}", width=width) for name in ("rn18", "rn34")}
+    cases = [segmentation(f"{name}-{crop}", model, crop, (crop, crop), batch=batch) for name, model in models.items()]
+    return {case.name: case for case in cases}
+
+
+def bench_memory(options: Options, say: Say) -> Findings:
+    """Measures and draws both ways of consistency, by both engines."""
+    if options.figure is not None:
+        refuse_unknown_format(options.figure)
+    results: list[dict[str, Any]] = []
+    for case in options.chosen(memory_cases(options.small)).values():
+        for engine in engines(options.device):
+            for way, setup in WAYS.items():
+                lines = measure(case, setup, engine, options.device)
+                peak, supervised = peak_of(lines), peak_of(lines[:SUPERVISED])
+                say(f"{case.name:9} {engine:7} {way}  {peak:7.1f} MiB, {peak / supervised:.2f}× its supervised part")
+                key = {"case": case.name, "batch": case.batch, "engine": engine, "way": way}
+                results.append({**key, "lines": [asdict(line) for line in lines], "peak_mib": peak})
+    unit = "MiB kept for the backward pass" if options.small else "MiB allocated"
+    notes = [
+        f"{unit}: at most while a line runs / when it is done. ÷ supervised: the peak over that of lines 7 to 9 of the "
+        "same iteration; paper: line 16 over line 9 of plain PyTorch, one-way."
+    ]
+    if options.small:
+        notes.append(
+            "A CPU does not count what is allocated. These are the tensors that autograd holds for a backward pass, "
+            "each piece of memory once, without weights, gradients and temporary results."
+        )
+    if options.figure is not None:
+        draw_memory(results, options.figure, unit)
+        notes.append(f"Figure: {options.figure}")
+    by_case = [
+        [row for row in results if row["case"] == name] for name in dict.fromkeys(row["case"] for row in results)
+    ]
+    return Findings([memory_table(rows, unit) for rows in by_case], results, notes)
+
+
+def memory_table(results: list[dict[str, Any]], unit: str) -> Table:
+    """One case: a row for each line of the algorithm, a column for each way of each engine."""
+    columns = [[Line(**line) for line in row["lines"]] for row in results]
+    peaks = [peak_of(lines) for lines in columns]
+    ratios = [ratio(peak, peak_of(lines[:SUPERVISED])) for peak, lines in zip(peaks, columns, strict=True)]
+    theirs = [OVERHEAD.get(row["case"]) if row["way"] == "one-way" else None for row in results]
+    shown = [
+        *(
+            (
+                f"{lines[0].number:2} {lines[0].does}",
+                *(f"{line.during_mib:,.1f} / {line.after_mib:,.1f}" for line in lines),
+            )
+            for lines in zip(*columns, strict=True)
+        ),
+        None,
+        ("peak", *map(number, peaks)),
+        ("÷ supervised", *map(times, ratios)),
+        *([("paper", *map(times, theirs))] if any(theirs) else []),
+    ]
+    headings = ("line of Algorithm 1", *(f"{row['engine']}, {row['way']}" for row in results))
+    return table(f"{results[0]['case']}, batch {results[0]['batch']}: {unit}", headings, shown)
+
+
+def peak_of(lines: list[Line]) -> float:
+    """The most of several lines."""
+    return max(line.during_mib for line in lines)
+
+
+def measure(case: Case, setup: str, engine: Engine, device: torch.device) -> list[Line]:
+    """The lines of the second iteration, as in the paper: the optimiser has its memory, and algorithms are chosen."""
+    release(device)
+    on_gpu = device.type == "cuda"
+    meter: Meter = AllocatedMemory(device) if on_gpu else SavedTensors()
+    config = configured(case, setup, engine)
+    state = fresh_state(config, case.classes, device)
+    inputs = random_inputs(case, device)
+    with (
+        cudnn_autotune(engine == "oneway"),
+        references(engine == "plain"),
+        torch.autocast(device.type, torch.bfloat16, on_gpu and engine != "plain"),
+    ):
+        for _ in range(2):
+            state.optimiser.zero_grad()
+            with meter if isinstance(meter, SavedTensors) else nullcontext():
+                lines = trace(state, inputs, config, meter)
+            state.optimiser.step()
+    return lines
+
+
+def random_inputs(case: Case, device: torch.device) -> Inputs:
+    """x_l, y_l and x_u of noise."""
+    assert case.config.jitter.crop is not None
+    labelled, unlabelled = case.config.train.batch_labelled, case.config.train.batch_unlabelled
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(labelled + unlabelled, 3, *case.config.jitter.crop, generator=generator).to(device)
+    y = torch.randint(case.classes, (labelled, *case.config.jitter.crop), generator=generator).to(device)
+    return x[:labelled].clone(), y, x[labelled:].clone()
+
+
+def trace(state: TrainingState, inputs: Inputs, config: Config, meter: Meter) -> list[Line]:
+    """Runs Algorithm 1 itself, with a reading of the meter wherever one of its lines ends."""
+    x_l, y_l, x_u = inputs
+    lines: list[Line] = []
+    forward_passes = 0
+
+    def ended(upto: int) -> None:
+        during, after = meter.read()
+        lines.append(Line(*LINES[len(lines)], during / MIB, after / MIB))
+        assert len(lines) == upto, "a line of the algorithm was passed over"
+
+    def after_forward(module: nn.Module, args: tuple[Tensor, ...], logits: Tensor) -> None:
+        nonlocal forward_passes
+        ended((1, 4, 6)[forward_passes])
+        forward_passes += 1
+
+    class Watched(PhTPS):
+        def image(self, x: Tensor) -> Tensor:
+            perturbed = super().image(x)
+            ended(5)
+            return perturbed
+
+    def perturbation(x: Tensor, view: int) -> Perturbation:
+        draw = each_column(draw_perturbation(0, 0, len(x)), lambda column: column.to(x.device))
+        with torch.autocast(x.device.type, enabled=False):
+            found = phtps(draw, x, config.perturb)
+        return Watched(found.colours, found.warp)
+
+    batch = Batch(lambda: (x_l, y_l), lambda: x_u, perturbation)
+    losses = METHODS[config.method].generator()(state.models, batch, settings_of(config, config.train.alpha))
+    hook = state.student.register_forward_hook(after_forward)
+    meter.read()
+    try:
+        for upto in (2, 7):
+            loss = next(losses)
+            assert isinstance(loss, Loss)
+            ended(upto)
+            backward((loss,), state.watch.parameters)
+            del loss
+            ended(upto + 1)
+    finally:
+        hook.remove()
+    return lines

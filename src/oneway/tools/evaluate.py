@@ -1,0 +1,187 @@
+"""How good a model is: confusion matrix, IoU per class and their mean, accuracy.
+
+Shapes: N images of H×W pixels, C classes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+
+from oneway import data, runs
+from oneway.common.errors import UserError, some
+from oneway.common.terms import IGNORE, SplitName, Task
+from oneway.data.dataset import Dataset, Listing, Samples
+from oneway.models.norm import population_statistics
+from oneway.ops.losses import pixels_of, upsample
+
+PIXELS_AT_ONCE = 2**20
+"""Bounds the memory that a batch of predictions takes."""
+METRIC_NAMES = {"miou": "mIoU", "accuracy": "accuracy"}
+METRICS: dict[Task, Literal["miou", "accuracy"]] = {"segmentation": "miou", "classification": "accuracy"}
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a confusion matrix (C×C, rows are true classes, columns predictions) says about a task."""
+
+    confusion: Tensor
+    task: Task = "segmentation"
+
+    @property
+    def metric(self) -> Literal["miou", "accuracy"]:
+        """What `value` is."""
+        return METRICS[self.task]
+
+    @property
+    def value(self) -> float:
+        """Percent: mean IoU over the classes that have one, or the share of correct predictions."""
+        if self.task == "classification":
+            return 100 * int(self.confusion.diagonal().sum()) / int(self.confusion.sum())
+        present = [value for value in self.per_class if value is not None]
+        return sum(present) / max(1, len(present))
+
+    @property
+    def per_class(self) -> list[float | None]:
+        """Percent: IoU, or the share of a class that is recognised. None where a class gives nothing to measure."""
+        matrix = self.confusion.double()
+        hits, out_of = matrix.diagonal(), matrix.sum(dim=1)
+        if self.task == "segmentation":
+            out_of = out_of + matrix.sum(dim=0) - hits
+        return [100 * float(h / n) if n > 0 else None for h, n in zip(hits, out_of, strict=True)]
+
+    @property
+    def absent(self) -> list[int]:
+        """Classes that do not occur: an IoU of theirs says only that they were predicted wrongly."""
+        return torch.nonzero(self.confusion.sum(dim=1) == 0).flatten().tolist()
+
+
+def confusion_matrix(predictions: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """C×C counts over the labels (N×H×W or N) that are not ignored."""
+    counted = labels != IGNORE
+    cells = labels[counted].long() * classes + predictions[counted].long()
+    return torch.bincount(cells, minlength=classes**2).view(classes, classes)
+
+
+def evenly_spaced(available: int, count: int) -> list[int]:
+    """The middles of `count` equal parts of what is available; all of it where there is no more than that."""
+    count = min(count, available)
+    return [(2 * part + 1) * available // (2 * count) for part in range(count)]
+
+
+@torch.no_grad()
+def predict(model: nn.Module, x: Tensor) -> Tensor:
+    """The most probable classes: N×H×W of N×3×H×W images in [0, 1], or N where a model classifies."""
+    with population_statistics(model):
+        return upsample(model(x), pixels_of(x)).argmax(dim=1)
+
+
+def evaluate(model: nn.Module, samples: Samples, classes: int, task: Task) -> Scores:
+    """The model on whole inputs, at their own size."""
+    device = next(model.parameters()).device
+    confusion = torch.zeros(classes, classes, dtype=torch.int64, device=device)
+    for inputs, labels in _batches(samples):
+        confusion += confusion_matrix(predict(model, as_input(inputs.to(device))), labels.to(device), classes)
+    return Scores(confusion.cpu(), task)
+
+
+def as_input(images: Tensor) -> Tensor:
+    """N×3×H×W in [0, 1] of N×H×W×3 uint8 images; points stay what they are."""
+    return images.permute(0, 3, 1, 2).float() / 255 if images.ndim == 4 else images
+
+
+def _batches(samples: Samples) -> Iterator[tuple[Tensor, Tensor]]:
+    """The labelled inputs and their labels, those of one size together, as many as memory should hold at once."""
+    sizes, group = np.unique(samples.sizes[: samples.labelled], axis=0, return_inverse=True)
+    for kind, (height, width) in enumerate(sizes.tolist()):
+        members = np.flatnonzero(group == kind)
+        parts = min(math.ceil(len(members) * height * width / PIXELS_AT_ONCE), len(members))
+        for batch in np.array_split(members, parts):
+            images = np.stack([samples.image(item) for item in batch])
+            inputs = images if images.dtype == np.uint8 else images[:, 0, 0]  # points
+            labels = np.stack([samples.label_map(item) for item in batch]) if samples.dense else samples.labels[batch]
+            yield torch.from_numpy(inputs), torch.from_numpy(labels)
+
+
+def evaluate_run(
+    path: Path,
+    split: SplitName,
+    data_path: Path | None,
+    console: Console,
+    factory: str | None = None,
+    refresh: bool = False,
+    device: str = "auto",
+) -> dict[str, Any]:
+    """A run's kept model on a split of its data set, or of the same kind of data set elsewhere."""
+    run = runs.open_run(path)
+    if split == "test":
+        _require_test_split(run.config.data.name)
+    trained = runs.load_model(run.model_file, runs.choose_device(device), factory)
+    dataset = load_data(run, trained.classes, console, data_path, refresh)
+    samples = dataset.read(split)
+    if split != "train" and data_path is None:
+        refuse_trained_on(run, samples)
+    scores = evaluate(trained.network, samples, len(trained.classes), dataset.task)
+    return {"run": str(path), "split": split, "samples": samples.labelled, **as_json(scores, trained.classes)}
+
+
+def _require_test_split(name: str) -> None:
+    if name in data.READERS:
+        raise UserError(f"{name} has no test split apart from its validation set; use --split val.")
+    if name == "folder":
+        raise UserError(
+            "A folder has no test split. Put such images into a folder of their own, and name it with --data."
+        )
+
+
+def refuse_trained_on(run: runs.Run, samples: Samples) -> None:
+    """A share of the labelled images is held out where a folder has no validation set, and that share can move."""
+    known = set(run.split.labelled)
+    if trained_on := [name for name in samples.names[: samples.labelled] if name in known]:
+        raise UserError(
+            f"{run.path}: was trained on the labels of {some(trained_on)}, which would validate it now that the images "
+            "with labels are others. Train again, or give it images that it has not seen with --data DIR."
+        )
+
+
+def load_data(
+    run: runs.Run, classes: tuple[str, ...], console: Console, path: Path | None = None, refresh: bool = False
+) -> Dataset:
+    """A run's data, or those of another folder, in which the classes have to be those of its model.
+
+    In another folder, all that is labelled validates: none of it has taught. (Or it is the run's own that has moved.)
+    """
+    settings = runs.data_of(run.config, path, refresh)
+    if path is not None and settings.name == "folder" and not _has_taught(run, data.list_files(settings)):
+        settings = settings.model_copy(update={"holdout": 1.0})
+    dataset = data.load(settings, console)
+    if dataset.classes != classes:
+        raise UserError(
+            f"{settings.path}: has the classes {', '.join(dataset.classes)}; {run.path} was trained on "
+            f"{', '.join(classes)}. Give a data set with the same classes in the same order."
+        )
+    return dataset
+
+
+def _has_taught(run: runs.Run, listing: Listing) -> bool:
+    """Whether a folder has all the images whose labels a run was trained on, by their names."""
+    return {item.name for item in listing.train if item.mask} >= set(run.split.labelled)
+
+
+def as_json(scores: Scores, classes: Sequence[str]) -> dict[str, Any]:
+    """Scores by name, as summaries have them."""
+    return {
+        "metric": scores.metric,
+        "value": scores.value,
+        "per_class": dict(zip(classes, scores.per_class, strict=True)),
+        "absent": [classes[index] for index in scores.absent],
+        "confusion": scores.confusion.tolist(),
+    }

@@ -1,0 +1,171 @@
+"""The images on the page: those it offers and those it is given, at a size that can be computed while someone waits.
+
+Shapes: an image has H×W pixels.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import tempfile
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from rich.console import Console
+from torch import Tensor
+
+from oneway import data
+from oneway.common.errors import UserError
+from oneway.config import Data
+from oneway.data import streets
+from oneway.data.dataset import Bytes
+from oneway.data.decode.images import image_size, read_image
+from oneway.data.pictures import as_pixels, data_uri, encoded
+from oneway.tools.evaluate import as_input, evenly_spaced
+
+OFFERED = 24
+"""Images of a data set, evenly spread over it."""
+
+SCENES = 12
+SCENE_SIZE = (128, 256)
+
+KEPT_UPLOADS = 8
+
+MOST_PIXELS = 512 * 1024
+"""Of an image as networks see it: larger ones are made smaller."""
+
+MOST_SIDE = 2048
+LEAST_SIDE = 32
+"""Below, a network with stride 32 has nothing left."""
+
+MOST_VALUES = 2**24
+"""Probabilities of one prediction, 64 MiB: with very many classes, images are computed smaller."""
+
+MOST_UPLOADED_PIXELS = 2**25
+"""Decoded, a file of a few megabytes can take a thousand times as much."""
+
+LOSSLESS_PIXELS = 2**15
+"""A picture of no more is enlarged on the page, where JPEG's blocks would show: it is sent as PNG."""
+
+THUMBNAIL = (192, 96)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image that can be chosen."""
+
+    key: str
+    name: str
+    pixels: Bytes  # H×W×3
+
+    @property
+    def x(self) -> Tensor:
+        """1×3×H×W in [0, 1]."""
+        return as_input(torch.from_numpy(self.pixels)[None])
+
+
+class Shelf:
+    """Pictures by key, of at most `most` pixels: the offered ones for good, and the latest of those uploaded."""
+
+    def __init__(self, offered: Iterable[Picture], most: int) -> None:
+        self.offered = {picture.key: picture for picture in offered}
+        self.uploaded: OrderedDict[str, Picture] = OrderedDict()
+        self.most = most
+
+    def find(self, key: str) -> Picture | None:
+        """The picture with a key; None where there is none, or no longer."""
+        return self.offered.get(key) or self.uploaded.get(key)
+
+    def add(self, content: bytes, name: str) -> Picture:
+        """Decodes an uploaded file, of whatever origin, and keeps it; a UserError says why it cannot be used."""
+        key = "upload-" + blake2b(content, digest_size=8).hexdigest()
+        picture = Picture(key, name, fit(decoded(content, name), self.most))
+        self.uploaded[key] = picture
+        self.uploaded.move_to_end(key)
+        while len(self.uploaded) > KEPT_UPLOADS:
+            self.uploaded.popitem(last=False)
+        return picture
+
+
+def offer(config: Data, most: int, console: Console) -> list[Picture]:
+    """Validation images of a data set, of at most so many pixels."""
+    dataset = data.load(config, console)
+    samples = dataset.read("val")
+    indices = evenly_spaced(len(samples), OFFERED)
+    return [
+        Picture(f"sample-{number}", samples.names[index], fit(samples.image(index), most))
+        for number, index in enumerate(indices, start=1)
+    ]
+
+
+def scenes(most: int) -> list[Picture]:
+    """Embedded street scenes, for those who have no other images here."""
+    rendered = [streets.render(1, index, *SCENE_SIZE)[0] for index in range(SCENES)]
+    return [
+        Picture(f"scene-{number}", f"street scene {number}", fit(pixels, most))
+        for number, pixels in enumerate(rendered, start=1)
+    ]
+
+
+def decoded(content: bytes, name: str) -> Bytes:
+    """H×W×3 of the bytes of an image file; a UserError says why not."""
+    # The reader that trusts no content reads files only.
+    with tempfile.NamedTemporaryFile(prefix="oneway-") as file:
+        file.write(content)
+        file.flush()
+        path = Path(file.name)
+        try:
+            height, width = image_size(path)
+            if height * width > MOST_UPLOADED_PIXELS:
+                raise UserError(
+                    f"{path}: {width}×{height} pixels are more than the {MOST_UPLOADED_PIXELS // 10**6} million "
+                    "that the page takes. Make it smaller."
+                )
+            return read_image(path)
+        except UserError as error:
+            raise UserError(str(error).replace(str(path), name)) from error
+
+
+def most_pixels(classes: int) -> int:
+    """How large an image may be for which so many classes are predicted."""
+    return min(MOST_PIXELS, MOST_VALUES // classes)
+
+
+def fit(pixels: Bytes, most: int) -> Bytes:
+    """An H×W×3 image, made smaller where it has more pixels than that; a UserError where too little would be left."""
+    height, width = pixels.shape[:2]
+    factor = min(1.0, math.sqrt(most / (height * width)), MOST_SIDE / max(height, width))
+    size = round(width * factor), round(height * factor)
+    if min(size) < LEAST_SIDE:
+        raise UserError(
+            f"An image of {width}×{height} pixels cannot be used: it is {'narrow' if factor < 1 else 'small'}, and "
+            f"{LEAST_SIDE} pixels each way must be left."
+        )
+    image = Image.fromarray(pixels)
+    return np.array(image if factor == 1 else image.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0))
+
+
+def thumbnail(picture: Picture) -> bytes:
+    """A small JPEG of the middle of a picture, as much of it as has the shape of THUMBNAIL."""
+    small = ImageOps.fit(Image.fromarray(picture.pixels), THUMBNAIL, Image.Resampling.LANCZOS)
+    return encoded(small, "JPEG", quality=85)
+
+
+def as_data_uri(x: Tensor) -> str:
+    """A 1×3×H×W image as the `src` of an `<img>`; what leaves the range of colours is cut off there."""
+    picture = Image.fromarray(as_pixels(x))
+    if picture.width * picture.height <= LOSSLESS_PIXELS:
+        return data_uri(picture, "PNG")
+    return data_uri(picture, "JPEG", quality=90, subsampling=0)
+
+
+def packed(plane: Tensor) -> str:
+    """H×W bytes, deflated, as text: the page paints them itself, so that it can highlight one class."""
+    return base64.b64encode(zlib.compress(plane.contiguous().numpy().tobytes(), 1)).decode("ascii")

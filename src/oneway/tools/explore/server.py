@@ -1,0 +1,231 @@
+"""The page's server: one address on this machine, a few questions, one computation at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+import torch
+import uvicorn
+from pydantic import Field, ValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from oneway.common.errors import UserError
+from oneway.common.terms import IGNORE
+from oneway.config import Perturb
+from oneway.data.dataset import Colour
+from oneway.draws import PHOTOMETRIC_RANGES
+from oneway.tools.explore import heat
+from oneway.tools.explore.compute import FARTHEST, RANGES, Comparison, Laboratory, Parameters, drawn
+from oneway.tools.explore.images import Picture, Shelf, as_data_uri, packed, thumbnail
+from oneway.tools.explore.limits import Connection, Guard, Limits, Places, body, require_type
+
+STATIC = Path(__file__).parent / "static"
+FILES = {"/": "index.html"} | {f"/{name}": name for name in ("page.css", "page.js", "paint.js", "icon.svg")}
+"""What is served, by address: nothing else of the disk can be asked for."""
+
+IMAGE_TYPES = ("image/jpeg", "image/png", "image/webp", "image/tiff", "image/bmp")
+HOST = "127.0.0.1"
+LONGEST_NAME = 100
+
+Result = TypeVar("Result")
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class Question(Parameters):
+    """Which image, and what happens to it."""
+
+    image: str = Field(max_length=100)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A run, in the words of the page."""
+
+    name: str
+    method: str
+    labels: int | None
+    metric: str
+    value: float | None
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """What the page shows: runs and their networks, and pictures."""
+
+    runs: Sequence[Shown]
+    classes: Sequence[str]
+    colours: Sequence[Colour]
+    laboratory: Laboratory
+    shelf: Shelf
+    perturb: Perturb
+    """Strengths of random draws."""
+
+    remark: str = ""
+
+
+def application(exhibit: Exhibit, limits: Limits = Limits()) -> Starlette:  # noqa: B008 (frozen)
+    """The page, and what it asks for while it is used, as an ASGI application."""
+    worker = ThreadPoolExecutor(1, thread_name_prefix="explore")
+    computing, uploading = Places(limits.computing), Places(limits.uploading)
+    about = _about(exhibit, limits)
+
+    async def in_turn(function: Callable[..., Result], *arguments: Any) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(worker, function, *arguments)
+
+    async def static(request: Request) -> Response:
+        return FileResponse(STATIC / FILES[request.url.path])
+
+    async def health(request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def tell(request: Request) -> Response:
+        return JSONResponse(about)
+
+    async def draw(request: Request) -> Response:
+        seed = request.path_params["seed"]
+        if not re.fullmatch(r"[0-9]{1,10}", seed):
+            raise HTTPException(HTTPStatus.NOT_FOUND, "A seed is a number of up to ten digits.")
+        return JSONResponse(drawn(int(seed), exhibit.perturb).model_dump())
+
+    async def small(request: Request) -> Response:
+        picture = _found(exhibit.shelf, request.path_params["key"])
+        with computing.one():
+            return Response(await in_turn(thumbnail, picture), media_type="image/jpeg")
+
+    async def upload(request: Request) -> Response:
+        require_type(request, *IMAGE_TYPES)
+        name = unquote(request.headers.get("x-name", "")).strip()[:LONGEST_NAME]
+        with uploading.one():
+            content = await body(request, limits.upload, limits.patience)
+            picture = await in_turn(exhibit.shelf.add, content, name if name and name.isprintable() else "This file")
+        return JSONResponse(_listed(picture), HTTPStatus.CREATED)
+
+    async def compare(request: Request) -> Response:
+        require_type(request, "application/json")
+        question = Question.model_validate_json(await body(request, limits.question, limits.patience))
+        picture = _found(exhibit.shelf, question.image)
+        with computing.one():
+            return JSONResponse(await in_turn(_answer, exhibit, picture, question))
+
+    routes = [
+        *(Route(address, static) for address in FILES),
+        Route("/health", health),
+        Route("/api/about", tell),
+        Route("/api/draw/{seed}", draw),
+        Route("/api/images", upload, methods=["POST"]),
+        Route("/api/images/{key}", small),
+        Route("/api/compare", compare, methods=["POST"]),
+    ]
+    app = Starlette(
+        routes=routes,
+        middleware=[Middleware(Guard, patience=limits.patience)],
+        exception_handlers={HTTPException: _refuse, ValidationError: _explain, UserError: _explain},
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+def listen(port: int | None, preferred: int = 8421) -> socket.socket:
+    """A socket on this machine only: at the port asked for, or else the preferred one, or any that is free."""
+    for choice in (preferred, 0) if port is None else (port,):
+        try:
+            return socket.create_server((HOST, choice))
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or error
+    raise UserError(f"--port {port}: cannot be used ({reason}). Leave it out to have a free one chosen.")
+
+
+def server(app: Starlette) -> uvicorn.Server:
+    """Serves an application on a socket given to its `run`, until it is interrupted."""
+    config = uvicorn.Config(
+        app,
+        http=Connection,
+        ws="none",
+        loop="asyncio",
+        lifespan="off",
+        log_level="error",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=60,
+        timeout_graceful_shutdown=5,
+    )
+    return uvicorn.Server(config)
+
+
+def _about(exhibit: Exhibit, limits: Limits) -> dict[str, Any]:
+    return {
+        "runs": [asdict(run) for run in exhibit.runs],
+        "classes": exhibit.classes,
+        "colours": exhibit.colours,
+        "ignore": IGNORE,
+        "images": [_listed(picture) for picture in exhibit.shelf.offered.values()],
+        "ranges": RANGES,
+        "drawn": PHOTOMETRIC_RANGES,
+        "farthest": FARTHEST,
+        "heat": {"top": heat.TOP, "colours": heat.colours().tolist()},
+        "upload": {"bytes": limits.upload, "types": IMAGE_TYPES},
+        "remark": exhibit.remark,
+    }
+
+
+def _listed(picture: Picture) -> dict[str, Any]:
+    height, width = picture.pixels.shape[:2]
+    return {"key": picture.key, "name": picture.name, "height": height, "width": width}
+
+
+def _found(shelf: Shelf, key: str) -> Picture:
+    picture = shelf.find(key)
+    if picture is None:
+        raise HTTPException(HTTPStatus.NOT_FOUND, "No such image, or no longer. /api/about lists those there are.")
+    return picture
+
+
+def _answer(exhibit: Exhibit, picture: Picture, parameters: Parameters) -> dict[str, Any]:
+    perturbed, valid, comparisons = exhibit.laboratory.compare(picture.key, picture.x, parameters)
+    height, width = valid.shape
+    return {
+        "height": height,
+        "width": width,
+        "valid": float(valid.float().mean()),
+        "picture": as_data_uri(perturbed),
+        "runs": [_compared(comparison, valid) for comparison in comparisons],
+    }
+
+
+def _compared(comparison: Comparison, valid: torch.Tensor) -> dict[str, Any]:
+    return {
+        "mean_kl": comparison.mean_kl,
+        "agreement": comparison.agreement,
+        "target": packed(comparison.target),
+        "prediction": packed(comparison.prediction),
+        "kl": packed(torch.where(valid, heat.levels(comparison.kl), IGNORE)),
+    }
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+
+
+async def _explain(request: Request, error: Exception) -> Response:
+    """Answers what is wrong with what was sent."""
+    message = str(error)
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_context=False)[0]
+        message = f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
+    return JSONResponse({"error": message}, HTTPStatus.UNPROCESSABLE_ENTITY)

@@ -1,0 +1,6 @@
+"""Taking a trained model elsewhere: one ONNX or .pt2 file, checked against PyTorch before it gets its name."""
+
+from oneway.tools.export.command import export_model
+from oneway.tools.export.graph import OUTPUTS, Output
+
+__all__ = ["OUTPUTS", "Output", "export_model"]

@@ -1,0 +1,132 @@
+"""`oneway export`: writes a file, compares it with the network, and only then gives it its name."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from torch import Tensor
+
+from oneway import __version__
+from oneway.common.errors import UserError
+from oneway.common.words import say
+from oneway.models.encoder import Encoder
+from oneway.ops.losses import pixels_of, upsample
+from oneway.runs.atomic import sync, write_atomically
+from oneway.runs.environment import hardware
+from oneway.tools.evaluate import as_input
+from oneway.tools.export.agreement import BATCHES, compare, refuse_difference
+from oneway.tools.export.card import Exported, Speed, card
+from oneway.tools.export.formats import FORMATS, Call
+from oneway.tools.export.graph import Output
+from oneway.tools.predict.predictor import Predictor, load
+
+TIMED_SIZES = {False: (256, 512), True: (32, 32)}
+"""Of images to segment, and to classify."""
+
+TIMED_RUNS = 3
+INPUT_WORDS = "images: N×H×W×3 bytes (uint8) in RGB, of any number and size; the normalisation is inside"
+OUTPUT_WORDS: dict[tuple[Output, bool], str] = {
+    ("labels", False): "labels: N×H×W class indices (uint8)",
+    ("logits", False): "logits: N×C×H×W floats (float32), before the softmax",
+    ("labels", True): "labels: N class indices (uint8)",
+    ("logits", True): "logits: N×C floats (float32), before the softmax",
+}
+
+
+def export_model(
+    run: Path, to: Path, output: Output, console: Console, licence: str | None = None, factory: str | None = None
+) -> None:
+    """Exports the model of a run folder, or of a model.safetensors, with a model card beside it.
+
+    Raises:
+        UserError: Something is missing, the network cannot be exported, or the file does not agree with it. Nothing is
+            left behind then, and a file that was there before stays.
+    """
+    kind = FORMATS.get(to.suffix.lower())
+    if kind is None:
+        raise UserError(f"{to}: of an unknown kind. Let it end in {' or '.join(FORMATS)}.")
+    if to.is_dir():
+        raise UserError(f"{to}: is a folder. Name a file in it.")
+    kind.require()
+    model = load(run, device="cpu", factory=factory)
+    say(
+        console,
+        f"Exporting {model.source} to {to}, then comparing it with PyTorch at {len(BATCHES)} sizes and timing both: "
+        "about a minute",
+    )
+    about = {
+        "oneway": __version__,
+        "input": INPUT_WORDS,
+        "output": OUTPUT_WORDS[output, model.classifies],
+        "classes": list(model.classes),
+        "colours": [list(colour) for colour in model.colours],
+    }
+    temporary = to.with_name(f".{to.stem}.{os.getpid()}{to.suffix}")
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        kind.write(model.network, output, temporary, about)
+        opened = kind.open(temporary)
+        agreement = compare(model.network, opened)
+        refuse_difference(agreement)
+        exported = Exported(
+            path=to,
+            content=temporary.read_bytes(),
+            input=INPUT_WORDS,
+            output=OUTPUT_WORDS[output, model.classifies],
+            classes=model.classes,
+            backbone=next((part.backbone for part in model.network.modules() if isinstance(part, Encoder)), None),
+            parameters=sum(parameter.numel() for parameter in model.network.parameters()),
+            agreement=str(agreement),
+            runtime=kind.runtime,
+            speed=_speed(model, opened.result),
+            licence=licence,
+        )
+        text = card(exported, run if run.is_dir() else run.parent)
+        sync(temporary)
+        os.replace(temporary, to)
+    except UserError as error:
+        raise UserError(f"{to}: not written. {error}") from error
+    except OSError as error:
+        raise UserError(f"{to}: cannot be written ({error.strerror or error}).") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+    beside = to.with_name(f"{to.name}.md")
+    write_atomically(beside, text.encode())
+    speed = exported.speed
+    say(console, f"{agreement}.")
+    say(
+        console,
+        f"{kind.runtime} {speed.exported:.1f} images/s, PyTorch {speed.pytorch:.1f} images/s "
+        f"({speed.size[0]}×{speed.size[1]}, {speed.hardware})",
+    )
+    say(console, f"Exported: {to} ({len(exported.content) / 1e6:.1f} MB), model card: {beside}")
+
+
+@torch.inference_mode()
+def _speed(model: Predictor, result: Call) -> Speed:
+    """The file and the network side by side, on a black image."""
+
+    def pytorch(images: Tensor) -> Tensor:
+        x = as_input(images)
+        return upsample(model.network(x), pixels_of(x)).max(dim=1).indices
+
+    size = TIMED_SIZES[model.classifies]
+    images = torch.zeros(1, *size, 3, dtype=torch.uint8)
+    return Speed(hardware(torch.device("cpu")), size, _rate(result, images), _rate(pytorch, images))
+
+
+def _rate(call: Call, images: Tensor) -> float:
+    call(images)
+    seconds = []
+    for _ in range(TIMED_RUNS):
+        began = time.perf_counter()
+        call(images)
+        seconds.append(time.perf_counter() - began)
+    return 1 / statistics.median(seconds)

@@ -1,0 +1,153 @@
+"""The two formats: how a graph becomes a file, and how the file is run again.
+
+Shapes: N images of H×W pixels, C classes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from oneway.common.errors import UserError
+from oneway.common.extras import imported
+from oneway.tools.export.graph import INPUT, Output, quiet, reason, trace
+
+METADATA = "oneway.json"
+"""Beside the graph in a .pt2 file."""
+
+Call = Callable[[Tensor], Tensor]
+About = dict[str, Any]
+
+
+class Opened(NamedTuple):
+    """A file that can be run."""
+
+    result: Call
+    logits: Call
+    """What its graph has before the class is chosen, where that is its result."""
+
+
+class Format(ABC):
+    """A kind of file."""
+
+    runtime: str
+    """What runs it here."""
+
+    @abstractmethod
+    def require(self) -> None:
+        """Raises a UserError with the command that installs what is missing."""
+
+    @abstractmethod
+    def write(self, network: nn.Module, output: Output, path: Path, about: About) -> None:
+        """The network as a file."""
+
+    @abstractmethod
+    def open(self, path: Path) -> Opened:
+        """The file as functions of N×H×W×3 bytes."""
+
+
+class Onnx(Format):
+    """For ONNX Runtime, TensorRT, OpenVINO and their like."""
+
+    runtime = "ONNX Runtime"
+
+    def require(self) -> None:
+        for module in ("onnx", "onnxscript", "onnxruntime"):
+            imported(module, "export", "Export to .onnx")
+
+    def write(self, network: nn.Module, output: Output, path: Path, about: About) -> None:
+        graph = trace(network, output, pool_by_products=True)
+        try:
+            with quiet():
+                program: Any = torch.onnx.export(graph, (), dynamo=True, verbose=False)
+        except Exception as error:  # whatever an operation lacks
+            raise UserError(f"This network has no ONNX form ({reason(error)}).") from error
+        model = program.model_proto
+        (given,), (found,) = model.graph.input, model.graph.output
+        _rename(model.graph, {given.name: INPUT, found.name: output})
+        shapes = {"labels": ("batch", "height", "width"), "logits": ("batch", None, "height", "width")}
+        _name_sides(given, ("batch", "height", "width", None))
+        _name_sides(found, shapes[output])
+        del model.graph.value_info[:]  # speaks of sides by their former names
+        for part in (*model.graph.node, given, found):
+            del part.metadata_props[:]  # where in whose files each operation was written
+        for key, value in about.items():
+            model.metadata_props.add(key=key, value=value if isinstance(value, str) else json.dumps(value))
+        path.write_bytes(model.SerializeToString())
+
+    def open(self, path: Path) -> Opened:
+        onnx, runtime = imported("onnx", "export", "An .onnx file"), imported("onnxruntime", "export", "An .onnx file")
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        options.log_severity_level = 3
+
+        def run(model: Any) -> Call:
+            session = runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+            return lambda images: torch.from_numpy(session.run(None, {INPUT: images.numpy()})[0])
+
+        model = onnx.load(str(path))
+        result = run(model)
+        for node in model.graph.node:
+            if model.graph.output[0].name == "labels" and node.op_type == "ArgMax":
+                logits = onnx.helper.make_tensor_value_info(node.input[0], onnx.TensorProto.FLOAT, None)
+                model.graph.output[0].CopyFrom(logits)
+                return Opened(result, run(model))
+        return Opened(result, result)
+
+
+class Pt2(Format):
+    """For PyTorch, without this package."""
+
+    runtime = "torch.export"
+
+    def require(self) -> None:
+        """PyTorch is all it needs."""
+
+    def write(self, network: nn.Module, output: Output, path: Path, about: About) -> None:
+        graph = trace(network, output, pool_by_products=False)
+        for part in graph.graph_module.modules():
+            for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
+                node.meta.pop("stack_trace", None)  # where in whose files each operation was written
+        content = io.BytesIO()
+        try:
+            with quiet():
+                torch.export.save(graph, content, extra_files={METADATA: json.dumps(about, indent=1)})
+        except Exception as error:  # whatever a graph cannot say
+            raise UserError(f"This network has no .pt2 form ({reason(error)}).") from error
+        path.write_bytes(content.getvalue())
+
+    def open(self, path: Path) -> Opened:
+        with quiet():
+            program = torch.export.load(path)
+            result, logits = program.module(), program.module()
+        (end,) = [node for node in logits.graph.nodes if node.op == "output"]
+        for node in logits.graph.nodes:
+            if node.target == torch.ops.aten.max.dim:
+                end.args = ((node.args[0],),)
+        logits.recompile()
+        return Opened(result, logits)
+
+
+FORMATS: dict[str, Format] = {".onnx": Onnx(), ".pt2": Pt2()}
+
+
+def _rename(graph: Any, names: dict[str, str]) -> None:
+    for value in (*graph.input, *graph.output):
+        value.name = names.get(value.name, value.name)
+    for node in graph.node:
+        for ends in (node.input, node.output):
+            for index, name in enumerate(ends):
+                ends[index] = names.get(name, name)
+
+
+def _name_sides(value: Any, names: tuple[str | None, ...]) -> None:
+    for side, name in zip(value.type.tensor_type.shape.dim, names, strict=False):
+        if name is not None:
+            side.dim_param = name

@@ -1,0 +1,124 @@
+"""The graph that is exported: bytes in, classes or logits at full resolution out, for any batch and any size.
+
+Shapes: N images of H×W pixels, C classes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, get_args
+
+import torch
+import torch.fx.experimental._config as symbolic
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+from torch.overrides import TorchFunctionMode
+
+from oneway.common.errors import UserError
+from oneway.ops.losses import pixels_of, upsample
+
+Output = Literal["labels", "logits"]
+OUTPUTS: tuple[Output, ...] = get_args(Output)
+INPUT = "images"
+EXAMPLE = (2, 192, 320, 3)
+"""No two of its sides agree: what is equal there would be taken to be equal always."""
+
+SMALLEST = (2, 64)
+"""Sides that images may have: some networks want two cells at the coarsest stride."""
+
+
+class Deployed(nn.Module):
+    """A network with what surrounds it in use: N×H×W×3 bytes to N×H×W classes (or N), or to their logits."""
+
+    def __init__(self, network: nn.Module, output: Output) -> None:
+        super().__init__()
+        self.network = network
+        self.output = output
+
+    def forward(self, images: Tensor) -> Tensor:
+        # With channels last, the tracer would tell one image, or one column of cells, from several.
+        x = images.permute(0, 3, 1, 2).contiguous().float() / 255
+        logits = upsample(self.network(x), pixels_of(x))
+        # Many times as fast as argmax, with channels first.
+        return logits if self.output == "logits" else logits.max(dim=1).indices.to(torch.uint8)
+
+
+def trace(network: nn.Module, output: Output, pool_by_products: bool) -> ExportedProgram:
+    """The graph of a network in evaluation mode, with free batch, height and width.
+
+    Args:
+        network: The network, on the CPU.
+        output: What comes out.
+        pool_by_products: Write adaptive pooling as matrix products, for formats that have no such operation.
+    """
+    deployed, example = Deployed(network, output).eval(), torch.zeros(EXAMPLE, dtype=torch.uint8)
+    failure: Exception | None = None
+    # The smallest size is for the tracer. ONNX graphs do not check it, so there the larger one costs nothing.
+    for smallest in SMALLEST[1:] if pool_by_products else SMALLEST:
+        free = {0: Dim("batch", min=1), 1: Dim("height", min=smallest), 2: Dim("width", min=smallest)}
+        try:
+            with quiet(), _sizes_of_one_are_nothing_special(), PoolingByProducts(enabled=pool_by_products):
+                return torch.export.export(deployed, (example,), dynamic_shapes=(free,))
+        except Exception as error:  # tracing fails in as many ways as code can be written
+            failure = error
+    raise UserError(f"This network cannot be exported ({reason(failure)}).") from failure
+
+
+def reason(error: BaseException | None) -> str:
+    """Of a failure somewhere below: the first line about what came first."""
+    while error is not None and (error.__cause__ or error.__context__):
+        error = error.__cause__ or error.__context__
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:300]}"
+
+
+class PoolingByProducts(TorchFunctionMode):
+    """Within its block, adaptive average pooling is a product with one matrix from each side.
+
+    A grid whose shape follows the image's has no fixed windows to slide, and ONNX no other pooling.
+    """
+
+    def __init__(self, enabled: bool) -> None:
+        super().__init__()
+        self.enabled = enabled
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if self.enabled and function is F.adaptive_avg_pool2d:
+            return pool_by_products(*args, **(kwargs or {}))
+        return function(*args, **(kwargs or {}))
+
+
+def pool_by_products(input: Tensor, output_size: int | tuple[int | None, int | None]) -> Tensor:
+    """Equals `F.adaptive_avg_pool2d`."""
+    sizes = output_size if isinstance(output_size, tuple | list) else (output_size, output_size)
+    rows, columns = (
+        averaging(length, length if cells is None else cells, input)
+        for length, cells in zip(input.shape[-2:], sizes, strict=True)
+    )
+    return rows @ input @ columns.mT
+
+
+def averaging(length: int, cells: int, like: Tensor) -> Tensor:
+    """cells×length weights: cell i takes the mean from ⌊i·length/cells⌋ up to ⌈(i + 1)·length/cells⌉."""
+    cell = torch.arange(cells, device=like.device)[:, None]
+    place = torch.arange(length, device=like.device)
+    first, behind = cell * length // cells, ((cell + 1) * length + cells - 1) // cells
+    inside = (place >= first) & (place < behind)
+    return inside.to(like.dtype) / (behind - first).to(like.dtype)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without warnings about the exporter's own affairs."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _sizes_of_one_are_nothing_special() -> Any:
+    """Else the graph would refuse one image, or a grid with one column, unless the example had one."""
+    return symbolic.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]

@@ -1,0 +1,81 @@
+"""The folder of results: masks, overlays, confidence maps and JSON, each under the name of its image."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from oneway.common.errors import UserError
+from oneway.data.folder.outputs import PREDICTIONS
+from oneway.data.pictures import encoded
+from oneway.runs.atomic import CannotWrite, write_atomically
+from oneway.tools.predict.prediction import Prediction
+
+INDEX = PREDICTIONS
+"""Says what the results are, and by its presence that the folder holds nothing else."""
+
+OVERLAY = {"quality": 92, "subsampling": 0}
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where results go, and which are wanted beside masks and overlays."""
+
+    folder: Path
+    confidence: bool = False
+    facts: bool = False
+    frames: bool = False
+    """Of a video: a mask and an overlay of every frame, instead of an overlay video."""
+
+    def refuse_occupied(self) -> None:
+        """A folder with other content is refused: results replace nothing but results."""
+        folder = self.folder
+        try:
+            occupied = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+        except OSError as error:
+            raise UserError(f"{folder}: cannot be read ({error.strerror}). Choose another with --out.") from None
+        if occupied and not (folder / INDEX).is_file():
+            raise UserError(
+                f"{folder}: exists, and holds no earlier results that could be replaced. Choose another with --out."
+            )
+
+    def prepare(self) -> None:
+        """Makes the folder and marks it."""
+        self.place(INDEX)
+        self.write_index({})
+
+    def write_index(self, about: dict[str, Any]) -> None:
+        """Writes the file that says what the results are, and marks the folder as one of results."""
+        write_atomically(self.folder / INDEX, _json(about))
+
+    def write(self, name: str, image: Path, prediction: Prediction) -> None:
+        """All files about one image, each of them whole or not at all."""
+        files = {
+            f"masks/{name}.png": encoded(prediction.mask(), "PNG"),
+            f"overlays/{name}.jpg": encoded(prediction.overlay(), "JPEG", **OVERLAY),
+        }
+        if self.confidence:
+            grey = np.rint(255 * prediction.confidence).astype(np.uint8)
+            files[f"confidence/{name}.png"] = encoded(Image.fromarray(grey), "PNG")
+        if self.facts:
+            files[f"json/{name}.json"] = _json({"image": str(image), **prediction.facts()})
+        for relative, content in files.items():
+            write_atomically(self.place(relative), content)
+
+    def place(self, relative: str) -> Path:
+        """A path below the folder; makes the folders on the way."""
+        path = self.folder / relative
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CannotWrite(f"{path}: cannot be written ({error.strerror}).") from error
+        return path
+
+
+def _json(values: dict[str, Any]) -> bytes:
+    return (json.dumps(values, indent=1, ensure_ascii=False) + "\n").encode()

@@ -1,0 +1,175 @@
+"""A trained model as a function of images.
+
+Shapes: N images of H×W pixels, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor, nn
+
+from oneway.common.errors import UserError
+from oneway.common.run_files import CONFIG, MODEL
+from oneway.data.dataset import Bytes, Colour
+from oneway.data.decode.images import read_image
+from oneway.data.folder.classes import default_colours
+from oneway.models.mlp import Perceptron
+from oneway.ops.losses import upsample
+from oneway.runs import choose_device, load_model
+from oneway.tools.evaluate import PIXELS_AT_ONCE, as_input
+from oneway.tools.predict.prediction import Floats, Prediction
+from oneway.tools.predict.tiles import SMALLEST_TILE, slide
+
+PROBE = 64
+"""Side of the black image that shows whether a network predicts for pixels or for whole images."""
+
+Size = tuple[int, int]
+Picture = Image.Image | Bytes | str | PathLike[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """A trained model, ready to use."""
+
+    network: nn.Module = field(repr=False)
+    classes: tuple[str, ...]
+    colours: tuple[Colour, ...]
+    device: torch.device
+    source: Path
+    """The file it came from."""
+
+    classifies: bool
+    """Whether there is one class for a whole image, and no mask."""
+
+    def predict(self, image: Picture, tile: Size | None = None) -> Prediction:
+        """The class of every pixel of an image, at its own size.
+
+        Args:
+            image: A Pillow image, a path, or an H×W×3 array of bytes in RGB.
+            tile: Height and width of overlapping tiles; by default the image is seen as a whole.
+        """
+        return self.predict_batch([pixels_of(image)], tile)[0]
+
+    def predict_batch(self, images: Sequence[Bytes], tile: Size | None = None) -> list[Prediction]:
+        """The same for several H×W×3 images of one size, in one pass unless they are seen in tiles."""
+        if self.classifies:
+            raise UserError(f"{self.source}: classifies whole images and has no masks. Use classify().")
+        height, width = images[0].shape[:2]
+        if tile is not None and min(tile) < SMALLEST_TILE:
+            raise UserError(f"tile {tile[0]}×{tile[1]}: too small to see anything. Use {SMALLEST_TILE} pixels or more.")
+        with _explained(height, width):
+            if tile is None:
+                found = self._whole(torch.from_numpy(np.stack(images)))
+            else:
+                batch = max(1, PIXELS_AT_ONCE // (tile[0] * tile[1]))
+                found = [slide(self._probabilities, torch.tensor(image), tile, batch) for image in images]
+        return [
+            Prediction(image, labels.numpy(), confidence.numpy(), self.classes, self.colours)
+            for image, (labels, confidence) in zip(images, found, strict=True)
+        ]
+
+    def probabilities(self, image: Picture) -> Floats:
+        """Of every class, C×H×W for every pixel of an image; C for a model that classifies."""
+        pixels = pixels_of(image)
+        with _explained(*pixels.shape[:2]):
+            found: Floats = self._probabilities(torch.tensor(pixels)[None])[0].float().cpu().numpy()
+        return found
+
+    def classify(self, image: Picture) -> tuple[str, float]:
+        """The class of a whole image and its probability, by a model that classifies."""
+        if not self.classifies:
+            raise UserError(f"{self.source}: has a class for every pixel. Use predict().")
+        pixels = pixels_of(image)
+        with _explained(*pixels.shape[:2]):
+            probability, winner = self._probabilities(torch.tensor(pixels)[None])[0].max(dim=0)
+        return self.classes[int(winner)], float(probability)
+
+    def _whole(self, images: Tensor) -> list[tuple[Tensor, Tensor]]:
+        with torch.inference_mode():
+            logits = self._logits(images)
+            largest, winner = logits.max(dim=1)
+            confidence = (largest - logits.logsumexp(dim=1)).exp().clamp_(max=1)
+            return list(zip(winner.to("cpu", torch.uint8), confidence.cpu(), strict=True))
+
+    def _probabilities(self, images: Tensor) -> Tensor:
+        with torch.inference_mode():
+            return self._logits(images).softmax(dim=1)
+
+    def _logits(self, images: Tensor) -> Tensor:
+        """N×C×H×W (or N×C) of N×H×W×3 bytes; on a GPU, the network computes in half precision."""
+        x = as_input(images.to(self.device))  # channels last in memory already
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+            logits = self.network(x)
+        return upsample(logits, (x.shape[-2], x.shape[-1]))
+
+
+def load(run: str | PathLike[str], device: str = "auto", factory: str | None = None) -> Predictor:
+    """The model of a run folder, or of a model.safetensors alone."""
+    path = Path(run)
+    if not path.exists():
+        raise UserError(f"{path}: no such run folder or {MODEL}.")
+    file = path / MODEL if path.is_dir() else path
+    if not file.exists() and not (path / CONFIG).exists():
+        raise UserError(f"{path}: not a run folder (it has no {MODEL}).")
+    chosen = choose_device(device)
+    trained = load_model(file, chosen, factory)
+    if isinstance(trained.network, Perceptron):
+        raise UserError(f"{file}: predicts for points in the plane, and not for images.")
+    network = trained.network.requires_grad_(False)
+    classifies = _classifies(network, chosen)  # before its weights are rounded, which wants inputs that are so too
+    if chosen.type == "cuda":
+        network = network.to(memory_format=torch.channels_last)
+        if factory is None and find_spec("triton") is not None:
+            from oneway.models.fuse import for_prediction
+
+            network = for_prediction(network)
+    colours = trained.colours or default_colours(trained.classes)
+    return Predictor(network, trained.classes, colours, chosen, file, classifies)
+
+
+def pixels_of(image: Picture) -> Bytes:
+    """H×W×3 bytes in RGB, upright."""
+    if isinstance(image, Image.Image):
+        if image.mode[0] in "IF":
+            raise UserError(f"image: samples of kind {image.mode} have no agreed range. Convert it to RGB first.")
+        return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+    if isinstance(image, str | PathLike):
+        return read_image(Path(image))
+    if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
+        given = f"{image.dtype} {list(image.shape)}" if isinstance(image, np.ndarray) else type(image).__name__
+        raise UserError(f"image: expected H×W×3 bytes in RGB, a Pillow image or a path, and not {given}.")
+    if not image.size:
+        raise UserError(f"image: {image.shape[0]}×{image.shape[1]} pixels are none.")
+    return image
+
+
+@torch.inference_mode()
+def _classifies(network: nn.Module, device: torch.device) -> bool:
+    try:
+        logits: Tensor = network(torch.zeros(1, 3, PROBE, PROBE, device=device))
+    except Exception:  # a network of the user's own may want another size
+        return False
+    return logits.ndim == 2
+
+
+@contextmanager
+def _explained(height: int, width: int) -> Iterator[None]:
+    """Turns what a network raises about memory or sizes into a UserError, since a user can mend it."""
+    try:
+        yield
+    except RuntimeError as error:
+        reason = (str(error).splitlines() or [""])[0]
+        if isinstance(error, torch.OutOfMemoryError) or "memory" in reason:
+            raise UserError(
+                f"{height}×{width} pixels do not fit into memory at once. See them in tiles: --tile 1024 1024."
+            ) from error
+        raise UserError(f"the network fails on {height}×{width} pixels ({reason}).") from error

@@ -1,0 +1,178 @@
+"""What is known about finished runs, read from their folders and checked to be comparable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oneway import runs
+from oneway.common.errors import UserError
+from oneway.config import Config
+from oneway.methods import METHODS
+from oneway.tools.evaluate import METRIC_NAMES
+
+RUN_COLOURS = 6
+"""Number of colours the style sheet has for runs: `--run-0` is the baseline's grey, `--run-1` the accent."""
+
+DECIDE_VALIDATION = ("name", "resolution", "size", "holdout", "seed")
+"""Settings of the data that decide what a model is validated on."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """A value over iterations."""
+
+    iterations: tuple[int, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """One finished run."""
+
+    folder: runs.Run
+    name: str  # what tells it from the others on the page
+    colour: int  # index k of the style sheet's --run-k
+    labelled: tuple[str, ...]
+    further: int  # unlabelled images that are not among the labelled ones
+    validation: str  # a digest of the validation data; empty where an old run does not say
+    environment: dict[str, Any]
+    metrics: tuple[dict[str, Any], ...]
+    metric: str  # as summaries call it
+    value: float  # percent
+    per_class: dict[str, float | None]  # percent; None where a class neither occurs nor is predicted
+    absent: tuple[str, ...]  # classes without a pixel in the validation images
+    confusion: npt.NDArray[np.int64]  # C×C, rows are true classes
+    validation_samples: int | None  # old runs do not say
+    iterations: int
+    seconds: float
+    peak_memory_mib: float
+
+    @property
+    def path(self) -> Path:
+        """The run folder."""
+        return self.folder.path
+
+    @property
+    def config(self) -> Config:
+        """Every setting of the run."""
+        return self.folder.config
+
+    @property
+    def metric_name(self) -> str:
+        """The metric as a person writes it."""
+        return METRIC_NAMES[self.metric]
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes, in the order of the labels."""
+        return tuple(self.per_class)
+
+    @property
+    def semi_supervised(self) -> bool:
+        """Whether unlabelled images were used."""
+        return not METHODS[self.config.method].supervised
+
+    @property
+    def row_shares(self) -> npt.NDArray[np.float64]:
+        """C×C: which share of a true class's pixels was given each class. Rows of absent classes are zero."""
+        shares: npt.NDArray[np.float64] = self.confusion / np.maximum(self.confusion.sum(axis=1, keepdims=True), 1)
+        return shares
+
+    def series(self, key: str) -> Series:
+        """A logged value over iterations; empty where the run has no such value."""
+        lines = [line for line in self.metrics if key in line]
+        return Series(tuple(line["iteration"] for line in lines), tuple(line[key] for line in lines))
+
+
+def read_runs(paths: list[Path]) -> list[RunFacts]:
+    """The facts of run folders, the baseline first. Refuses runs that have not ended or cannot be compared."""
+    if not paths:
+        raise UserError("No run folder given. Name at least one: oneway report runs/quickstart/simple-phtps")
+    opened = [runs.open_run(path) for path in paths]
+    names = _names([run.config for run in opened], paths)
+    # A run on its own is no baseline, unless that is what its method is.
+    alone = [int(not METHODS[opened[0].config.method].supervised)]
+    colours = alone if len(opened) == 1 else [index % RUN_COLOURS for index in range(len(opened))]
+    facts = [_read(run, name, colour) for run, name, colour in zip(opened, names, colours, strict=True)]
+    for other in facts[1:]:
+        _refuse_if_incomparable(facts[0], other)
+    return facts
+
+
+def differing_settings(facts: list[RunFacts]) -> dict[str, list[Any]]:
+    """Dotted keys of the configuration whose values are not the same in all runs, with the value in each."""
+    flat = [run.config.flat() for run in facts]
+    rows = {key: [settings[key] for settings in flat] for key in flat[0]}
+    return {key: values for key, values in rows.items() if any(value != values[0] for value in values)}
+
+
+def _read(run: runs.Run, name: str, colour: int) -> RunFacts:
+    summary = run.summary
+    if summary is None:
+        raise UserError(
+            f"{run.path}: this run has not ended (it has no summary.json). "
+            f"Continue it with: oneway train {run.config.recipe} --out {run.path} --resume"
+        )
+    split = run.split
+    return RunFacts(
+        folder=run,
+        name=name,
+        colour=colour,
+        labelled=split.labelled,
+        further=len(set(split.unlabelled) - set(split.labelled)),
+        validation=split.validation,
+        environment=run.environment,
+        metrics=tuple(run.metrics()),
+        metric=summary["metric"],
+        value=summary["value"],
+        per_class=summary["per_class"],
+        absent=tuple(summary["absent"]),
+        confusion=np.array(summary["confusion"], dtype=np.int64),
+        validation_samples=summary.get("validation_samples"),
+        iterations=summary["iterations"],
+        seconds=summary["seconds"],
+        peak_memory_mib=summary["peak_memory_mib"],
+    )
+
+
+def _names(configs: list[Config], paths: list[Path]) -> list[str]:
+    """The methods; where one occurs twice, also what else tells the runs apart, in the last resort the folder."""
+    names: list[str] = [config.method for config in configs]
+    for parts in (
+        [config.variant for config in configs],
+        ["1 label" if config.labels == "1" else f"{config.labels} labels" for config in configs],
+        [f"seed {config.seed}" for config in configs],
+        [str(path) for path in paths],
+    ):
+        if len(set(names)) < len(names) and len(set(parts)) > 1:
+            names = [f"{name} · {part}" for name, part in zip(names, parts, strict=True)]
+    return names
+
+
+def _refuse_if_incomparable(first: RunFacts, other: RunFacts) -> None:
+    if differences := list(_differences(first, other)):
+        raise UserError(
+            f"{first.path} and {other.path} cannot be compared: they differ in {'; '.join(differences)}. "
+            "Write a report about each."
+        )
+
+
+def _differences(first: RunFacts, other: RunFacts) -> Iterator[str]:
+    """What differs in the data of validation. What runs train on may differ: one may want to compare just that."""
+    if first.classes != other.classes:
+        yield f"classes: {', '.join(first.classes)} → {', '.join(other.classes)}"
+    known = first.validation and other.validation
+    if known and first.validation == other.validation:
+        return
+    of_first, of_other = (run.config.data.model_dump(mode="json") for run in (first, other))
+    for key in (*DECIDE_VALIDATION, "path") if known else DECIDE_VALIDATION:
+        if of_first[key] != of_other[key]:
+            yield f"data.{key}: {of_first[key]} → {of_other[key]}"
+    if known:
+        yield f"content of the validation data: {first.validation[:8]} → {other.validation[:8]}"

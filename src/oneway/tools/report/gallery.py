@@ -1,0 +1,77 @@
+"""The qualitative figure: validation images, clean and perturbed, and what each model makes of them.
+
+Shapes: N images of H×W pixels, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from oneway.common.terms import IGNORE
+from oneway.config import Perturb
+from oneway.data import Samples
+from oneway.data.pictures import as_pixels
+from oneway.draws import draw_perturbation
+from oneway.perturb import perturb_labels, phtps
+from oneway.runs import TrainedModel
+from oneway.tools.evaluate import Scores, as_input, confusion_matrix, evenly_spaced, predict
+from oneway.tools.report import pictures
+
+SCENES = 4
+SEED = 0
+"""Of the perturbations: every report shows the same ones, whatever the seed of its runs."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A model's prediction, and how good it is on this one picture."""
+
+    picture: str
+    miou: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One image, clean or perturbed. Pictures are data URIs."""
+
+    name: str
+    perturbed: bool
+    image: str
+    truth: str
+    attempts: list[Attempt]  # one per model
+
+
+def gallery(images: Samples, models: Sequence[TrainedModel], config: Perturb) -> list[Row]:
+    """Clean and perturbed rows in turn, of images evenly spaced over all."""
+    rows = []
+    for number, index in enumerate(evenly_spaced(len(images), SCENES)):
+        x = as_input(torch.from_numpy(images.image(index))[None])
+        y = torch.from_numpy(images.label_map(index))[None]
+        perturbation = phtps(draw_perturbation(SEED, number, count=1), x, config)
+        rows.append(_row(images.names[index], x, y, None, models))
+        warped = perturb_labels(y, perturbation)
+        rows.append(_row(images.names[index], perturbation.image(x), warped, perturbation.valid, models))
+    return rows
+
+
+def _row(name: str, x: Tensor, y: Tensor, valid: Tensor | None, models: Sequence[TrainedModel]) -> Row:
+    """One image (N = 1). What is predicted outside the image is nobody's mistake and is not shown."""
+    inside = torch.ones_like(y, dtype=torch.bool) if valid is None else valid
+    colours = models[0].colours
+    attempts = []
+    for model in models:
+        prediction = predict(model.network, x)
+        shown = torch.where(inside, prediction, IGNORE).to(torch.uint8)[0].numpy()
+        miou = Scores(confusion_matrix(prediction, y, len(colours))).value
+        attempts.append(Attempt(pictures.class_map(shown, colours), miou))
+    return Row(
+        name=name,
+        perturbed=valid is not None,
+        image=pictures.photo(as_pixels(x), inside[0].numpy()),
+        truth=pictures.class_map(y[0].numpy(), colours),
+        attempts=attempts,
+    )

@@ -1,0 +1,90 @@
+"""What to do with runs once the page about them is read."""
+
+from __future__ import annotations
+
+import csv
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from urllib.parse import quote
+
+from oneway.tools.report.facts import RunFacts
+
+FIRST = 5
+"""Names of images to label next that stand in the page itself: its links may be dead when it is read elsewhere."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command, what it is for, and what it has left behind already."""
+
+    purpose: str
+    command: str
+    found: str = ""
+    files: tuple[tuple[str, str], ...] = ()
+    """Names, and addresses as seen from the page."""
+
+
+def next_steps(runs: Sequence[RunFacts], folder: Path, segmentation: bool) -> list[Step]:
+    """What one may do next; addresses are as seen from a page in `folder`."""
+    return [*(_looking_closer(runs, folder) if segmentation else ()), *_using(max(runs, key=lambda run: run.value))]
+
+
+def _using(run: RunFacts) -> list[Step]:
+    """Commands that put a model to use."""
+    return [
+        Step(
+            purpose=f"Predict images of your own with {run.name}, here those of a folder named photos:",
+            command=_command("predict", [run], "photos", "--out", "predictions"),
+        ),
+        Step(
+            purpose=f"Export {run.name} to one file that runs without oneway:",
+            command=_command("export", [run], "--to", "model.onnx"),
+        ),
+    ]
+
+
+def _command(verb: str, runs: Sequence[RunFacts], *rest: str) -> str:
+    """A line to copy; a network that is not ours needs its function named."""
+    factory = runs[-1].config.model.factory
+    own = ("--model.factory", factory) if factory else ()
+    return shlex.join(["oneway", verb, *(str(run.path) for run in runs), *rest, *own])
+
+
+def _looking_closer(runs: Sequence[RunFacts], folder: Path) -> list[Step]:
+    """Commands that show where models about segmentation fail, and what would mend it."""
+    last = runs[-1]
+    shown = (runs[0], last) if len(runs) > 1 else (last,)  # explore takes two
+    written = [last.path / name for name in ("suggest.csv", "suggest.png")]
+    names = _first_names(written[0])
+    return [
+        Step(
+            purpose="Perturb images by hand, and see in a browser where a model contradicts itself:",
+            command=_command("explore", shown),
+        ),
+        Step(
+            purpose=f"Find the images to label next for {last.name}, those that it cannot decide on:",
+            command=_command("suggest", [last]),
+            found=f"It has been run, and puts first: {', '.join(names)}. More in {last.path}:" if names else "",
+            files=tuple((file.name, _address(file, folder)) for file in written if names and file.is_file()),
+        ),
+    ]
+
+
+def _first_names(table: Path) -> list[str]:
+    """The first images in a table that `oneway suggest` has written; none where there is no such table."""
+    if not table.is_file():
+        return []
+    try:
+        with table.open(encoding="utf-8", newline="") as lines:
+            return [row["image"] for row in islice(csv.DictReader(lines), FIRST) if row["image"]]
+    except (OSError, ValueError, KeyError, csv.Error):
+        return []
+
+
+def _address(file: Path, folder: Path) -> str:
+    """The address of a file, as seen from a page in `folder`."""
+    return quote(Path(os.path.relpath(file, folder)).as_posix())

@@ -1,0 +1,222 @@
+"""The sentences of the page: what a person would say about these numbers, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from oneway.common.words import counted as counted
+from oneway.tools.report.confusion import NAMED
+from oneway.tools.report.facts import RunFacts
+from oneway.tools.report.robustness import Robustness
+
+MINUS = "−"
+CLEAR = 2.0
+"""Points of mIoU: on a few images, with one draw for each, a smaller difference may be chance."""
+
+TOO_FEW = 10
+"""Validation images: with fewer, one odd image moves every number by more than methods usually differ."""
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A piece of a sentence, in a run's colour where it speaks of that run."""
+
+    text: str
+    colour: int | None = None
+
+
+def headline(runs: Sequence[RunFacts]) -> list[Phrase]:
+    """The answer in one sentence."""
+    first, last = runs[0], runs[-1]
+    if len(runs) > 2:
+        best = max(runs, key=lambda run: run.value)
+        return [
+            Phrase(f"{counted([len(best.labelled)], 'label')}: {best.name} is the best of {len(runs)} with "),
+            Phrase(f"{best.value:.1f}\N{NO-BREAK SPACE}% {best.metric_name}", best.colour),
+        ]
+    counts = list(dict.fromkeys(len(run.labelled) for run in runs))
+    given = Phrase(f"{counted(counts, 'label', joint=' → ')}: ")
+    result = Phrase(f"{last.value:.1f}\N{NO-BREAK SPACE}% {last.metric_name}", last.colour)
+    before = [Phrase(f"{first.value:.1f}", first.colour), Phrase(" → ")] if len(runs) > 1 else []
+    return [given, *before, result]
+
+
+def lead(runs: Sequence[RunFacts]) -> str:
+    """What the later runs gained over the first, and under which conditions."""
+    baseline, others = runs[0], runs[1:]
+    if not others:
+        given = counted([len(baseline.labelled)], "label")
+        return f"{baseline.name}, trained on {listing([given, *further_images(runs)])}."
+    gains = [shown_gain(baseline.value, other.value) for other in others]
+    if len(others) > 1:
+        listed = ", ".join(f"{other.name} {signed(gain)}" for other, gain in zip(others, gains, strict=True))
+        further = "".join(f"; the semi-supervised ones use {images}" for images in further_images(runs))
+        conditions = f"The runs have {listing(shared(runs))}{further}."
+        return f"Points of {baseline.metric_name} over {baseline.name}: {listed}. {conditions}"
+    conditions = listing([*shared(runs), *_further_of(baseline, others[0])])
+    gain = gains[0]
+    if gain > 0:
+        return f"{signed(gain)} points from {conditions}."
+    verdict = f"{-gain:.1f} points worse than" if gain < 0 else "no better and no worse than"
+    return f"{others[0].name} is {verdict} {baseline.name}, with {conditions}."
+
+
+def caution(runs: Sequence[RunFacts]) -> str:
+    """A warning where so few images validate that the numbers mean little; else nothing."""
+    count = runs[0].validation_samples
+    if count is None or count >= TOO_FEW:
+        return ""
+    others = "another one" if count == 1 else f"another {count}"
+    compared = ", and which run is ahead" if len(runs) > 1 else ""
+    return (
+        f"Every number here rests on {counted([count], 'validation image')}, too few to mean much: {others} could "
+        f"change them by many points{compared}. Look at the pictures, and label more images for validation."
+    )
+
+
+def shared(runs: Sequence[RunFacts]) -> list[str]:
+    """Whether the runs had the same labelled images and as many iterations."""
+    same_labels = all(run.labelled == runs[0].labelled for run in runs)
+    same_iterations = all(run.iterations == runs[0].iterations for run in runs)
+    return [
+        f"the same {counted([len(runs[0].labelled)], 'label')}" if same_labels else "different labelled images",
+        "the same number of iterations" if same_iterations else "different numbers of iterations",
+    ]
+
+
+def further_images(runs: Sequence[RunFacts]) -> list[str]:
+    """The images that semi-supervised runs used beside the labelled ones, as a phrase; none if no run did."""
+    counts = sorted({run.further for run in runs if run.semi_supervised})
+    return [f"{counted(counts, 'further image', joint=' or ')} without labels"] if counts else []
+
+
+def _further_of(baseline: RunFacts, other: RunFacts) -> list[str]:
+    """What a run has of images without labels that its baseline has not, as a phrase; none where that is nothing."""
+    if not baseline.semi_supervised:
+        return further_images([other])
+    if not other.semi_supervised or other.further == baseline.further:
+        return []
+    return [f"{counted([other.further, baseline.further], 'further image', joint=' instead of ')} without labels"]
+
+
+def subtitle(runs: Sequence[RunFacts]) -> list[str]:
+    """The facts beneath the headline, to be set in one line."""
+    facts = [
+        " / ".join(dict.fromkeys(run.config.recipe for run in runs)),
+        counted([len(run.labelled) for run in runs], "labelled", "labelled"),
+        counted([run.further for run in runs], "unlabelled image"),
+        counted([run.iterations for run in runs], "iteration"),
+        f"seed {' / '.join(dict.fromkeys(str(run.config.seed) for run in runs))}",
+    ]
+    return [*facts, f"the last iteration’s model on {_validation_images(runs[0])}"]
+
+
+def class_by_class(runs: Sequence[RunFacts]) -> str:
+    """Which classes gained and lost most between two runs; nothing for one run or several."""
+    if len(runs) != 2:
+        return ""
+    gains = sorted(class_gains(*runs).items(), key=lambda item: item[1], reverse=True)
+    if not gains:
+        return ""
+    (best, most), (worst, least) = gains[0], gains[-1]
+    better = sum(gain > 0 for _, gain in gains)
+    verb = "is" if better == 1 else "are"
+    sentence = f"{better} of {counted([len(gains)], 'class', 'classes')} {verb} better with {runs[1].name}."
+    if most > 0:
+        sentence += f" The largest gain is {best} ({signed(most)})"
+        sentence += f", the largest loss {worst} ({signed(least)})." if least < 0 else "; no class loses."
+    return sentence
+
+
+def withstood(runs: Sequence[RunFacts], found: Robustness) -> str:
+    """What the strongest perturbations leave of each run, or of the best of several; no verdict where that is close."""
+    colours = [f"{name} from {values[0]:.1f} to {values[-1]:.1f}" for name, values in _named(runs, found.photometric)]
+    named = _named(runs, found.geometric)
+    warped = [f"{name if len(runs) > 1 else 'it'} to {values[-1]:.1f}" for name, values in named]
+    if len(runs) > 2:
+        changed = (
+            f"changed colours leave {_ahead(runs, found.photometric)}; a warp leaves {_ahead(runs, found.geometric)}"
+        )
+    else:
+        changed = (
+            f"changed colours bring {listing(colours)} % mIoU{_doubt(found.photometric)}; "
+            f"a warp brings {listing(warped)}{_doubt(found.geometric)}"
+        )
+    where = "" if found.cropped_to is None else " and in the middle of each image"
+    return f"At twice the paper’s strength{where}, {changed}."
+
+
+def measured_on(runs: Sequence[RunFacts], found: Robustness) -> str:
+    """On which images robustness was measured, for the small print."""
+    count = f"{found.images} of {_validation_images(runs[0])}"
+    if found.cropped_to is None:
+        return f"Measured on {count}."
+    return f"Measured on {count}, the middle {'×'.join(map(str, reversed(found.cropped_to)))} pixels of each."
+
+
+def _validation_images(run: RunFacts) -> str:
+    if run.validation_samples is None:
+        return "the validation images"
+    return counted([run.validation_samples], "validation image")
+
+
+def _named(runs: Sequence[RunFacts], values: Sequence[Sequence[float]]) -> list[tuple[str, Sequence[float]]]:
+    return [(run.name, of_run) for run, of_run in zip(runs, values, strict=True)]
+
+
+def _ahead(runs: Sequence[RunFacts], values: Sequence[Sequence[float]]) -> str:
+    if _doubt(values):
+        return "no run clearly ahead"
+    name, best = max(_named(runs, values), key=lambda pair: pair[1][-1])
+    return f"{name} ahead with {best[-1]:.1f} % mIoU"
+
+
+def _doubt(values: Sequence[Sequence[float]]) -> str:
+    """A remark where the best of several is not clearly better than the next."""
+    ends = sorted((of_run[-1] for of_run in values), reverse=True)
+    return ", too close to call" if len(ends) > 1 and shown_gain(ends[1], ends[0]) < CLEAR else ""
+
+
+def class_gains(baseline: RunFacts, other: RunFacts) -> dict[str, float]:
+    """Points of IoU per class that occurs in the validation images."""
+    pairs = {name: (baseline.per_class[name], other.per_class[name]) for name in present(baseline)}
+    return {name: shown_gain(a, b) for name, (a, b) in pairs.items() if a is not None and b is not None}
+
+
+def matrix_note(shown: int, classes: int) -> str:
+    """How to read a confusion matrix of many classes; nothing where it is plain."""
+    fewer = f" Of {classes} classes, the {shown} with the largest confusions are shown." if shown < classes else ""
+    return f"Columns have the numbers of the rows.{fewer}" if shown > NAMED else ""
+
+
+def most_confused(run: RunFacts) -> dict[str, tuple[str, float] | None]:
+    """For each class the other class its pixels are given most often, and their percentage; None if there is none."""
+    found: dict[str, tuple[str, float] | None] = {}
+    for row, name in enumerate(run.classes):
+        shares = run.row_shares[row].copy()
+        shares[row] = 0
+        column = int(shares.argmax())
+        found[name] = (run.classes[column], 100 * float(shares[column])) if shares[column] > 0 else None
+    return found
+
+
+def present(run: RunFacts) -> list[str]:
+    """Classes that occur in the validation images."""
+    return [name for name in run.classes if name not in run.absent]
+
+
+def shown_gain(before: float, after: float) -> float:
+    """The difference of two values as they are printed, to a tenth: a reader will subtract them."""
+    return round(round(after, 1) - round(before, 1), 1)
+
+
+def signed(points: float) -> str:
+    """A difference with its sign, to a tenth."""
+    rounded = round(points, 1)
+    return f"{MINUS if rounded < 0 else '+' if rounded > 0 else '±'}{abs(rounded):.1f}"
+
+
+def listing(parts: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -1,0 +1,159 @@
+"""Fills a table of accuracies: trains its runs, and shows mean and deviation beside what the paper has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from oneway.common.errors import UserError, some, unknown
+from oneway.common.run_files import SUMMARY
+from oneway.common.words import counted, say
+from oneway.config import Config, build, merge, names_of, with_length
+from oneway.engine.optim import total_iterations
+from oneway.runs import choose_device, open_run
+from oneway.runs.atomic import write_atomically, write_json
+from oneway.runs.environment import environment
+from oneway.tools.reproduce.jobs import Job, train_all
+from oneway.tools.reproduce.tables import TABLES, PaperTable
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asks of an experiment."""
+
+    out: Path
+    seeds: int = 1
+    data: Path | None = None
+    rows: tuple[str, ...] = ()
+    """Of a table; all if none are named, and so for columns."""
+
+    columns: tuple[str, ...] = ()
+    iterations: int | None = None
+    """Of every run, where not the paper's."""
+
+    changes: dict[str, Any] = field(default_factory=dict)
+    """Of every run, by section and setting."""
+
+    side_by_side: int | None = None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The runs of one method with one number of labels."""
+
+    row: str
+    column: str
+    paper: str | None
+    summaries: list[dict[str, Any]]
+    other_lengths: tuple[int, ...] = ()
+    """Iterations, where they are not those of the table."""
+
+    @property
+    def values(self) -> list[float]:
+        """One per seed, in percent."""
+        return [summary["value"] for summary in self.summaries]
+
+    def __str__(self) -> str:
+        spread = f" ± {stdev(self.values):.1f}" if len(self.values) > 1 else ""
+        length = f" after {counted(self.other_lengths, 'iteration')}" if self.other_lengths else ""
+        return f"{mean(self.values):.1f}{spread}{length}"
+
+    def as_json(self) -> dict[str, Any]:
+        """All that a document could claim about it."""
+        kept = ("seed", "labels", "iterations", "seconds", "peak_memory_mib")
+        return {
+            "row": self.row,
+            "column": self.column,
+            "values": self.values,
+            "mean": mean(self.values),
+            "deviation": stdev(self.values) if len(self.values) > 1 else None,
+            "paper": self.paper,
+            **{key: [summary[key] for summary in self.summaries] for key in kept},
+        }
+
+
+def fill(name: str, request: Request, console: Console) -> None:
+    """Trains what is missing of what was asked for; prints all that is there, and writes it beside the runs."""
+    table = TABLES[name]
+    places = list(_places(name, table, request))
+    _refuse_what_the_table_decides(table, request.changes)
+    jobs = [
+        Job(f"{row}, {column} labels, seed {seed}", _cell(request.out, row, column) / f"seed{seed}", config)
+        for row, column in places
+        for seed, config in _configs(table.config(row, column), request)
+    ]
+    train_all(jobs, request.side_by_side or 1, console)
+    cells = list(_finished(table, request.out))
+    console.print(_printed(table, cells))
+    about = environment(choose_device("auto"))
+    results = {"experiment": name, "environment": about, "cells": [cell.as_json() for cell in cells]}
+    write_json(request.out / "results.json", results)
+    write_atomically(request.out / "table.md", markdown(cells).encode())
+    say(console, f"{request.out / 'results.json'} and table.md")
+
+
+def _finished(table: PaperTable, out: Path) -> Iterator[Cell]:
+    """All cells with runs in a folder: a table may be filled in parts."""
+    for row, column in product(table.rows, table.columns):
+        runs = [open_run(path.parent) for path in _cell(out, row, column).glob(f"seed*/{SUMMARY}")]
+        summaries = sorted((run.summary or {} for run in runs), key=lambda summary: summary["seed"])
+        if summaries:
+            usual = total_iterations(table.config(row, column).train, summaries[0]["labels"])
+            lengths = tuple(sorted({summary["iterations"] for summary in summaries}))
+            yield Cell(row, column, table.paper(row, column), summaries, () if lengths == (usual,) else lengths)
+
+
+def _places(name: str, table: PaperTable, request: Request) -> Iterator[tuple[str, str]]:
+    for kind, asked, known in (("row", request.rows, tuple(table.rows)), ("column", request.columns, table.columns)):
+        for one in asked:
+            if one not in known:
+                raise unknown(f"{kind} of {name}", one, known)
+    if request.data is None:
+        raise UserError(f"reproduce {name}: give the folder of the data set with --data DIR.")
+    return product(dict.fromkeys(request.rows or table.rows), dict.fromkeys(request.columns or table.columns))
+
+
+def _refuse_what_the_table_decides(table: PaperTable, changes: dict[str, Any]) -> None:
+    """Else cells would hold other runs than their row and column say."""
+    decided = {"recipe", "method", "variant", "labels", "seed", "data.path"}
+    decided |= {name for row in table.rows.values() for name in names_of(row.changes) - row.changes.keys()}
+    if surplus := sorted(decided & names_of(changes)):
+        raise UserError(f"--config: {some(surplus)} are what a table's rows, columns and seeds decide; leave them out.")
+
+
+def _configs(config: Config, request: Request) -> Iterator[tuple[int, Config]]:
+    changed = build(merge(config.model_dump(), with_length(request.changes)), "reproduce")
+    length = {} if request.iterations is None else {"iterations": request.iterations}
+    for seed in range(request.seeds):
+        yield seed, changed.changed(seed=seed, data={"path": request.data}, train=length)
+
+
+def _cell(out: Path, row: str, column: str) -> Path:
+    return out / f"{row.replace(',', '').replace(' ', '-')}-{column.replace('/', 'of')}"
+
+
+def _printed(table: PaperTable, cells: Sequence[Cell]) -> Table:
+    printed = Table(title=f"{table.shows}: % on validation, last iteration, n seeds")
+    for head in ("labels", "method", "oneway", "n", "the paper"):
+        printed.add_column(head, justify="left" if head == "method" else "right")
+    for cell in sorted(cells, key=lambda cell: table.columns.index(cell.column)):
+        printed.add_row(cell.column, cell.row, str(cell), str(len(cell.values)), cell.paper or "–")
+    return printed
+
+
+def markdown(cells: Sequence[Cell]) -> str:
+    """A row for each method, a column for each number of labels, the paper's results in brackets."""
+    columns = list(dict.fromkeys(cell.column for cell in cells))
+    rows: dict[str, dict[str, str]] = {}
+    for cell in cells:
+        rows.setdefault(cell.row, {})[cell.column] = f"{cell}" + (f" ({cell.paper})" if cell.paper else "")
+    lines = [["method", *columns], ["---"] * (1 + len(columns))]
+    lines += [[row, *(found.get(column, "") for column in columns)] for row, found in rows.items()]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

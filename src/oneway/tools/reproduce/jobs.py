@@ -1,0 +1,61 @@
+"""The runs of an experiment: trained where they are missing, several side by side where that is faster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from oneway.common.run_files import CONFIG
+from oneway.common.words import say
+from oneway.config import Config
+from oneway.tools.train import train
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to train."""
+
+    name: str
+    folder: Path
+    config: Config
+
+
+def train_all(jobs: Sequence[Job], side_by_side: int, console: Console) -> list[dict[str, Any]]:
+    """The summaries of all runs, in their order; one that has ended is not trained again, one that stopped goes on."""
+    processes = min(len(jobs), side_by_side)
+    threads = max(1, cores() // processes)
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["oneway.tools.train"])  # PyTorch is loaded once, and not by every process
+    summaries = []
+    with ProcessPoolExecutor(
+        processes,
+        mp_context=context,
+        initializer=torch.set_num_threads,
+        initargs=(threads,),
+        max_tasks_per_child=1,  # a process counts the most memory that it ever had
+    ) as pool:
+        # One after another they may show how they get on; side by side they would talk at once.
+        quiet = console.quiet or processes > 1
+        for job, summary in zip(jobs, pool.map(partial(_train, quiet=quiet), jobs), strict=True):
+            summaries.append(summary)
+            say(console, f"{job.name}  {summary['value']:.1f} %  {summary['seconds']:,.0f} s")
+    return summaries
+
+
+def _train(job: Job, quiet: bool) -> dict[str, Any]:
+    resume = (job.folder / CONFIG).is_file()
+    return train(job.config, job.folder, resume, Console(quiet=quiet))
+
+
+def cores() -> int:
+    """Cores this process may use, which a container can make fewer than there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

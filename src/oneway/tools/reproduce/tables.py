@@ -1,0 +1,213 @@
+"""The paper's tables of accuracy: which runs fill them, and what the paper has in their place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from oneway.config import Config
+from oneway.config.recipes import recipe
+from oneway.methods import METHODS, VariantName
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method, and the paper's results in the order of the columns: mean and deviation of five runs."""
+
+    method: str
+    variant: VariantName = "1w-ct"
+    paper: tuple[str, ...] = ()
+    changes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Of the recipe, by section and setting."""
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A row for each method, a column for each number of labels."""
+
+    shows: str
+    recipe: str
+    columns: tuple[str, ...]
+    """As `--labels` takes them."""
+
+    rows: dict[str, Row]
+    iterations: dict[str, int] = field(default_factory=dict)
+    """Of semi-supervised runs, by column, where the recipe's are those of another column."""
+
+    def config(self, row: str, column: str) -> Config:
+        """Of the runs in a cell, but for seed and data."""
+        one = self.rows[row]
+        config = recipe(self.recipe, one.method).changed(variant=one.variant, labels=column, **one.changes)
+        if column in self.iterations and not METHODS[one.method].supervised:
+            config = config.changed(train={"iterations": self.iterations[column]})
+        return config
+
+    def paper(self, row: str, column: str) -> str | None:
+        """What the paper has in a cell."""
+        return dict(zip(self.columns, self.rows[row].paper, strict=False)).get(column)
+
+
+SHARES = ("1/8", "1/4", "1/2", "all")
+CIFAR_ITERATIONS = {"250": 16_000, "1000": 28_000, "4000": 31_000, "all": 31_200}
+"""1000·4000/|D_l| epochs of ⌊|D_l|/128⌋ iterations."""
+
+CIFAR_LABELS = tuple(CIFAR_ITERATIONS)
+RN34 = {"model": {"backbone": "resnet34"}}
+STRENGTHS = (0, 0.5, 1, 2)
+WEIGHTS = (0.125, 0.25, 0.5, 0.75, 1)
+
+
+def _batch_norm(name: str, columns: tuple[str, ...]) -> PaperTable:
+    """The paper's figure of what perturbed inputs do to the statistics, which shows no numbers."""
+    rows = {f"{policy} inputs": Row("simple-phtps", changes=_train(batch_norm=policy)) for policy in ("clean", "both")}
+    iterations = CIFAR_ITERATIONS if name == "cifar10" else {}
+    shows = f"Batch-norm statistics of clean inputs, or of perturbed ones too, on {name}"
+    return PaperTable(shows, name, columns, rows, iterations)
+
+
+def _train(**settings: Any) -> dict[str, dict[str, Any]]:
+    return {"train": settings}
+
+
+TABLES: dict[str, PaperTable] = {
+    "cityscapes-half": PaperTable(
+        "SwiftNet on half-resolution Cityscapes: methods, perturbations, shares of labels",
+        "cityscapes-half",
+        SHARES,
+        {
+            "supervised": Row("supervised", paper=("55.5 ± 0.9", "61.5 ± 0.5", "66.9 ± 0.7", "70.5 ± 0.6")),
+            "supervised-phtps-aug": Row("supervised-phtps-aug", paper=("56.2", "62.2", "67.4", "70.4")),
+            "simple-ph": Row("simple-ph", paper=("59.2", "64.9", "68.3", "71.8")),
+            "simple-tps": Row("simple-tps", paper=("58.2", "63.4", "66.7", "70.1")),
+            "simple-cutmix": Row("simple-cutmix", paper=("59.8 ± 0.5", "63.8 ± 1.2", "67.0 ± 1.4", "69.3 ± 1.1")),
+            "simple-phtps": Row("simple-phtps", paper=("60.8 ± 1.6", "64.8 ± 1.5", "68.8 ± 0.7", "71.1 ± 0.9")),
+            "mt-cutmix-l2": Row("mt-cutmix-l2", paper=("61.6 ± 0.9", "64.6 ± 0.5", "67.6 ± 0.7", "69.9 ± 0.6")),
+            "mt-cutmix": Row("mt-cutmix", paper=("59.3 ± 1.3", "63.3 ± 1.0", "66.8 ± 0.6", "69.7 ± 0.5")),
+            "mt-phtps": Row("mt-phtps", paper=("62.0 ± 1.3", "66.0 ± 1.0", "69.1 ± 0.5", "71.2 ± 0.7")),
+        },
+    ),
+    "cityscapes-half-deeplabv2": PaperTable(
+        "DeepLab v2-RN101 on half-resolution Cityscapes",
+        "cityscapes-half-deeplabv2",
+        SHARES,
+        {
+            "supervised": Row("supervised", paper=("56.4 ± 0.4", "61.9 ± 1.1", "66.6 ± 0.6", "69.8 ± 0.4")),
+            "mt-cutmix-l2": Row("mt-cutmix-l2", paper=("63.2 ± 1.4", "65.6 ± 0.8", "67.6 ± 0.4", "70.0 ± 0.3")),
+            "mt-phtps": Row("mt-phtps", paper=("61.5 ± 1.0", "66.4 ± 1.1", "69.0 ± 0.6", "71.0 ± 0.7")),
+        },
+    ),
+    "cityscapes": PaperTable(
+        "SwiftNet on Cityscapes at full resolution",
+        "cityscapes",
+        SHARES,
+        {
+            "supervised": Row("supervised", paper=("61.1 ± 0.4", "67.3 ± 1.1", "71.9 ± 0.1", "75.4 ± 0.4")),
+            "simple-phtps": Row("simple-phtps", paper=("66.3 ± 1.0", "71.0 ± 0.5", "74.3 ± 0.7", "75.8 ± 0.4")),
+            "mt-phtps": Row("mt-phtps", paper=("68.6 ± 0.6", "72.0 ± 0.3", "73.8 ± 0.4", "75.0 ± 0.4")),
+            "RN34 supervised": Row(
+                "supervised", paper=("64.9 ± 0.8", "69.8 ± 1.0", "73.8 ± 1.4", "76.1 ± 0.8"), changes=RN34
+            ),
+            "RN34 simple-phtps": Row(
+                "simple-phtps", paper=("69.2 ± 0.8", "73.1 ± 0.7", "76.3 ± 0.7", "77.9 ± 0.2"), changes=RN34
+            ),
+            "RN34 mt-phtps": Row(
+                "mt-phtps", paper=("70.8 ± 1.5", "74.3 ± 0.5", "76.0 ± 0.5", "77.2 ± 0.4"), changes=RN34
+            ),
+        },
+    ),
+    "cityscapes-coarse": PaperTable(
+        "20,000 further images: without labels, or with coarse ones for supervised training",
+        "cityscapes-coarse",
+        ("all",),
+        {
+            "supervised": Row("supervised", paper=("76.9 ± 0.3",)),
+            "simple-phtps": Row("simple-phtps", paper=("76.5 ± 0.3",)),
+            "mt-phtps": Row("mt-phtps", paper=("75.5 ± 0.3",)),
+            "RN34 supervised": Row("supervised", paper=("77.7 ± 0.4",), changes=RN34),
+            "RN34 simple-phtps": Row("simple-phtps", paper=("78.5 ± 0.4",), changes=RN34),
+        },
+    ),
+    "perturbation-strength": PaperTable(
+        "Strengths of the two halves of PhTPS; the paper's figure is best near s_G 1, s_P 0.5",
+        "cityscapes-half",
+        ("1/4",),
+        {
+            f"s_G {geometric:g}, s_P {photometric:g}": Row(
+                "simple-phtps", changes={"perturb": {"geometric": geometric, "photometric": photometric}}
+            )
+            for geometric in STRENGTHS
+            for photometric in STRENGTHS
+        },
+    ),
+    "consistency-weight": PaperTable(
+        "The weight α of the consistency loss; the paper's figure is best from 0.25 to 0.75",
+        "cityscapes-half",
+        SHARES,
+        {f"α {alpha:g}": Row("simple-phtps", changes=_train(alpha=alpha)) for alpha in WEIGHTS},
+    ),
+    "batch-norm-half": _batch_norm("cityscapes-half", SHARES),
+    "batch-norm": _batch_norm("cityscapes", SHARES),
+    "variants": PaperTable(
+        "Kinds of consistency on half-resolution Cityscapes, with the simple and the mean teacher",
+        "cityscapes-half",
+        ("1/4",),
+        {
+            "supervised": Row("supervised", paper=("61.5 ± 0.5",)),
+            "simple 1w-ct": Row("simple-phtps", "1w-ct", ("65.3 ± 1.9",)),
+            "simple 1w-cs": Row("simple-phtps", "1w-cs", ("1.6 ± 1.0",)),
+            "simple 2w-c1": Row("simple-phtps", "2w-c1", ("16.7 ± 3.0",)),
+            "simple 1w-p2": Row("simple-phtps", "1w-p2", ("61.6 ± 0.5",)),
+            "mt 1w-ct": Row("mt-phtps", "1w-ct", ("66.0 ± 1.0",)),
+            "mt 1w-cs": Row("mt-phtps", "1w-cs", ("61.5 ± 1.4",)),
+            "mt 1w-p2": Row("mt-phtps", "1w-p2", ("62.0 ± 1.1",)),
+        },
+    ),
+    "cifar10": PaperTable(
+        "Classification of CIFAR-10 with 250 to 50,000 labels",
+        "cifar10",
+        CIFAR_LABELS,
+        {
+            "supervised": Row("supervised", paper=("31.8 ± 0.6", "59.3 ± 1.4", "81.0 ± 0.2", "94.7")),
+            "supervised-phtps-aug": Row(
+                "supervised-phtps-aug", paper=("48.7 ± 0.9", "67.2 ± 0.5", "81.7 ± 0.2", "95.0")
+            ),
+            "vat-entmin": Row("vat-entmin", paper=("41.0 ± 2.5", "73.2 ± 1.5", "84.2 ± 0.4", "90.5 ± 0.2")),
+            "simple 1w-cs": Row("simple-phtps", "1w-cs", ("27.7 ± 5.9", "51.7 ± 3.5", "69.3 ± 4.2", "91.6 ± 1.5")),
+            "simple 2w-c1": Row("simple-phtps", "2w-c1", ("30.3 ± 1.8", "54.8 ± 1.5", "72.9 ± 2.6", "95.9 ± 0.2")),
+            "simple 1w-ct": Row("simple-phtps", "1w-ct", ("68.8 ± 5.4", "84.2 ± 0.4", "90.6 ± 0.4", "96.2 ± 0.2")),
+        },
+        CIFAR_ITERATIONS,
+    ),
+    "cifar10-variants": PaperTable(
+        "Kinds of consistency on CIFAR-10, with the simple and the mean teacher",
+        "cifar10",
+        ("4000",),
+        {
+            "supervised": Row("supervised", paper=("80.8 ± 0.4",)),
+            "simple 1w-ct": Row("simple-phtps", "1w-ct", ("90.8 ± 0.3",)),
+            "simple 1w-cs": Row("simple-phtps", "1w-cs", ("69.3 ± 4.2",)),
+            "simple 2w-c1": Row("simple-phtps", "2w-c1", ("72.9 ± 2.6",)),
+            "simple 1w-p2": Row("simple-phtps", "1w-p2", ("73.3 ± 7.0",)),
+            "mt 1w-ct": Row("mt-phtps", "1w-ct", ("90.8 ± 0.4",)),
+            "mt 1w-cs": Row("mt-phtps", "1w-cs", ("80.5 ± 0.5",)),
+            "mt 1w-p2": Row("mt-phtps", "1w-p2", ("73.4 ± 1.4",)),
+        },
+    ),
+    "cifar10-batch-norm": _batch_norm("cifar10", CIFAR_LABELS),
+    "cifar10-teacher": PaperTable(
+        "Not in the paper: the simple teacher of its text, and that of its published code, on CIFAR-10",
+        "cifar10",
+        CIFAR_LABELS,
+        {
+            "the text": Row("simple-phtps", changes=_train(teacher_norm="population", alpha=0.5)),
+            "the code": Row("simple-phtps", changes=_train(teacher_norm="batch", alpha=1.0)),
+        },
+        CIFAR_ITERATIONS,
+    ),
+    "camvid": PaperTable(
+        "Not in the paper: CamVid from random weights, which takes minutes where Cityscapes takes hours",
+        "camvid",
+        ("1/8", "all"),
+        {"supervised": Row("supervised"), "simple-phtps": Row("simple-phtps"), "mt-phtps": Row("mt-phtps")},
+    ),
+}

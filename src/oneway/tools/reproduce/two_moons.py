@@ -1,0 +1,112 @@
+"""Figure 1: which kind of consistency finds the two moons from six labelled points."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import mean, stdev
+
+import matplotlib as mpl
+import numpy as np
+import numpy.typing as npt
+import torch
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+from oneway import data
+from oneway.common.errors import UserError
+from oneway.common.words import say
+from oneway.config import Config
+from oneway.config.recipes import recipe
+from oneway.methods import VariantName
+from oneway.runs import load_model, open_run
+from oneway.runs.atomic import write_json
+from oneway.tools.reproduce.accuracy import Request
+from oneway.tools.reproduce.jobs import Job, cores, train_all
+
+PANELS: dict[str, tuple[str, str, VariantName]] = {
+    "none": ("no consistency loss", "supervised", "1w-ct"),
+    "1w-cs": ("one-way, clean student", "simple-noise", "1w-cs"),
+    "1w-ct": ("one-way, clean teacher", "simple-noise", "1w-ct"),
+    "2w-c1": ("two-way, one input clean", "simple-noise", "2w-c1"),
+}
+"""In the paper's order: folder, title, method, variant."""
+
+
+def two_moons(request: Request, console: Console) -> None:
+    """Trains the four panels for each seed, draws the first seed's figure, and tells the mean over all."""
+    if request.data is not None or request.rows or request.columns or request.changes:
+        raise UserError("two-moons is a figure of points that are drawn: no --data, --row, --column or --config.")
+    out = request.out
+    # The runs are too small for more than a core each; a few more of them than cores, so that none waits at the end.
+    jobs = [
+        Job(f"seed {seed}  {panel:6}", out / f"seed{seed}" / panel, panel_config(panel, seed, request.iterations))
+        for panel in PANELS
+        for seed in range(request.seeds)
+    ]
+    summaries = iter(train_all(jobs, request.side_by_side or cores() + 2, console))
+    accuracies = {panel: [float(next(summaries)["value"]) for _ in range(request.seeds)] for panel in PANELS}
+    figure = draw_figure({panel: out / "seed0" / panel for panel in PANELS})
+    for suffix in ("png", "svg"):
+        figure.savefig(out / f"two-moons.{suffix}", dpi=200, metadata={"Date": None} if suffix == "svg" else None)
+    write_json(out / "accuracies.json", accuracies)
+    console.print(_table(accuracies))
+    say(console, f"Figure: {out / 'two-moons.png'} and .svg")
+
+
+def panel_config(panel: str, seed: int, iterations: int | None = None) -> Config:
+    """The `moons` recipe, of another length if asked for; points, labelled subset and weights follow the seed."""
+    _, method, variant = PANELS[panel]
+    config = recipe("moons").changed(method=method, variant=variant, seed=seed, data={"seed": seed})
+    return config if iterations is None else config.changed(train={"iterations": iterations})
+
+
+def draw_figure(folders: dict[str, Path]) -> Figure:
+    """Four panels: the decision surface, the labelled points in their colours and the unlabelled ones in white."""
+    with mpl.rc_context({"svg.hashsalt": "two-moons", "font.size": 9}):
+        figure = Figure(figsize=(7.2, 5.2), layout="constrained")
+        for axes, (panel, folder) in zip(figure.subplots(2, 2).flat, folders.items(), strict=True):
+            accuracy = (open_run(folder).summary or {})["value"]
+            _draw_panel(axes, folder)
+            axes.set_title(f"{PANELS[panel][0]} ({panel}): {accuracy:.1f} %")
+    return figure
+
+
+def _draw_panel(axes: Axes, folder: Path) -> None:
+    run = open_run(folder)
+    trained = load_model(run.model_file, torch.device("cpu"))
+    samples = data.load(run.config.data).read("train")
+    labelled = set(run.split.labelled)
+    is_labelled = np.array([name in labelled for name in samples.names])
+    red, blue = (tuple(channel / 255 for channel in colour) for colour in trained.colours)
+    surface = LinearSegmentedColormap.from_list("surface", (red, (0.97, 0.97, 0.97), blue))
+
+    x, y = np.meshgrid(np.linspace(-1.5, 2.5, 240), np.linspace(-1.1, 1.6, 160))
+    grid = torch.from_numpy(np.stack((x.ravel(), y.ravel()), axis=1).astype(np.float32))
+    with torch.no_grad():
+        probability = trained.network(grid).softmax(dim=1)[:, 1].numpy().reshape(x.shape)
+    axes.contourf(x, y, probability, levels=np.linspace(0, 1, 21), cmap=surface, alpha=0.75)
+    axes.contour(x, y, probability, levels=[0.5], colors="black", linewidths=0.8)
+    _scatter(axes, samples.pixels[~is_labelled], "white", 14)
+    for index, colour in enumerate((red, blue)):
+        _scatter(axes, samples.pixels[is_labelled & (samples.labels[:] == index)], colour, 42)
+    axes.set(xticks=[], yticks=[], aspect="equal")
+
+
+def _scatter(axes: Axes, points: npt.NDArray[np.float32], colour: object, size: int) -> None:
+    axes.scatter(points[:, 0], points[:, 1], s=size, color=[colour], edgecolors="black", linewidths=0.6, zorder=3)
+
+
+def _table(accuracies: dict[str, list[float]]) -> Table:
+    count = len(accuracies["none"])
+    table = Table(title=f"Two moons, validation accuracy in %, n = {count}")
+    table.add_column("setup")
+    table.add_column("mean", justify="right")
+    table.add_column("deviation", justify="right")
+    for panel, values in accuracies.items():
+        spread = f"{stdev(values):.1f}" if count > 1 else "–"
+        table.add_row(f"{PANELS[panel][0]} ({panel})", f"{mean(values):.1f}", spread)
+    table.caption = "The paper: the clean teacher outperforms all others; two-way lies between the two one-way kinds."
+    return table

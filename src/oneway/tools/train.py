@@ -1,0 +1,213 @@
+"""The loop."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from oneway import config as configuration
+from oneway import data, models, runs
+from oneway.common import words
+from oneway.common.errors import UserError
+from oneway.common.run_files import SUMMARY
+from oneway.config import Config
+from oneway.data.dataset import Samples
+from oneway.data.splits import choose, places
+from oneway.draws import Plan, draw
+from oneway.engine import memory, optim
+from oneway.engine.capture import advancing
+from oneway.engine.feed import feed
+from oneway.engine.start import batch_of, plan_of, training_state
+from oneway.engine.state import TrainingState
+from oneway.engine.step import Measured
+from oneway.methods import METHODS
+from oneway.runs import TrainedModel, continuation
+from oneway.runs.checkpoint.state import bytes_needed
+from oneway.runs.checkpoint.writer import writer
+from oneway.runs.failure import in_run_folder
+from oneway.runs.interrupt import Interrupted, signals_noted
+from oneway.tools.evaluate import as_json, evaluate
+from oneway.tools.progress import narrated
+
+QUICK_ON_A_CPU = 1e9
+"""Pixels to train on, at full width, that take about an hour."""
+
+
+def train(config: Config, out: Path, resume: bool, console: Console, allow_changes: bool = False) -> dict[str, Any]:
+    """Trains as configured into the run folder `out`; returns the summary.
+
+    Args:
+        config: Every setting.
+        out: An empty or new folder; with `resume`, that of a run to continue.
+        resume: Continue from the last checkpoint.
+        console: Where progress is shown.
+        allow_changes: Continue although settings, split or data are not those the run was started with.
+    """
+    config = configuration.build(config.model_dump(), "the configuration")  # it may have been changed unchecked
+    with in_run_folder(out), memory.explained(config), ExitStack() as until_the_end:
+        return _train(config, out, resume, console, allow_changes, until_the_end)
+
+
+def _train(
+    config: Config, out: Path, resume: bool, console: Console, allow_changes: bool, until_the_end: ExitStack
+) -> dict[str, Any]:
+    say = partial(words.say, console)
+
+    device = runs.choose_device(config.train.device)
+    continued = None
+    if resume:
+        if (summary := continuation.ended(out, config)) is not None:
+            of = "" if config.data.path is None else f" of {runs.open_run(out).config.data.path}"
+            say(f"{out}: this run{of} has ended; nothing to do.")
+            return summary
+        continued = until_the_end.enter_context(continuation.opened(out, config, allow_changes))
+    else:
+        runs.refuse_occupied(out)
+
+    dataset = data.load(config.data, console)
+    samples, held_out = dataset.read("train"), dataset.read("val")
+    for remark in dataset.review():
+        say(f"Note: {remark}")
+    if continued is None:
+        split = replace(choose(samples, config.labels, config.seed), validation=held_out.content)
+    else:
+        split = continuation.same_split(continued, samples, held_out)
+    classes = len(dataset.classes)
+
+    prepared = [
+        models.prepare(config.model, classes, config.seed + (which << 32), dataset.task, config.jitter.crop)
+        for which in range(METHODS[config.method].students)
+    ]
+    for remark in prepared[0].remarks:
+        say(f"Note: {remark}")
+    pretrained = [parameter for each in prepared for parameter in each.pretrained]
+    state = training_state([each.network for each in prepared], pretrained, config, device)
+    kept = state.teacher
+    memory.require(state.student, bytes_needed(state), config, device)
+
+    iterations = optim.total_iterations(config.train, len(split.labelled))
+    validate_every = config.train.validate_every or math.ceil(iterations / 10)
+    checkpoint_every = config.train.checkpoint_every or validate_every
+    plan = plan_of(config, *places(samples, split), channels=samples.pixels.shape[1])
+    fed = feed(samples, plan, device)
+    if dataset.task == "segmentation":
+        megabytes = (samples.pixels.nbytes + samples.labels.nbytes) / 1e6
+        say(f"{len(samples)} training images, {megabytes:,.0f} MB, {fed.place}.")
+
+    if device.type == "cpu" and dataset.task == "segmentation":
+        for remark in _slow(config, iterations):
+            say(remark)
+
+    # From here on nothing is left to refuse: the run gets its folder, or its last checkpoint.
+    done, seconds_before, scores = 0, 0.0, None
+    if continued is None:
+        run = until_the_end.enter_context(runs.started(out, config, split, bytes_needed(state)))
+    else:
+        run = continued.run
+        done, seconds_before = continuation.restore(continued, split, state, iterations, say)
+        say(f"{out}: continues after {done} of {iterations} iterations.")
+    advance = advancing(state, fed.store, config, say)
+    began = time.monotonic()
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+    def save_checkpoint() -> None:
+        checkpoints.save(done, seconds_before + time.monotonic() - began, state)
+
+    title = f"{config.method} · {len(split.labelled)} labels · seed {config.seed}"
+    about = {"configuration": config.model_dump(mode="json"), "split": split.hash}
+    with (
+        signals_noted() as noted,
+        narrated(console, title, done, iterations) as narrator,
+        writer(run.checkpoints, about, out / runs.METRICS) as checkpoints,
+    ):
+        while done < iterations:
+            rate = optim.set_learning_rate(state.optimiser, config.optimiser.schedule, done, iterations)
+            alpha = optim.alpha_at(config.train, done, iterations)
+            losses = advance(fed.draws(done), alpha)
+            done += 1
+            narrator.advanced(done)
+
+            logged = done % config.train.log_every == 0 or done == iterations
+            if logged or done % config.train.most_skipped == 0:
+                skipped = _stop_if_stuck(state, config, plan, samples, done, rate)  # waits for the device
+            if logged:
+                values = _read_back(losses)
+                run.log(iteration=done, **values, learning_rate=rate, **({"skipped": skipped} if skipped else {}))
+                narrator.measured(done, values, rate)
+            if done % validate_every == 0 or done == iterations:
+                scores = evaluate(kept, held_out, classes, dataset.task)
+                run.log(iteration=done, **{scores.metric: scores.value}, per_class=scores.per_class)
+                narrator.validated(done, scores.metric, scores.value)
+            if done % checkpoint_every == 0 or done == iterations:
+                save_checkpoint()
+            if (signal := noted()) is not None and done < iterations:
+                save_checkpoint()
+                checkpoints.wait()
+                raise Interrupted(signal, f"Stopped after {done} of {iterations} iterations; --resume continues {out}.")
+        stopped_by = noted()
+
+    runs.save_model(run.model_file, TrainedModel(kept, dataset.classes, dataset.colours), config.model)
+    # Killed between the last checkpoint and here, a run comes back with nothing left to train, and no scores yet.
+    scores = scores or evaluate(kept, held_out, classes, dataset.task)
+    summary = {
+        "method": config.method,
+        "variant": config.variant,
+        "seed": config.seed,
+        "labels": len(split.labelled),
+        "iterations": iterations,
+        **as_json(scores, dataset.classes),
+        "validation_samples": len(held_out),
+        "skipped_steps": int(state.skips[0]),
+        "seconds": seconds_before + time.monotonic() - began,
+        "peak_memory_mib": memory.peak_mib(device),
+    }
+    if changes := continuation.accepted(run):
+        summary["changes"] = changes
+    run.write(SUMMARY, summary)
+    if summary["skipped_steps"]:
+        say(f"Note: {summary['skipped_steps']} of {iterations} steps were not finite, and were skipped.")
+    if stopped_by is not None:
+        raise Interrupted(stopped_by, f"Stopped after the last iteration; {out} is complete.")
+    return summary
+
+
+def _slow(config: Config, iterations: int) -> Iterator[str]:
+    """A word to those who have no GPU and are about to wait for hours."""
+    height, width = config.jitter.crop or (0, 0)
+    pixels = iterations * sum(batch_of(config)) * height * width
+    if pixels * config.model.width**2 > QUICK_ON_A_CPU:
+        yield (
+            "Note: there is no GPU here, and this will take hours. For a first result in minutes, add "
+            "--model.width 0.25 --jitter.crop 160 160 --train.iterations 300."
+        )
+
+
+def _read_back(losses: Measured) -> dict[str, float]:
+    """The losses that are finite."""
+    values = {name: float(loss) for name, loss in losses.items()}
+    return {name: value for name, value in values.items() if math.isfinite(value)}
+
+
+def _stop_if_stuck(state: TrainingState, config: Config, plan: Plan, samples: Samples, done: int, rate: float) -> int:
+    """How many steps were skipped. A few do no harm, but a run that skips all has ended without knowing it."""
+    skipped, in_a_row = map(int, state.skips.tolist())
+    if in_a_row < config.train.most_skipped:
+        return skipped
+    table = draw(plan, done - 1)
+    names = [samples.names[item] for item in (*table.labelled.item.tolist(), *table.unlabelled.item.tolist())]
+    raise UserError(
+        f"The last {in_a_row} steps up to iteration {done} were not finite and were skipped ({skipped} in all), at "
+        f"learning rate {rate:.1e}, the last of them with {', '.join(names[:8])}{' …' if len(names) > 8 else ''}. "
+        "Look at these images, or start another run with a lower --optimiser.learning-rate (or, for weights that came "
+        "with --model.weights, --optimiser.learning-rate-pretrained)."
+    )

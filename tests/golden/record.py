@@ -1,0 +1,94 @@
+"""Twenty iterations of everything that can be trained, as numbers: `python tests/golden/record.py` writes them down.
+
+A change that should leave training alone must reproduce them: the losses anywhere, to rounding; every bit of the
+weights on the kind of machine and with the version of PyTorch that they were recorded with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+
+import oneway
+from oneway.methods import METHODS, VARIANTS
+
+RECORDED = Path(__file__).with_name("recorded.json")
+SMALL = {
+    "model": {"width": 0.25},
+    "jitter": {"crop": (32, 48)},
+    "data": {"images": 24},
+    "labels": "6",
+    "train": {"iterations": 20, "batch_labelled": 4, "batch_unlabelled": 4, "log_every": 1, "validate_every": 20},
+}
+POINTS = {"train": {"iterations": 20, "log_every": 1, "validate_every": 20}}
+
+
+def cases() -> dict[str, tuple[str, dict[str, Any]]]:
+    """Recipe and settings by name: methods × variants as far as they are allowed, and the settings of training."""
+    found = {}
+    for method in METHODS:
+        for variant in VARIANTS if not METHODS[method].supervised else ("1w-ct",):
+            settings = SMALL | {"method": method, "variant": variant}
+            try:
+                oneway.configure("streets", **settings)
+            except Exception:  # a variant that makes no sense with the method
+                continue
+            found[f"{method} {variant}"] = ("streets", settings)
+    for name, change in {
+        "teacher-norm batch": {"method": "simple-phtps", "train": {"teacher_norm": "batch"}},
+        "batch-norm both": {"method": "simple-phtps", "train": {"batch_norm": "both"}},
+        "warm-up": {"method": "mt-phtps", "train": {"consistency_from": 0.5}},
+        "entropy alone": {"method": "vat-entmin", "train": {"alpha": 0.0}},
+        "sgd": {"method": "simple-cutmix", "optimiser": {"name": "sgd", "learning_rate": 0.01}},
+        "strengths": {"method": "simple-phtps", "perturb": {"photometric": 0.5, "geometric": 2.0}},
+    }.items():
+        train = SMALL["train"] | change.get("train", {})
+        found[name] = ("streets", SMALL | change | {"train": train})
+    for method in ("supervised", "simple-noise", "vat-entmin"):
+        found[f"moons {method}"] = ("moons", POINTS | {"method": method})
+    return found
+
+
+def run(recipe: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """The losses of each iteration, and a digest of all weights, averages and statistics."""
+    with tempfile.TemporaryDirectory() as folder:
+        trained = oneway.fit(oneway.configure(recipe, **settings), Path(folder) / "run", quiet=True)
+        lines = [json.loads(line) for line in (trained.path / "metrics.jsonl").read_text().splitlines()]
+        return {
+            "supervised": [line["supervised"] for line in lines if "supervised" in line],
+            "consistency": [line["consistency"] for line in lines if "consistency" in line],
+            "digest": digest(trained.path),
+        }
+
+
+def digest(run_folder: Path) -> str:
+    """Of every tensor of the last checkpoint, in order of name."""
+    total = hashlib.sha256()
+    with safe_open(sorted((run_folder / "checkpoint").glob("*.safetensors"))[-1], "pt") as file:
+        for name in sorted(file.keys()):
+            tensor = file.get_tensor(name)
+            total.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+            total.update(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return total.hexdigest()
+
+
+def machine() -> str:
+    """What decides the last bits."""
+    return f"PyTorch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, one thread"
+
+
+def record() -> None:
+    """Writes the file that the test compares with."""
+    torch.set_num_threads(1)
+    found = {name: run(*case) for name, case in cases().items()}
+    RECORDED.write_text(json.dumps({"machine": machine(), "cases": found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    record()

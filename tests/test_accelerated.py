@@ -1,0 +1,119 @@
+"""The accelerated way through an iteration, without a GPU: which kernels it takes, and that it learns the same.
+
+Functions named `fact_…` run in a process of their own, in Triton's interpreter where there is no GPU.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from kernel_facts import DEVICE, assert_facts
+from oneway import data, models, ops
+from oneway.config import Config
+from oneway.draws import Plan, draw, each_column
+from oneway.engine.capture import FixedTable, is_consistent
+from oneway.engine.start import accelerated, training_state
+from oneway.engine.state import TrainingState
+from oneway.engine.step import step
+from oneway.engine.store import Store
+from oneway.models.fuse import FusedNorm
+from small_runs import small_streets
+
+PLAN = Plan(0, (0, 1), tuple(range(8)), 2, 2, (0.7, 1.4), True, views=2)
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("kind", ["choice", "step"])
+def test_facts_hold(kind):
+    """Everything below of one kind."""
+    assert_facts(__file__, kind)
+
+
+def test_a_cpu_takes_the_references():
+    """Kernels run on a GPU, or where Triton interprets them."""
+    assert not ops.kernels_run(CPU)
+    assert not accelerated(small_streets(), CPU)
+
+
+def test_the_table_of_draws_stays_in_place():
+    """A captured step reads its draws from the same memory in every iteration, and finds those of the iteration."""
+    tables = [draw(PLAN, iteration) for iteration in (0, 7)]
+    fixed = FixedTable(tables[0], CPU)
+    places = []
+    for table in tables:
+        fixed.fill(table)
+        found: list[tuple[torch.Tensor, torch.Tensor]] = []
+        columns = iter(_columns(table))
+        each_column(fixed.draws, lambda column, columns=columns: found.append((column, next(columns))) or column)
+        assert len(found) > 20
+        assert all(torch.equal(column, expected) for column, expected in found)
+        places.append([column.data_ptr() for column, _ in found])
+    assert places[0] == places[1]
+    assert all(place % 8 == 0 for place in places[0])
+
+
+def _columns(table: object) -> list[torch.Tensor]:
+    columns: list[torch.Tensor] = []
+    each_column(table, lambda column: columns.append(column) or column)
+    return columns
+
+
+def test_unlabelled_images_take_part_where_they_count():
+    """At α = 0 the step is a supervised one, whatever the method; entropy alone is the exception."""
+    assert is_consistent(Config(method="simple-phtps"), 0.1)
+    assert not is_consistent(Config(method="simple-phtps"), 0.0)
+    warm_up = Config(method="vat-entmin").changed(train={"alpha": 1.0})
+    assert not is_consistent(warm_up, 0.0)
+    assert is_consistent(warm_up.changed(train={"alpha": 0.0}), 0.0)
+
+
+def fact_choice_is_made_by_device_and_by_the_block():
+    """Every operation takes its kernel, unless references are asked for."""
+    assert ops.kernels_run(DEVICE)
+    with ops.references():
+        assert not ops.kernels_run(DEVICE)
+        with ops.references(only=False):
+            assert ops.kernels_run(DEVICE)
+    assert accelerated(small_streets(), DEVICE)
+    assert not accelerated(small_streets(train={"engine": "plain"}), DEVICE)
+
+
+def world(config: Config) -> tuple[TrainingState, Store]:
+    dataset = data.load(config.data)
+    network = models.build(config.model, len(dataset.classes), seed=0)
+    state = training_state([network], (), config, DEVICE)
+    state.alpha.fill_(0.7)
+    return state, Store.hold(dataset.read("train"), DEVICE)
+
+
+def fact_choice_of_the_network_is_made_once():
+    """An accelerated network has its norms joined with what follows them, a plain one has not."""
+    fast, plain = (world(small_streets(train={"engine": engine}))[0].student for engine in ("auto", "plain"))
+    assert any(isinstance(module, FusedNorm) for module in fast.modules())
+    assert not any(isinstance(module, FusedNorm) for module in plain.modules())
+
+
+@pytest.mark.parametrize("method", ["simple-phtps", "mt-cutmix", "vat-entmin"])
+def fact_step_learns_what_the_plain_one_learns(method):
+    """Two iterations, with crops, perturbation, losses, norms and upsampling by kernels, against plain PyTorch."""
+    results = []
+    for engine in ("auto", "plain"):
+        config = small_streets(
+            method=method,
+            jitter={"crop": (24, 32)},
+            optimiser={"name": "sgd", "learning_rate": 0.01},
+            train={"engine": engine, "precision": "float32"},
+        )
+        state, store = world(config)
+        noisy = Plan(**{**PLAN.__dict__, "noise_shape": (3, 24, 32) if method == "vat-entmin" else (0,)})
+        measured = [step(state, store, draw(noisy, iteration).to(DEVICE), config) for iteration in range(2)]
+        results.append((measured, state.student.state_dict(), state.teacher.state_dict()))
+    (fast_losses, *fast), (plain_losses, *plain) = results
+    for ours, theirs in zip(fast_losses, plain_losses, strict=True):
+        assert ours.keys() == theirs.keys()
+        for name in ours:
+            assert float(ours[name]) == pytest.approx(float(theirs[name]), rel=1e-3, abs=1e-5), name
+    for ours, theirs in zip(fast, plain, strict=True):
+        for name, value in theirs.items():
+            torch.testing.assert_close(ours[name], value, rtol=1e-2, atol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
