@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from oneway.common.failure import describe_bug, in_run_folder
 from oneway.runs import refuse_occupied
-from oneway.runs.failure import describe_bug, in_run_folder
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from oneway.runs.interrupt import signals_noted
+from oneway.common.interrupt import signals_noted
 
 
 @pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])

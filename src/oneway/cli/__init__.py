@@ -17,7 +17,7 @@ from oneway import config as configuration
 from oneway.cli import studying, training, using  # noqa: F401 (they add their verbs)
 from oneway.cli.app import app
 from oneway.common.errors import UserError
-from oneway.runs.failure import BUG_STATUS, describe_bug
+from oneway.common.failure import BUG_STATUS, describe_bug
 
 __all__ = ["app", "main"]
 
@@ -45,7 +45,7 @@ def main() -> None:
 
 def _explained(error: BaseException) -> tuple[str, int]:
     """What to say about an error, and the exit status."""
-    from oneway.runs.interrupt import Interrupted
+    from oneway.common.interrupt import Interrupted
 
     match error:
         case UnusedCliTokensError():

@@ -18,6 +18,8 @@ from oneway import config as configuration
 from oneway import data, models, runs
 from oneway.common import words
 from oneway.common.errors import UserError
+from oneway.common.failure import in_run_folder
+from oneway.common.interrupt import Interrupted, signals_noted
 from oneway.common.run_files import SUMMARY
 from oneway.config import Config
 from oneway.data.dataset import Samples
@@ -33,8 +35,6 @@ from oneway.methods import METHODS
 from oneway.runs import TrainedModel, continuation
 from oneway.runs.checkpoint.state import bytes_needed
 from oneway.runs.checkpoint.writer import writer
-from oneway.runs.failure import in_run_folder
-from oneway.runs.interrupt import Interrupted, signals_noted
 from oneway.tools.evaluate import as_json, evaluate
 from oneway.tools.progress import narrated
 
