@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from torch import nn
 
 from oneway.common.terms import Task
 from oneway.config import Model
 from oneway.models.factory import call_factory, examine
 from oneway.models.image import ImageModel
+from oneway.models.seed import seed_cpu
 
 __all__ = ["ImageModel", "Prepared", "build", "prepare"]
 
@@ -28,8 +28,7 @@ class Prepared(NamedTuple):
 
 def build(config: Model, classes: int, seed: int) -> nn.Module:
     """The configured network with random weights, a function of the seed. Runs `model.factory`, if there is one."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seed_cpu(seed):
         if config.factory is not None:
             return call_factory(config.factory, classes)
         return _named(config, classes)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from oneway.common.errors import UserError
 from oneway.common.terms import Task
+from oneway.models.seed import seed_cpu
 
 LARGEST_PROBE = 256
 """Height and width up to which the examination follows the crops."""
@@ -50,8 +51,7 @@ def examine(network: nn.Module, name: str, classes: int, task: Task, crop: tuple
     """
     height, width = (min(side, LARGEST_PROBE) for side in crop)
     probe = deepcopy(network).train()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with seed_cpu(0):
         x, before = torch.rand(2, 3, height, width), torch.random.get_rng_state()
         logits = _logits(probe, name, x, classes, task)
         remarks = _parameters_left_out(probe, name, logits)
