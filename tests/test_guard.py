@@ -18,7 +18,7 @@ def test_nothing_is_learnt_from_a_step_that_is_not_finite(optimiser, poison):
     """Weights, moments, statistics and average stay to the bit, and the next good step is what it would have been."""
     (state, store, config), (other, _, _) = (world(method="mt-phtps", optimiser={"name": optimiser}) for _ in range(2))
     for one in (state, other):
-        step(one, store, draw(PLAN, 0), config, alpha=1.0)
+        step(one, store, draw(PLAN, 0), config)
     before = everything(state)
 
     def spoil(module, inputs, logits):
@@ -26,13 +26,13 @@ def test_nothing_is_learnt_from_a_step_that_is_not_finite(optimiser, poison):
 
     hook = state.student.register_forward_hook(spoil)
     for index in (1, 2):
-        step(state, store, draw(PLAN, index), config, alpha=1.0)
+        step(state, store, draw(PLAN, index), config)
     hook.remove()
     assert same(before, everything(state))
     assert state.skips.tolist() == [2, 2]
 
     for one in (state, other):
-        step(one, store, draw(PLAN, 3), config, alpha=1.0)
+        step(one, store, draw(PLAN, 3), config)
     assert same(everything(other), everything(state))
     assert state.skips.tolist() == [2, 0]
 
@@ -43,8 +43,8 @@ def test_statistics_that_are_not_finite_are_no_more_welcome_than_losses():
     with torch.no_grad():
         next(state.student.parameters()).mul_(1e20)  # the first convolution's
     before = everything(state)
-    losses = step(state, store, draw(PLAN, 0), config, alpha=1.0)
-    assert losses.supervised.isfinite()
+    losses = step(state, store, draw(PLAN, 0), config)
+    assert losses["supervised"].isfinite()
     assert state.skips.tolist() == [1, 1]
     assert same(before, everything(state)[: len(before)])
 
@@ -53,8 +53,8 @@ def test_a_first_step_may_be_the_one():
     """Momentum begins from zero even then."""
     (state, store, config), (other, _, _) = (world(method="mt-phtps", optimiser={"name": "sgd"}) for _ in range(2))
     hook = state.student.register_forward_hook(lambda module, inputs, logits: logits * math.nan)
-    step(state, store, draw(PLAN, 0), config, alpha=1.0)
+    step(state, store, draw(PLAN, 0), config)
     hook.remove()
     for one in (state, other):
-        step(one, store, draw(PLAN, 1), config, alpha=1.0)
+        step(one, store, draw(PLAN, 1), config)
     assert same(everything(other), everything(state))

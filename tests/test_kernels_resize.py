@@ -14,9 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kernel_facts import DEVICE, assert_facts
-from oneway.models.deeplab import DeepLabV3Plus
-from oneway.models.fuse import FusedResize, fuse
-from oneway.models.swiftnet import SpatialPyramid, SwiftNet, UpsamplingBlock
+from oneway.models.fuse import fuse
+from oneway.models.swiftnet import SpatialPyramid, UpsamplingBlock
 from oneway.ops.resize import kernel_resizes, resize_by_kernel
 
 pytestmark = pytest.mark.slow
@@ -41,20 +40,6 @@ SIZES = {
 def test_facts_hold(kernel):
     """Everything below about the kernels, or about them in a network."""
     assert_facts(__file__, f"fact_{kernel}")
-
-
-@pytest.mark.parametrize(
-    ("network", "resizes"), [(SwiftNet(3, "resnet18", width=0.125), 4), (DeepLabV3Plus(3, "resnet18", width=0.125), 1)]
-)
-def test_networks_resize_by_the_kernel(network, resizes):
-    """Every module that resizes becomes one that does so fused; names, parameters and their order stay."""
-    names, parameters = [name for name, _ in network.named_modules()], list(network.parameters())
-    state = list(network.state_dict())
-    fuse(network)
-    assert sum(isinstance(module, FusedResize) for module in network.modules()) == resizes
-    assert [name for name, _ in network.named_modules()] == names
-    assert all(a is b for a, b in zip(network.parameters(), parameters, strict=True))
-    assert list(network.state_dict()) == state
 
 
 @pytest.mark.parametrize("size", [(64, 96), (352, 352)], ids=["smaller than its pyramid", "larger"])

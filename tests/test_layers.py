@@ -1,44 +1,68 @@
-"""Data flows one way: a module imports only from modules before it."""
+"""A layer imports from those above it; the science stands on its own."""
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
+import subprocess
+import sys
 
-SOURCE = Path(__file__).parent.parent / "src" / "oneway"
-ORDER = """
-    errors extras words streams methods run_files config recipes atomic failure interrupt memory
-    pictures data draws kernels feed jitter perturb models losses consistency guard step static
-    optim start checkpoint run evaluate progress train
-    report quickstart reproduce bench predict export explore suggest cli
-""".split()
+import pytest
+
+from layers import BEGIN, END, LAYER_OF, LAYERS, PAGE, PARTS, SOURCE, edges, files, imports_of, part_of
+
+ORDER = list(LAYERS)
 
 
-def part_of(path: Path) -> str:
-    """The name of the part a file belongs to: a module, or a package with everything in it."""
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+def test_every_part_has_its_layer_and_there_are_few():
+    """A new name at the top level is put into a layer, or this fails."""
+    found = {path.name.removesuffix(".py") for path in SOURCE.iterdir() if path.name[0] not in "._"}
+    assert found - {"py.typed"} == set(PARTS)
+    assert len(PARTS) <= 12
 
 
-def imports(path: Path) -> set[str]:
-    """Parts that a file imports, at the top or inside functions."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module == "oneway":
-            found |= {alias.name for alias in node.names} - {"__version__"}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("oneway."):
-            found.add((node.module or "").split(".")[1])
-    return found
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_layer_imports_from_those_above_it(layer):
+    """And the science from no setting, file or run; within a layer parts may use one another."""
+    for path in files():
+        if LAYER_OF[part_of(path)] == layer:
+            below = {part for part in imports_of(path) if ORDER.index(LAYER_OF[part]) > ORDER.index(layer)}
+            if layer == "common":
+                below -= {"methods"}  # the names of methods are settings too; their table loads nothing
+            assert not below, path
+            assert not (layer == "science" and "config" in imports_of(path)), path
 
 
-def test_every_part_has_its_place():
-    """A new module is put into the order, or this fails."""
-    assert {part_of(path) for path in SOURCE.rglob("*.py")} - {"__init__", "__main__"} == set(ORDER)
+def test_an_init_gathers_names():
+    """Logic has a file with a name."""
+    for path in SOURCE.rglob("__init__.py"):
+        if path.parent != SOURCE:
+            text = path.read_text(encoding="utf-8")
+            assert not {"def ", "class "} & {line[:4] + " " * (len(line) < 4) for line in text.splitlines()}, path
+            assert "\ndef " not in text, path
+            assert "\nclass " not in text, path
 
 
-def test_imports_point_backwards():
-    """Nothing imports what comes after it."""
-    for path in SOURCE.rglob("*.py"):
-        part = part_of(path)
-        if part in ORDER:
-            later = ORDER[ORDER.index(part) + 1 :]
-            assert not imports(path) & set(later), path
+@pytest.mark.parametrize("module", ["ops", "models", "perturb", "methods", "draws"])
+def test_the_science_loads_alone(module):
+    """No reader, no settings, no command line, no pictures; and nobody's global settings change."""
+    program = f"""
+import sys, torch, warnings
+before = torch.backends.cudnn.benchmark, torch.get_default_dtype(), list(warnings.filters), torch.initial_seed()
+import oneway.{module}
+assert before == (
+    torch.backends.cudnn.benchmark, torch.get_default_dtype(), list(warnings.filters), torch.initial_seed()
+)
+loaded = {{name.split(".")[0] for name in sys.modules}}
+assert not loaded & {{"pydantic", "cyclopts", "PIL", "rich", "yaml"}}, loaded
+ours = {{".".join(name.split(".")[:2]) for name in sys.modules if name.startswith("oneway.")}}
+assert not ours & {{"oneway.data", "oneway.config", "oneway.runs", "oneway.engine", "oneway.tools"}}, ours
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_page_shows_the_graph_as_it_is():
+    """Which part imports from which, in CONTRIBUTING; sizes may lag behind."""
+    shown = PAGE.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0]
+    for part, other in edges():
+        (line,) = [line for line in shown.splitlines() if f" {part} " in line.split(" lines ")[0] + " "]
+        assert other in line.split(" lines ")[1], "python tests/layers.py draws it anew"

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch.distributions import Categorical, kl_divergence
 
 from oneway.common.terms import IGNORE
-from oneway.ops.losses import cross_entropy, masked_kl
+from oneway.ops import cross_entropy, masked_kl
 
 SHAPE = (2, 4, 8, 12)
 

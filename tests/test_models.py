@@ -263,12 +263,12 @@ def test_mean_teacher_averages_parameters_and_statistics():
 def test_pretrained_and_new_parameters_have_their_own_rates():
     """Every parameter is in exactly one group; without pretrained weights there is one group."""
     model, config = small(), Optimiser(learning_rate=4e-4, learning_rate_pretrained=1e-4)
-    new, pretrained = optimiser_for(model, config, list(model.encoder.parameters())).param_groups
+    new, pretrained = optimiser_for([model], config, list(model.encoder.parameters())).param_groups
     assert (new["lr"], pretrained["lr"]) == (4e-4, 1e-4)
     assert (new["weight_decay"], pretrained["weight_decay"]) == (1e-4, 2.5e-5)
     assert {id(p) for p in pretrained["params"]} == {id(p) for p in model.encoder.parameters()}
     assert len(new["params"]) + len(pretrained["params"]) == len(list(model.parameters()))
-    assert len(optimiser_for(model, config).param_groups) == 1
+    assert len(optimiser_for([model], config).param_groups) == 1
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_pretrained_and_new_parameters_have_their_own_rates():
 )
 def test_schedules(schedule, halfway):
     """cos(eπ/2), (1 − e)^0.9, a fifth for every step that was passed, and 1, at the start and halfway."""
-    optimiser = optimiser_for(small(), Optimiser(learning_rate=1e-3))
+    optimiser = optimiser_for([small()], Optimiser(learning_rate=1e-3))
     for iteration, factor in ((0, 1.0), (50, halfway)):
         set_learning_rate(optimiser, schedule, iteration, 100)
         assert optimiser.param_groups[0]["lr"] == pytest.approx(1e-3 * factor)

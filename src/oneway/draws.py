@@ -92,6 +92,34 @@ def each_column(table: Table, function: Callable[[Tensor], Tensor]) -> Table:
     return type(table)(*fields) if hasattr(table, "_fields") else type(table)(fields)
 
 
+def part(draws: Draws, rank: int, of: int) -> Draws:
+    """The share of process number `rank` among several; all shares together are the whole table.
+
+    Batches have a first and a second half, whose images CutMix pairs, and of which the first is augmented. So a share
+    is a slice of either half: pairs stay together, and halves stay halves.
+    """
+
+    def rows(table: Table, count: int) -> Table:
+        half = count // 2
+        if count % (2 * of):
+            raise ValueError(f"{count} images do not divide into halves for {of} processes")
+        first = slice(rank * half // of, (rank + 1) * half // of)
+
+        def share(column: Tensor) -> Tensor:
+            halves = (column,) if len(column) == half else (column[:half], column[half:])
+            return torch.cat([each[first] for each in halves])
+
+        return each_column(table, share)
+
+    labelled, unlabelled = len(draws.labelled.item), len(draws.unlabelled.item)
+    return Draws(
+        rows(draws.labelled, labelled),
+        rows(draws.unlabelled, unlabelled),
+        rows(draws.views, unlabelled),
+        rows(draws.augmentation, labelled),
+    )
+
+
 @dataclass(frozen=True)
 class Plan:
     """What the draws of a run are drawn from."""

@@ -17,6 +17,7 @@ from timm.models.resnet import Bottleneck
 from torch import Tensor, nn
 
 from oneway.common.errors import UserError
+from oneway.common.words import listed
 from oneway.models.image import Channels
 
 STAGES = ("layer1", "layer2", "layer3", "layer4")
@@ -82,8 +83,8 @@ class FeatureEncoder(Encoder):
         found = self.net.feature_info.reduction()
         if not set(strides) <= set(found) or found[-1] != strides[-1]:
             raise UserError(
-                f"model.backbone {backbone}: has features at the strides {_listed(found)}, and the decoder needs "
-                f"{_listed(strides)}. {WAY_OUT}"
+                f"model.backbone {backbone}: has features at the strides {listed(found, most=None)}, and the decoder "
+                f"needs {listed(strides, most=None)}. {WAY_OUT}"
             )
         # Of several at one stride, the deepest.
         self.chosen = [len(found) - 1 - found[::-1].index(stride) for stride in strides]
@@ -108,7 +109,7 @@ def _create(backbone: str, **options: Any) -> Any:
     if not timm.is_model(backbone):
         known = timm.list_models()
         near = get_close_matches(backbone, known, n=4) or [name for name in known if backbone in name][:4]
-        suggestion = f"Did you mean {_listed(near, 'or')}?" if near else WAY_OUT
+        suggestion = f"Did you mean {listed(near, most=None, joint='or')}?" if near else WAY_OUT
         raise UserError(f"model.backbone {backbone}: timm knows no such model. {suggestion}")
     try:
         return timm.create_model(backbone, **options)
@@ -141,11 +142,6 @@ def _refuse_unfit(encoder: FeatureEncoder, backbone: str, strides: Sequence[int]
                 f"which is not stride {stride}. {WAY_OUT}"
             )
     encoder.train()
-
-
-def _listed(names: Sequence[object], word: str = "and") -> str:
-    *others, last = map(str, names)
-    return f"{', '.join(others)} {word} {last}" if others else last
 
 
 def _first_line(error: Exception) -> str:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from oneway.common.errors import UserError
 from oneway.common.terms import Task
+from oneway.common.words import listed
 from oneway.models.seed import seed_cpu
 
 LARGEST_PROBE = 256
@@ -88,9 +89,7 @@ def _parameters_left_out(network: nn.Module, name: str, logits: Tensor) -> list[
     if frozen := sum(1 for _ in network.parameters()) - len(learning):
         remarks.append(f"model.factory {name}: {frozen} parameters do not require gradients and stay as they are.")
     if unreached := [key for key, gradient in learning.items() if gradient is None]:
-        remarks.append(
-            f"model.factory {name}: no gradient reaches {', '.join(unreached[:3])} ({len(unreached)} parameters)."
-        )
+        remarks.append(f"model.factory {name}: no gradient reaches the parameters {listed(unreached)}.")
     return remarks
 
 

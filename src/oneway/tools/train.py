@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -15,11 +14,12 @@ import torch
 from rich.console import Console
 
 from oneway import config as configuration
-from oneway import data, models, runs
+from oneway import data, runs
 from oneway.common import words
 from oneway.common.errors import UserError
 from oneway.common.failure import in_run_folder
-from oneway.common.interrupt import Interrupted, signals_noted
+from oneway.common.interrupt import Interrupted, defer_signals
+from oneway.common.progress import ProgressBar
 from oneway.common.run_files import SUMMARY
 from oneway.config import Config
 from oneway.data.dataset import Samples
@@ -34,9 +34,9 @@ from oneway.engine.step import Measured
 from oneway.methods import METHODS
 from oneway.runs import TrainedModel, continuation
 from oneway.runs.checkpoint.state import bytes_needed
-from oneway.runs.checkpoint.writer import writer
-from oneway.tools.evaluate import as_json, evaluate
-from oneway.tools.progress import narrated
+from oneway.runs.checkpoint.writer import open_writer
+from oneway.tools.evaluate import METRIC_NAMES, as_json, evaluate
+from oneway.tools.networks import prepare, student_seed
 
 QUICK_ON_A_CPU = 1e9
 """Pixels to train on, at full width, that take about an hour."""
@@ -65,11 +65,11 @@ def _train(
     device = runs.choose_device(config.train.device)
     continued = None
     if resume:
-        if (summary := continuation.ended(out, config)) is not None:
+        if (summary := continuation.load_ended(out, config)) is not None:
             of = "" if config.data.path is None else f" of {runs.open_run(out).config.data.path}"
             say(f"{out}: this run{of} has ended; nothing to do.")
             return summary
-        continued = until_the_end.enter_context(continuation.opened(out, config, allow_changes))
+        continued = until_the_end.enter_context(continuation.reopen(out, config, allow_changes))
     else:
         runs.refuse_occupied(out)
 
@@ -80,11 +80,11 @@ def _train(
     if continued is None:
         split = replace(choose(samples, config.labels, config.seed), validation=held_out.content)
     else:
-        split = continuation.same_split(continued, samples, held_out)
+        split = continuation.keep_split(continued, samples, held_out)
     classes = len(dataset.classes)
 
     prepared = [
-        models.prepare(config.model, classes, config.seed + (which << 32), dataset.task, config.jitter.crop)
+        prepare(config.model, classes, student_seed(config.seed, which), config.data.task, config.jitter.crop)
         for which in range(METHODS[config.method].students)
     ]
     for remark in prepared[0].remarks:
@@ -99,18 +99,16 @@ def _train(
     checkpoint_every = config.train.checkpoint_every or validate_every
     plan = plan_of(config, *places(samples, split), channels=samples.pixels.shape[1])
     fed = feed(samples, plan, device)
-    if dataset.task == "segmentation":
+    if config.data.task == "segmentation":
         megabytes = (samples.pixels.nbytes + samples.labels.nbytes) / 1e6
         say(f"{len(samples)} training images, {megabytes:,.0f} MB, {fed.place}.")
-
-    if device.type == "cpu" and dataset.task == "segmentation":
-        for remark in _slow(config, iterations):
-            say(remark)
+    if device.type == "cpu" and (note := slow_on_cpu(config, iterations)):
+        say(note)
 
     # From here on nothing is left to refuse: the run gets its folder, or its last checkpoint.
     done, seconds_before, scores = 0, 0.0, None
     if continued is None:
-        run = until_the_end.enter_context(runs.started(out, config, split, bytes_needed(state)))
+        run = until_the_end.enter_context(runs.start_run(out, config, split, bytes_needed(state)))
     else:
         run = continued.run
         done, seconds_before = continuation.restore(continued, split, state, iterations, say)
@@ -126,16 +124,16 @@ def _train(
     title = f"{config.method} · {len(split.labelled)} labels · seed {config.seed}"
     about = {"configuration": config.model_dump(mode="json"), "split": split.hash}
     with (
-        signals_noted() as noted,
-        narrated(console, title, done, iterations) as narrator,
-        writer(run.checkpoints, about, out / runs.METRICS) as checkpoints,
+        defer_signals() as noted,
+        ProgressBar(console, title, iterations, done, transient=False) as bar,
+        open_writer(run.checkpoints, about, out / runs.METRICS) as checkpoints,
     ):
         while done < iterations:
             rate = optim.set_learning_rate(state.optimiser, config.optimiser.schedule, done, iterations)
             alpha = optim.alpha_at(config.train, done, iterations)
             losses = advance(fed.draws(done), alpha)
             done += 1
-            narrator.advanced(done)
+            bar.update(done)
 
             logged = done % config.train.log_every == 0 or done == iterations
             if logged or done % config.train.most_skipped == 0:
@@ -143,11 +141,12 @@ def _train(
             if logged:
                 values = _read_back(losses)
                 run.log(iteration=done, **values, learning_rate=rate, **({"skipped": skipped} if skipped else {}))
-                narrator.measured(done, values, rate)
+                bar.show("  ".join([*(f"{name} {value:.3f}" for name, value in values.items()), f"lr {rate:.1e}"]))
             if done % validate_every == 0 or done == iterations:
-                scores = evaluate(kept, held_out, classes, dataset.task)
+                scores = evaluate(kept, held_out, classes)
                 run.log(iteration=done, **{scores.metric: scores.value}, per_class=scores.per_class)
-                narrator.validated(done, scores.metric, scores.value)
+                value = f"{scores.value:.1f} %"
+                bar.show_result(f"val {value}", f"validation {METRIC_NAMES[scores.metric]} {value}")
             if done % checkpoint_every == 0 or done == iterations:
                 save_checkpoint()
             if (signal := noted()) is not None and done < iterations:
@@ -158,7 +157,7 @@ def _train(
 
     runs.save_model(run.model_file, TrainedModel(kept, dataset.classes, dataset.colours), config.model)
     # Killed between the last checkpoint and here, a run comes back with nothing left to train, and no scores yet.
-    scores = scores or evaluate(kept, held_out, classes, dataset.task)
+    scores = scores or evaluate(kept, held_out, classes)
     summary = {
         "method": config.method,
         "variant": config.variant,
@@ -171,7 +170,7 @@ def _train(
         "seconds": seconds_before + time.monotonic() - began,
         "peak_memory_mib": memory.peak_mib(device),
     }
-    if changes := continuation.accepted(run):
+    if changes := continuation.list_changes(run):
         summary["changes"] = changes
     run.write(SUMMARY, summary)
     if summary["skipped_steps"]:
@@ -181,15 +180,18 @@ def _train(
     return summary
 
 
-def _slow(config: Config, iterations: int) -> Iterator[str]:
-    """A word to those who have no GPU and are about to wait for hours."""
+def slow_on_cpu(config: Config, iterations: int) -> str:
+    """A note where segmentation would take hours on a CPU, with what to do; else nothing."""
     height, width = config.jitter.crop or (0, 0)
     pixels = iterations * sum(batch_of(config)) * height * width
-    if pixels * config.model.width**2 > QUICK_ON_A_CPU:
-        yield (
-            "Note: there is no GPU here, and this will take hours. For a first result in minutes, add "
-            "--model.width 0.25 --jitter.crop 160 160 --train.iterations 300."
-        )
+    if config.data.task != "segmentation" or pixels * config.model.width**2 <= QUICK_ON_A_CPU:
+        return ""
+    if torch.cuda.is_available():
+        return f"Note: with --train.device {config.train.device} this will take hours. Leave it out to use the GPU."
+    return (
+        "Note: there is no GPU here, and this will take hours. For a first result in minutes, add "
+        "--model.width 0.25 --jitter.crop 160 160 --train.iterations 300."
+    )
 
 
 def _read_back(losses: Measured) -> dict[str, float]:
@@ -207,7 +209,7 @@ def _stop_if_stuck(state: TrainingState, config: Config, plan: Plan, samples: Sa
     names = [samples.names[item] for item in (*table.labelled.item.tolist(), *table.unlabelled.item.tolist())]
     raise UserError(
         f"The last {in_a_row} steps up to iteration {done} were not finite and were skipped ({skipped} in all), at "
-        f"learning rate {rate:.1e}, the last of them with {', '.join(names[:8])}{' …' if len(names) > 8 else ''}. "
+        f"learning rate {rate:.1e}, the last of them with {words.listed(names, most=8)}. "
         "Look at these images, or start another run with a lower --optimiser.learning-rate (or, for weights that came "
         "with --model.weights, --optimiser.learning-rate-pretrained)."
     )

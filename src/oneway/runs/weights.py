@@ -13,8 +13,9 @@ import timm
 import torch
 from torch import Tensor, nn
 
-from oneway.common.errors import UserError, some
+from oneway.common.errors import UserError
 from oneway.common.run_files import MODEL
+from oneway.common.words import listed
 from oneway.models.encoder import Encoder
 
 TORCHVISION_TAG = "tv_in1k"
@@ -62,22 +63,22 @@ def load_weights(network: nn.Module, weights: str) -> Loaded:
     if conflicts := [name for name in differing if name not in anew]:
         shapes = [f"{name} has shape {_shape(found[name])} there and {_shape(own[name])} here" for name in conflicts]
         made_by = f" It was made by {source.flags}." if source.flags else ""
-        raise UserError(f"{said}: of another network: {some(shapes)}.{made_by}")
+        raise UserError(f"{said}: of another network: {listed(shapes)}.{made_by}")
     parameters = [parameter for name, parameter in target.named_parameters() if name in filling]
     if not parameters:
-        raise UserError(f"{said}: of another network: it has {some(source.tensors)}; wanted are {some(own)}.")
+        raise UserError(f"{said}: of another network: it has {listed(source.tensors)}; wanted are {listed(own)}.")
     target.load_state_dict(filling, strict=False)
 
     missing = [name for name in own if name not in found and not name.endswith("num_batches_tracked")]
     remark = f"{said}: fills {len(filling)} of the {part}'s {len(own)} tensors."
     if missing:
-        remark += f" It lacks {some(missing)}: random."
+        remark += f" It lacks {listed(missing)}: random."
     if anew and source.classes is not None:
-        remark += f" It has {len(source.classes)} classes instead of {len(own[anew[0]])}: {some(anew)} start anew."
+        remark += f" It has {len(source.classes)} classes instead of {len(own[anew[0]])}: {listed(anew)} start anew."
     elif source.classes is not None and not missing:
         remark += f" Its classes are, in this order, {', '.join(source.classes)}."
     if unused := source.tensors.keys() - origins.values():
-        remark += f" Of no use here: {some(name for name in source.tensors if name in unused)}."
+        remark += f" Of no use here: {listed(name for name in source.tensors if name in unused)}."
     return Loaded(parameters, [remark])
 
 

@@ -1,0 +1,46 @@
+"""Networks by name. A network maps inputs (images in RGB, [0, 1]) to logits: N×C×h×w, or N×C for a whole image."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from oneway.models.factory import call_factory
+from oneway.models.seed import seed_cpu
+
+if TYPE_CHECKING:
+    from oneway.config import Model
+
+
+def build(config: Model, classes: int, seed: int) -> nn.Module:
+    """The configured network with random weights, a function of the seed. Runs `model.factory`, if there is one."""
+    with seed_cpu(seed):
+        if config.factory is not None:
+            return call_factory(config.factory, classes)
+        return _named(config, classes)
+
+
+def _named(config: Model, classes: int) -> nn.Module:
+    """A network of ours; imported when it is asked for, since timm takes as long as PyTorch and toys do not need it."""
+    match config.name:
+        case "swiftnet":
+            from oneway.models.swiftnet import SwiftNet
+
+            return SwiftNet(classes, config.backbone or "resnet18", config.width)
+        case "deeplabv2":
+            from oneway.models.deeplab import DeepLabV2
+
+            return DeepLabV2(classes, config.backbone or "resnet101", config.width)
+        case "deeplabv3plus":
+            from oneway.models.deeplab import DeepLabV3Plus
+
+            return DeepLabV3Plus(classes, config.backbone or "resnet50", config.width)
+        case "wrn-28-2":
+            from oneway.models.wrn import WideResNet
+
+            return WideResNet(classes, depth=28, width=2)
+        case "mlp":
+            from oneway.models.mlp import Perceptron
+
+            return Perceptron(classes)

@@ -1,0 +1,225 @@
+"""What new methods may need has its place: students, views, compositions, weights of pixels, shares of a batch."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import oneway
+from algorithms import batch_of, settings
+from kernel_facts import DEVICE, assert_facts
+from oneway import ops
+from oneway.common.terms import IGNORE
+from oneway.config import Perturb
+from oneway.draws import Draws, Plan, draw, draw_perturbation, each_column, part
+from oneway.engine.jitter import jitter_inputs
+from oneway.engine.store import Store
+from oneway.methods import METHODS, Method, supervised
+from oneway.methods.consistency import consistency
+from oneway.methods.interface import Loss
+from oneway.models.roles import Models
+from oneway.perturb import UNCHANGED, perturbation
+from small_runs import SMALL, small_streets
+
+PAGE = Path(__file__).parent.parent / "docs" / "add-a-method.md"
+
+
+@pytest.fixture
+def methods(monkeypatch):
+    """The table, to which a test adds rows of its own."""
+    monkeypatch.setattr("oneway.methods.table.METHODS", METHODS)
+    before = dict(METHODS)
+    yield METHODS
+    METHODS.clear()
+    METHODS.update(before)
+
+
+def cross_teaching(models, batch, settings):
+    """Two students, each learning from the other's hard labels."""
+    yield from supervised.losses(models, batch, settings)
+    x = batch.unlabelled()
+    for which in range(2):
+        labels = ops.upsample(models.teacher(x, which=1 - which), ops.pixels_of(x)).argmax(dim=1)
+        logits = models.student(x, clean=False, which=which)
+        yield Loss("cross", ops.cross_entropy(logits, labels), settings.alpha)
+
+
+def test_two_students_teach_one_another(methods, tmp_path):
+    """Both learn, from different beginnings; what they yield is logged; a resumed run is the same to the bit."""
+    methods["cross"] = Method(cross_teaching, students=2, teacher="mean")
+    config = small_streets(method="cross", train={"log_every": 1, "checkpoint_every": 2})
+    whole = oneway.fit(config, tmp_path / "whole", quiet=True)
+    assert {"supervised", "cross"} <= whole.metrics()[0].keys()
+
+    content = _last_checkpoint(whole.path)
+    for role in ("student", "student2", "teacher", "teacher2"):
+        assert any(name.startswith(f"{role}.") for name in content)
+    head = "head.2.weight"
+    assert not torch.isclose(content[f"student.{head}"], content[f"student2.{head}"]).any()
+    assert not torch.equal(content[f"student2.{head}"], content[f"teacher2.{head}"])
+
+    halved = tmp_path / "halved"
+    oneway.fit(config, halved, quiet=True)
+    for path in (*halved.glob("checkpoint/00000004*"), halved / "summary.json", halved / "model.safetensors"):
+        path.unlink()
+    oneway.fit(config, halved, resume=True, quiet=True)
+    again = _last_checkpoint(halved)
+    assert again.keys() == content.keys()
+    assert all(torch.equal(again[name], content[name]) for name in content)
+
+
+def _last_checkpoint(run: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(sorted(run.glob("checkpoint/*.safetensors"))[-1])
+
+
+def test_the_page_writes_a_method_that_trains(tmp_path):
+    """As printed, in a process of its own, but for the number of iterations and the size of the images."""
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert 30 <= len(code.splitlines()) <= 50
+    small = json.dumps(SMALL | {"train": SMALL["train"] | {"confidence": 0.05, "log_every": 1}})
+    (tmp_path / "two_views.py").write_text(code)
+    (tmp_path / "run.py").write_text(
+        f"import json, oneway, two_views\n"
+        f"config = oneway.configure('streets', method='two-views', **json.loads({small!r}))\n"
+        f"print(json.dumps(oneway.fit(config, 'run', quiet=True).metrics()[0]))\n"
+    )
+    done = subprocess.run([sys.executable, "run.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    logged = json.loads(done.stdout.splitlines()[-1])
+    assert logged["view 1"] > 0
+    assert logged["view 2"] > 0
+    assert logged["view 1"] != logged["view 2"]
+
+
+def test_phtps_then_cutmix_by_hand():
+    """Inside its box, an image has the warped and recoloured partner, with the partner's target and validity."""
+    x = torch.rand(2, 3, 24, 32, generator=torch.Generator().manual_seed(0))
+    drawn = draw_perturbation(0, 0, 2)
+    both = perturbation(("phtps", "cutmix"), drawn, x, Perturb(geometric=2.0))
+    first = perturbation(("phtps",), drawn, x, Perturb(geometric=2.0))
+    inside = ops.exchange(torch.stack((torch.zeros(1, 24, 32), torch.ones(1, 24, 32))), drawn.boxes)[0, 0].bool()
+    assert 0.4 < inside.float().mean() < 0.6
+    for whole, parts in (
+        (both.image(x), first.image(x)),
+        (both.prediction(x), first.prediction(x)),
+        (both.valid[:, None], first.valid[:, None]),
+    ):
+        assert torch.equal(whole[0], torch.where(inside, parts[1], parts[0]))
+        assert torch.equal(whole[1], torch.where(inside, parts[0], parts[1]))
+    assert not first.valid.all()
+
+
+@pytest.mark.parametrize("names", [("cutmix", "phtps"), ("tps", "cutmix", "tps"), ("ph", "cutmix"), ()])
+def test_any_order_composes(names):
+    """Where predictions are the pixels themselves, both branches agree on every valid pixel, whatever the order."""
+    x = torch.rand(4, 3, 16, 20, generator=torch.Generator().manual_seed(0))
+    changes = perturbation(names, draw_perturbation(0, 0, 4), x, Perturb(photometric=0.0))
+    valid = changes.valid if changes.valid is not None else torch.ones(4, 16, 20, dtype=torch.bool)
+    difference = (changes.image(x) - changes.prediction(x)).abs().amax(dim=1)
+    assert difference[valid].max() < 1e-6
+    assert valid.float().mean() > 0.5
+
+
+def test_facts_about_weights_hold():
+    """Of pixels, in the kernels."""
+    assert_facts(__file__, "weight")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_weights_of_pixels_scale_their_losses(dtype):
+    """Cross-entropy and KL: the mean counts the same pixels, each loss times its weight; by PyTorch's own losses."""
+    _check_weights(torch.device("cpu"), dtype)
+
+
+def fact_weights_of_pixels_scale_their_losses():
+    """The same by the kernels, with gradients."""
+    _check_weights(DEVICE, torch.float32)
+
+
+def _check_weights(device: torch.device, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits, target = (torch.randn(2, 4, 5, 6, generator=generator).to(device, dtype) for _ in range(2))
+    weight = torch.rand(2, 20, 24, generator=generator).to(device, dtype)
+    labels = torch.randint(4, (2, 20, 24), generator=generator).to(device)
+    labels[0, :3] = IGNORE
+    exact = logits.double().requires_grad_()
+    large = F.interpolate(exact, (20, 24), mode="bilinear")
+    losses = F.cross_entropy(large, labels, ignore_index=IGNORE, reduction="none")
+    p = F.interpolate(target.double(), (20, 24), mode="bilinear").softmax(dim=1)
+    divergence = F.kl_div(large.log_softmax(dim=1), p, reduction="none").sum(dim=1)
+    for ours, expected in (
+        (lambda x: ops.cross_entropy(x, labels, weight), (weight.double() * losses).sum() / (labels != IGNORE).sum()),
+        (lambda x: ops.moved_kl(target, x, UNCHANGED, (20, 24), weight), (weight.double() * divergence).mean()),
+    ):
+        x = logits.clone().requires_grad_()
+        value = ours(x)
+        torch.testing.assert_close(value.double(), expected, rtol=1e-5, atol=1e-7)
+        (gradient,) = torch.autograd.grad(value, x)
+        (wanted,) = torch.autograd.grad(expected, exact, retain_graph=True)
+        torch.testing.assert_close(gradient.double(), wanted, rtol=1e-4, atol=1e-7)
+
+
+PLAN = Plan(0, tuple(range(6)), tuple(range(16)), 4, 8, (0.7, 1.4), True, views=2, augment=True)
+
+
+@pytest.mark.parametrize("of", [1, 2])
+def test_shares_of_a_table_are_the_whole_table(of):
+    """Every row of every column goes to one process, and pairs stay together."""
+    whole = draw(PLAN, 3)
+    shares = [part(whole, rank, of) for rank in range(of)]
+    items = [item for share in shares for item in share.unlabelled.item.tolist()]
+    assert sorted(items) == sorted(whole.unlabelled.item.tolist())
+    assert sum(len(share.views[1].boxes.height) for share in shares) == len(whole.views[1].boxes.height)
+    assert torch.equal(
+        torch.cat([share.augmentation.displacements for share in shares]), whole.augmentation.displacements
+    )
+    half = len(whole.unlabelled.item) // 2
+    partner = dict(zip(whole.unlabelled.item[:half].tolist(), whole.unlabelled.item[half:].tolist(), strict=True))
+    for share in shares:
+        first, second = share.unlabelled.item.tolist()[: half // of], share.unlabelled.item.tolist()[half // of :]
+        assert [partner[item] for item in first] == second
+
+
+def test_a_batch_that_does_not_divide_is_refused():
+    """With its size."""
+    with pytest.raises(ValueError, match="4 images do not divide into halves for 3 processes"):
+        part(draw(PLAN, 0), 0, 3)
+
+
+def test_losses_of_shares_are_the_loss_of_the_whole():
+    """A share's consistency loss counts its own pixels; weighted by them, the shares' mean is the whole batch's."""
+    from oneway import data, models
+
+    config = small_streets(method="mt-cutmix")
+    dataset = data.load(config.data)
+    store = Store.hold(dataset.read("train"), torch.device("cpu"))
+    network = models.build(config.model, len(dataset.classes), seed=0).eval()
+
+    def loss(draws: Draws) -> tuple[float, int]:
+        x = jitter_inputs(store, draws.unlabelled, config.jitter)
+        changes = perturbation(("phtps", "cutmix"), draws.views[0], x, config.perturb)
+        batch = batch_of(x, x, x, [changes])
+        frozen = Models((network,), (network,), models.NormPolicy("frozen"))
+        return float(consistency(frozen, batch, settings()).detach()), int(changes.valid.sum())
+
+    whole = draw(PLAN, 3)
+    parts = [loss(part(whole, rank, 2)) for rank in range(2)]
+    value, count = loss(whole)
+    assert sum(pixels for _, pixels in parts) == count
+    assert sum(mean * pixels for mean, pixels in parts) / count == pytest.approx(value, rel=1e-4)
+
+
+def test_a_table_of_draws_may_have_any_number_of_views():
+    """They are columns like all others."""
+    found: list[torch.Tensor] = []
+    each_column(draw(Plan(**{**PLAN.__dict__, "views": 5}), 0), lambda column: found.append(column) or column)
+    assert sum(len(column.shape) == 3 and column.shape[1:] == (4, 2) for column in found) == 6
