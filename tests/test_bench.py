@@ -37,7 +37,7 @@ def tiny(crop: int = 32) -> Case:
 def heard(name: str, options: Options, file: Path | None = None) -> str:
     """What a benchmark prints."""
     console = Console(file=io.StringIO(), width=200)
-    bench(name, options, file, console)
+    bench(name, options, console, file)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -82,7 +82,7 @@ def test_parameters_stand_beside_the_papers(tmp_path):
 def test_what_cannot_be_done_is_said_before_anything_is_measured(name, options, file, reason):
     """Each in a sentence, and not after minutes."""
     with pytest.raises(UserError, match=reason):
-        bench(name, options, file, Console(quiet=True))
+        bench(name, options, Console(quiet=True), file)
 
 
 def test_the_papers_minutes_are_milliseconds_of_an_iteration():

@@ -7,9 +7,12 @@ from dataclasses import replace
 from statistics import mean, stdev
 
 import pytest
+import torch
 from rich.console import Console
 
+from files import change_json
 from oneway.common.errors import UserError
+from oneway.runs.environment import hardware
 from oneway.tools.reproduce import EXPERIMENTS, Request, reproduce
 from oneway.tools.reproduce.tables import TABLES
 from oneway.tools.reproduce.two_moons import panel_config
@@ -75,6 +78,20 @@ def test_a_table_is_filled_in_parts(tiny_cifar, tmp_path):
     ]
 
 
+def test_results_carry_the_hardware_of_the_runs(tiny_cifar, tmp_path):
+    """Of each run, from its own folder: a table may be written on another machine than its runs were trained on."""
+    request = Request(tmp_path, seeds=2, data=tiny_cifar, rows=("supervised",), columns=("250",), iterations=1)
+    reproduce("cifar10", request, QUIET)
+    folder = tmp_path / "cifar10"
+    change_json(folder / "supervised-250" / "seed1" / "environment.json", hardware="Abacus, 10 beads")
+    reproduce("cifar10", request, QUIET)
+    results = json.loads((folder / "results.json").read_text())
+    (cell,) = results["cells"]
+    here = hardware(torch.device("cpu")).partition(",")[0]
+    assert [environment["hardware"].partition(",")[0] for environment in cell["environment"]] == [here, "Abacus"]
+    assert "environment" not in results
+
+
 def test_the_moons_are_as_long_as_asked_for():
     """By default as the paper's."""
     assert panel_config("1w-ct", seed=0).train.iterations == 20_000
@@ -88,9 +105,9 @@ def test_the_moons_are_as_long_as_asked_for():
         ("cifar10", {"rows": ("supervized",)}, "supervised"),
         ("cifar10", {"columns": ("400",)}, "4000"),
         ("cifar10", {"data": None}, "--data"),
-        ("cifar10", {"changes": {"method": "supervised", "labels": "250"}}, "--config: labels, method are what"),
-        ("cifar10-teacher", {"changes": {"train": {"teacher_norm": "batch"}}}, "--config: train.teacher_norm"),
-        ("two-moons", {"data": None, "rows": ("1w-ct",)}, "no --data, --row"),
+        ("cifar10", {"changes": {"method": "supervised", "labels": "250"}}, "--config: the table decides labels and method"),
+        ("cifar10-teacher", {"changes": {"train": {"teacher_norm": "batch"}}}, "--config: the table decides train.teacher_norm"),
+        ("two-moons", {"data": None, "rows": ("1w-ct",)}, "takes no --data, --row"),
     ],
 )
 def test_what_is_not_there_is_named(name, changes, words, tiny_cifar, tmp_path):

@@ -84,16 +84,16 @@ class Faults:
 
 def in_iteration(iteration: int, happen: Callable[[], Any]) -> None:
     """Makes something happen when an iteration is done."""
-    from oneway.tools.progress import Narrator
+    from oneway.common.progress import ProgressBar
 
-    advanced = Narrator.advanced
+    update = ProgressBar.update
 
-    def counted(self: Narrator, done: int) -> None:
-        advanced(self, done)
-        if done == iteration:
+    def counted(self: ProgressBar, done: int, total: int | None = None) -> None:
+        update(self, done, total)
+        if done == iteration and "seed" in self.title:  # of training, and not of decoding
             happen()
 
-    Narrator.advanced = counted  # type: ignore[method-assign]
+    ProgressBar.update = counted  # type: ignore[method-assign]
 
 
 def kill_soon(delay: float) -> None:

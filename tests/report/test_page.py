@@ -13,10 +13,11 @@ import pytest
 from files import change_json
 from oneway.common.errors import UserError
 from oneway.data.streets import CLASSES
-from oneway.tools.report import _file_name, write_report
+from oneway.tools.report import write_report
 from oneway.tools.report.facts import read_runs
 from oneway.tools.report.gallery import SCENES
 from oneway.tools.report.next_steps import next_steps
+from oneway.tools.report.page import _file_name
 from small_runs import METHODS
 
 

@@ -21,6 +21,8 @@ app = App(
     group_commands=Group("Help", sort_key=4),
 )
 console = Console()
+messages = Console(stderr=True)
+"""For progress and notes, where the standard output is for machines."""
 
 TRAIN = Group("Train a model", sort_key=1)
 USE = Group("Use it", sort_key=2)
@@ -30,18 +32,19 @@ _Verb = TypeVar("_Verb", bound=Callable[..., None])
 
 Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 Json = Annotated[Switch, Parameter(name="--json")]
+"""Everywhere the same: prints JSON to the standard output, and nothing else there."""
 Several = Annotated[tuple[str, ...], Parameter(show_default=False)]
 Refresh = Annotated[Switch, Parameter(name="--data.refresh")]
 Factory = Annotated[str | None, Parameter(name="--model.factory")]
 
 
 def list_names(meanings: dict[str, str]) -> None:
-    """Prints names with what they stand for, in two columns."""
+    """Prints names and their meanings, in two columns."""
     width = max(map(len, meanings))
     for name, meaning in meanings.items():
         console.print(f"[bold]{name:{width}}[/]  {meaning}", highlight=False, soft_wrap=True)
 
 
 def verb(group: Group, name: str | None = None) -> Callable[[_Verb], _Verb]:
-    """Makes a function a verb; help shows them in the order of their definition, which is that of their use."""
+    """Makes a function a verb. `--help` lists verbs in the order of their definition, in which they are used."""
     return app.command(name=name, group=group, sort_key=next(_position))

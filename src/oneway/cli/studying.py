@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from cyclopts import Parameter
-
-from oneway.cli.app import STUDY, Several, Switch, console, list_names, verb
+from oneway.cli.app import STUDY, Json, Several, Switch, console, list_names, messages, verb
 from oneway.config import Positive, read_yaml
 
 
@@ -33,11 +31,11 @@ def reproduce(
         name: Which table or figure.
         data: Folder of the data set.
         out: Folder of the runs and the result.
-        seeds: Number of runs of each setup; the result tells mean and deviation.
+        seeds: Number of runs of each setup; the result is their mean and deviation.
         row: Only this row of the table (a method); can be repeated.
         column: Only this column of the table (a number of labels); can be repeated.
-        iterations: Length of every run, where not the paper's.
-        config: YAML file of settings that every run of the table shall have.
+        iterations: Length of every run, if not the paper's.
+        config: YAML file of settings for every run of the table.
         side_by_side: How many runs train at once.
     """
     from oneway.tools.reproduce import EXPERIMENTS, Request, reproduce
@@ -57,7 +55,8 @@ def bench(
     case: Several = (),
     profile: Switch = False,
     figure: Path | None = None,
-    as_json: Annotated[Path | None, Parameter(name="--json")] = None,
+    out: Path | None = None,
+    as_json: Json = False,
 ) -> None:
     """Measure time, memory and speed against named baselines and the paper; without a name, list what can be measured.
 
@@ -66,9 +65,10 @@ def bench(
     Args:
         what: What to measure.
         case: Measure this case only; may be repeated.
-        profile: With step, also tell where the time goes, and the least that it could be.
+        profile: With step, also show where the time goes, and the least time that the work needs.
         figure: With memory, draw the paper's figure into this file (.png, .svg or .pdf).
-        as_json: Write everything that was measured to this file.
+        out: Write everything that was measured to this file, as JSON.
+        as_json: Print everything that was measured as JSON, instead of tables.
     """
     from oneway.runs import choose_device
     from oneway.tools.bench import BENCHES, Options, bench
@@ -76,4 +76,5 @@ def bench(
     if what is None:
         list_names({known: one.shows for known, one in BENCHES.items()})
         return
-    bench(what, Options(choose_device("auto"), case, profile, figure), as_json, console)
+    options = Options(choose_device("auto"), case, profile, figure)
+    bench(what, options, messages if as_json else console, out, as_json)

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from rich.console import Console
 from rich.table import Table
 
 from oneway import config as configuration
-from oneway.cli.app import TRAIN, Factory, Json, Refresh, Switch, console, verb
+from oneway.cli.app import TRAIN, Factory, Json, Refresh, Switch, console, messages, verb
 from oneway.common.errors import UserError
 from oneway.common.terms import SplitName
 from oneway.common.words import say
@@ -162,7 +161,7 @@ def evaluate(
     """
     from oneway.tools.evaluate import evaluate_run
 
-    result = evaluate_run(run, split, data, Console(stderr=True), factory, refresh, device)
+    result = evaluate_run(run, split, data, messages, factory, refresh, device)
     if as_json:
         print(json.dumps(result, indent=1))
         return

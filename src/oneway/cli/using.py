@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from oneway.cli.app import USE, Factory, Json, Refresh, Switch, console, verb
+from oneway.cli.app import USE, Factory, Json, Refresh, Switch, console, messages, verb
 from oneway.common.words import counted, say
 from oneway.config import Positive
 
@@ -19,31 +19,34 @@ def predict(
     out: Path = Path("predictions"),
     tile: tuple[Positive, Positive] | None = None,
     confidence: Switch = False,
-    as_json: Json = False,
+    facts: Switch = False,
     frames: Switch = False,
+    as_json: Json = False,
     device: str = "auto",
     factory: Factory = None,
 ) -> None:
     """Predict masks of images, folders and videos with a trained model.
 
     Writes masks that hold class indices and show class colours, and overlays, under the names of the images. Broken
-    files are named and left out; the exit status is 1 then. A model that classifies prints a CSV table instead.
+    files are named and left out; the exit status is then 1. A model that classifies prints a CSV table instead.
 
     Args:
         run: Run folder, or its model.safetensors.
         paths: Images, videos, folders (with all their subfolders) and patterns such as 'photos/**/*.jpg'.
         out: Folder of the results: new, empty, or of earlier results, of which files of the same name are replaced.
-        tile: Height and width of overlapping tiles, for images too large to be seen at once.
+        tile: Height and width of overlapping tiles, for images that are too large for one pass.
         confidence: Also write how sure the model is of each pixel, from black to white.
-        as_json: Also write a JSON file for each image: the share of each class, the mean confidence.
+        facts: Also write a JSON file for each image: the share of each class, the mean confidence.
         frames: Write a mask and an overlay for each frame of a video, instead of an overlay video.
+        as_json: Print JSON, for machines: what was predicted from what, shares and confidence, errors.
         device: auto, cpu, cuda, cuda:1, …
         factory: The function that makes the network, where it is one of your own.
     """
     from oneway.tools.predict import Outputs, load, predict_files
 
-    outputs = Outputs(out, confidence=confidence, facts=as_json, frames=frames)
-    sys.exit(predict_files(load(run, device, factory), paths, outputs, console, tile))
+    outputs = Outputs(out, confidence=confidence, facts=facts, frames=frames)
+    model = load(run, device, factory)
+    sys.exit(predict_files(model, paths, outputs, messages if as_json else console, tile, as_json))
 
 
 @verb(USE)
@@ -129,8 +132,8 @@ def suggest(
     found = suggest(run, console, folder=data, count=count, out=out, refresh=refresh, factory=factory, device=device)
     for reason in found.unreadable:
         say(console, f"Left out: {reason}")
-    alike = f" ({counted([found.alike], 'other')} like them)" if found.alike else ""
+    alike = f" ({counted(found.alike, 'other')} like them)" if found.alike else ""
     say(
         console,
-        f"{counted([len(found.chosen)], 'image')} to label next{alike}: {found.table}\nContact sheet: {found.sheet}",
+        f"{counted(len(found.chosen), 'image')} to label next{alike}: {found.table}\nContact sheet: {found.sheet}",
     )

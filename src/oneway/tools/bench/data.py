@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from itertools import cycle
-from typing import Any
 
 import torch
 from rich.table import Table
@@ -24,19 +23,18 @@ from oneway.tools.bench.cases import (
     random_samples,
     training_cases,
 )
-from oneway.tools.bench.findings import Findings, Options, Say, number, table, times
+from oneway.tools.bench.findings import Findings, Options, Result, Say, number, table, times
 from oneway.tools.bench.timing import effort, milliseconds, release, synchronise
 
 FEEDS: dict[str, Callable[[Samples, Plan, torch.device], Feed]] = {"resident": resident, "streamed": streamed}
 SETUP = "simple-phtps"
 ITERATIONS, SMALL_ITERATIONS = 100, 4
 TABLES_OF_DRAWS = 8
-Row = dict[str, Any]
 
 
 def bench_data(options: Options, say: Say) -> Findings:
     """Measures every case by both feeds."""
-    rows: list[Row] = []
+    rows: list[Result] = []
     for case in options.chosen(training_cases(options.small)).values():
         samples = random_samples(case)
         for name in FEEDS:
@@ -53,7 +51,7 @@ def bench_data(options: Options, say: Say) -> Findings:
     return Findings([data_table(rows)], rows, notes)
 
 
-def measure(case: Case, feed_name: str, samples: Samples, device: torch.device) -> Row:
+def measure(case: Case, feed_name: str, samples: Samples, device: torch.device) -> Result:
     """Images per second of the feed alone, of the step alone, and of both in a loop."""
     release(device)
     iterations = ITERATIONS if device.type == "cuda" else SMALL_ITERATIONS
@@ -103,7 +101,7 @@ def _seconds(call: Callable[[int], object], iterations: int, device: torch.devic
     return elapsed / iterations, (time.process_time() - processor) / elapsed
 
 
-def data_table(rows: list[Row]) -> Table:
+def data_table(rows: list[Result]) -> Table:
     """Ours against what the step needs."""
     rates = ("images/s of the feed alone", "of the step alone", "÷")
     headings = ("case", "batch", "feed", *rates, "loop ms", "busy", "CPU cores")

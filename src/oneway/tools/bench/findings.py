@@ -16,12 +16,15 @@ from oneway.common.errors import unknown
 
 NOTHING = "–"
 Say = Callable[[str], None]
+Result = dict[str, Any]
+"""What was measured of one case, as JSON has it."""
+
 Named = TypeVar("Named")
 
 
 @dataclass(frozen=True)
 class Options:
-    """What may be asked of every benchmark; each heeds what concerns it."""
+    """What may be asked of every benchmark; each uses what concerns it."""
 
     device: torch.device
     cases: tuple[str, ...] = ()

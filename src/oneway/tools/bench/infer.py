@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from copy import deepcopy
 from functools import partial
-from typing import Any
 
 import torch
 from rich.table import Table
@@ -16,7 +15,7 @@ from oneway import models
 from oneway.config import Model
 from oneway.engine.capture import cudnn_autotune
 from oneway.ops import cross_entropy, pixels_of, references, upsample
-from oneway.tools.bench.findings import Findings, Options, Say, number, ratio, table, times
+from oneway.tools.bench.findings import Findings, Options, Result, Say, number, ratio, table, times
 from oneway.tools.bench.paper import INFERENCE
 from oneway.tools.bench.params import NETWORKS
 from oneway.tools.bench.timing import Effort, effort, milliseconds_apart, release, synchronise
@@ -25,7 +24,6 @@ SIZES = ((512, 1024), (1024, 2048))
 SMALL_SIZES = ((64, 128),)
 WARM_UP = 3
 
-Row = dict[str, Any]
 Ending = Callable[[Tensor, Tensor], Tensor]
 """What follows the logits, given the labels: N×H×W."""
 
@@ -72,7 +70,7 @@ def bench_infer(options: Options, say: Say) -> Findings:
 @torch.no_grad()
 def measure(
     name: str, config: Model, size: tuple[int, int], device: torch.device, effort: Effort, classes: int = 19
-) -> Row:
+) -> Result:
     """Images per second with each ending, eager and optimised, and how far the logits of the two are apart."""
     release(device)
     generator = torch.Generator().manual_seed(0)
@@ -80,7 +78,7 @@ def measure(
     labels = torch.randint(classes, (1, *size), generator=generator).to(device)
     eager = models.build(config, classes, seed=0).to(device).eval()
     fast = optimised(eager, x)
-    row: Row = {"network": name, "size": size, "eager": {}, "optimised": {}}
+    row: Result = {"network": name, "size": size, "eager": {}, "optimised": {}}
     for ending, end in ENDINGS.items():
         ordinary = _warm(partial(_image, eager, end, x, labels), device)
         row["eager"][ending] = 1000 / milliseconds_apart(ordinary, device, effort)
@@ -134,7 +132,7 @@ def _warm(call: Callable[[], Tensor], device: torch.device) -> Callable[[], Tens
     return call
 
 
-def infer_table(rows: list[Row], ending: str) -> Table:
+def infer_table(rows: list[Result], ending: str) -> Table:
     """Ours beside the paper's."""
     shown = []
     for row in rows:

@@ -26,11 +26,11 @@ from oneway.tools.bench.cases import (
     random_samples,
     training_cases,
 )
-from oneway.tools.bench.findings import Findings, Options, Say
+from oneway.tools.bench.findings import Findings, Options, Result, Say
 from oneway.tools.bench.floors import Work, work_of
 from oneway.tools.bench.kernels import milliseconds_by_kind
 from oneway.tools.bench.paper import TRAINING
-from oneway.tools.bench.step_tables import Row, memory_table, profile_table, time_table
+from oneway.tools.bench.step_tables import memory_table, profile_table, time_table
 from oneway.tools.bench.timing import MIB, Rates, effort, milliseconds, rates, release, synchronise
 
 TABLES_OF_DRAWS = 8
@@ -74,7 +74,7 @@ def bench_step(options: Options, say: Say) -> Findings:
     return Findings(tables, {"rates": found and found._asdict(), "rows": rows}, notes)
 
 
-def measure_case(case: Case, device: torch.device, found: Rates | None, say: Say) -> list[Row]:
+def measure_case(case: Case, device: torch.device, found: Rates | None, say: Say) -> list[Result]:
     """The rows of a case, its supervised one first: that is what the others are compared with."""
     store, rows = Store.hold(random_samples(case), device), []
     for setup in SETUPS:

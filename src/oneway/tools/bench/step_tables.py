@@ -1,21 +1,20 @@
-"""The tables of `oneway bench step`: time, memory, and where the time goes."""
+"""The tables of `oneway bench step`: time, memory, and where the time goes.
+
+A result is of one case and setup; what each engine measured is under its name, or None.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from rich.table import Table
 
-from oneway.tools.bench.findings import number, ratio, table, times
+from oneway.tools.bench.findings import Result, number, ratio, table, times
 from oneway.tools.bench.kernels import KINDS, OTHER
 from oneway.tools.bench.paper import TRAINING, Training
 
-Row = dict[str, Any]
-"""A case by a setup; what each engine measured is under its name, or None."""
 
-
-def time_table(rows: list[Row]) -> Table:
+def time_table(rows: list[Result]) -> Table:
     """Milliseconds of an iteration: ours, plain PyTorch's and the paper's."""
     ready = [number(_of(row, "oneway", "start_seconds")) for row in rows]
     made = _compared(rows, "milliseconds", 2, lambda theirs: theirs.milliseconds)
@@ -24,14 +23,16 @@ def time_table(rows: list[Row]) -> Table:
     return table("Time of one training iteration", ("case", "setup", *headings), _sections(shown), texts=2)
 
 
-def memory_table(rows: list[Row]) -> Table:
+def memory_table(rows: list[Result]) -> Table:
     """Peak memory in MiB, likewise."""
     headings = ("MiB", "plain MiB", "plain / ours", "÷ sup.", "paper MiB", "÷ sup.")
     shown = _compared(rows, "peak_mib", 0, lambda theirs: theirs.mib)
     return table("Peak memory of one training iteration", ("case", "setup", *headings), _sections(shown), texts=2)
 
 
-def _compared(rows: list[Row], key: str, decimals: int, of_paper: Callable[[Training], float]) -> list[tuple[str, ...]]:
+def _compared(
+    rows: list[Result], key: str, decimals: int, of_paper: Callable[[Training], float]
+) -> list[tuple[str, ...]]:
     """Of each row: ours, plain PyTorch's, their ratio, ours over our supervised one, and the paper's two numbers."""
     ours = {(row["case"], row["setup"]): _of(row, "oneway", key) for row in rows}
     papers = {place: of_paper(theirs) for place, theirs in TRAINING.items()}
@@ -63,7 +64,7 @@ def _sections(cells: list[tuple[str, ...]]) -> list[tuple[str, ...] | None]:
     return parted
 
 
-def profile_table(rows: list[Row], floors: str) -> Table:
+def profile_table(rows: list[Result], floors: str) -> Table:
     """One case: a row for each kind of kernel and for the two floors, a column for each setup and engine."""
     measured = [(row, engine) for row in rows for engine in ("oneway", "plain") if row[engine] is not None]
     kinds = [row[engine]["kinds"] for row, engine in measured]
@@ -78,5 +79,5 @@ def profile_table(rows: list[Row], floors: str) -> Table:
     return table(f"{rows[0]['case']}: where the time goes; least at {floors}", headings, shown)
 
 
-def _of(row: Row, part: str, key: str) -> float | None:
+def _of(row: Result, part: str, key: str) -> float | None:
     return None if row[part] is None else row[part][key]

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import csv
+import json
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from oneway import __version__
 from oneway.common.errors import UserError
-from oneway.common.words import say
+from oneway.common.progress import progress_bar
+from oneway.common.words import counted, say
 from oneway.data.decode.images import read_image
 from oneway.runs.atomic import CannotWrite
 from oneway.tools.predict.batches import AHEAD, Decoded, batches, decoded
@@ -28,19 +29,30 @@ from oneway.tools.predict.predictor import Predictor, Size
 from oneway.tools.predict.sources import Source, find_sources
 from oneway.tools.predict.video import read_frames, require_video, video_writer
 
-SECONDS_BETWEEN_LINES = 10.0
-
 
 def predict_files(
-    model: Predictor, paths: Sequence[str], outputs: Outputs, console: Console, tile: Size | None = None
+    model: Predictor,
+    paths: Sequence[str],
+    outputs: Outputs,
+    console: Console,
+    tile: Size | None = None,
+    as_json: bool = False,
 ) -> int:
     """Predicts images, folders, patterns and videos; returns the exit status, 1 where a file could not be predicted.
+
+    Args:
+        model: What predicts.
+        paths: As a user types them.
+        outputs: Where results go.
+        console: Shows progress; with `as_json`, not on the standard output.
+        tile: Height and width of tiles; by default an image is predicted in one pass.
+        as_json: Print the results as JSON to the standard output.
 
     Raises:
         UserError: Nothing can be done at all: a path leads nowhere, or results cannot be written.
     """
     if model.classifies:
-        return _classify(model, find_sources(paths, outputs.folder))
+        return _classify(model, find_sources(paths, outputs.folder), as_json)
     outputs.refuse_occupied()
     sources = find_sources(paths, outputs.folder)
     images, videos = [[source for source in sources if source.is_video == kind] for kind in (False, True)]
@@ -48,8 +60,8 @@ def predict_files(
         require_video()
     outputs.prepare()
     began = time.monotonic()
-    with _progress(console, len(sources)) as advanced, ThreadPoolExecutor(AHEAD) as pool:
-        job = _Job(model, outputs, tile, pool, advanced)
+    with progress_bar(console, "Predicting", len(sources)) as advance, ThreadPoolExecutor(AHEAD) as pool:
+        job = _Job(model, outputs, tile, pool, advance)
         for batch in batches(decoded(images, pool, job.failed)):
             job.predict(batch)
         for source in videos:
@@ -58,11 +70,12 @@ def predict_files(
     seconds = time.monotonic() - began
     for remark in job.oddities.in_words():
         complain(remark)
-    about = {"oneway": __version__, "model": str(model.source), "classes": model.classes, "colours": model.colours}
-    outputs.write_index({**about, "images": job.images, "seconds": round(seconds, 3), "errors": job.errors})
+    index = {**_about(model), "images": job.images, "seconds": round(seconds, 3), "errors": job.errors}
+    outputs.write_index(index)
+    if as_json:
+        print(json.dumps({**index, "results": job.results}, indent=1))
     failures = f"; {len(job.errors)} failed" if job.errors else ""
-    count = "1 image" if job.images == 1 else f"{job.images} images"
-    say(console, f"{count} in {seconds:.1f} s ({job.images / seconds:.1f} images/s){failures}")
+    say(console, f"{counted(job.images, 'image')} in {seconds:.1f} s ({job.images / seconds:.1f} images/s){failures}")
     say(console, f"Results: {outputs.folder}")
     return 1 if job.errors else 0
 
@@ -76,20 +89,21 @@ class _Job:
         outputs: Outputs,
         tile: Size | None,
         pool: ThreadPoolExecutor,
-        advanced: Callable[[], None],
+        advance: Callable[[], None],
     ) -> None:
-        self.model, self.outputs, self.tile, self.pool, self.advanced = model, outputs, tile, pool, advanced
+        self.model, self.outputs, self.tile, self.pool, self.advance = model, outputs, tile, pool, advance
         self.images = 0
+        self.results: list[dict[str, Any]] = []
         self.errors: list[str] = []
         self.oddities = Oddities()
-        self.writing: deque[Future[None]] = deque()
+        self.writing: deque[Future[dict[str, Any]]] = deque()
 
     def failed(self, source: Source, error: UserError) -> None:
-        """Notes and tells what is wrong with a file."""
+        """Keeps and prints what is wrong with a file."""
         text = str(error) if str(error).startswith(str(source.path)) else f"{source.path}: {error}"
         self.errors.append(text)
         complain(text)
-        self.advanced()
+        self.advance()
 
     def predict(self, batch: list[Decoded]) -> None:
         """Predicts images of one size, and has the results written."""
@@ -103,13 +117,13 @@ class _Job:
             self.oddities.look_at(source.path, pixels)
             self._write(source.name, source, prediction)
             self.images += 1
-            self.advanced()
+            self.advance()
 
     def predict_video(self, source: Source) -> None:
         """Predicts a video frame by frame, into another video or into files for each frame."""
         try:
             self.images += self._frames(source) if self.outputs.frames else self._overlays(source)
-            self.advanced()
+            self.advance()
         except CannotWrite:
             raise
         except UserError as error:
@@ -123,11 +137,12 @@ class _Job:
         return count
 
     def _overlays(self, source: Source) -> int:
-        count = 0
-        with video_writer(self.outputs.place(f"overlays/{source.name}.mp4")) as append:
+        count, file = 0, self.outputs.place(f"overlays/{source.name}.mp4")
+        with video_writer(file) as append:
             for frame in read_frames(source.path):
                 count += 1
                 append(np.asarray(self.model.predict(frame.pixels, self.tile).overlay()), frame.time)
+        self.results.append({"video": str(source.path), "overlay": str(file), "frames": count})
         return count
 
     def _write(self, name: str, source: Source, prediction: Prediction) -> None:
@@ -137,15 +152,22 @@ class _Job:
     def await_writing(self, most: int) -> None:
         """Waits until no more than so many results are still to be written; a full disk ends the job."""
         while len(self.writing) > most:
-            self.writing.popleft().result()
+            self.results.append(self.writing.popleft().result())
 
 
-def _classify(model: Predictor, sources: Sequence[Source]) -> int:
-    """A line for each image, as comma-separated values on the standard output."""
+def _about(model: Predictor) -> dict[str, Any]:
+    return {"oneway": __version__, "model": str(model.source), "classes": model.classes, "colours": model.colours}
+
+
+def _classify(model: Predictor, sources: Sequence[Source], as_json: bool) -> int:
+    """Prints a line for each image, as comma-separated values; or else all of them as JSON."""
     complain(f"{model.source}: classifies whole images; their classes follow, and no masks are written.")
     table = csv.writer(sys.stdout, lineterminator="\n")
-    table.writerow(["image", "class", "confidence"])
-    status, oddities = 0, Oddities()
+    if not as_json:
+        table.writerow(["image", "class", "confidence"])
+    results: list[dict[str, Any]] = []
+    errors: list[str] = []
+    oddities = Oddities()
     for source in sources:
         try:
             if source.is_video:
@@ -155,31 +177,16 @@ def _classify(model: Predictor, sources: Sequence[Source]) -> int:
             oddities.look_at(source.path, pixels)
         except UserError as error:
             complain(str(error))
-            status = 1
+            errors.append(str(error))
         else:
-            table.writerow([source.path, name, f"{confidence:.4f}"])
+            results.append({"image": str(source.path), "class": name, "confidence": confidence})
+            if not as_json:
+                table.writerow([source.path, name, f"{confidence:.4f}"])
+    if as_json:
+        print(json.dumps({**_about(model), "images": len(results), "errors": errors, "results": results}, indent=1))
     for remark in oddities.in_words():
         complain(remark)
-    return status
-
-
-@contextmanager
-def _progress(console: Console, total: int) -> Iterator[Callable[[], None]]:
-    """A function to call after each file: a live bar on a terminal, now and then a line elsewhere."""
-    columns = (TextColumn("predict"), BarColumn(bar_width=None), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True, expand=True) as bar:
-        task = bar.add_task("", total=total)
-        done, last = 0, time.monotonic()
-
-        def advance() -> None:
-            nonlocal done, last
-            done += 1
-            bar.advance(task)
-            if not console.is_terminal and time.monotonic() - last >= SECONDS_BETWEEN_LINES:
-                last = time.monotonic()
-                say(console, f"{done}/{total}")
-
-        yield advance
+    return 1 if errors else 0
 
 
 def complain(text: str) -> None:

@@ -29,6 +29,8 @@ class Outputs:
     folder: Path
     confidence: bool = False
     facts: bool = False
+    """A JSON file for each image."""
+
     frames: bool = False
     """Of a video: a mask and an overlay of every frame, instead of an overlay video."""
 
@@ -53,8 +55,9 @@ class Outputs:
         """Writes the file that says what the results are, and marks the folder as one of results."""
         write_atomically(self.folder / INDEX, _json(about))
 
-    def write(self, name: str, image: Path, prediction: Prediction) -> None:
-        """All files about one image, each of them whole or not at all."""
+    def write(self, name: str, image: Path, prediction: Prediction) -> dict[str, Any]:
+        """Writes all files about one image, each of them whole or not at all; returns the facts about it."""
+        facts = {"image": str(image), "mask": str(self.folder / f"masks/{name}.png"), **prediction.facts()}
         files = {
             f"masks/{name}.png": encoded(prediction.mask(), "PNG"),
             f"overlays/{name}.jpg": encoded(prediction.overlay(), "JPEG", **OVERLAY),
@@ -63,9 +66,10 @@ class Outputs:
             grey = np.rint(255 * prediction.confidence).astype(np.uint8)
             files[f"confidence/{name}.png"] = encoded(Image.fromarray(grey), "PNG")
         if self.facts:
-            files[f"json/{name}.json"] = _json({"image": str(image), **prediction.facts()})
+            files[f"json/{name}.json"] = _json(facts)
         for relative, content in files.items():
             write_atomically(self.place(relative), content)
+        return facts
 
     def place(self, relative: str) -> Path:
         """A path below the folder; makes the folders on the way."""

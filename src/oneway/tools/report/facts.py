@@ -19,6 +19,9 @@ from oneway.tools.evaluate import METRIC_NAMES
 RUN_COLOURS = 6
 """Number of colours the style sheet has for runs: `--run-0` is the baseline's grey, `--run-1` the accent."""
 
+NOT_LOSSES = frozenset({"iteration", "learning_rate", "skipped"})
+"""What a line of `metrics.jsonl` with a learning rate has beside the losses of the method."""
+
 DECIDE_VALIDATION = ("name", "resolution", "size", "holdout", "seed")
 """Settings of the data that decide what a model is validated on."""
 
@@ -48,7 +51,7 @@ class RunFacts:
     per_class: dict[str, float | None]  # percent; None where a class neither occurs nor is predicted
     absent: tuple[str, ...]  # classes without a pixel in the validation images
     confusion: npt.NDArray[np.int64]  # C×C, rows are true classes
-    validation_samples: int | None  # old runs do not say
+    validation_samples: int
     iterations: int
     seconds: float
     peak_memory_mib: float
@@ -83,6 +86,12 @@ class RunFacts:
         """C×C: which share of a true class's pixels was given each class. Rows of absent classes are zero."""
         shares: npt.NDArray[np.float64] = self.confusion / np.maximum(self.confusion.sum(axis=1, keepdims=True), 1)
         return shares
+
+    @property
+    def losses(self) -> list[str]:
+        """The names of the losses that the method logged, in its order."""
+        names = (key for line in self.metrics if "learning_rate" in line for key in line)
+        return [name for name in dict.fromkeys(names) if name not in NOT_LOSSES]
 
     def series(self, key: str) -> Series:
         """A logged value over iterations; empty where the run has no such value."""
@@ -134,7 +143,7 @@ def _read(run: runs.Run, name: str, colour: int) -> RunFacts:
         per_class=summary["per_class"],
         absent=tuple(summary["absent"]),
         confusion=np.array(summary["confusion"], dtype=np.int64),
-        validation_samples=summary.get("validation_samples"),
+        validation_samples=summary["validation_samples"],
         iterations=summary["iterations"],
         seconds=summary["seconds"],
         peak_memory_mib=summary["peak_memory_mib"],

@@ -35,7 +35,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Row:
+class GalleryRow:
     """One image, clean or perturbed. Pictures are data URIs."""
 
     name: str
@@ -45,7 +45,7 @@ class Row:
     attempts: list[Attempt]  # one per model
 
 
-def gallery(images: Samples, models: Sequence[TrainedModel], config: Perturb) -> list[Row]:
+def gallery(images: Samples, models: Sequence[TrainedModel], config: Perturb) -> list[GalleryRow]:
     """Clean and perturbed rows in turn, of images evenly spaced over all."""
     rows = []
     for number, index in enumerate(evenly_spaced(len(images), SCENES)):
@@ -58,7 +58,7 @@ def gallery(images: Samples, models: Sequence[TrainedModel], config: Perturb) ->
     return rows
 
 
-def _row(name: str, x: Tensor, y: Tensor, valid: Tensor | None, models: Sequence[TrainedModel]) -> Row:
+def _row(name: str, x: Tensor, y: Tensor, valid: Tensor | None, models: Sequence[TrainedModel]) -> GalleryRow:
     """One image (N = 1). What is predicted outside the image is nobody's mistake and is not shown."""
     inside = torch.ones_like(y, dtype=torch.bool) if valid is None else valid
     colours = models[0].colours
@@ -68,7 +68,7 @@ def _row(name: str, x: Tensor, y: Tensor, valid: Tensor | None, models: Sequence
         shown = torch.where(inside, prediction, IGNORE).to(torch.uint8)[0].numpy()
         miou = Scores(confusion_matrix(prediction, y, len(colours))).value
         attempts.append(Attempt(pictures.class_map(shown, colours), miou))
-    return Row(
+    return GalleryRow(
         name=name,
         perturbed=valid is not None,
         image=pictures.photo(as_pixels(x), inside[0].numpy()),

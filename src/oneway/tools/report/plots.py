@@ -111,7 +111,7 @@ def curves(
                 markevery=None if ticks else [len(x) - 1],
                 clip_on=False,
             )
-        axes.set_ylim(0, 1.08 * max(top, axes.dataLim.ymax, 1e-3))
+        axes.set_ylim(min(0, 1.08 * axes.dataLim.ymin), 1.08 * max(top, axes.dataLim.ymax, 1e-3))
         axes.set_xlim(0, axes.dataLim.xmax)
         axes.set_xlabel(axis)
         if ticks:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oneway.common.words import counted as counted
+from oneway.common.words import counted, listed
 from oneway.tools.report.confusion import NAMED
 from oneway.tools.report.facts import RunFacts
 from oneway.tools.report.robustness import Robustness
@@ -32,7 +32,7 @@ def headline(runs: Sequence[RunFacts]) -> list[Phrase]:
     if len(runs) > 2:
         best = max(runs, key=lambda run: run.value)
         return [
-            Phrase(f"{counted([len(best.labelled)], 'label')}: {best.name} is the best of {len(runs)} with "),
+            Phrase(f"{counted(len(best.labelled), 'label')}: {best.name} is the best of {len(runs)} with "),
             Phrase(f"{best.value:.1f}\N{NO-BREAK SPACE}% {best.metric_name}", best.colour),
         ]
     counts = list(dict.fromkeys(len(run.labelled) for run in runs))
@@ -46,15 +46,15 @@ def lead(runs: Sequence[RunFacts]) -> str:
     """What the later runs gained over the first, and under which conditions."""
     baseline, others = runs[0], runs[1:]
     if not others:
-        given = counted([len(baseline.labelled)], "label")
-        return f"{baseline.name}, trained on {listing([given, *further_images(runs)])}."
+        given = counted(len(baseline.labelled), "label")
+        return f"{baseline.name}, trained on {listed([given, *further_images(runs)])}."
     gains = [shown_gain(baseline.value, other.value) for other in others]
     if len(others) > 1:
-        listed = ", ".join(f"{other.name} {signed(gain)}" for other, gain in zip(others, gains, strict=True))
+        points = ", ".join(f"{other.name} {signed(gain)}" for other, gain in zip(others, gains, strict=True))
         further = "".join(f"; the semi-supervised ones use {images}" for images in further_images(runs))
-        conditions = f"The runs have {listing(shared(runs))}{further}."
-        return f"Points of {baseline.metric_name} over {baseline.name}: {listed}. {conditions}"
-    conditions = listing([*shared(runs), *_further_of(baseline, others[0])])
+        conditions = f"The runs have {listed(shared(runs))}{further}."
+        return f"Points of {baseline.metric_name} over {baseline.name}: {points}. {conditions}"
+    conditions = listed([*shared(runs), *_further_of(baseline, others[0])])
     gain = gains[0]
     if gain > 0:
         return f"{signed(gain)} points from {conditions}."
@@ -65,12 +65,12 @@ def lead(runs: Sequence[RunFacts]) -> str:
 def caution(runs: Sequence[RunFacts]) -> str:
     """A warning where so few images validate that the numbers mean little; else nothing."""
     count = runs[0].validation_samples
-    if count is None or count >= TOO_FEW:
+    if count >= TOO_FEW:
         return ""
     others = "another one" if count == 1 else f"another {count}"
     compared = ", and which run is ahead" if len(runs) > 1 else ""
     return (
-        f"Every number here rests on {counted([count], 'validation image')}, too few to mean much: {others} could "
+        f"Every number here rests on {counted(count, 'validation image')}, too few to mean much: {others} could "
         f"change them by many points{compared}. Look at the pictures, and label more images for validation."
     )
 
@@ -80,7 +80,7 @@ def shared(runs: Sequence[RunFacts]) -> list[str]:
     same_labels = all(run.labelled == runs[0].labelled for run in runs)
     same_iterations = all(run.iterations == runs[0].iterations for run in runs)
     return [
-        f"the same {counted([len(runs[0].labelled)], 'label')}" if same_labels else "different labelled images",
+        f"the same {counted(len(runs[0].labelled), 'label')}" if same_labels else "different labelled images",
         "the same number of iterations" if same_iterations else "different numbers of iterations",
     ]
 
@@ -122,7 +122,7 @@ def class_by_class(runs: Sequence[RunFacts]) -> str:
     (best, most), (worst, least) = gains[0], gains[-1]
     better = sum(gain > 0 for _, gain in gains)
     verb = "is" if better == 1 else "are"
-    sentence = f"{better} of {counted([len(gains)], 'class', 'classes')} {verb} better with {runs[1].name}."
+    sentence = f"{better} of {counted(len(gains), 'class', 'classes')} {verb} better with {runs[1].name}."
     if most > 0:
         sentence += f" The largest gain is {best} ({signed(most)})"
         sentence += f", the largest loss {worst} ({signed(least)})." if least < 0 else "; no class loses."
@@ -140,8 +140,8 @@ def withstood(runs: Sequence[RunFacts], found: Robustness) -> str:
         )
     else:
         changed = (
-            f"changed colours bring {listing(colours)} % mIoU{_doubt(found.photometric)}; "
-            f"a warp brings {listing(warped)}{_doubt(found.geometric)}"
+            f"changed colours bring {listed(colours, most=None)} % mIoU{_doubt(found.photometric)}; "
+            f"a warp brings {listed(warped, most=None)}{_doubt(found.geometric)}"
         )
     where = "" if found.cropped_to is None else " and in the middle of each image"
     return f"At twice the paper’s strength{where}, {changed}."
@@ -156,9 +156,7 @@ def measured_on(runs: Sequence[RunFacts], found: Robustness) -> str:
 
 
 def _validation_images(run: RunFacts) -> str:
-    if run.validation_samples is None:
-        return "the validation images"
-    return counted([run.validation_samples], "validation image")
+    return counted(run.validation_samples, "validation image")
 
 
 def _named(runs: Sequence[RunFacts], values: Sequence[Sequence[float]]) -> list[tuple[str, Sequence[float]]]:
@@ -215,8 +213,3 @@ def signed(points: float) -> str:
     """A difference with its sign, to a tenth."""
     rounded = round(points, 1)
     return f"{MINUS if rounded < 0 else '+' if rounded > 0 else '±'}{abs(rounded):.1f}"
-
-
-def listing(parts: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -1,37 +1,6 @@
-"""The paper's tables and figures as commands: each trains what is missing and shows ours beside theirs."""
+"""`oneway reproduce`: the paper's tables and figures."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
-
-from rich.console import Console
-
-from oneway.common.errors import unknown
-from oneway.tools.reproduce.accuracy import Request, fill
-from oneway.tools.reproduce.tables import TABLES
-from oneway.tools.reproduce.two_moons import two_moons
+from oneway.tools.reproduce.accuracy import Request
+from oneway.tools.reproduce.experiments import EXPERIMENTS, Experiment, reproduce
 
 __all__ = ["EXPERIMENTS", "Experiment", "Request", "reproduce"]
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """Something the paper shows."""
-
-    shows: str
-    run: Callable[[Request, Console], None]
-
-
-EXPERIMENTS: dict[str, Experiment] = {
-    "two-moons": Experiment("Decision surfaces of four kinds of consistency on two moons, as a figure", two_moons),
-    **{name: Experiment(table.shows, partial(fill, name)) for name, table in TABLES.items()},
-}
-
-
-def reproduce(name: str, request: Request, console: Console) -> None:
-    """Runs an experiment by its name, in a folder of that name."""
-    if name not in EXPERIMENTS:
-        raise unknown("experiment", name, EXPERIMENTS)
-    EXPERIMENTS[name].run(replace(request, out=request.out / name), console)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -12,14 +12,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from oneway.common.errors import UserError, some, unknown
+from oneway.common.errors import UserError, unknown
 from oneway.common.run_files import SUMMARY
-from oneway.common.words import counted, say
-from oneway.config import Config, build, merge, names_of, with_length
+from oneway.common.words import counted, listed, say
+from oneway.config import Config, Train, build, merge, names_of, with_length
 from oneway.engine.optim import total_iterations
-from oneway.runs import choose_device, open_run
+from oneway.runs import open_run
 from oneway.runs.atomic import write_atomically, write_json
-from oneway.runs.environment import environment
 from oneway.tools.reproduce.jobs import Job, train_all
 from oneway.tools.reproduce.tables import TABLES, PaperTable
 
@@ -52,6 +51,9 @@ class Cell:
     column: str
     paper: str | None
     summaries: list[dict[str, Any]]
+    environments: list[dict[str, Any]]
+    """In which each run was trained; the table may be written by another machine."""
+
     other_lengths: tuple[int, ...] = ()
     """Iterations, where they are not those of the table."""
 
@@ -66,7 +68,7 @@ class Cell:
         return f"{mean(self.values):.1f}{spread}{length}"
 
     def as_json(self) -> dict[str, Any]:
-        """All that a document could claim about it."""
+        """All that a document could claim about it, run by run."""
         kept = ("seed", "labels", "iterations", "seconds", "peak_memory_mib")
         return {
             "row": self.row,
@@ -76,11 +78,12 @@ class Cell:
             "deviation": stdev(self.values) if len(self.values) > 1 else None,
             "paper": self.paper,
             **{key: [summary[key] for summary in self.summaries] for key in kept},
+            "environment": self.environments,
         }
 
 
 def fill(name: str, request: Request, console: Console) -> None:
-    """Trains what is missing of what was asked for; prints all that is there, and writes it beside the runs."""
+    """Trains the missing runs of those asked for; prints the results of all runs, and writes them beside the runs."""
     table = TABLES[name]
     places = list(_places(name, table, request))
     _refuse_what_the_table_decides(table, request.changes)
@@ -92,22 +95,31 @@ def fill(name: str, request: Request, console: Console) -> None:
     train_all(jobs, request.side_by_side or 1, console)
     cells = list(_finished(table, request.out))
     console.print(_printed(table, cells))
-    about = environment(choose_device("auto"))
-    results = {"experiment": name, "environment": about, "cells": [cell.as_json() for cell in cells]}
-    write_json(request.out / "results.json", results)
+    write_results(request.out, name, cells)
     write_atomically(request.out / "table.md", markdown(cells).encode())
     say(console, f"{request.out / 'results.json'} and table.md")
+
+
+def write_results(folder: Path, name: str, cells: Sequence[Cell]) -> None:
+    """Everything about an experiment, as results.json."""
+    write_json(folder / "results.json", {"experiment": name, "cells": [cell.as_json() for cell in cells]})
+
+
+def read_cell(row: str, column: str, paper: str | None, folders: Iterable[Path], usual: Train | None = None) -> Cell:
+    """The cell of some finished runs; `usual` are the settings that decide how long they should be."""
+    runs = [open_run(folder) for folder in folders]
+    found = sorted(((run.summary or {}, run.environment) for run in runs), key=lambda pair: pair[0]["seed"])
+    summaries, environments = [summary for summary, _ in found], [environment for _, environment in found]
+    lengths = tuple(sorted({summary["iterations"] for summary in summaries}))
+    expected = lengths if usual is None else (total_iterations(usual, summaries[0]["labels"]),)
+    return Cell(row, column, paper, summaries, environments, () if lengths == expected else lengths)
 
 
 def _finished(table: PaperTable, out: Path) -> Iterator[Cell]:
     """All cells with runs in a folder: a table may be filled in parts."""
     for row, column in product(table.rows, table.columns):
-        runs = [open_run(path.parent) for path in _cell(out, row, column).glob(f"seed*/{SUMMARY}")]
-        summaries = sorted((run.summary or {} for run in runs), key=lambda summary: summary["seed"])
-        if summaries:
-            usual = total_iterations(table.config(row, column).train, summaries[0]["labels"])
-            lengths = tuple(sorted({summary["iterations"] for summary in summaries}))
-            yield Cell(row, column, table.paper(row, column), summaries, () if lengths == (usual,) else lengths)
+        if folders := [path.parent for path in _cell(out, row, column).glob(f"seed*/{SUMMARY}")]:
+            yield read_cell(row, column, table.paper(row, column), folders, table.config(row, column).train)
 
 
 def _places(name: str, table: PaperTable, request: Request) -> Iterator[tuple[str, str]]:
@@ -125,7 +137,7 @@ def _refuse_what_the_table_decides(table: PaperTable, changes: dict[str, Any]) -
     decided = {"recipe", "method", "variant", "labels", "seed", "data.path"}
     decided |= {name for row in table.rows.values() for name in names_of(row.changes) - row.changes.keys()}
     if surplus := sorted(decided & names_of(changes)):
-        raise UserError(f"--config: {some(surplus)} are what a table's rows, columns and seeds decide; leave them out.")
+        raise UserError(f"--config: the table decides {listed(surplus)}, by row, column and seed; leave them out.")
 
 
 def _configs(config: Config, request: Request) -> Iterator[tuple[int, Config]]:

@@ -11,7 +11,7 @@ from oneway.methods import METHODS, VariantName
 
 
 @dataclass(frozen=True)
-class Row:
+class PaperRow:
     """A method, and the paper's results in the order of the columns: mean and deviation of five runs."""
 
     method: str
@@ -30,7 +30,7 @@ class PaperTable:
     columns: tuple[str, ...]
     """As `--labels` takes them."""
 
-    rows: dict[str, Row]
+    rows: dict[str, PaperRow]
     iterations: dict[str, int] = field(default_factory=dict)
     """Of semi-supervised runs, by column, where the recipe's are those of another column."""
 
@@ -59,7 +59,9 @@ WEIGHTS = (0.125, 0.25, 0.5, 0.75, 1)
 
 def _batch_norm(name: str, columns: tuple[str, ...]) -> PaperTable:
     """The paper's figure of what perturbed inputs do to the statistics, which shows no numbers."""
-    rows = {f"{policy} inputs": Row("simple-phtps", changes=_train(batch_norm=policy)) for policy in ("clean", "both")}
+    rows = {
+        f"{policy} inputs": PaperRow("simple-phtps", changes=_train(batch_norm=policy)) for policy in ("clean", "both")
+    }
     iterations = CIFAR_ITERATIONS if name == "cifar10" else {}
     shows = f"Batch-norm statistics of clean inputs, or of perturbed ones too, on {name}"
     return PaperTable(shows, name, columns, rows, iterations)
@@ -75,15 +77,15 @@ TABLES: dict[str, PaperTable] = {
         "cityscapes-half",
         SHARES,
         {
-            "supervised": Row("supervised", paper=("55.5 ± 0.9", "61.5 ± 0.5", "66.9 ± 0.7", "70.5 ± 0.6")),
-            "supervised-phtps-aug": Row("supervised-phtps-aug", paper=("56.2", "62.2", "67.4", "70.4")),
-            "simple-ph": Row("simple-ph", paper=("59.2", "64.9", "68.3", "71.8")),
-            "simple-tps": Row("simple-tps", paper=("58.2", "63.4", "66.7", "70.1")),
-            "simple-cutmix": Row("simple-cutmix", paper=("59.8 ± 0.5", "63.8 ± 1.2", "67.0 ± 1.4", "69.3 ± 1.1")),
-            "simple-phtps": Row("simple-phtps", paper=("60.8 ± 1.6", "64.8 ± 1.5", "68.8 ± 0.7", "71.1 ± 0.9")),
-            "mt-cutmix-l2": Row("mt-cutmix-l2", paper=("61.6 ± 0.9", "64.6 ± 0.5", "67.6 ± 0.7", "69.9 ± 0.6")),
-            "mt-cutmix": Row("mt-cutmix", paper=("59.3 ± 1.3", "63.3 ± 1.0", "66.8 ± 0.6", "69.7 ± 0.5")),
-            "mt-phtps": Row("mt-phtps", paper=("62.0 ± 1.3", "66.0 ± 1.0", "69.1 ± 0.5", "71.2 ± 0.7")),
+            "supervised": PaperRow("supervised", paper=("55.5 ± 0.9", "61.5 ± 0.5", "66.9 ± 0.7", "70.5 ± 0.6")),
+            "supervised-phtps-aug": PaperRow("supervised-phtps-aug", paper=("56.2", "62.2", "67.4", "70.4")),
+            "simple-ph": PaperRow("simple-ph", paper=("59.2", "64.9", "68.3", "71.8")),
+            "simple-tps": PaperRow("simple-tps", paper=("58.2", "63.4", "66.7", "70.1")),
+            "simple-cutmix": PaperRow("simple-cutmix", paper=("59.8 ± 0.5", "63.8 ± 1.2", "67.0 ± 1.4", "69.3 ± 1.1")),
+            "simple-phtps": PaperRow("simple-phtps", paper=("60.8 ± 1.6", "64.8 ± 1.5", "68.8 ± 0.7", "71.1 ± 0.9")),
+            "mt-cutmix-l2": PaperRow("mt-cutmix-l2", paper=("61.6 ± 0.9", "64.6 ± 0.5", "67.6 ± 0.7", "69.9 ± 0.6")),
+            "mt-cutmix": PaperRow("mt-cutmix", paper=("59.3 ± 1.3", "63.3 ± 1.0", "66.8 ± 0.6", "69.7 ± 0.5")),
+            "mt-phtps": PaperRow("mt-phtps", paper=("62.0 ± 1.3", "66.0 ± 1.0", "69.1 ± 0.5", "71.2 ± 0.7")),
         },
     ),
     "cityscapes-half-deeplabv2": PaperTable(
@@ -91,9 +93,9 @@ TABLES: dict[str, PaperTable] = {
         "cityscapes-half-deeplabv2",
         SHARES,
         {
-            "supervised": Row("supervised", paper=("56.4 ± 0.4", "61.9 ± 1.1", "66.6 ± 0.6", "69.8 ± 0.4")),
-            "mt-cutmix-l2": Row("mt-cutmix-l2", paper=("63.2 ± 1.4", "65.6 ± 0.8", "67.6 ± 0.4", "70.0 ± 0.3")),
-            "mt-phtps": Row("mt-phtps", paper=("61.5 ± 1.0", "66.4 ± 1.1", "69.0 ± 0.6", "71.0 ± 0.7")),
+            "supervised": PaperRow("supervised", paper=("56.4 ± 0.4", "61.9 ± 1.1", "66.6 ± 0.6", "69.8 ± 0.4")),
+            "mt-cutmix-l2": PaperRow("mt-cutmix-l2", paper=("63.2 ± 1.4", "65.6 ± 0.8", "67.6 ± 0.4", "70.0 ± 0.3")),
+            "mt-phtps": PaperRow("mt-phtps", paper=("61.5 ± 1.0", "66.4 ± 1.1", "69.0 ± 0.6", "71.0 ± 0.7")),
         },
     ),
     "cityscapes": PaperTable(
@@ -101,16 +103,16 @@ TABLES: dict[str, PaperTable] = {
         "cityscapes",
         SHARES,
         {
-            "supervised": Row("supervised", paper=("61.1 ± 0.4", "67.3 ± 1.1", "71.9 ± 0.1", "75.4 ± 0.4")),
-            "simple-phtps": Row("simple-phtps", paper=("66.3 ± 1.0", "71.0 ± 0.5", "74.3 ± 0.7", "75.8 ± 0.4")),
-            "mt-phtps": Row("mt-phtps", paper=("68.6 ± 0.6", "72.0 ± 0.3", "73.8 ± 0.4", "75.0 ± 0.4")),
-            "RN34 supervised": Row(
+            "supervised": PaperRow("supervised", paper=("61.1 ± 0.4", "67.3 ± 1.1", "71.9 ± 0.1", "75.4 ± 0.4")),
+            "simple-phtps": PaperRow("simple-phtps", paper=("66.3 ± 1.0", "71.0 ± 0.5", "74.3 ± 0.7", "75.8 ± 0.4")),
+            "mt-phtps": PaperRow("mt-phtps", paper=("68.6 ± 0.6", "72.0 ± 0.3", "73.8 ± 0.4", "75.0 ± 0.4")),
+            "RN34 supervised": PaperRow(
                 "supervised", paper=("64.9 ± 0.8", "69.8 ± 1.0", "73.8 ± 1.4", "76.1 ± 0.8"), changes=RN34
             ),
-            "RN34 simple-phtps": Row(
+            "RN34 simple-phtps": PaperRow(
                 "simple-phtps", paper=("69.2 ± 0.8", "73.1 ± 0.7", "76.3 ± 0.7", "77.9 ± 0.2"), changes=RN34
             ),
-            "RN34 mt-phtps": Row(
+            "RN34 mt-phtps": PaperRow(
                 "mt-phtps", paper=("70.8 ± 1.5", "74.3 ± 0.5", "76.0 ± 0.5", "77.2 ± 0.4"), changes=RN34
             ),
         },
@@ -120,11 +122,11 @@ TABLES: dict[str, PaperTable] = {
         "cityscapes-coarse",
         ("all",),
         {
-            "supervised": Row("supervised", paper=("76.9 ± 0.3",)),
-            "simple-phtps": Row("simple-phtps", paper=("76.5 ± 0.3",)),
-            "mt-phtps": Row("mt-phtps", paper=("75.5 ± 0.3",)),
-            "RN34 supervised": Row("supervised", paper=("77.7 ± 0.4",), changes=RN34),
-            "RN34 simple-phtps": Row("simple-phtps", paper=("78.5 ± 0.4",), changes=RN34),
+            "supervised": PaperRow("supervised", paper=("76.9 ± 0.3",)),
+            "simple-phtps": PaperRow("simple-phtps", paper=("76.5 ± 0.3",)),
+            "mt-phtps": PaperRow("mt-phtps", paper=("75.5 ± 0.3",)),
+            "RN34 supervised": PaperRow("supervised", paper=("77.7 ± 0.4",), changes=RN34),
+            "RN34 simple-phtps": PaperRow("simple-phtps", paper=("78.5 ± 0.4",), changes=RN34),
         },
     ),
     "perturbation-strength": PaperTable(
@@ -132,7 +134,7 @@ TABLES: dict[str, PaperTable] = {
         "cityscapes-half",
         ("1/4",),
         {
-            f"s_G {geometric:g}, s_P {photometric:g}": Row(
+            f"s_G {geometric:g}, s_P {photometric:g}": PaperRow(
                 "simple-phtps", changes={"perturb": {"geometric": geometric, "photometric": photometric}}
             )
             for geometric in STRENGTHS
@@ -143,7 +145,7 @@ TABLES: dict[str, PaperTable] = {
         "The weight α of the consistency loss; the paper's figure is best from 0.25 to 0.75",
         "cityscapes-half",
         SHARES,
-        {f"α {alpha:g}": Row("simple-phtps", changes=_train(alpha=alpha)) for alpha in WEIGHTS},
+        {f"α {alpha:g}": PaperRow("simple-phtps", changes=_train(alpha=alpha)) for alpha in WEIGHTS},
     ),
     "batch-norm-half": _batch_norm("cityscapes-half", SHARES),
     "batch-norm": _batch_norm("cityscapes", SHARES),
@@ -152,14 +154,14 @@ TABLES: dict[str, PaperTable] = {
         "cityscapes-half",
         ("1/4",),
         {
-            "supervised": Row("supervised", paper=("61.5 ± 0.5",)),
-            "simple 1w-ct": Row("simple-phtps", "1w-ct", ("65.3 ± 1.9",)),
-            "simple 1w-cs": Row("simple-phtps", "1w-cs", ("1.6 ± 1.0",)),
-            "simple 2w-c1": Row("simple-phtps", "2w-c1", ("16.7 ± 3.0",)),
-            "simple 1w-p2": Row("simple-phtps", "1w-p2", ("61.6 ± 0.5",)),
-            "mt 1w-ct": Row("mt-phtps", "1w-ct", ("66.0 ± 1.0",)),
-            "mt 1w-cs": Row("mt-phtps", "1w-cs", ("61.5 ± 1.4",)),
-            "mt 1w-p2": Row("mt-phtps", "1w-p2", ("62.0 ± 1.1",)),
+            "supervised": PaperRow("supervised", paper=("61.5 ± 0.5",)),
+            "simple 1w-ct": PaperRow("simple-phtps", "1w-ct", ("65.3 ± 1.9",)),
+            "simple 1w-cs": PaperRow("simple-phtps", "1w-cs", ("1.6 ± 1.0",)),
+            "simple 2w-c1": PaperRow("simple-phtps", "2w-c1", ("16.7 ± 3.0",)),
+            "simple 1w-p2": PaperRow("simple-phtps", "1w-p2", ("61.6 ± 0.5",)),
+            "mt 1w-ct": PaperRow("mt-phtps", "1w-ct", ("66.0 ± 1.0",)),
+            "mt 1w-cs": PaperRow("mt-phtps", "1w-cs", ("61.5 ± 1.4",)),
+            "mt 1w-p2": PaperRow("mt-phtps", "1w-p2", ("62.0 ± 1.1",)),
         },
     ),
     "cifar10": PaperTable(
@@ -167,14 +169,14 @@ TABLES: dict[str, PaperTable] = {
         "cifar10",
         CIFAR_LABELS,
         {
-            "supervised": Row("supervised", paper=("31.8 ± 0.6", "59.3 ± 1.4", "81.0 ± 0.2", "94.7")),
-            "supervised-phtps-aug": Row(
+            "supervised": PaperRow("supervised", paper=("31.8 ± 0.6", "59.3 ± 1.4", "81.0 ± 0.2", "94.7")),
+            "supervised-phtps-aug": PaperRow(
                 "supervised-phtps-aug", paper=("48.7 ± 0.9", "67.2 ± 0.5", "81.7 ± 0.2", "95.0")
             ),
-            "vat-entmin": Row("vat-entmin", paper=("41.0 ± 2.5", "73.2 ± 1.5", "84.2 ± 0.4", "90.5 ± 0.2")),
-            "simple 1w-cs": Row("simple-phtps", "1w-cs", ("27.7 ± 5.9", "51.7 ± 3.5", "69.3 ± 4.2", "91.6 ± 1.5")),
-            "simple 2w-c1": Row("simple-phtps", "2w-c1", ("30.3 ± 1.8", "54.8 ± 1.5", "72.9 ± 2.6", "95.9 ± 0.2")),
-            "simple 1w-ct": Row("simple-phtps", "1w-ct", ("68.8 ± 5.4", "84.2 ± 0.4", "90.6 ± 0.4", "96.2 ± 0.2")),
+            "vat-entmin": PaperRow("vat-entmin", paper=("41.0 ± 2.5", "73.2 ± 1.5", "84.2 ± 0.4", "90.5 ± 0.2")),
+            "simple 1w-cs": PaperRow("simple-phtps", "1w-cs", ("27.7 ± 5.9", "51.7 ± 3.5", "69.3 ± 4.2", "91.6 ± 1.5")),
+            "simple 2w-c1": PaperRow("simple-phtps", "2w-c1", ("30.3 ± 1.8", "54.8 ± 1.5", "72.9 ± 2.6", "95.9 ± 0.2")),
+            "simple 1w-ct": PaperRow("simple-phtps", "1w-ct", ("68.8 ± 5.4", "84.2 ± 0.4", "90.6 ± 0.4", "96.2 ± 0.2")),
         },
         CIFAR_ITERATIONS,
     ),
@@ -183,14 +185,14 @@ TABLES: dict[str, PaperTable] = {
         "cifar10",
         ("4000",),
         {
-            "supervised": Row("supervised", paper=("80.8 ± 0.4",)),
-            "simple 1w-ct": Row("simple-phtps", "1w-ct", ("90.8 ± 0.3",)),
-            "simple 1w-cs": Row("simple-phtps", "1w-cs", ("69.3 ± 4.2",)),
-            "simple 2w-c1": Row("simple-phtps", "2w-c1", ("72.9 ± 2.6",)),
-            "simple 1w-p2": Row("simple-phtps", "1w-p2", ("73.3 ± 7.0",)),
-            "mt 1w-ct": Row("mt-phtps", "1w-ct", ("90.8 ± 0.4",)),
-            "mt 1w-cs": Row("mt-phtps", "1w-cs", ("80.5 ± 0.5",)),
-            "mt 1w-p2": Row("mt-phtps", "1w-p2", ("73.4 ± 1.4",)),
+            "supervised": PaperRow("supervised", paper=("80.8 ± 0.4",)),
+            "simple 1w-ct": PaperRow("simple-phtps", "1w-ct", ("90.8 ± 0.3",)),
+            "simple 1w-cs": PaperRow("simple-phtps", "1w-cs", ("69.3 ± 4.2",)),
+            "simple 2w-c1": PaperRow("simple-phtps", "2w-c1", ("72.9 ± 2.6",)),
+            "simple 1w-p2": PaperRow("simple-phtps", "1w-p2", ("73.3 ± 7.0",)),
+            "mt 1w-ct": PaperRow("mt-phtps", "1w-ct", ("90.8 ± 0.4",)),
+            "mt 1w-cs": PaperRow("mt-phtps", "1w-cs", ("80.5 ± 0.5",)),
+            "mt 1w-p2": PaperRow("mt-phtps", "1w-p2", ("73.4 ± 1.4",)),
         },
     ),
     "cifar10-batch-norm": _batch_norm("cifar10", CIFAR_LABELS),
@@ -199,8 +201,8 @@ TABLES: dict[str, PaperTable] = {
         "cifar10",
         CIFAR_LABELS,
         {
-            "the text": Row("simple-phtps", changes=_train(teacher_norm="population", alpha=0.5)),
-            "the code": Row("simple-phtps", changes=_train(teacher_norm="batch", alpha=1.0)),
+            "the text": PaperRow("simple-phtps", changes=_train(teacher_norm="population", alpha=0.5)),
+            "the code": PaperRow("simple-phtps", changes=_train(teacher_norm="batch", alpha=1.0)),
         },
         CIFAR_ITERATIONS,
     ),
@@ -208,6 +210,10 @@ TABLES: dict[str, PaperTable] = {
         "Not in the paper: CamVid from random weights, which takes minutes where Cityscapes takes hours",
         "camvid",
         ("1/8", "all"),
-        {"supervised": Row("supervised"), "simple-phtps": Row("simple-phtps"), "mt-phtps": Row("mt-phtps")},
+        {
+            "supervised": PaperRow("supervised"),
+            "simple-phtps": PaperRow("simple-phtps"),
+            "mt-phtps": PaperRow("mt-phtps"),
+        },
     ),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -22,8 +23,7 @@ from oneway.config import Config
 from oneway.config.recipes import recipe
 from oneway.methods import VariantName
 from oneway.runs import load_model, open_run
-from oneway.runs.atomic import write_json
-from oneway.tools.reproduce.accuracy import Request
+from oneway.tools.reproduce.accuracy import Cell, Request, read_cell, write_results
 from oneway.tools.reproduce.jobs import Job, cores, train_all
 
 PANELS: dict[str, tuple[str, str, VariantName]] = {
@@ -36,23 +36,26 @@ PANELS: dict[str, tuple[str, str, VariantName]] = {
 
 
 def two_moons(request: Request, console: Console) -> None:
-    """Trains the four panels for each seed, draws the first seed's figure, and tells the mean over all."""
+    """Trains the four panels for each seed, draws the figure of the first seed, and prints the means."""
     if request.data is not None or request.rows or request.columns or request.changes:
-        raise UserError("two-moons is a figure of points that are drawn: no --data, --row, --column or --config.")
+        raise UserError("two-moons draws its own points: it takes no --data, --row, --column or --config.")
     out = request.out
-    # The runs are too small for more than a core each; a few more of them than cores, so that none waits at the end.
+    # The runs are too small for more than a core each. A few more of them than cores: at the end, no core is idle.
     jobs = [
         Job(f"seed {seed}  {panel:6}", out / f"seed{seed}" / panel, panel_config(panel, seed, request.iterations))
         for panel in PANELS
         for seed in range(request.seeds)
     ]
-    summaries = iter(train_all(jobs, request.side_by_side or cores() + 2, console))
-    accuracies = {panel: [float(next(summaries)["value"]) for _ in range(request.seeds)] for panel in PANELS}
+    train_all(jobs, request.side_by_side or cores() + 2, console)
+    cells = [
+        read_cell(panel, recipe("moons").labels, None, [out / f"seed{seed}" / panel for seed in range(request.seeds)])
+        for panel in PANELS
+    ]
     figure = draw_figure({panel: out / "seed0" / panel for panel in PANELS})
     for suffix in ("png", "svg"):
         figure.savefig(out / f"two-moons.{suffix}", dpi=200, metadata={"Date": None} if suffix == "svg" else None)
-    write_json(out / "accuracies.json", accuracies)
-    console.print(_table(accuracies))
+    write_results(out, "two-moons", cells)
+    console.print(_table(cells))
     say(console, f"Figure: {out / 'two-moons.png'} and .svg")
 
 
@@ -99,14 +102,14 @@ def _scatter(axes: Axes, points: npt.NDArray[np.float32], colour: object, size: 
     axes.scatter(points[:, 0], points[:, 1], s=size, color=[colour], edgecolors="black", linewidths=0.6, zorder=3)
 
 
-def _table(accuracies: dict[str, list[float]]) -> Table:
-    count = len(accuracies["none"])
+def _table(cells: Sequence[Cell]) -> Table:
+    count = len(cells[0].values)
     table = Table(title=f"Two moons, validation accuracy in %, n = {count}")
     table.add_column("setup")
     table.add_column("mean", justify="right")
     table.add_column("deviation", justify="right")
-    for panel, values in accuracies.items():
-        spread = f"{stdev(values):.1f}" if count > 1 else "–"
-        table.add_row(f"{PANELS[panel][0]} ({panel})", f"{mean(values):.1f}", spread)
+    for cell in cells:
+        spread = f"{stdev(cell.values):.1f}" if count > 1 else "–"
+        table.add_row(f"{PANELS[cell.row][0]} ({cell.row})", f"{mean(cell.values):.1f}", spread)
     table.caption = "The paper: the clean teacher outperforms all others; two-way lies between the two one-way kinds."
     return table

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor, nn
 
 from oneway import runs
 from oneway.common.errors import UserError
+from oneway.common.progress import progress_bar
 from oneway.config import Perturb
 from oneway.data.check.survey import fingerprint
 from oneway.data.dataset import Bytes
@@ -124,14 +124,14 @@ def scored(judge: Judge, candidates: Sequence[Candidate], console: Console) -> t
     """A score for each image that can be read, and why the others cannot."""
     found: list[tuple[str, Doubts, bytes]] = []
     unreadable = []
-    columns = TextColumn("Looking for doubt"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        for candidate in progress.track(candidates):
+    with progress_bar(console, "Scoring images", len(candidates)) as advance:
+        for candidate in candidates:
             try:
                 pixels = np.asarray(candidate.read())
                 found.append((candidate.name, judge.doubts(pixels), fingerprint(pixels)))
             except UserError as error:
                 unreadable.append(f"{candidate.name}: {error}")
+            advance()
     if not found:
         return [], unreadable
     values = balanced(np.stack([doubts for _, doubts, _ in found]))

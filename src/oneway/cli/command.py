@@ -1,0 +1,100 @@
+"""The `oneway` command, and what it says when it fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pydantic
+from cyclopts import CycloptsError, MissingArgumentError, UnusedCliTokensError
+from cyclopts.argument import Argument
+from rich.console import Console
+from rich.text import Text
+
+from oneway import config as configuration
+from oneway.cli import studying, training, using  # noqa: F401 (they add the verbs)
+from oneway.cli.app import app
+from oneway.common.errors import UserError
+from oneway.common.failure import BUG_STATUS, describe_bug
+
+
+def main() -> None:
+    """Runs the command. An error that the user can correct is a line or two, without a traceback."""
+    # PyTorch's threads wait for one another many times in a step. By default they wait long in a busy loop, and on a
+    # busy computer a step can take twenty times as long; without any such loop, a step would be slower on an idle one.
+    # GNU's OpenMP, which PyTorch uses on Linux, reads this when PyTorch is loaded.
+    os.environ.setdefault("GOMP_SPINCOUNT", "3000")
+    words = [word for word in sys.argv[1:] if word != "--traceback"]
+    try:
+        try:
+            app(words, print_error=False, exit_on_error=False)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # `oneway … | head`: the reader has what it wanted, which is no error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more as it ends
+        sys.exit(128 + signal.SIGPIPE)
+    except (Exception, KeyboardInterrupt) as error:
+        if len(words) < len(sys.argv) - 1:
+            Console(stderr=True).print_exception()
+        _fail(*_explain(error))
+
+
+def _explain(error: BaseException) -> tuple[str, int]:
+    """The message for an error, and the exit status."""
+    from oneway.common.interrupt import Interrupted
+
+    match error:
+        case UnusedCliTokensError():
+            return _explain_unused(error), 2
+        case MissingArgumentError(argument=Argument() as argument):
+            return _explain_missing(error, argument), 2
+        case CycloptsError():
+            cause = error.__cause__
+            if not isinstance(cause, pydantic.ValidationError):
+                return str(error), 2
+            # Pydantic names the key of a setting; only the parser knows the name of a flag of the verb itself.
+            flag = error.argument.name if error.argument is not None and not cause.errors()[0]["loc"] else None
+            return f"{flag}: {configuration.explain(cause)}" if flag else configuration.explain(cause), 2
+        case UserError():
+            return str(error), 1
+        case Interrupted():
+            return str(error), error.exit_status
+        case KeyboardInterrupt():
+            return "Stopped.", 128 + signal.SIGINT
+        case _:
+            return describe_bug(error), BUG_STATUS
+
+
+def _explain_missing(error: MissingArgumentError, argument: Argument) -> str:
+    """The message for a missing value, or for a flag with fewer values than it takes."""
+    count, _ = argument.token_count()
+    if count > 1:
+        return (
+            f"{argument.name} takes {count} values, and has {len(error.tokens_so_far)}. {argument.parameter.help or ''}"
+        )
+    problem = "is missing" if error.keyword is None else "needs a value"
+    return f"{argument.name} {problem}; `{_verb(error)} --help` says what it is."
+
+
+def _explain_unused(error: UnusedCliTokensError) -> str:
+    """The message for words that belong to no flag and no argument."""
+    words = error.unused_tokens or [""]
+    if ("--json", words[0]) in pairwise(error.root_input_tokens or ()):
+        return f"--json takes no file: it prints to the standard output, and `> {words[0]}` writes that to a file."
+    if {word.lower() for word in words} & {"true", "false", "yes", "no", "on", "off"}:
+        return f"{words[0]!r} is not expected here: a switch takes no value. To turn one off: --flag=no or --no-flag."
+    if Path(words[0]).is_dir():
+        return f"{words[0]!r} is not expected here. If it holds the images: --data {words[0]}."
+    return f"{words[0]!r} is not expected here; `{_verb(error)} --help` lists what is."
+
+
+def _verb(error: CycloptsError) -> str:
+    return " ".join(["oneway", *(error.command_chain or ())])
+
+
+def _fail(message: str, status: int) -> None:
+    Console(stderr=True).print(Text.assemble(("oneway: ", "bold red"), message), soft_wrap=True)
+    sys.exit(status)

@@ -1,0 +1,110 @@
+"""How far work has come: a live bar on a terminal; elsewhere, a line every few seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Self
+
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from oneway.common.words import duration, say
+
+SECONDS_BETWEEN_LINES = 10.0
+BESIDE_TITLE = 48
+"""Columns for what stands beside a title: the bar, counts, a result and the time left."""
+
+
+class ProgressBar:
+    """The progress of work with `total` parts, shown within a `with` block."""
+
+    def __init__(
+        self, console: Console, title: str, total: int | None = None, done: int = 0, *, transient: bool = True
+    ) -> None:
+        """The bar.
+
+        Args:
+            console: Where it is shown; a quiet one shows nothing.
+            title: What is being done. In a narrow window, only what stands before the first " · ".
+            total: Number of parts, or None as long as it is unknown.
+            done: Number of parts done before.
+            transient: Remove the bar from the terminal at the end.
+        """
+        self.console, self.title, self.total = console, title, total
+        self.done = self.done_before = done
+        self.details = ""
+        self.began = self.last_line = time.monotonic()
+        self.bar = _BarWithDetails(
+            TextColumn("{task.description}", style="bold", markup=False),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[result]}", style="green", markup=False),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            transient=transient,
+            expand=True,
+        )
+        shown = title if len(title) + BESIDE_TITLE <= console.width else title.partition(" · ")[0]
+        self.task = self.bar.add_task(shown, total=total, completed=done, result="")
+
+    def __enter__(self) -> Self:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.bar.stop()
+
+    def advance(self) -> None:
+        """One more part is done."""
+        self.update(self.done + 1)
+
+    def update(self, done: int, total: int | None = None) -> None:
+        """So many parts are done, of so many where that has become known."""
+        self.done, self.total = done, self.total if total is None else total
+        self.bar.update(self.task, completed=done, total=self.total)
+        now = time.monotonic()
+        if not self.console.is_terminal and now - self.last_line >= SECONDS_BETWEEN_LINES:
+            self.last_line = now
+            self._print_line(*filter(None, (self.details, self._speed(now))))
+
+    def show(self, details: str) -> None:
+        """The latest numbers, in a line below the bar; elsewhere, they are part of the next line."""
+        self.details = self.bar.details = details
+
+    def show_result(self, brief: str, line: str) -> None:
+        """A result: in brief beside the bar; elsewhere, in a line of its own."""
+        self.bar.update(self.task, result=brief)
+        if not self.console.is_terminal:
+            self._print_line(line)
+
+    def _speed(self, now: float) -> str:
+        rate = (self.done - self.done_before) / (now - self.began)
+        left = "" if self.total is None or rate <= 0 else f"  {duration((self.total - self.done) / rate)} left"
+        return f"{rate:.1f}/s{left}"
+
+    def _print_line(self, *parts: str) -> None:
+        count = f"{self.done}" if self.total is None else f"{self.done}/{self.total}"
+        say(self.console, "  ".join((self.title, count, *parts)))
+
+
+@contextmanager
+def progress_bar(console: Console, title: str, total: int) -> Iterator[Callable[[], None]]:
+    """A function to call after each of `total` parts, which moves a bar."""
+    with ProgressBar(console, title, total) as bar:
+        yield bar.advance
+
+
+class _BarWithDetails(Progress):
+    """A bar with a line of text below it, cut off where the window ends."""
+
+    details = ""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        if self.details:
+            yield Text(self.details, no_wrap=True, overflow="ellipsis")

@@ -1,0 +1,85 @@
+"""Runs a benchmark by its name, and prints or writes what it found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from oneway.common import words
+from oneway.common.errors import UserError, unknown
+from oneway.runs.atomic import write_json
+from oneway.runs.environment import environment
+from oneway.tools.bench.data import bench_data
+from oneway.tools.bench.findings import Findings, Options, Say
+from oneway.tools.bench.infer import bench_infer
+from oneway.tools.bench.memory import bench_memory
+from oneway.tools.bench.params import bench_params
+from oneway.tools.bench.step import bench_step
+from oneway.tools.bench.timing import tf32_allowed
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A benchmark."""
+
+    shows: str
+    run: Callable[[Options, Say], Findings]
+    """Measures, given options and a function that prints each measurement as soon as it is there."""
+
+
+BENCHES: dict[str, Bench] = {
+    "params": Bench("numbers of parameters, beside those of the paper", bench_params),
+    "step": Bench("time and memory of one training iteration, against plain PyTorch", bench_step),
+    "memory": Bench("memory during and after each line of Algorithm 1, one-way and two-way", bench_memory),
+    "infer": Bench("images per second, batch 1, optimised against eager", bench_infer),
+    "data": Bench("whether the data keep up with the device: resident and streamed", bench_data),
+}
+
+
+def bench(name: str, options: Options, console: Console, out: Path | None = None, as_json: bool = False) -> None:
+    """Runs a benchmark by its name, and prints what it found.
+
+    Args:
+        name: Which one.
+        options: What to measure, and where.
+        console: Where it prints; with `as_json`, not the standard output.
+        out: A file for the results, as JSON.
+        as_json: Print the results as JSON to the standard output, and no tables.
+    """
+    _refuse(name, options, out)
+    say = partial(words.say, console)
+    about = environment(options.device)
+    say(f"{about['hardware']}, PyTorch {about['versions']['torch']}")
+    if options.small and name != "params":
+        say("On the CPU, sizes are small, to show that it runs. On a GPU, the ratios are different.")
+    with tf32_allowed(options.device):
+        findings = BENCHES[name].run(options, say)
+    content = {"bench": name, "small": options.small, "environment": about, "results": findings.results}
+    if as_json:
+        print(json.dumps(content, indent=1))
+    else:
+        for table in findings.tables:
+            console.print(table)
+        for note in findings.notes:
+            say(note)
+    if out is not None:
+        write_json(out, content)
+        say(f"Results: {out}")
+
+
+def _refuse(name: str, options: Options, out: Path | None) -> None:
+    """Refuses what cannot be done, before minutes are spent on measuring."""
+    if name not in BENCHES:
+        raise unknown("benchmark", name, BENCHES)
+    if options.profile and name != "step":
+        raise UserError(f"--profile: shows where the time of a step goes, with `bench step` and not `bench {name}`.")
+    if options.figure is not None and name != "memory":
+        raise UserError(f"--figure: only `bench memory` draws one, not `bench {name}`.")
+    for path in (out, options.figure):
+        if path is not None and not path.parent.is_dir():
+            raise UserError(f"{path}: there is no folder {path.parent}. Make it first, or choose another file.")

@@ -1,0 +1,222 @@
+"""One self-contained page about finished runs: the answer first, then what it rests on."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from rich.console import Console
+
+from oneway.common.errors import UserError
+from oneway.common.words import duration
+from oneway.data import QUIET, Dataset
+from oneway.runs import TrainedModel, load_model
+from oneway.runs.atomic import refuse_unwritable, write_atomically
+from oneway.tools.evaluate import load_data, refuse_trained_on
+from oneway.tools.report import confusion, plots, words
+from oneway.tools.report.facts import RunFacts, differing_settings, read_runs
+from oneway.tools.report.gallery import gallery
+from oneway.tools.report.next_steps import next_steps
+from oneway.tools.report.robustness import STRENGTHS, Robustness, robustness
+
+CPU = torch.device("cpu")
+"""A few pictures are not worth a GPU, and come out the same wherever the page is written."""
+
+LONGEST_NAME = 80
+"""Characters of a page's name: file systems take 255 bytes, people fewer."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A drawing with its title and, where it is about one run, that run's colour."""
+
+    title: str
+    svg: Markup
+    colour: int | None = None
+
+
+def write_report(
+    runs: list[Path],
+    out: Path | None,
+    factory: str | None = None,
+    data: Path | None = None,
+    refresh: bool = False,
+    console: Console = QUIET,
+) -> Path:
+    """Writes the page about run folders, and returns its path.
+
+    Args:
+        runs: The folders, the baseline first.
+        out: The page; by default `report.html` in the run's folder, or `report-A-B.html` in the last of several.
+        factory: The `model.factory` that the user agrees to run.
+        data: Folder of the data set, where it is not the one trained on.
+        refresh: Accept that files of it have changed since they were decoded.
+        console: Where decoding shows its progress.
+    """
+    facts = read_runs(runs)
+    out = out or runs[-1] / _file_name(runs)
+    refuse_unwritable(out)
+    models = [load_model(run.folder.model_file, CPU, factory) for run in facts]
+    dataset = load_data(facts[-1].folder, models[-1].classes, console, data, refresh)
+    if data is None and facts[-1].config.data.task == "segmentation":
+        for run in facts:
+            refuse_trained_on(run.folder, dataset.read("val"))
+    elsewhere = [] if data is None else ["--data", str(data)]
+    command = shlex.join(["oneway", "report", *(str(run.path) for run in facts), *elsewhere])
+    page = _render(_gather(facts, models, dataset, out.parent, command))
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(out, page.encode())
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written ({error.strerror}). Choose another file with --out.") from None
+    return out
+
+
+def _file_name(runs: Sequence[Path]) -> str:
+    """A run has a page of its own, which a comparison with others leaves alone."""
+    if len(runs) == 1:
+        return "report.html"
+    name = "-".join(["report", *(run.resolve().name for run in runs)])
+    return f"{name}.html" if len(name) <= LONGEST_NAME else f"report-{len(runs)}-runs.html"
+
+
+def _render(page: dict[str, Any]) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["duration"] = duration
+    return environment.get_template("page.html.j2").render(page=page)
+
+
+def _gather(
+    runs: list[RunFacts], models: list[TrainedModel], dataset: Dataset, folder: Path, command: str
+) -> dict[str, Any]:
+    """Everything the template shows, by the name it has there."""
+    last = runs[-1]
+    segmentation = last.config.data.task == "segmentation"
+    perturb, crop = last.config.perturb, last.config.jitter.crop
+    images = dataset.read("val") if segmentation else None
+    colours = zip(models[0].classes, models[0].colours, strict=True) if segmentation else ()
+    shown = confusion.most_confused([run.row_shares for run in runs])
+    faded = robustness(images, models, crop) if images and crop else None
+    return {
+        "headline": words.headline(runs),
+        "lead": words.lead(runs),
+        "caution": words.caution(runs),
+        "subtitle": words.subtitle(runs),
+        "runs": runs,
+        "legend": [(name, f"rgb{colour}") for name, colour in colours],
+        "rows": gallery(images, models, perturb) if images else [],
+        "strengths": f"photometric strength {perturb.photometric:g}, geometric {perturb.geometric:g}",
+        "fading": _fading(runs, faded) if faded else [],
+        "withstood": words.withstood(runs, faded) if faded else "",
+        "measured_on": words.measured_on(runs, faded) if faded else "",
+        "curves": _curves(runs),
+        "bars": _bars(runs),
+        "class_by_class": words.class_by_class(runs),
+        "absent_counted": any(run.per_class[name] is not None for run in runs for name in run.absent),
+        "heat_maps": _heat_maps(runs, shown),
+        "matrix_note": words.matrix_note(len(shown), len(last.classes)),
+        "confused": _confused(runs),
+        "differences": differing_settings(runs),
+        "made": _made(runs),
+        "next_steps": next_steps(runs, folder, segmentation),
+        "command": command,
+    }
+
+
+def _fading(runs: Sequence[RunFacts], found: Robustness) -> list[Plot]:
+    """The metric against the strength of each component, on one scale."""
+    top = max(max(values) for values in (*found.photometric, *found.geometric))
+    drawn = []
+    for name, manner, of_runs in (
+        ("photometric", "Changed colours", found.photometric),
+        ("geometric", "Warped", found.geometric),
+    ):
+        title, axis = f"{manner}: {runs[0].metric_name}, %", f"{name} strength"
+        lines = [plots.Line(STRENGTHS, values, run.colour) for run, values in zip(runs, of_runs, strict=True)]
+        drawn.append(Plot(title, Markup(plots.curves(f"fading-{name}", title, axis, lines, STRENGTHS, top))))
+    return drawn
+
+
+def _curves(runs: Sequence[RunFacts]) -> list[Plot]:
+    """The metric on validation, and every loss that some run has."""
+    losses = dict.fromkeys(name for run in runs for name in run.losses)
+    titles = {
+        runs[0].metric: f"Validation {runs[0].metric_name}, %",
+        **{name: f"{name[:1].upper()}{name[1:]} loss" for name in losses},
+    }
+    drawn = []
+    for number, (key, title) in enumerate(titles.items()):
+        of_runs = [(run.series(key), run.colour) for run in runs]
+        lines = [plots.Line(series.iterations, series.values, colour) for series, colour in of_runs if series.values]
+        if lines:
+            drawn.append(Plot(title, Markup(plots.curves(f"curve-{number}", title, "iteration", lines))))
+    return drawn
+
+
+def _bars(runs: Sequence[RunFacts]) -> Plot:
+    """IoU per class; with two runs the classes are sorted by gain, else they stand in their own order."""
+    gains = words.class_gains(*runs) if len(runs) == 2 else {}
+    classes = sorted(runs[0].classes, key=lambda name: -gains.get(name, float("-inf"))) if gains else runs[0].classes
+    absent = set(runs[0].absent)
+    bars = []
+    for run in runs:
+        values = [None if name in absent else run.per_class[name] for name in classes]
+        bars.append(plots.Bars(values, run.colour))
+    notes = ["absent" if name in absent else words.signed(gains[name]) if name in gains else "" for name in classes]
+    measured = "IoU per class, %" if runs[0].metric == "miou" else "Share of a class that is recognised, %"
+    title = f"{measured}, and the gain in points" if gains else measured
+    return Plot(title, Markup(plots.class_bars("classes", title, classes, bars, notes)))
+
+
+def _heat_maps(runs: Sequence[RunFacts], shown: list[int]) -> list[Plot]:
+    classes = [runs[0].classes[index] for index in shown]
+    drawn = []
+    for index, run in enumerate(runs):
+        title, shares = f"Confusion of {run.name}", run.row_shares[np.ix_(shown, shown)]
+        drawn.append(
+            Plot(
+                run.name,
+                Markup(confusion.heat_map(f"confusion-{index}", title, classes, shares, run.colour)),
+                run.colour,
+            )
+        )
+    return drawn
+
+
+def _confused(runs: Sequence[RunFacts]) -> dict[str, list[str]]:
+    """For each class of the validation images and each run: what its pixels are taken for most often."""
+    found = [words.most_confused(run) for run in runs]
+    return {
+        name: [f"{other[0]} {other[1]:.1f} %" if (other := of_run[name]) else "–" for of_run in found]
+        for name in words.present(runs[0])
+    }
+
+
+def _made(runs: Sequence[RunFacts]) -> dict[str, list[str]]:
+    """How each run was made; a single value where it is the same for all."""
+    rows = {
+        "command": [run.environment["command"] for run in runs],
+        "started": [run.environment["started"] for run in runs],
+        "hardware": [run.environment["hardware"] for run in runs],
+        "platform": [run.environment["platform"] for run in runs],
+        "versions": [
+            ", ".join(f"{name} {version}" for name, version in run.environment["versions"].items())
+            + f", Python {run.environment['python']}"
+            for run in runs
+        ],
+        "commit": [run.environment["commit"] or "not a source checkout" for run in runs],
+    }
+    return {key: values[:1] if len(set(values)) == 1 else values for key, values in rows.items()}
