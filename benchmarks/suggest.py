@@ -31,6 +31,7 @@ from rich.console import Console
 
 from oneway import data
 from oneway.common.streams import stream
+from oneway.common.terms import IGNORE
 from oneway.config import build, merge
 from oneway.config.recipes import recipe
 from oneway.data.streets import CLASSES, parts, render, scene
@@ -108,7 +109,7 @@ def judged(path: Path) -> tuple[dict[str, float], list[str]]:
             x = as_input(torch.from_numpy(samples.image(index))[None]).to(judge.device)
             p = probabilities_of(judge.network, x)[0].cpu()
         labels = torch.from_numpy(samples.label_map(index))
-        errors.append(float((p.argmax(dim=0) != labels)[labels != data.IGNORE].float().mean()))
+        errors.append(float((p.argmax(dim=0) != labels)[labels != IGNORE].float().mean()))
     doubt = np.array([score.doubt for score in scores])
     telling = {
         "KL": np.array(kl),

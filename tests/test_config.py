@@ -11,8 +11,9 @@ import yaml
 from oneway import config as configuration
 from oneway.common.errors import UserError
 from oneway.config import Config
+from oneway.config.conflicts import SEGMENTERS
 from oneway.config.recipes import RECIPES, configured, recipe
-from oneway.methods import METHODS, VARIANTS, VariantName
+from oneway.methods import METHODS, VARIANTS, Method, VariantName
 from processes import oneway
 
 
@@ -36,10 +37,37 @@ def test_flags_are_judged_together_with_their_recipe(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_every_name_has_its_row():
-    """The names that can be chosen are the names of the tables."""
-    assert set(get_args(str)) == set(METHODS)
+def test_every_name_has_its_row(tmp_path):
+    """The names that can be chosen are the names of the tables, and help lists them."""
     assert set(get_args(VariantName)) == set(VARIANTS)
+    for method in METHODS:
+        configured("moons" if method == "simple-noise" else "streets", {"method": method}, source="test")
+    shown = oneway("train", "--help", cwd=tmp_path, COLUMNS="200").stdout
+    assert f"How images teach: {', '.join(METHODS)}." in " ".join(shown.replace("│", " ").split())
+
+
+def test_a_method_of_your_own_can_be_chosen_by_its_name(monkeypatch):
+    """Once it is in the table, and its α wins over the recipe's; a flag wins over both. Before, it is unknown."""
+    with pytest.raises(UserError, match=r"method: should be .*'simple-phtps'"):
+        configured("streets", {"method": "mine"}, source="test")
+    monkeypatch.setitem(METHODS, "mine", Method("supervised", alpha=0.3))
+    assert recipe("streets").train.alpha != 0.3
+    assert configured("streets", {"method": "mine"}, source="test").train.alpha == 0.3
+    assert configured("streets", {"method": "mine", "train": {"alpha": 0.7}}, source="test").train.alpha == 0.7
+
+
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [
+        *((name, "segmentation") for name in ("streets", "folder", "camvid", "cityscapes")),
+        *((name, "classification") for name in ("cifar10", "moons")),
+    ],
+)
+def test_the_data_decide_the_task(name, task):
+    """The network of each recipe is one for that task."""
+    config = recipe(name)
+    assert config.data.task == task
+    assert (config.model.name in SEGMENTERS) == (task == "segmentation")
 
 
 @pytest.mark.parametrize(
@@ -163,7 +191,7 @@ def test_merge_puts_leaves_over_leaves():
 
 
 def test_every_field_says_what_it_is():
-    """A flag without a help text is a riddle."""
+    """A flag without a help text would say nothing."""
     for key in Config().flat():
         section: type = Config
         *path, name = key.split(".")

@@ -8,8 +8,11 @@ import subprocess
 import sys
 
 import pytest
+import torch
 import yaml
 
+from oneway.config.recipes import recipe
+from oneway.tools.train import slow_on_cpu
 from processes import forked
 
 LENGTHS = {
@@ -61,3 +64,13 @@ def test_a_folder_in_the_place_of_a_recipe_is_recognised(tmp_path):
     said = forked("train", "photos", cwd=tmp_path)
     assert said.returncode == 1
     assert "oneway train folder --data photos" in said.stderr
+
+
+@pytest.mark.parametrize(("gpu", "cause"), [(True, "with --train.device cpu"), (False, "there is no GPU here")])
+def test_hours_on_a_cpu_are_announced_with_their_cause(monkeypatch, gpu, cause):
+    """A GPU that is there and not used is not denied; what is quick is not announced."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    config = recipe("cityscapes").changed(train={"device": "cpu"})
+    assert cause in slow_on_cpu(config, 92_750)
+    assert not slow_on_cpu(recipe("streets"), 10)
+    assert not slow_on_cpu(recipe("cifar10"), 31_000)

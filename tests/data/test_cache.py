@@ -13,7 +13,6 @@ import yaml
 from PIL import Image
 
 from data.decoded import (
-    CLASSES,
     DESCRIPTION,
     LABELLED,
     UNLABELLED,
@@ -66,26 +65,6 @@ def test_the_data_folder_stays_as_it_is(root):
     before |= contents(root)
     train(root, refresh=True)
     assert contents(root) == before
-
-
-def test_how_a_folder_is_read_decides_where_it_is_kept(root):
-    """Another description, hold-out or resolution, or further images: decoded apart. Where one stands is no matter."""
-    more = root.parent / "more"
-    more.mkdir()
-    photograph(more / "m.png", 5)
-    base = cache_folder(root)
-    apart = {
-        base,
-        *(cache_folder(root, **one) for one in ({"seed": 1}, {"holdout": 0.5}, {"resolution": "half"})),
-        cache_folder(root, unlabelled=more),
-    }
-    (root / "dataset.yaml").write_text(yaml.safe_dump(DESCRIPTION | {"classes": [*CLASSES, "tree"]}))
-    apart.add(cache_folder(root))
-    (root / "dataset.yaml").write_text(yaml.safe_dump(DESCRIPTION | {"ignore": [7]}))
-    apart.add(cache_folder(root))
-    assert len(apart) == 7
-    (root / "dataset.yaml").write_text(yaml.safe_dump(DESCRIPTION) + "# a remark changes nothing\n")
-    assert cache_folder(root, refresh=True) == base
 
 
 def test_labels_are_those_of_the_description_in_force(root):

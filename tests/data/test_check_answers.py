@@ -50,7 +50,7 @@ def test_a_person_is_told_a_few_of_each_kind_and_the_odd_one_among_them(tmp_path
     assert "train/masks/000.png: 1 pixels have value 9" in text
     assert "train/masks/012.png" in text
     assert "… and 6 more" in text
-    assert "11 errors: mend the errors before training" in text
+    assert "11 errors: correct the errors before training" in text
 
 
 def test_the_sheet_goes_where_the_user_says_or_stands_but_not_among_the_data(tmp_path, monkeypatch):
@@ -125,7 +125,7 @@ def test_masks_that_cannot_be_used_are_worth_a_look(tmp_path):
     edit_mask(first_pixel(9), "train/masks/004.png")(root)
     edit_mask(lambda mask: mask[:40], "val/masks/102.png")(root)
     truncate("train/images/007.png", 0.6)(root)
-    check = check_data(listing(root), lambda done, total: None)
+    check = check_data(listing(root), Console(quiet=True))
     shown = chosen(check)
     assert [item.name for item in shown["Worth a look"]] == ["train/images/004.png", "val/images/102.png"]
     write_contact_sheet(check, tmp_path / "sheet.png")

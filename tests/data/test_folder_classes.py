@@ -93,7 +93,7 @@ def test_colours_without_a_table_are_shown_and_proposed(tmp_path):
     """Training is refused with the colours; the proposal, saved, makes a data set."""
     pairs(tmp_path, kind="RGB")
     message = refusal(tmp_path)
-    assert "[0, 0, 0], [0, 0, 142], [128, 64, 128]" in message
+    assert "[0, 0, 0], [0, 0, 142] and [128, 64, 128]" in message
     assert "`oneway check --save` writes a dataset.yaml" in message
     proposal = describe(tmp_path).description
     assert proposal.names == ("class 0", "class 1", "class 2")
@@ -223,5 +223,4 @@ def test_many_numbers_with_gaps_are_refused(tmp_path):
     for index in range(2):
         mask(tmp_path / "masks" / f"{index}.png", steps[..., : 4 * 20] // 2 * 2 + (steps[..., : 4 * 20] > 16))
     absent = next(remark for remark in listing(tmp_path).remarks if "No mask holds" in remark)
-    numbers = [int(number) for number in absent.removeprefix("No mask holds ").split(";")[0].split(", ")[:8]]
-    assert numbers == sorted(numbers)
+    assert absent.startswith("No mask holds 1, 3, 5, 7, 9, 11, 13, 15 and 1 more; their classes")

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import resource
 import struct
+import subprocess
+import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image
 
 from data.encoders import png
 from oneway.common.errors import UserError
@@ -213,6 +217,49 @@ def test_huge_images_are_refused_from_the_header(tmp_path):
         with pytest.raises(UserError, match="pixels"):
             image_size(path)
     assert MOST_PIXELS == 2**28
+
+
+def test_images_beyond_the_limit_of_pillow_are_read(tmp_path, monkeypatch):
+    """Up to ours: what Pillow refuses by default, and what a program that uses us has told it to refuse."""
+    Image.new("1", (14_000, 14_000)).save(tmp_path / "large.png")
+    with pytest.raises(Image.DecompressionBombError):
+        Image.open(tmp_path / "large.png")
+    assert image_size(tmp_path / "large.png") == (14_000, 14_000)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    for suffix in (".png", ".webp", ".tif"):
+        path = save(tmp_path / f"a{suffix}", Image.fromarray(PIXELS))
+        assert read_image(path).shape == PIXELS.shape
+    assert Image.MAX_IMAGE_PIXELS == 10
+
+
+def test_importing_changes_no_setting_of_other_libraries():
+    """Neither Pillow's limit nor anybody's warnings."""
+    code = """
+import warnings
+import numpy, torch, timm, pydantic, cyclopts, rich, matplotlib
+from PIL import ExifTags, Image
+before = Image.MAX_IMAGE_PIXELS, list(warnings.filters)
+import oneway.data, oneway.ops, oneway.models, oneway.runs, oneway.tools.train, oneway.tools.predict
+assert (Image.MAX_IMAGE_PIXELS, list(warnings.filters)) == before
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_decoding_in_threads_restores_settings(tmp_path):
+    """Whichever thread begins and ends; damaged files give no warnings of Pillow's, which would not name them."""
+    good = save(tmp_path / "a.png", Image.fromarray(PIXELS))
+    exif = Image.Exif()
+    exif[ExifTags.Base.ImageDescription] = "a long text, cut off"
+    damaged = save(tmp_path / "b.jpg", Image.fromarray(PIXELS), exif=exif.tobytes()[:-12])
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        with pytest.warns(UserWarning, match="Truncated"), Image.open(damaged) as image:
+            image.getexif()
+        before = Image.MAX_IMAGE_PIXELS, list(warnings.filters)
+        with ThreadPoolExecutor(8) as threads:
+            assert all(pixels.shape == PIXELS.shape for pixels in threads.map(read_image, [good, damaged] * 50))
+        assert (Image.MAX_IMAGE_PIXELS, list(warnings.filters)) == before
+    assert not shown
 
 
 def test_a_header_that_the_file_cannot_fill_is_refused(tmp_path):

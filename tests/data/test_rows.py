@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from oneway.common.errors import UserError
-from oneway.data.rows import OnDisk, fill
+from oneway.data.rows import OnDisk
+from oneway.engine import feed
 
 WHOLE = np.random.default_rng(0).integers(256, size=(1000, 3), dtype=np.uint8)
 
@@ -36,7 +37,7 @@ def test_an_array_is_filled_from_either(path):
     """From a place onwards, as far as it reaches."""
     for row in (OnDisk(path, WHOLE.shape), WHOLE):
         part = np.zeros((50, 3), np.uint8)
-        fill(row, 100, part)
+        feed._copy(row, 100, part)
         assert np.array_equal(part, WHOLE[100:150])
 
 

@@ -122,12 +122,12 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_surveyed(tmp_path):
     """In any order of failures, with progress up to the last."""
     good, bad = save(tmp_path, picture(0)), save(tmp_path, picture(1))
     bad.image.write_bytes(b"no image")
-    told: list[tuple[int, int]] = []
-    surveys = survey_all(listing(tmp_path), [bad, good], lambda done, total: told.append((done, total)))
+    done = []
+    surveys = survey_all(listing(tmp_path), [bad, good], lambda: done.append(1))
     assert surveys[good.name].problem is None
     assert str(bad.image) in surveys[bad.name].problem
     assert surveys[bad.name].part == "image"
-    assert told == [(1, 2), (2, 2)]
+    assert len(done) == 2
 
 
 def compressed(image: Image.Image) -> Image.Image:

@@ -75,7 +75,7 @@ def test_black_and_white_are_colours_of_greyscale_masks_too(tmp_path, bits):
 @pytest.mark.parametrize(
     ("kind", "text", "words"),
     [
-        ("L", "sky\nroad", "number of names in it, 2, is not that of classes in the masks, 3: 0, 1, 2."),
+        ("L", "sky\nroad", "number of names in it, 2, is not that of classes in the masks, 3: 0, 1 and 2."),
         ("L", "sky\nsky\nroad", "'sky' appears twice"),
         ("RGB", "sky: 0,0,0\nroad: 128,64\ncar: 0,0,142", "line 2 has no colour, as others have: 'road: 128,64'"),
         ("RGB", "sky: 0,0,0\nroad: 128,64,300", "0 to 255"),

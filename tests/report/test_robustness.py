@@ -38,7 +38,7 @@ def test_curves_begin_with_unchanged_images(folders: list[Path]) -> None:
     images, labels = zip(*(render(1, index, 32, 64) for index in range(9)), strict=True)
     samples = Samples.stacked(tuple("abcdefghi"), np.stack(images), np.stack(labels))
     models = [load_model(folder / "model.safetensors", torch.device("cpu")) for folder in folders]
-    expected = [evaluate(model.network, samples, len(CLASSES), "segmentation").value for model in models]
+    expected = [evaluate(model.network, samples, len(CLASSES)).value for model in models]
     found = robustness(samples, models, (32, 64))
     assert found.images == 9
     for of_runs in (found.photometric, found.geometric):

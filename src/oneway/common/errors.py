@@ -1,4 +1,4 @@
-"""The one error a user can mend."""
+"""The error for what a user can correct."""
 
 from __future__ import annotations
 
@@ -7,18 +7,11 @@ from difflib import get_close_matches
 
 
 class UserError(Exception):
-    """Something the user can mend: says what is wrong, with the value, and the way out. Printed without a traceback."""
-
-
-def some(names: Iterable[str], most: int = 3) -> str:
-    """The first few of many names: `a, b, c and 4 more`."""
-    names = list(names)
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    """Something the user can correct: what is wrong, with the value, and the way out. Printed without a traceback."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
-    """The answer to a name nobody knows: the nearest known one, and all of them."""
+    """The error for an unknown name: suggests the nearest known one, and lists all of them."""
     known = list(known)
     near = get_close_matches(name, known, n=1)
     suggestion = f" Did you mean '{near[0]}'?" if near else ""

@@ -1,14 +1,16 @@
-"""Plain words, and how they get on a console."""
+"""Names, counts and durations in words, and how they are printed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from rich.console import Console
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def say(console: Console, text: str) -> None:
-    """Prints a text as it is: what a user typed, a path say, is neither markup nor to be broken into lines."""
+    """Prints a text as it is: a path that a user typed is neither markup nor broken into lines."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -20,7 +22,16 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
-def counted(counts: Sequence[int], noun: str, plural: str = "", joint: str = " / ") -> str:
+def listed(names: Iterable[object], most: int | None = 3, joint: str = "and") -> str:
+    """`a`, `a and b`, `a, b and c`; of more than `most`, the first ones: `a, b, c and 4 more`."""
+    shown = [str(name) for name in names]
+    if most is not None and len(shown) > most:
+        shown[most:] = [f"{len(shown) - most:,} more"]
+    *first, last = shown or [""]
+    return f"{', '.join(first)} {joint} {last}" if first else last
+
+
+def counted(counts: int | Sequence[int], noun: str, plural: str = "", joint: str = " / ") -> str:
     """`1 label`, `1,200 labels`, `4 / 8 labels`; equal counts are said once."""
-    different = list(dict.fromkeys(counts))
+    different = [counts] if isinstance(counts, int) else list(dict.fromkeys(counts))
     return f"{joint.join(f'{count:,}' for count in different)} {noun if different == [1] else plural or f'{noun}s'}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from oneway.config.conflicts import unused_settings
 from oneway.config.reading import build, confirm_factory, explain, merge, read_yaml, with_length
-from oneway.config.sense import MODEL_FOR, SEGMENTERS, unheeded
 from oneway.config.tree import (
     BatchNorm,
     Config,
@@ -19,8 +19,6 @@ from oneway.config.tree import (
 )
 
 __all__ = [
-    "MODEL_FOR",
-    "SEGMENTERS",
     "BatchNorm",
     "Config",
     "Data",
@@ -37,6 +35,6 @@ __all__ = [
     "merge",
     "names_of",
     "read_yaml",
-    "unheeded",
+    "unused_settings",
     "with_length",
 ]

@@ -12,7 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from oneway.common.errors import UserError
-from oneway.config.sense import refusals
+from oneway.config.conflicts import conflicts
 from oneway.config.tree import Config
 
 MOST_YAML_BYTES = 2**18
@@ -25,8 +25,8 @@ def build(tree: dict[str, Any], source: str) -> Config:
         config = Config.model_validate(tree)
     except ValidationError as error:
         raise UserError(f"{source}: {explain(error)}") from None
-    for refusal in refusals(config):
-        raise UserError(f"{source}: {refusal}.")
+    for conflict in conflicts(config):
+        raise UserError(f"{source}: {conflict}.")
     return config
 
 

@@ -15,6 +15,7 @@ from cyclopts import Group, Parameter
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from oneway.common.errors import unknown
+from oneway.common.terms import Task
 from oneway.methods import METHODS, VariantName
 
 
@@ -108,6 +109,11 @@ class Data(Section):
 
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Which points `moons` draws, and which labelled images of `folder` are held out."""
+
+    @property
+    def task(self) -> Task:
+        """Whether the labels are of pixels, or of whole inputs."""
+        return "classification" if self.name in ("cifar10", "moons") else "segmentation"
 
 
 class Jitter(Section):
@@ -214,7 +220,7 @@ class Train(Section):
     """B_u, unlabelled images per iteration."""
 
     alpha: NonNegative = 0.5
-    """α, the weight of the consistency loss."""
+    """α, the weight of the consistency loss; by default the method's own if it has one, else the recipe's."""
 
     consistency_from: Fraction = 0.0
     """Fraction of the run before which α is zero: a warm-up on the labels alone."""

@@ -2,7 +2,8 @@
 
 For each split, a folder holds all pixels and all labels in one file each, as they lie in memory, and an index: what
 each file was when it was decoded, and what its survey showed. A file that has changed or vanished since is noticed, and
-nothing trains on data that are not what they seem. Of several processes that need a split, one decodes it.
+nothing trains on changed data unless the user accepts the change. Of several processes that need a split, one decodes
+it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,14 +21,14 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from oneway.common.errors import UserError
+from oneway.common.progress import progress_bar
 from oneway.common.terms import SplitName
-from oneway.common.words import say
+from oneway.common.words import listed, say
 from oneway.config import Data
-from oneway.data.check import NAMED, only_surveyed, refuse_errors
 from oneway.data.check.defects import Surveys, decoding_errors, every_item
+from oneway.data.check.findings import NAMED, only_surveyed, refuse_errors
 from oneway.data.check.survey import Survey, decode_and_survey
 from oneway.data.dataset import Item, Listing, Samples
 from oneway.data.decode.images import image_size
@@ -45,25 +46,25 @@ class Cache:
     """Where the decoded images of a listing are kept."""
 
     listing: Listing
-    folder: Path
+    root: Path
     refresh: bool
     skip_unreadable: bool
     console: Console
 
     @classmethod
     def of(cls, listing: Listing, config: Data, console: Console) -> Cache:
-        """The cache of a listing: another one for each way in which the same files can be read."""
-        root, unlabelled = (folder and os.path.abspath(folder) for folder in (listing.root, config.unlabelled))
-        elsewhere = {"cache", "refresh", "skip_unreadable", "path", "unlabelled"}
-        settings = config.model_dump(mode="json", exclude=elsewhere)
-        reading = json.dumps([FORMAT, root, unlabelled, settings, listing.classes, listing.dialect])
-        key = blake2b(reading.encode(), digest_size=8).hexdigest()
-        name = os.path.basename(os.path.abspath(listing.root))
-        folder = (config.cache or _default()) / f"{name}-{key}"
-        return cls(listing, folder, config.refresh, config.skip_unreadable, console)
+        """The cache of a listing, in the folder that the user chose or else in the user's cache folder."""
+        return cls(listing, config.cache or _default(), config.refresh, config.skip_unreadable, console)
+
+    def folder(self, split: SplitName) -> Path:
+        """Where a split is kept: another place for each choice of files, and for each way to read their labels."""
+        listing, root = self.listing, os.path.abspath(self.listing.root)
+        reading = (listing.classes, listing.label_coding, listing.reduction, listing.selection.get(split))
+        key = blake2b(json.dumps([FORMAT, root, *reading]).encode(), digest_size=8).hexdigest()
+        return self.root / f"{os.path.basename(root)}-{key}" / split
 
     def samples(self, split: SplitName) -> Samples:
-        """The decoded images of a split; what is left out of it is said."""
+        """The decoded images of a split; says what is left out of it."""
         with self._locked(split):
             index = self._current_index(split)
             if left_out := index.surveys_left_out:
@@ -74,15 +75,15 @@ class Cache:
             return Samples(
                 names=tuple(index.surveys),
                 sizes=np.array([survey.size for survey in surveys], dtype=np.int64),
-                pixels=OnDisk(self.folder / split / PIXELS, (pixels, 3)),
-                labels=OnDisk(self.folder / split / LABELS, (labelled_pixels,)),
+                pixels=OnDisk(self.folder(split) / PIXELS, (pixels, 3)),
+                labels=OnDisk(self.folder(split) / LABELS, (labelled_pixels,)),
                 labelled=sum(survey.labels is not None for survey in surveys),
                 dense=True,
                 content=index.content,
             )
 
     def surveys(self, *splits: SplitName) -> Surveys:
-        """What decoding these splits has shown, by name of item."""
+        """The surveys of all items of these splits, by name."""
         found: dict[str, Survey] = {}
         for split in splits:
             with self._locked(split):
@@ -91,10 +92,11 @@ class Cache:
 
     @contextmanager
     def _locked(self, split: SplitName) -> Iterator[None]:
-        """Lets one process at a time into the block; the lock of one that is killed is gone with it."""
+        """Lets one process at a time into the block; a process that is killed leaves no lock behind."""
+        place = self.folder(split).parent
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with (self.folder / f".{split}.lock").open("a") as file:
+            place.mkdir(parents=True, exist_ok=True)
+            with (place / f".{split}.lock").open("a") as file:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
@@ -105,7 +107,7 @@ class Cache:
                 yield
         except OSError as error:
             raise UserError(
-                f"{self.folder}: decoded images cannot be kept there ({error.strerror or error}). "
+                f"{place}: decoded images cannot be kept there ({error.strerror or error}). "
                 "Choose another folder with --data.cache."
             ) from error
 
@@ -129,12 +131,12 @@ class Cache:
 
     def _stored_index(self, split: SplitName) -> Index | None:
         """None where nothing has been decoded, or something has been lost since."""
-        index = Index.read(self.folder / split / INDEX)
+        index = Index.read(self.folder(split) / INDEX)
         if index is None:
             return None
         pixels, labelled_pixels = index.pixel_counts
         files = {PIXELS: 3 * pixels, LABELS: labelled_pixels}
-        whole = all(_size(self.folder / split / name) == size for name, size in files.items())
+        whole = all(_size(self.folder(split) / name) == size for name, size in files.items())
         return index if whole else None
 
     def _explain_changes(self, made: str) -> str:
@@ -146,17 +148,16 @@ class Cache:
             for change in index.changed_files(every_item(self.listing))
         ]
         words = [f"{change.path} {change.what}" for change in sorted(changes, key=worst_first)]
-        more = f" (and {len(words) - NAMED} more)" if len(words) > NAMED else ""
         return (
-            f"{self.listing.root}: not as it was when it was decoded on {made}: {'; '.join(words[:NAMED])}{more}. "
+            f"{self.listing.root}: not as it was when it was decoded on {made}: {listed(words, NAMED)}. "
             "Restore what should be there, or accept the change with --data.refresh."
         )
 
     def _decode(self, split: SplitName, items: Sequence[Item]) -> None:
         """Decodes a split on all cores; it takes its place in the cache when it is complete."""
-        target = self.folder / split
-        partial, old = (self.folder / f".{split}-{os.getpid()}-{kind}" for kind in ("new", "old"))
-        _remove(*self.folder.glob(f".{split}-*"))  # of processes that were killed
+        target = self.folder(split)
+        partial, old = (target.with_name(f".{split}-{os.getpid()}-{kind}") for kind in ("new", "old"))
+        _remove(*target.parent.glob(f".{split}-*"))  # of processes that were killed
         try:
             partial.mkdir()
             _require_space(self.listing, items, partial)
@@ -176,7 +177,7 @@ class Cache:
             (folder / PIXELS).open("wb") as pixels,
             (folder / LABELS).open("wb") as labels,
             ThreadPoolExecutor(os.cpu_count()) as threads,  # Pillow decodes outside the interpreter's lock
-            _progress(self.console, len(items)) as advance,
+            progress_bar(self.console, "Decoding images", len(items)) as advance,
         ):
             for first in range(0, len(items), AT_ONCE):
                 some = items[first : first + AT_ONCE]
@@ -193,7 +194,7 @@ class Cache:
         return surveys
 
     def _leave_out_or_refuse(self, split: SplitName, surveys: Surveys, among: int) -> set[str]:
-        """The names of items that are left out of a split; a UserError where others cannot be used, or too many."""
+        """The names of items that are left out of a split; a UserError where too many are, or others cannot be used."""
         broken = undecodable(surveys)
         left_out = broken if self.skip_unreadable else {}
         refuse_too_many(self.listing, split, left_out, among)
@@ -240,11 +241,3 @@ def _require_space(listing: Listing, items: Sequence[Item], folder: Path) -> Non
             f"{folder.parent}: {len(items)} decoded images need {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are "
             "free. Choose another folder with --data.cache."
         )
-
-
-@contextmanager
-def _progress(console: Console, total: int) -> Iterator[Callable[[], None]]:
-    columns = TextColumn("Decoding images"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=total)
-        yield lambda: progress.advance(task)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -55,7 +56,8 @@ def list_camvid(root: Path | None, unlabelled: Path | None = None) -> Listing:
         val=val,
         test=test,
         read_labels=read_labels,
-        dialect="CamVid, 11 classes",
+        label_coding="CamVid, 11 classes",
+        selection={"train": (unlabelled and os.path.abspath(unlabelled),)},
         recipe="camvid",
         unlabelled=unlabelled,
     )

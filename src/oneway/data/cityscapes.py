@@ -9,6 +9,7 @@ Files that end with `_labelTrainIds.png` serve where `_labelIds.png` are missing
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -97,7 +98,8 @@ def list_cityscapes(
             for split, items in (("train", train), ("val", val), ("train_extra", extra))
             if items and len(items) != OFFICIAL_COUNTS[split]
         ),
-        dialect="Cityscapes, 19 classes",
+        label_coding="Cityscapes, 19 classes",
+        selection={"train": (coarse, unlabelled and os.path.abspath(unlabelled))},
         recipe="cityscapes-coarse"
         if coarse != "none"
         else {"full": "cityscapes", "half": "cityscapes-half"}[resolution],

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from oneway.common.terms import SplitName, Task
-from oneway.data.rows import Row
+
+if TYPE_CHECKING:
+    from oneway.engine.store import Row
 
 LONGEST_NAME = 200
 """Characters of a class name."""
@@ -27,10 +29,10 @@ Colour = tuple[int, int, int]
 
 
 def class_name(text: str) -> str:
-    """The text, if a class can be called so in tables, pages and model files; a ValueError says why it cannot."""
+    """Returns the text if it can be the name of a class in tables, pages and model files; else raises a ValueError."""
     if not text.strip():
         raise ValueError("a class has a blank name; give it another")
-    if not text.isprintable():  # a terminal would obey it
+    if not text.isprintable():  # a terminal would take it for a command
         raise ValueError(f"the class name {text!r:.80} has characters that cannot be shown; rename the class")
     if len(text) > LONGEST_NAME:
         raise ValueError(f"the class name {text!r:.40}… has {len(text)} characters; {LONGEST_NAME} are the most")
@@ -47,12 +49,12 @@ class Item:
     image: Path
 
     mask: Path | None = None
-    """The file that holds its labels; None where it serves without."""
+    """The file that holds its labels; None for an unlabelled image."""
 
 
 @dataclass(frozen=True)
 class Listing:
-    """A data set on disk: which files play which part, and what their labels mean. Nothing is decoded yet."""
+    """A data set on disk: the files of each split, and what their labels mean. Nothing is decoded yet."""
 
     root: Path
     classes: tuple[str, ...]
@@ -72,13 +74,16 @@ class Listing:
     """2 for half resolution: images averaged over 2×2 pixels, labels of every second pixel."""
 
     remarks: tuple[str, ...] = ()
-    """What was decided for the user, worth saying before it trains."""
+    """What was decided for the user, to be said before training."""
 
-    dialect: str = ""
-    """Identifies how masks are read: with another text here, decoded labels cannot be reused."""
+    label_coding: str = ""
+    """Identifies how labels are read from masks: with another text here, decoded labels cannot be reused."""
+
+    selection: Mapping[SplitName, Sequence[object]] = field(default_factory=dict)
+    """Folders and settings that decided which files are in a split; with others, it is another split."""
 
     recipe: str = "folder"
-    """By which `oneway check` lists the same files."""
+    """The recipe with which `oneway check` lists the same files."""
 
     unlabelled: Path | None = None
     """Another folder, whose images are among those of training."""
@@ -90,7 +95,7 @@ class Listing:
 
     @property
     def check_command(self) -> str:
-        """What to type to have these files looked at."""
+        """The command that checks these files."""
         recipe = () if self.recipe == "folder" else ("--recipe", self.recipe)
         unlabelled = () if self.unlabelled is None else ("--unlabelled", str(self.unlabelled))
         return shlex.join(("oneway", "check", str(self.root), *recipe, *unlabelled))
@@ -105,11 +110,16 @@ class Samples:
     pixels: Row  # P×3 uint8 in RGB, image after image, row after row; or P×2 float32: points, a pixel each
     labels: Row  # of the first inputs, uint8, class indices or IGNORE: one for each pixel, or one for each input
     labelled: int  # how many inputs have labels
-    dense: bool  # whether it is pixels that have them
-    content: str  # a digest: other data, another text
+    dense: bool  # whether pixels have labels, or whole inputs
+    content: str  # a digest of the data
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def task(self) -> Task:
+        """What the labels are for."""
+        return "segmentation" if self.dense else "classification"
 
     @cached_property
     def starts(self) -> npt.NDArray[np.int64]:
@@ -142,11 +152,10 @@ class Samples:
 
 @dataclass(frozen=True)
 class Dataset:
-    """What the labels mean, and how to read the samples of a split; nothing is read before it is asked for."""
+    """What the labels mean, and how to read the samples of a split; nothing is read until `read` is called."""
 
-    task: Task
     classes: tuple[str, ...]
     colours: tuple[Colour, ...]
     read: Callable[[SplitName], Samples]
     review: Callable[[], list[str]] = list
-    """What looks suspicious about the training and validation data, in words; a UserError where it would hurt."""
+    """Says what is suspicious about the training and validation data, line by line; raises a UserError for errors."""

@@ -12,7 +12,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from oneway.common.errors import UserError, some
+from oneway.common.errors import UserError
+from oneway.common.words import listed
 from oneway.data.check.defects import Surveys
 from oneway.data.check.survey import Survey
 from oneway.data.dataset import Item
@@ -20,7 +21,7 @@ from oneway.data.dataset import Item
 FORMAT = 2
 """Of index files: one with another number was written by another version, and is not read."""
 
-GONE, REPLACED, UNPAIRED = "is gone", "has other content", "belongs to no image of its name any more"
+GONE, REPLACED, UNPAIRED = "is gone", "has other content", "has no image of its name any more"
 """What can have happened to a file, the worst first."""
 
 
@@ -130,7 +131,7 @@ class Index:
         """In words, which of these items were not among those that were to be decoded, and the reverse; or nothing."""
         was, now = {*self.surveys, *self.surveys_left_out}, {item.name for item in items}
         sides = {"now validate": sorted(now - was), "no longer validate": sorted(was - now)}
-        words = [f"{some(names)} {what}" for what, names in sides.items() if names]
+        words = [f"{listed(names)} {what}" for what, names in sides.items() if names]
         return f"{'; '.join(words)}. Scores before and after are of different images." if words else ""
 
 

@@ -1,4 +1,4 @@
-"""Long rows of values, all images one behind the other: in memory, or in a file that is read by position.
+"""Long rows of values in a file, all images one after another, read by position.
 
 A file that is mapped into memory ends the process with a signal if it loses its end, or if the disk below it fails.
 Read by position, the same is an error that names the file; it is as fast, since the system keeps in memory what it can.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import weakref
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,22 +16,6 @@ import numpy.typing as npt
 from oneway.common.errors import UserError
 
 AGAIN = "Run the command again (a training run continues with --resume): what is missing is decoded anew."
-
-
-class Row(Protocol):
-    """What an array in memory and one on disk have in common."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """As of an array."""
-
-    @property
-    def nbytes(self) -> int:
-        """As of an array."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, part: Any, /) -> npt.NDArray[Any]: ...
 
 
 class OnDisk:

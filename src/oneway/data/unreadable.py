@@ -1,10 +1,11 @@
-"""Files that cannot be read: left out where the user says so, as long as they are few, and never without a word."""
+"""Files that cannot be read: left out where the user says so, as long as they are few, and always reported."""
 
 from __future__ import annotations
 
 from oneway.common.terms import SplitName
-from oneway.data.check import NAMED, only_surveyed, refusal
+from oneway.common.words import listed
 from oneway.data.check.defects import Finding, Surveys, decoding_errors
+from oneway.data.check.findings import NAMED, only_surveyed, refusal
 from oneway.data.check.survey import Survey
 from oneway.data.dataset import Listing
 
@@ -16,7 +17,7 @@ WORDS: dict[SplitName, str] = {"train": "training", "val": "validation", "test":
 
 
 def undecodable(surveys: Surveys) -> dict[str, Survey]:
-    """Items whose image or mask cannot be decoded; labels that can be, and mean nothing, are a mistake to mend."""
+    """Items whose image or mask cannot be decoded; not those whose labels can be decoded and mean nothing."""
     return {name: survey for name, survey in surveys.items() if survey.part in ("image", "mask")}
 
 
@@ -38,14 +39,13 @@ def refuse_too_many(listing: Listing, split: SplitName, left_out: Surveys, among
 
 
 def left_out_note(listing: Listing, split: SplitName, left_out: Surveys, among: int) -> str:
-    """What is said about images that are left out of a split, before anything is made of the others."""
-    names = [finding.file for finding in _findings(listing, left_out)]
-    named = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+    """The note about images that are left out of a split."""
+    names = listed((finding.file for finding in _findings(listing, left_out)), NAMED)
     so = "" if split == "train" else f"; scores are of the other {among - len(left_out)}"
     verb = "is" if len(left_out) == 1 else "are"
     return (
         f"{len(left_out)} of the {among} {WORDS[split]} images cannot be read and {verb} left out ({FLAG}){so}: "
-        f"{named}. `{listing.check_command}` says why."
+        f"{names}. `{listing.check_command}` says why."
     )
 
 

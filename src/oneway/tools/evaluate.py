@@ -17,8 +17,9 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from oneway import data, runs
-from oneway.common.errors import UserError, some
+from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE, SplitName, Task
+from oneway.common.words import listed
 from oneway.data.dataset import Dataset, Listing, Samples
 from oneway.models.norm import population_statistics
 from oneway.ops.losses import pixels_of, upsample
@@ -84,13 +85,13 @@ def predict(model: nn.Module, x: Tensor) -> Tensor:
         return upsample(model(x), pixels_of(x)).argmax(dim=1)
 
 
-def evaluate(model: nn.Module, samples: Samples, classes: int, task: Task) -> Scores:
+def evaluate(model: nn.Module, samples: Samples, classes: int) -> Scores:
     """The model on whole inputs, at their own size."""
     device = next(model.parameters()).device
     confusion = torch.zeros(classes, classes, dtype=torch.int64, device=device)
     for inputs, labels in _batches(samples):
         confusion += confusion_matrix(predict(model, as_input(inputs.to(device))), labels.to(device), classes)
-    return Scores(confusion.cpu(), task)
+    return Scores(confusion.cpu(), samples.task)
 
 
 def as_input(images: Tensor) -> Tensor:
@@ -129,7 +130,7 @@ def evaluate_run(
     samples = dataset.read(split)
     if split != "train" and data_path is None:
         refuse_trained_on(run, samples)
-    scores = evaluate(trained.network, samples, len(trained.classes), dataset.task)
+    scores = evaluate(trained.network, samples, len(trained.classes))
     return {"run": str(path), "split": split, "samples": samples.labelled, **as_json(scores, trained.classes)}
 
 
@@ -147,8 +148,8 @@ def refuse_trained_on(run: runs.Run, samples: Samples) -> None:
     known = set(run.split.labelled)
     if trained_on := [name for name in samples.names[: samples.labelled] if name in known]:
         raise UserError(
-            f"{run.path}: was trained on the labels of {some(trained_on)}, which would validate it now that the images "
-            "with labels are others. Train again, or give it images that it has not seen with --data DIR."
+            f"{run.path}: was trained on the labels of {listed(trained_on)}, which would validate it now that the "
+            "images with labels are others. Train again, or give it images that it has not seen with --data DIR."
         )
 
 
@@ -160,9 +161,9 @@ def load_data(
     In another folder, all that is labelled validates: none of it has taught. (Or it is the run's own that has moved.)
     """
     settings = runs.data_of(run.config, path, refresh)
-    if path is not None and settings.name == "folder" and not _has_taught(run, data.list_files(settings)):
-        settings = settings.model_copy(update={"holdout": 1.0})
-    dataset = data.load(settings, console)
+    elsewhere = path is not None and settings.name == "folder"
+    all_validate = elsewhere and not _has_taught(run, data.list_files(settings))
+    dataset = data.load(settings, console, all_validate)
     if dataset.classes != classes:
         raise UserError(
             f"{settings.path}: has the classes {', '.join(dataset.classes)}; {run.path} was trained on "

@@ -1,4 +1,4 @@
-"""`camvid`: road scenes in small, to try on them what Cityscapes takes days to tell."""
+"""`camvid`: small road scenes, for experiments in hours that take days on Cityscapes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ def camvid() -> Config:
 
     Settings are the paper's for half-resolution Cityscapes, but for smaller crops and fewer iterations: 8,000 are 1,600
     epochs of 45 labelled frames. Expect less than results published for CamVid, which start from weights pre-trained on
-    ImageNet; what counts is the distance between methods. Frames are video, so that those with labels resemble many of
-    those without, and those of validation too.
+    ImageNet; what counts is the difference between methods. Frames are from video: labelled ones resemble many of
+    the unlabelled and validation ones.
     """
     return Config(
         recipe="camvid",

@@ -14,9 +14,9 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from oneway.common.terms import IGNORE
-from oneway.data.check import Check
 from oneway.data.check.defects import Surveys, every_item
 from oneway.data.check.naming import files_of
+from oneway.data.check.result import Check
 from oneway.data.check.survey import decode
 from oneway.data.check.typeset import (
     ALERT,

@@ -10,19 +10,18 @@ from pathlib import Path
 from textwrap import indent
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
 from oneway.common.errors import UserError
 from oneway.common.words import say
 from oneway.config import Data
-from oneway.data.check import Check, check_data
 from oneway.data.check.contact_sheet import write_contact_sheet
 from oneway.data.check.defects import WHOLE_SET, Finding
 from oneway.data.check.naming import relative
+from oneway.data.check.result import Check, check_data
 from oneway.data.check.text import findings_text, summary
 from oneway.data.dataset import Listing
-from oneway.data.folder import FILE, describe, listing_of
+from oneway.data.folder import FILE, describe, list_described
 
 
 def check_folder(
@@ -60,7 +59,7 @@ def check_folder(
     folder = replace(folder, found=replace(folder.found, problems=()))  # which are said now
     defaults = Data()
     try:
-        listing = listing_of(folder, defaults.holdout, defaults.seed)
+        listing = list_described(folder, defaults.holdout, defaults.seed)
     except UserError as error:
         status = _not_listed(
             root, console, [Finding("error", "Not a data set yet", WHOLE_SET, str(error)), *known], as_json
@@ -86,7 +85,7 @@ def check_listing(
 ) -> int:
     """Checks a listed data set of any kind; the exit status is 1 if anything in it would hurt."""
     sheet = sheet_path(listing.root, out, as_json)
-    check = _check_with_progress(listing, console, known, hidden=as_json)
+    check = check_data(listing, Console(quiet=True) if as_json else console, known)
     if as_json:
         _draw(check, sheet)
         print(json.dumps(check.to_json() | {"sheet": str(sheet) if sheet else None}, indent=1))
@@ -124,13 +123,6 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror or error}).") from error
-
-
-def _check_with_progress(listing: Listing, console: Console, known: Iterable[Finding], *, hidden: bool) -> Check:
-    columns = TextColumn("Looking at every image"), BarColumn(), MofNCompleteColumn()
-    with Progress(*columns, console=console, transient=True, disable=hidden or not console.is_terminal) as progress:
-        task = progress.add_task("", total=None)
-        return check_data(listing, lambda done, total: progress.update(task, completed=done, total=total), known)
 
 
 def _not_listed(root: Path, console: Console, findings: list[Finding], as_json: bool) -> int:

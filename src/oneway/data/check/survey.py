@@ -29,9 +29,6 @@ UPRIGHT = 1
 Part = Literal["image", "mask", "labels", "size"]
 """What is wrong: the image or the mask cannot be decoded; the labels have no meaning; or the two sizes differ."""
 
-Tell = Callable[[int, int], None]
-"""Called with how many are done, and how many there are."""
-
 
 class Unusable(UserError):
     """Why an item cannot be used: because of its image, its mask, or their sizes."""
@@ -116,17 +113,16 @@ def decode_and_survey(listing: Listing, item: Item) -> tuple[Survey, Bytes | Non
     return survey(item, image, labels), image, labels
 
 
-def survey_all(listing: Listing, items: Iterable[Item], tell: Tell) -> dict[str, Survey]:
-    """The survey of each item, by its name."""
-    items = list(items)
+def survey_all(listing: Listing, items: Iterable[Item], advance: Callable[[], None]) -> dict[str, Survey]:
+    """The survey of each item, by its name; `advance` is called after each."""
     surveys = {}
     with ThreadPoolExecutor(os.cpu_count()) as threads:  # Pillow decodes outside the interpreter's lock
         try:
             for result in threads.map(lambda item: decode_and_survey(listing, item)[0], items):
                 surveys[result.name] = result
-                tell(len(surveys), len(items))
+                advance()
         except BaseException:
-            threads.shutdown(cancel_futures=True)  # who interrupts does not wait for the rest
+            threads.shutdown(cancel_futures=True)  # a user who interrupts does not wait for the rest
             raise
     return surveys
 

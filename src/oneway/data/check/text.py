@@ -11,9 +11,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from oneway.data.check import Check, in_words
+from oneway.common.words import counted, listed
 from oneway.data.check.contact_sheet import percentage
 from oneway.data.check.defects import Finding
+from oneway.data.check.findings import in_words
+from oneway.data.check.result import Check
 
 EXAMPLES = 5
 """Findings of a kind that are shown."""
@@ -54,9 +56,9 @@ def verdict(findings: Sequence[Finding]) -> Text:
     if not findings:
         return Text("✓ No error and no warning: it can be trained on.", "bold green")
     if not errors:
-        return Text(f"! {_plural(warnings, 'warning')}, no error: it can be trained on.", "bold yellow")
-    also = f" and {_plural(warnings, 'warning')}" if warnings else ""
-    return Text(f"✗ {_plural(errors, 'error')}{also}: mend the errors before training.", "bold red")
+        return Text(f"! {counted(warnings, 'warning')}, no error: it can be trained on.", "bold yellow")
+    also = f" and {counted(warnings, 'warning')}" if warnings else ""
+    return Text(f"✗ {counted(errors, 'error')}{also}: correct the errors before training.", "bold red")
 
 
 def _group(findings: list[Finding]) -> Iterator[RenderableType]:
@@ -104,9 +106,7 @@ def _sizes(check: Check) -> Text:
     sizes = check.sizes.most_common()
     if len(sizes) < 2:
         return Text("".join(f"{width}×{height} pixels" for (height, width), _ in sizes) or "no image can be read")
-    shown = ", ".join(f"{width}×{height} ({count:,})" for (height, width), count in sizes[:SIZES])
-    rest = f" and {_plural(len(sizes) - SIZES, 'other size')}" if len(sizes) > SIZES else ""
-    return Text(shown + rest)
+    return Text(listed((f"{width}×{height} ({count:,})" for (height, width), count in sizes), SIZES))
 
 
 def _classes(check: Check) -> Table:
@@ -142,7 +142,3 @@ def _bar(fraction: float) -> str:
     """A bar of BAR characters at most, drawn to an eighth of one; anything above 0 shows."""
     eighths = max(round(8 * BAR * fraction), 1 if fraction else 0)
     return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

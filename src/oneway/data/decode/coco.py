@@ -19,8 +19,9 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
-from oneway.common.errors import UserError, some
+from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
+from oneway.common.words import listed
 from oneway.data.dataset import Bytes, class_name
 from oneway.data.decode.images import MOST_PIXELS
 from oneway.data.decode.outlines import outline_mask
@@ -142,7 +143,7 @@ def _checked(path: Path, file: _File) -> Coco:
     classes, labels = _classes(file.categories)
     sizes = {image.id: (image.height, image.width) for image in file.images}
     if astray := [*_references(file, sizes.keys(), labels.keys())]:
-        raise ValueError(some(astray, NAMED))
+        raise ValueError(listed(astray, NAMED))
     regions: dict[int, list[Region]] = defaultdict(list)
     for index, annotation in enumerate(file.annotations):
         key = f"annotations[{index}]"

@@ -5,6 +5,7 @@ Shapes: an image has H×W pixels.
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -37,11 +38,6 @@ PIXELS_PER_BYTE = {"PNG": 8 * 1032, "TIFF": 8 * 1032}
 """What a byte of a file can hold: eight pixels of one bit each, shrunk by deflate at most 1032-fold."""
 PIXELS_PER_BYTE_ELSEWHERE = 8 * 64
 """A bit for each 8×8 block of a JPEG; other formats hold photographs in no less."""
-
-# Settings of the whole process. Pillow's own guard would refuse what we allow, and its warnings about damaged files do
-# not say which; what cannot be read becomes our error, which does.
-Image.MAX_IMAGE_PIXELS = MOST_PIXELS
-warnings.filterwarnings("ignore", module=r"PIL\.")
 
 TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -138,7 +134,7 @@ def opened(path: Path, formats: Iterable[str]) -> Iterator[Image.Image]:
     if not path.is_file():  # a pipe would keep us waiting
         raise Unreadable(f"{path}: {'not a file' if path.exists() else 'no such file'}.")
     try:
-        with Image.open(path, formats=tuple(formats)) as image:
+        with _pillow, Image.open(path, formats=tuple(formats)) as image:
             _believe(path, image)
             yield image
     except UserError:
@@ -149,6 +145,36 @@ def opened(path: Path, formats: Iterable[str]) -> Iterator[Image.Image]:
     except Exception as error:  # hostile bytes make Pillow raise errors of some twenty kinds
         cause = " ".join(str(error).split())[:200] or type(error).__name__
         raise Unreadable(f"{path}: cannot be read as an image ({cause}). Save it again, or remove it.") from error
+
+
+class _PillowSettings:
+    """Within the block, Pillow opens images up to our limit, and does not warn; afterwards all is as it was.
+
+    Its own limit would refuse what we allow, and its warnings about damaged files do not name them; our errors do. Both
+    are settings of the whole process: of threads that decode at the same time, the first changes and the last restores.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.users = threading.Lock(), 0
+
+    def __enter__(self) -> None:
+        with self.lock:
+            self.users += 1
+            if self.users == 1:
+                self.limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, MOST_PIXELS
+                self.filters = warnings.catch_warnings()
+                self.filters.__enter__()
+                warnings.filterwarnings("ignore", module=r"PIL\.")
+
+    def __exit__(self, *error: object) -> None:
+        with self.lock:
+            self.users -= 1
+            if self.users == 0:
+                Image.MAX_IMAGE_PIXELS = self.limit
+                self.filters.__exit__(None, None, None)
+
+
+_pillow = _PillowSettings()
 
 
 def _believe(path: Path, image: Image.Image) -> None:
@@ -169,7 +195,7 @@ def _believe(path: Path, image: Image.Image) -> None:
 def _orientation(image: Image.Image) -> int:
     """Of an image whose pixels are not decoded yet; what stands behind them, as a PNG allows, does not count."""
     if image.format == "TIFF":
-        return 1  # there it belongs to the format, and Pillow heeds it
+        return 1  # there it belongs to the format, and Pillow applies it
     try:
         found = Image.Image.getexif(image).get(ExifTags.Base.Orientation)
     except Exception:  # viewers show an image with damaged EXIF data as it is stored, and so do we

@@ -151,7 +151,7 @@ def _explain(values: Numbers, coding: Coding) -> str:
     hint = _nearest(value, coding) if coding.coloured else f"known are {_enumerate(coding)}"
     return (
         f"{(values == value).sum()} pixels have {shown}, which stands for no class, the first at row {row}, "
-        f"column {column}{f' (and there are {others} more such values)' if others else ''}; {hint}. "
+        f"column {column}{f' (and {others:,} more such values)' if others else ''}; {hint}. "
         "Correct the mask, or add the value to `classes` or `ignore` in dataset.yaml."
     )
 

@@ -43,19 +43,19 @@ class Classes:
         return list(self.table.items()) == [(index, index) for index in range(len(self.names))]
 
 
-def listed(names: Iterable[str]) -> Classes:
+def by_index(names: Iterable[str]) -> Classes:
     """Classes whose masks hold class indices."""
     names = tuple(names)
     return _unique(Classes(names, {index: index for index in range(len(names))}))
 
 
-def numbered(names: dict[int, str]) -> Classes:
+def by_number(names: dict[int, str]) -> Classes:
     """Classes by the numbers of masks; several may have one name, and are one class."""
     distinct = tuple(dict.fromkeys(names.values()))
     return _unique(Classes(distinct, {value: distinct.index(name) for value, name in names.items()}))
 
 
-def painted(colours: dict[str, Colour]) -> Classes:
+def by_colour(colours: dict[str, Colour]) -> Classes:
     """Classes by the colours of masks."""
     if len(set(colours.values())) < len(colours):
         raise ValueError("two classes have the same colour")
@@ -78,11 +78,11 @@ def parse_classes(value: Any) -> Classes | None:
         case [{}, *_] if all(isinstance(entry, dict) and len(entry) == 1 for entry in value):
             return parse_classes(_undashed(value))
         case [_, *_]:
-            return listed(_name(entry) for entry in value)
+            return by_index(_name(entry) for entry in value)
         case dict() if value and all(isinstance(entry, list) or _is_hex(entry) for entry in value.values()):
-            return painted({_name(key): parse_colour(entry) for key, entry in value.items()})
+            return by_colour({_name(key): parse_colour(entry) for key, entry in value.items()})
         case dict() if value and all(_is_number(key) for key in value):
-            return numbered({parse_number(key): _name(entry) for key, entry in value.items()})
+            return by_number({parse_number(key): _name(entry) for key, entry in value.items()})
         case dict() if None in value.values():
             raise ValueError(
                 f"nothing stands behind {next(_short(key) for key, entry in value.items() if entry is None)}; put "

@@ -21,9 +21,10 @@ from pathlib import Path
 
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
+from oneway.common.words import listed
 from oneway.data.dataset import Colour
 from oneway.data.decode.masks import pack, unpack
-from oneway.data.folder.classes import MOST_CLASSES, Classes, Value, listed, numbered, painted
+from oneway.data.folder.classes import MOST_CLASSES, Classes, Value, by_colour, by_index, by_number
 from oneway.data.folder.look import Look, look_at
 from oneway.data.folder.tables import Table
 
@@ -94,11 +95,11 @@ def _from_colours(looks: Sequence[Look], ignore: tuple[Value, ...], table: Table
     colours = [unpack(value) for value in sorted(found - {pack(value) for value in ignore if isinstance(value, tuple)})]
     if len(colours) > MOST_CLASSES:
         raise UserError(
-            f"The masks have more than {MOST_CLASSES} colours, {_some(colours)}: they are photographs, or were saved "
-            "with losses or smoothed borders. Export them again as PNG, with one colour for each class."
+            f"The masks have more than {MOST_CLASSES} colours, {_shown(map(list, colours))}: they are photographs, "
+            "or were saved with losses or smoothed borders. Export them again as PNG, with one colour for each class."
         )
     hint = f"{table.path.name} names classes without colours: write each as `name: red,green,blue`." if table else None
-    classes = painted({f"class {index}": colour for index, colour in enumerate(colours)})
+    classes = by_colour({f"class {index}": colour for index, colour in enumerate(colours)})
     classes = replace(classes, rare=_rare(painted_in).intersection(colours))
     return Inferred(classes, remarks=(hint,) if hint else (), named=False)
 
@@ -121,11 +122,11 @@ def _from_table(looks: Sequence[Look], table: Classes) -> Classes:
         held = {value * (255 if look.mode == "1" else 1) for look in plain for value in look.values}
         entries = [(value, table.names[index]) for value, index in table.table.items() if isinstance(value, tuple)]
         greys = {value[0]: name for value, name in entries if len({*value}) == 1}
-        return numbered(greys) if len(greys) == len(entries) and held <= greys.keys() else listed(table.names)
+        return by_number(greys) if len(greys) == len(entries) and held <= greys.keys() else by_index(table.names)
     for look in looks:
         colours = look.palette or [unpack(level * WHITE) for level in range(256)]
         if not {colours[value] for value in look.values} <= table.table.keys():
-            return listed(table.names)
+            return by_index(table.names)
     return table
 
 
@@ -139,7 +140,7 @@ def _renamed(inferred: Inferred, table: Table) -> Inferred:
         return Inferred(table.classes, remarks=remarks)
     raise UserError(
         f"{table.path}: the number of names in it, {len(names)}, is not that of classes in the masks, {len(values)}: "
-        f"{_some(values)}. Write a name on each line, in the order of these numbers, or call the file something else."
+        f"{_shown(values)}. Write a name on each line, in the order of these numbers, or call the file something else."
     )
 
 
@@ -152,7 +153,7 @@ def _from_numbers(looks: Sequence[Look], ignore: tuple[Value, ...] | None) -> In
     white = 255 if grey <= BINARY.keys() else 1  # in masks of one bit
     found = grey | {value * white for look in looks if look.mode == "1" for value in look.values}
     if ignore is None and 255 in found and found <= BINARY.keys():
-        return Inferred(numbered(BINARY), remarks=("Masks hold 0 and 255 only: taken for background and foreground.",))
+        return Inferred(by_number(BINARY), remarks=("Masks hold 0 and 255 only: taken for background and foreground.",))
     palettes = [look.palette for look in looks if look.palette is not None]
     indexed = len(palettes) == len(looks)
     filling = _filling(looks)
@@ -163,18 +164,18 @@ def _from_numbers(looks: Sequence[Look], ignore: tuple[Value, ...] | None) -> In
         raise UserError("Every pixel of every mask is ignored. Say in dataset.yaml which values are classes.")
     if len(values) > MOST_CLASSES or values[0] < 0:
         raise UserError(
-            f"The masks hold {_some(values)}, and there are at most {MOST_CLASSES} classes: they number instances, or "
+            f"The masks hold {_shown(values)}, and there are at most {MOST_CLASSES} classes: they number instances, or "
             "are photographs. Export them again, with one number for each class."
         )
     if values == [*TWO]:
-        classes = numbered(TWO)
+        classes = by_number(TWO)
     elif not indexed and _counts_up(values):
-        classes = listed(f"class {value}" for value in range(values[-1] + 1))
+        classes = by_index(f"class {value}" for value in range(values[-1] + 1))
     elif indexed or len(values) <= MOST_SCATTERED:
-        classes = numbered({value: f"class {value}" for value in values})
+        classes = by_number({value: f"class {value}" for value in values})
     else:
         raise UserError(
-            f"The masks hold {_some(values)}, which are many numbers with gaps: they number instances, or are shades. "
+            f"The masks hold {_shown(values)}, which are many numbers with gaps: they number instances, or are shades. "
             "Export them again, with one number for each class; or give each number its name in dataset.yaml, as in "
             f"`classes: {{{values[0]}: background, {values[1]}: road}}`."
         )
@@ -211,11 +212,11 @@ def _refuse_smoothed(looks: Sequence[Look], found: set[int], filling: set[int]) 
         return  # classes of thin things
     if 2 * len(filling) < len(found):
         worst = max(looks, key=lambda look: len(look.values))
-        areas = f"; areas are filled with {_some(sorted(filling))}" if filling else ""
+        areas = f"; areas are filled with {_shown(sorted(filling))}" if filling else ""
         raise UserError(
-            f"{worst.path}: holds {_some(sorted(worst.values))}, most of them only along borders{areas}. The masks are "
-            "photographs, or were saved with losses or smoothed borders. Export them again as PNG without smoothing "
-            "(anti-aliasing), with one number for each class."
+            f"{worst.path}: holds {_shown(sorted(worst.values))}, most of them only along borders{areas}. The masks "
+            "are photographs, or were saved with losses or smoothed borders. Export them again as PNG without "
+            "smoothing (anti-aliasing), with one number for each class."
         )
 
 
@@ -229,7 +230,7 @@ def _remarks(classes: Classes, values: Sequence[int], masks: int, ignored: float
         yield "Masks hold 0 and 1: taken for background and foreground."
     else:
         yield (
-            f"{len(classes.names)} classes, from the values {_some(values)} of {masks} masks; `oneway check --save` "
+            f"{len(classes.names)} classes, from the values {_shown(values)} of {masks} masks; `oneway check --save` "
             "writes a dataset.yaml in which they can be named."
         )
     if ignored is not None:
@@ -239,9 +240,8 @@ def _remarks(classes: Classes, values: Sequence[int], masks: int, ignored: float
         )
     if absent := sorted({value for value in classes.table if isinstance(value, int)} - {*values}):
         whose = "its class" if len(absent) == 1 else "their classes"
-        yield f"No mask holds {_some(absent)}; {whose} cannot be learnt."
+        yield f"No mask holds {_shown(absent)}; {whose} cannot be learnt."
 
 
-def _some(values: Sequence[object]) -> str:
-    shown = [str(list(value) if isinstance(value, tuple) else value) for value in values[:SHOWN]]
-    return ", ".join(shown) + (f", … ({len(values)} in all)" if len(values) > SHOWN else "")
+def _shown(values: Iterable[object]) -> str:
+    return listed(values, SHOWN)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from oneway.common.errors import UserError
 from oneway.data.dataset import Colour, class_name
-from oneway.data.folder.classes import Classes, listed, painted, parse_colour
+from oneway.data.folder.classes import Classes, by_colour, by_index, parse_colour
 from oneway.data.folder.layout import stay
 
 TABLES = ("labelmap.txt", "classes.txt")
@@ -38,7 +38,7 @@ def _read(path: Path) -> Classes:
         lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
         entries = {number: _entry(line) for number, line in enumerate(lines, 1) if line and not line.startswith("#")}
         if all(colour is None for _, colour in entries.values()):
-            return listed(name for name, _ in entries.values())
+            return by_index(name for name, _ in entries.values())
         colours: dict[str, Colour] = {}
         for number, (name, colour) in entries.items():
             if name in colours:
@@ -46,7 +46,7 @@ def _read(path: Path) -> Classes:
             if colour is None:
                 raise ValueError(f"line {number} has no colour, as others have: {name!r}")
             colours[name] = colour
-        return painted(colours)
+        return by_colour(colours)
     except UnicodeDecodeError:
         raise UserError(f"{path}: has characters in another encoding than UTF-8. Save it as UTF-8.") from None
     except (OSError, ValueError) as error:

@@ -1,32 +1,25 @@
-"""Settings that are fine one by one, and make no sense together."""
+"""Settings that are valid one by one, and do not fit each other."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
+from oneway.common.words import listed
 from oneway.config.tree import Config, Data
 from oneway.methods import METHODS, VARIANTS
 
 SEGMENTERS = ("swiftnet", "deeplabv2", "deeplabv3plus")
-"""The networks that have an encoder of timm's."""
+"""The networks that segment; all of them have an encoder of timm's."""
 
-MODEL_FOR: dict[str, tuple[str, ...]] = {
-    "streets": SEGMENTERS,
-    "folder": SEGMENTERS,
-    "camvid": SEGMENTERS,
-    "cityscapes": SEGMENTERS,
-    "cifar10": ("wrn-28-2",),
-    "moons": ("mlp",),
-}
-"""Which networks the labels of a data set ask for."""
-
+CLASSIFIERS = {"cifar10": "wrn-28-2", "moons": "mlp"}
+"""The network for each data set whose inputs have one class each."""
 
 EMBEDDED = ("streets", "moons")
 
 
-def refusals(config: Config) -> Iterator[str]:
-    """Why choices that are fine one by one make no sense together."""
+def conflicts(config: Config) -> Iterator[str]:
+    """Why settings do not fit each other, with a way out; nothing where they do."""
     method, variant = METHODS[config.method], VARIANTS[config.variant]
     chosen = f"variant {config.variant} with method {config.method}"
     if variant.two_way and method.teacher == "mean":
@@ -34,7 +27,7 @@ def refusals(config: Config) -> Iterator[str]:
             f"{chosen}: gradients would flow into both branches, and a mean teacher is an average that none can reach; "
             "use a simple-… method or a 1w-… variant"
         )
-    if method.mixes and not variant.first_is_clean and MODEL_FOR[config.data.name] != SEGMENTERS:
+    if method.mixes and not variant.first_is_clean and config.data.task == "classification":
         yield f"{chosen}: predictions for whole images cannot be unmixed; use 1w-ct, 1w-cs or 2w-c1"
     if method.loss == "confident-l2" and not variant.second_learns:
         yield f"{chosen}: hard targets carry no gradient, so the branch that makes them cannot learn; use 1w-ct"
@@ -44,7 +37,7 @@ def refusals(config: Config) -> Iterator[str]:
         yield f"method {config.method} perturbs half of the labelled images of a batch; use --train.batch-labelled 2"
     if method.mixes and config.train.batch_unlabelled < 2:
         yield f"method {config.method} mixes pairs of images; use --train.batch-unlabelled 2"
-    yield from _model_refusals(config)
+    yield from _model_conflicts(config)
     if config.train.teacher_norm == "batch" and method.teacher == "mean":
         yield "train.teacher_norm batch is for simple teachers, a mean teacher has averages; use population"
     if config.train.teacher_norm == "batch" and config.train.batch_norm == "frozen":
@@ -55,34 +48,25 @@ def refusals(config: Config) -> Iterator[str]:
         yield f"method {config.method} perturbs images, and {config.data.name} has points; use simple-noise"
 
 
-def unheeded(data: Data) -> Iterator[str]:
-    """Settings of the data that their reader does not know. Runs that have them are opened; none is begun."""
-    if data.path is not None and data.name in EMBEDDED:
-        yield f"{data.name} is embedded and reads no folder (data.path {data.path}); for yours, `oneway train folder`"
-    if data.unlabelled is not None and data.name in (*EMBEDDED, "cifar10"):
-        yield f"data.unlabelled {data.unlabelled}: {data.name} takes no further images; leave it out"
-    if data.name != "cityscapes" and (data.resolution, data.coarse) != ("full", "none"):
-        yield f"data.resolution and data.coarse are for Cityscapes, and the data are {data.name}; leave them out"
-
-
-def _model_refusals(config: Config) -> Iterator[str]:
-    """The same, where a network is one of the choices."""
+def _model_conflicts(config: Config) -> Iterator[str]:
+    """Those between the network and other settings."""
     model, train, name = config.model, config.train, config.model.name
     own = model.factory is not None
-    fitting = MODEL_FOR[config.data.name]
+    segments = name in SEGMENTERS
+    fitting = SEGMENTERS if config.data.task == "segmentation" else (CLASSIFIERS[config.data.name],)
     if own and config.data.name == "moons":
         yield "model.factory makes networks for images, and moons has points; leave it out"
     if not own and name not in fitting:
-        yield f"model {name} does not fit the labels of {config.data.name}; use {' or '.join(fitting)}"
-    if model.weights == "imagenet" and (own or name not in SEGMENTERS):
+        yield f"model {name} does not fit the labels of {config.data.name}; use {listed(fitting, joint='or')}"
+    if model.weights == "imagenet" and (own or not segments):
         having = f"what {model.factory} makes" if own else name
         yield (
-            f"model.weights imagenet fills the encoder of {', '.join(SEGMENTERS)}, and {having} is none of them; "
-            "use --model.weights none"
+            f"model.weights imagenet fills the encoder of {listed(SEGMENTERS, joint='or')}, and {having} is none of "
+            "them; use --model.weights none"
         )
-    if model.backbone is not None and not own and name not in SEGMENTERS:
-        yield f"model.backbone is for {', '.join(SEGMENTERS)}, and {name} has none; use --model.backbone none"
-    narrows = name in SEGMENTERS and re.fullmatch(r"resnet\d+[cdst]?(\..+)?", model.backbone or "resnet18")
+    if model.backbone is not None and not own and not segments:
+        yield f"model.backbone is for {listed(SEGMENTERS)}, and {name} has none; use --model.backbone none"
+    narrows = segments and re.fullmatch(r"resnet\d+[cdst]?(\..+)?", model.backbone or "resnet18")
     if model.width != 1 and not own and not narrows:
         yield (
             f"model.width {model.width} narrows resnets, and {model.backbone or name} comes in one width; "
@@ -93,3 +77,13 @@ def _model_refusals(config: Config) -> Iterator[str]:
     alone = train.batch_labelled < 2 or (train.batch_unlabelled < 2 and not METHODS[config.method].supervised)
     if name == "deeplabv3plus" and not own and alone and train.batch_norm != "frozen":
         yield "deeplabv3plus normalises means of whole images, and one has no deviation; use batches of 2 or more"
+
+
+def unused_settings(data: Data) -> Iterator[str]:
+    """Settings that the data set does not use. A new run with one is refused; an old run with one can be opened."""
+    if data.path is not None and data.name in EMBEDDED:
+        yield f"{data.name} is embedded and reads no folder (data.path {data.path}); for yours, `oneway train folder`"
+    if data.unlabelled is not None and data.name in (*EMBEDDED, "cifar10"):
+        yield f"data.unlabelled {data.unlabelled}: {data.name} takes no further images; leave it out"
+    if data.name != "cityscapes" and (data.resolution, data.coarse) != ("full", "none"):
+        yield f"data.resolution and data.coarse are for Cityscapes, and the data are {data.name}; leave them out"

@@ -1,0 +1,65 @@
+"""The recipes by name, and the configuration that a recipe, a method and further changes give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from oneway.common.errors import UserError, unknown
+from oneway.config import Config, build, merge, unused_settings, with_length
+from oneway.config.recipes import cifar10, cityscapes
+from oneway.config.recipes.camvid import camvid
+from oneway.config.recipes.folder import folder
+from oneway.config.recipes.moons import moons
+from oneway.config.recipes.streets import streets
+from oneway.methods import METHODS
+
+RECIPES: dict[str, Callable[[], Config]] = {
+    "streets": streets,
+    "moons": moons,
+    "cifar10": cifar10.cifar10,
+    "camvid": camvid,
+    "cityscapes-half": cityscapes.cityscapes_half,
+    "cityscapes": cityscapes.cityscapes,
+    "cityscapes-coarse": cityscapes.cityscapes_coarse,
+    "cityscapes-half-deeplabv2": cityscapes.cityscapes_half_deeplabv2,
+    "cityscapes-deeplabv3plus": cityscapes.cityscapes_deeplabv3plus,
+    "folder": folder,
+}
+
+SUPERVISED: dict[str, Callable[[Config], Config]] = {
+    "cifar10": cifar10.supervised,
+    "cityscapes": cityscapes.supervised,
+    "cityscapes-coarse": cityscapes.supervised_coarse,
+}
+"""How the paper changes a recipe for its supervised baseline."""
+
+
+def recipe(name: str, method: str | None = None) -> Config:
+    """The configuration of a recipe, changed as the method needs if one is given: its own α wins over the recipe's."""
+    if name not in RECIPES:
+        raise unknown("recipe", name, RECIPES)
+    config = RECIPES[name]()
+    if not isinstance(method, str) or method not in METHODS:
+        return config  # a file can hold anything here: `build` refuses it
+    config = config.changed(method=method)
+    if METHODS[method].supervised and name in SUPERVISED:
+        config = SUPERVISED[name](config)
+    if (alpha := METHODS[method].alpha) is not None:
+        config = config.changed(train={"alpha": alpha})
+    if METHODS[method].teacher == "mean":
+        config = config.changed(train={"teacher_norm": "population"})  # a recipe's choice is for simple teachers
+    return config
+
+
+def configured(name: str, changes: dict[str, Any], source: str) -> Config:
+    """A checked configuration: the recipe, and over it the changes, by section and setting.
+
+    Raises:
+        UserError: A change is wrong; says `source`, key and value.
+    """
+    base = recipe(name, changes.get("method")).model_dump()
+    config = build(merge(base, with_length(changes)), source)
+    for reason in unused_settings(config.data):
+        raise UserError(f"{source}: {reason}.")
+    return config

@@ -1,0 +1,172 @@
+"""The listing of a folder: its files, its classes, and a hold-out where it has no validation set."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from oneway.common.errors import UserError
+from oneway.common.streams import stream
+from oneway.common.terms import IGNORE, SplitName
+from oneway.common.words import counted, listed
+from oneway.data.dataset import Bytes, Item, Listing
+from oneway.data.decode.coco import Coco, label_map
+from oneway.data.decode.masks import Coding, read_mask
+from oneway.data.folder.classes import default_colours
+from oneway.data.folder.description import FILE, Description
+from oneway.data.folder.files import Found, find
+from oneway.data.folder.infer import Inferred, infer
+from oneway.data.folder.tables import find_table
+from oneway.data.folder.unread import unread_labels
+
+COLOURS_SHOWN = 8
+"""Colours that a message lists."""
+
+
+@dataclass(frozen=True)
+class Described:
+    """The files of a folder, and how they are read."""
+
+    found: Found
+    description: Description
+    """With the classes; for masks in unexplained colours, one to complete."""
+
+    inferred: Inferred | None
+    """How the classes came about, where nobody gave them."""
+
+
+def describe(root: Path, unlabelled: Path | None = None) -> Described:
+    """Finds the files of a folder, and looks at all masks where nobody says which classes they have.
+
+    Args:
+        root: The data folder; nothing outside is read.
+        unlabelled: Another folder, all of whose images join the training set without labels.
+
+    Raises:
+        UserError: A folder is missing or without an image, or its masks hold no classes; says why, and the way out.
+    """
+    found = find(root, unlabelled)
+    given = found.description
+    masks = [item.mask for item in (*found.train, *found.val) if item.mask]
+    if given.classes is not None or found.outlines or not masks:
+        return Described(found, given, None)
+    inferred = infer(masks, given.ignore, find_table(found.root))
+    classes = inferred.classes
+    ignore = None if classes.coloured or IGNORE in classes.table else (IGNORE,)
+    changes = {
+        "classes": classes,
+        "colours": inferred.colours if given.colours is None else given.colours,
+        "ignore": ignore if given.ignore is None else given.ignore,
+    }
+    return Described(found, given.model_copy(update=changes), inferred)
+
+
+def list_folder(root: Path, unlabelled: Path | None, holdout: float, seed: int, all_validate: bool = False) -> Listing:
+    """The data set in a folder, ready to decode; see `describe` and `list_described`."""
+    return list_described(describe(root, unlabelled), holdout, seed, all_validate)
+
+
+def list_described(folder: Described, holdout: float, seed: int, all_validate: bool = False) -> Listing:
+    """The data set in a folder that has been described.
+
+    Args:
+        folder: What `describe` found.
+        holdout: Share of the labelled images that validate, where there is no validation set.
+        seed: Decides which ones.
+        all_validate: Where there is no validation set, all labelled images validate, and none of them trains.
+
+    Raises:
+        UserError: The files make no data set; says why, and the way out.
+    """
+    found, description, inferred = folder.found, folder.description, folder.inferred
+    root = found.root
+    labelled = [item for item in found.train if item.mask]
+    if len(labelled) < (1 if found.val else 2):
+        raise UserError(
+            f"{root}: {len(labelled)} of {len(found.train)} training images have labels, which is too few. Put images "
+            f"into {root / 'images'} and masks of the same names into {root / 'masks'}, or say in {FILE} where they "
+            f"are.{''.join(f' {hint}' for hint in (*unread_labels(root, found.train), *_misfits(found)))}"
+        )
+    if inferred and not inferred.named:
+        colours = listed((list(colour) for colour in description.palette), COLOURS_SHOWN)
+        raise UserError(
+            f"{root}: the masks are painted in colours, and nothing says which class each stands for: {colours}. "
+            f"`oneway check --save` writes a {FILE} to complete.{''.join(f' {remark}' for remark in inferred.remarks)}"
+        )
+    coco = next((coco for coco, _ in found.outlines.values()), None)
+    held_out = () if found.val else tuple(labelled) if all_validate else _hold_out(labelled, holdout, seed)
+    names = {item.name for item in held_out}
+    return Listing(
+        root=root,
+        classes=coco.classes if coco else description.names,
+        colours=default_colours(coco.classes) if coco else description.palette,
+        train=tuple(item for item in found.train if item.name not in names),
+        val=found.val or held_out,
+        read_labels=partial(_read_outlines, found.outlines) if coco else partial(_read_mask, description.coding()),
+        remarks=tuple(_remarks(found, inferred, len(held_out), len(labelled))),
+        label_coding="COCO" if coco else repr(description.coding()),
+        selection=_selection(found, None if found.val else ("all",) if all_validate else (holdout, seed)),
+        unlabelled=found.unlabelled,
+    )
+
+
+def _hold_out(labelled: list[Item], holdout: float, seed: int) -> tuple[Item, ...]:
+    """A share of the labelled images, in order of name: at least one, and not all.
+
+    Each name has a random number of its own, so that labelling more images leaves most of those that validate in place.
+    """
+    count = min(max(round(holdout * len(labelled)), 1), len(labelled) - 1)
+    chosen = sorted(labelled, key=lambda item: stream(seed, f"holdout of {item.name}").random())[:count]
+    return tuple(sorted(chosen, key=lambda item: item.name))
+
+
+def _selection(found: Found, held_out: Sequence[object] | None) -> dict[SplitName, Sequence[object]]:
+    """What decided which files are in a split; `held_out` is how validation images were chosen, if they were."""
+    description = found.description
+    train, val = (part and part.model_dump() for part in (description.train, description.val))
+    elsewhere = found.unlabelled and os.path.abspath(found.unlabelled)
+    return {
+        "train": (train, description.unlabelled, elsewhere, held_out),
+        "val": (train if held_out else val, held_out),
+    }
+
+
+def _remarks(found: Found, inferred: Inferred | None, held_out: int, labelled: int) -> Iterator[str]:
+    """What was decided for the user."""
+    if inferred:
+        yield from inferred.remarks
+    if held_out:
+        are = "is" if held_out == 1 else "are"
+        yield f"No validation set: {held_out} of the {labelled} labelled images {are} held out to validate."
+    bare = [name for name, (coco, file_name) in found.outlines.items() if not coco.images[file_name].regions]
+    if bare:
+        yield (
+            f"{len(bare)} images are listed without an annotation ({bare[0]} is the first) and count as background; "
+            "take them out of the list if they are not annotated yet."
+        )
+    yield from unread_labels(found.root, found.train)
+    yield from _misfits(found)
+
+
+def _misfits(found: Found) -> Iterator[str]:
+    """How many files do not fit, and the first of them."""
+    if found.problems:
+        first = found.problems[0]
+        do, them = ("does", "it") if len(found.problems) == 1 else ("do", "them")
+        count = counted(len(found.problems), "file")
+        yield f"{count} {do} not fit; `oneway check` lists {them}. {first.file}: {first.message}"
+
+
+def _read_mask(coding: Coding, item: Item) -> Bytes:
+    if item.mask is None:
+        raise UserError(f"{item.image}: no mask belongs to it.")
+    return read_mask(item.mask, coding)
+
+
+def _read_outlines(outlines: Mapping[str, tuple[Coco, str]], item: Item) -> Bytes:
+    if item.name not in outlines:
+        raise UserError(f"{item.image}: no annotations list it.")
+    return label_map(*outlines[item.name])

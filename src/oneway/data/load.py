@@ -1,0 +1,97 @@
+"""The data set that a configuration names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from oneway.common.errors import UserError
+from oneway.common.terms import SplitName
+from oneway.config import Data
+from oneway.data import cifar10, moons, streets
+from oneway.data.cache import Cache
+from oneway.data.camvid import list_camvid
+from oneway.data.check import apply_rules, refuse_errors, summarise
+from oneway.data.cityscapes import list_cityscapes
+from oneway.data.dataset import Dataset, Listing, Samples
+from oneway.data.folder import list_folder
+
+STREETS_VALIDATION_IMAGES = 100
+QUIET = Console(quiet=True)
+
+
+def load(config: Data, console: Console = QUIET, all_validate: bool = False) -> Dataset:
+    """The data set a configuration names; decoding shows its progress on the console.
+
+    Args:
+        config: The settings of the data.
+        console: Where to show progress.
+        all_validate: See `list_files`.
+    """
+    if config.name in READERS:
+        return READERS[config.name](config)
+    listing = list_files(config, all_validate)
+    cache = Cache.of(listing, config, console)
+    return Dataset(listing.classes, listing.colours, cache.samples, partial(_review, listing, cache))
+
+
+def list_files(config: Data, all_validate: bool = False) -> Listing:
+    """The files of a data set that is read file by file.
+
+    Args:
+        config: The settings of the data.
+        all_validate: In a folder without a validation set, all labelled images validate, and not only a share.
+
+    Raises:
+        UserError: Files are missing, or make no data set; says which, and the way out.
+    """
+    match config.name:
+        case "camvid":
+            return list_camvid(config.path, config.unlabelled)
+        case "cityscapes":
+            return list_cityscapes(config.path, config.resolution, config.coarse, config.unlabelled)
+    if config.path is None:
+        raise UserError("Which folder? Give it with --data DIR: images, and masks for some of them.")
+    return list_folder(config.path, config.unlabelled, config.holdout, config.seed, all_validate)
+
+
+@lru_cache(maxsize=2)  # a comparison reads the same scenes for each of its runs, and for its report
+def _render_streets(size: tuple[int, int], training_images: int, split: SplitName) -> Samples:
+    series, count = {"train": (0, training_images), "val": (1, STREETS_VALIDATION_IMAGES)}[split]
+    images, labels = zip(*(streets.render(series, index, *size) for index in range(count)), strict=True)
+    return Samples.stacked(_names(split, count), np.stack(images), np.stack(labels))
+
+
+def _read_cifar10(path: Path | None, split: SplitName) -> Samples:
+    images, labels = cifar10.read(path, split)
+    return Samples.stacked(_names(split, len(images)), images, labels)
+
+
+def _draw_moons(seed: int, split: SplitName) -> Samples:
+    points, labels = moons.points(seed)
+    part = slice(moons.TRAINING_POINTS) if split == "train" else slice(moons.TRAINING_POINTS, None)
+    return Samples.stacked(_names(split, len(labels[part])), points[part], labels[part])
+
+
+def _names(split: SplitName, count: int) -> tuple[str, ...]:
+    return tuple(f"{split}-{index:05d}" for index in range(count))
+
+
+READERS: dict[str, Callable[[Data], Dataset]] = {
+    "streets": lambda config: Dataset(
+        streets.CLASSES, streets.COLOURS, partial(_render_streets, config.size, config.images)
+    ),
+    "cifar10": lambda config: Dataset(cifar10.CLASSES, (), partial(_read_cifar10, config.path)),
+    "moons": lambda config: Dataset(moons.CLASSES, moons.COLOURS, partial(_draw_moons, config.seed)),
+}
+"""Data sets that are made by code, or read as a whole; they have no test split."""
+
+
+def _review(listing: Listing, cache: Cache) -> list[str]:
+    findings = apply_rules(listing, cache.surveys("train", "val"))
+    refuse_errors(findings, listing)
+    return [*listing.remarks, *summarise(findings)]

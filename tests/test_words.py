@@ -1,0 +1,33 @@
+"""Names and counts in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from oneway.common.words import counted, listed
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "expected"),
+    [
+        ([], {}, ""),
+        (["a"], {}, "a"),
+        (["a", "b"], {}, "a and b"),
+        (["a", "b"], {"joint": "or"}, "a or b"),
+        (["a", "b", "c"], {}, "a, b and c"),
+        (range(7), {}, "0, 1, 2 and 4 more"),
+        (range(7), {"most": 5, "joint": "or"}, "0, 1, 2, 3, 4 or 2 more"),
+        (range(5), {"most": None}, "0, 1, 2, 3 and 4"),
+    ],
+)
+def test_names_are_listed_up_to_a_number(names, options, expected):
+    """The rest is counted."""
+    assert listed(names, **options) == expected
+
+
+def test_a_noun_has_the_number_of_what_is_counted():
+    """One of it is singular; several counts are said once each."""
+    assert counted(1, "label") == counted([1, 1], "label") == "1 label"
+    assert counted(0, "label") == "0 labels"
+    assert counted(1200, "class", "classes") == "1,200 classes"
+    assert counted([4, 8, 4], "label", joint=" or ") == "4 or 8 labels"
