@@ -1,24 +1,25 @@
-"""Facts about signals that wait for the end of an iteration."""
+"""Signals that wait for the end of an iteration."""
 
 from __future__ import annotations
 
 import signal
+import threading
 
 import pytest
 
-from oneway.common.interrupt import signals_noted
+from oneway.common.interrupt import defer_signals
 
 
 @pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_is_noted_and_the_second_acts(second):
+def test_the_first_signal_waits_and_the_second_acts(second):
     """Whichever of the two it is; afterwards both do what they did before."""
     acted: list[int] = []
     before = {number: signal.signal(number, lambda n, _: acted.append(n)) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with signals_noted() as noted:
-            assert noted() is None
+        with defer_signals() as received:
+            assert received() is None
             signal.raise_signal(signal.SIGINT)
-            assert (noted(), acted) == (signal.SIGINT, [])
+            assert (received(), acted) == (signal.SIGINT, [])
             signal.raise_signal(second)
             assert acted == [second]
         signal.raise_signal(signal.SIGTERM)
@@ -26,3 +27,17 @@ def test_the_first_signal_is_noted_and_the_second_acts(second):
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def test_in_another_thread_signals_are_left_to_the_main_thread():
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    found: list[object] = []
+
+    def block() -> None:
+        with defer_signals() as received:
+            found.extend((received(), {number: signal.getsignal(number) for number in before}))
+
+    thread = threading.Thread(target=block)
+    thread.start()
+    thread.join()
+    assert found == [None, before]

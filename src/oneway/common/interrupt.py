@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -12,7 +13,7 @@ class Interrupted(Exception):
     """The run was asked to stop and has saved its state; the exit status is the shell's for that signal."""
 
     def __init__(self, number: int, message: str) -> None:
-        super().__init__(number, message)  # both, so that it survives the way back from a worker process
+        super().__init__(number, message)  # both, so that it can be pickled by a worker process
         self.exit_status = 128 + number
         self.message = message
 
@@ -21,12 +22,21 @@ class Interrupted(Exception):
 
 
 @contextmanager
-def signals_noted() -> Iterator[Callable[[], int | None]]:
-    """Within the block, the first SIGINT or SIGTERM is noted (and returned when asked); a second one acts at once."""
-    noted: list[int] = []
+def defer_signals() -> Iterator[Callable[[], int | None]]:
+    """Within the block, the first SIGINT or SIGTERM waits until it is asked for; a second one acts at once.
 
-    def note(number: int, frame: FrameType | None) -> None:
-        noted.append(number)
+    Python lets only the main thread handle signals. In another thread they are left to the main thread.
+
+    Yields:
+        A function that returns the number of the signal that came, or None.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    received: list[int] = []
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        received.append(number)
         restore()
 
     def restore() -> None:
@@ -35,8 +45,8 @@ def signals_noted() -> Iterator[Callable[[], int | None]]:
 
     previous = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number in previous:
-        signal.signal(number, note)
+        signal.signal(number, receive)
     try:
-        yield lambda: noted[0] if noted else None
+        yield lambda: received[0] if received else None
     finally:
         restore()
