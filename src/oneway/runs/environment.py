@@ -20,6 +20,7 @@ from oneway import __version__
 def environment(device: torch.device) -> dict[str, Any]:
     """Of this process, as kept in a run folder."""
     packages = ("torch", "timm", "numpy", "Pillow")
+    commit, uncommitted = find_commit(Path(__file__).parents[1])
     return {
         "command": shlex.join([_program(), *sys.argv[1:]]),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -27,7 +28,8 @@ def environment(device: torch.device) -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "hardware": hardware(device),
-        "commit": _commit(),
+        "commit": commit,
+        "uncommitted": uncommitted,
     }
 
 
@@ -44,16 +46,31 @@ def hardware(device: torch.device) -> str:
     return f"{name}, {threads} thread{'s' if threads > 1 else ''}"
 
 
+def find_commit(package: Path) -> tuple[str | None, bool | None]:
+    """The commit of the checkout that the package is the source of, and whether its files differ from that commit.
+
+    Both are None for an installed package. The repository around it may be that of a user's own project, with the
+    virtual environment inside: only one that has the package at `src/oneway` is ours.
+    """
+    found = _git(package, "rev-parse", "--show-toplevel", "HEAD")
+    if found is None:
+        return None, None
+    root, commit = found.splitlines()
+    if Path(root, "src", "oneway").resolve() != package.resolve():
+        return None, None
+    changes = _git(package, "status", "--porcelain", "--", ".")
+    return commit, None if changes is None else bool(changes)
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    """What a git command prints; None where it fails, or there is no git."""
+    try:
+        done = subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, timeout=5)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
 def _program() -> str:
     name = Path(sys.argv[0]).name
     return "oneway" if name == "__main__.py" else name
-
-
-def _commit() -> str | None:
-    """The commit of a source checkout; None for an installed package."""
-    here = Path(__file__).parent
-    try:
-        done = subprocess.run(["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None
