@@ -1,4 +1,4 @@
-"""Facts about checkpoints and other files that have to be whole."""
+"""Checkpoints, models, locks and other files of a run that have to be whole."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from oneway.models.roles import Models
 from oneway.runs import atomic, checkpoint, lock
 from oneway.runs.checkpoint import Damaged, load, restore_newest, tensors
 from oneway.runs.checkpoint.state import bytes_needed, tensors_of
-from oneway.runs.checkpoint.writer import writer
+from oneway.runs.checkpoint.writer import open_writer
 from oneway.runs.model_file import TrainedModel, load_model, save_model
 from reliability.damage import ABOUT, trained, write
 
@@ -47,7 +47,7 @@ def conv(optimiser: str, memory_format: torch.memory_format) -> TrainingState:
 @pytest.mark.parametrize("name", ["adam", "sgd"])
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 def test_a_restored_optimiser_takes_the_same_step(name, memory_format, tmp_path):
-    """For both optimisers and both memory layouts: saved, restored into fresh objects, and stepped, to the bit."""
+    """To the bit, for both optimisers and both memory layouts: saved, and restored into new objects."""
 
     def step(state: TrainingState, seed: int) -> None:
         state.optimiser.zero_grad()
@@ -59,7 +59,7 @@ def test_a_restored_optimiser_takes_the_same_step(name, memory_format, tmp_path)
     for seed in range(3):
         step(state, seed)
     (tmp_path / "log").touch()
-    with writer(tmp_path / "checkpoint", ABOUT, tmp_path / "log") as checkpoints:
+    with open_writer(tmp_path / "checkpoint", ABOUT, tmp_path / "log") as checkpoints:
         checkpoints.save(3, 0.0, state)
     load(tmp_path / "checkpoint" / "00000003.json", other)
     for each in (state, other):
@@ -68,11 +68,11 @@ def test_a_restored_optimiser_takes_the_same_step(name, memory_format, tmp_path)
         assert torch.equal(mine, theirs)
 
 
-def test_what_is_saved_is_the_state_of_that_moment(tmp_path):
-    """The loop goes on while the disk works: what it changes meanwhile is not in the checkpoint."""
+def test_a_checkpoint_has_the_state_of_the_moment_it_was_asked_for(tmp_path):
+    """Training goes on while the disk writes: what it changes meanwhile is not in the checkpoint."""
     state, before = trained(3), trained(3)
     (tmp_path / "log").touch()
-    with writer(tmp_path / "checkpoint", ABOUT, tmp_path / "log") as checkpoints:
+    with open_writer(tmp_path / "checkpoint", ABOUT, tmp_path / "log") as checkpoints:
         checkpoints.save(3, 0.0, state)
         with torch.no_grad():
             for parameter in state.student.parameters():
@@ -82,14 +82,14 @@ def test_what_is_saved_is_the_state_of_that_moment(tmp_path):
 
 
 @pytest.mark.parametrize("saves", [1, 2])
-def test_errors_of_the_writer_are_raised(saves, tmp_path):
-    """By the next checkpoint, or at the end; not lost in a thread."""
+def test_errors_of_the_writing_thread_are_raised(saves, tmp_path):
+    """By the next checkpoint, or at the end."""
     (tmp_path / "log").touch()
     (tmp_path / "checkpoint").write_text("in the way")
     succeeded = 0
     with (  # noqa: PT012 (which of them raises is the question)
         pytest.raises(UserError, match="cannot be written"),
-        writer(tmp_path / "checkpoint", ABOUT, tmp_path / "log") as checkpoints,
+        open_writer(tmp_path / "checkpoint", ABOUT, tmp_path / "log") as checkpoints,
     ):
         for iteration in range(saves):
             checkpoints.save(iteration, 0.0, trained(1))
@@ -97,7 +97,7 @@ def test_errors_of_the_writer_are_raised(saves, tmp_path):
     assert succeeded == 1
 
 
-def test_the_last_two_are_kept(tmp_path):
+def test_the_last_two_checkpoints_are_kept(tmp_path):
     """Both files of each; and the same tensors give the same bytes, however long they took."""
     for iteration in (10, 20, 30):
         write(tmp_path / "checkpoint", iteration, trained(2))
@@ -106,36 +106,29 @@ def test_the_last_two_are_kept(tmp_path):
     assert len({path.read_bytes() for path in (tmp_path / "checkpoint").glob("*.safetensors")}) == 1
 
 
-def test_the_manifest_says_what_is_there(tmp_path):
-    """Format, iteration, and the SHA-256 of the file and of every tensor, as other programs compute them."""
+def test_the_manifest_describes_the_file_of_tensors(tmp_path):
+    """Format, iteration, size and SHA-256, as other programs compute them; the tensors are those of the state."""
     state = trained(2)
     write(tmp_path / "checkpoint", 10, state)
     manifest = json.loads((tmp_path / "checkpoint" / "00000010.json").read_text())
     data = (tmp_path / "checkpoint" / "00000010.safetensors").read_bytes()
-    assert (manifest["format"], manifest["iteration"]) == (2, 10)
+    assert (manifest["format"], manifest["iteration"], manifest["bytes"]) == (3, 10, len(data))
     assert manifest["sha256"] == hashlib.sha256(data).hexdigest()
-    loaded = safetensors.torch.load(data)
-    assert manifest["tensors"] == {
-        name: hashlib.sha256(tensor.numpy().tobytes()).hexdigest() for name, tensor in loaded.items()
-    }
+    loaded, saved = safetensors.torch.load(data), tensors_of(state)
+    assert loaded.keys() == saved.keys()
+    assert all(torch.equal(loaded[name], saved[name]) for name in loaded)
 
 
-def test_a_tensor_alone_is_verified_too(tmp_path):
-    """Checksums of the file made to fit another tensor: the tensor's own does not."""
+def test_a_manifest_under_the_name_of_another_iteration_is_refused(tmp_path):
     write(tmp_path / "checkpoint", 10, trained(2))
-    path = tmp_path / "checkpoint" / "00000010.json"
-    manifest = json.loads(path.read_text())
-    del manifest["seal"]
-    data = bytearray(path.with_suffix(".safetensors").read_bytes())
-    data[-1] ^= 1
-    path.with_suffix(".safetensors").write_bytes(data)
-    path.write_bytes(checkpoint.sealed({**manifest, "sha256": hashlib.sha256(data).hexdigest()}))
-    with pytest.raises(Damaged, match="is not what it was"):
-        load(path, trained(1))
+    for suffix in (".json", ".safetensors"):
+        (tmp_path / "checkpoint" / f"00000010{suffix}").rename(tmp_path / "checkpoint" / f"00000030{suffix}")
+    with pytest.raises(Damaged, match="it is of iteration 10"):
+        load(tmp_path / "checkpoint" / "00000030.json", trained(1))
 
 
-def test_all_damaged_is_said_and_not_passed_over(tmp_path):
-    """Nothing starts over by itself; asked once more, it does."""
+def test_a_run_whose_checkpoints_are_all_damaged_stops(tmp_path):
+    """It does not start over by itself; resumed once more, it does."""
     folder, said = tmp_path / "checkpoint", []
     for iteration in (10, 20):
         write(folder, iteration, trained(2))
@@ -146,15 +139,15 @@ def test_all_damaged_is_said_and_not_passed_over(tmp_path):
     assert restore_newest(folder, trained(1), said.append) is None
 
 
-def test_another_model_is_refused_and_left_alone(tmp_path):
-    """It is whole, and somebody's: not set aside."""
+def test_a_checkpoint_of_another_model_is_refused_and_left_alone(tmp_path):
+    """It is not damaged, and therefore not set aside."""
     write(tmp_path / "checkpoint", 10, trained(2))
     with pytest.raises(UserError, match="of another model"):
         restore_newest(tmp_path / "checkpoint", conv("adam", torch.contiguous_format), print)
-    assert len(checkpoint.existing(tmp_path / "checkpoint")) == 1
+    assert len(checkpoint.list_complete(tmp_path / "checkpoint")) == 1
 
 
-def test_nothing_that_is_not_finite_is_saved(tmp_path):
+def test_a_state_that_is_not_finite_is_not_saved(tmp_path):
     """Weights or moments: the checkpoint before it stays the newest."""
     state = trained(2)
     write(tmp_path / "checkpoint", 10, state)
@@ -162,25 +155,22 @@ def test_nothing_that_is_not_finite_is_saved(tmp_path):
         next(state.student.parameters())[0, 0] = float("nan")
     with pytest.raises(UserError, match=r"student.layers.0.weight is not finite"):
         write(tmp_path / "checkpoint", 20, state)
-    assert [path.name for path in checkpoint.existing(tmp_path / "checkpoint")] == ["00000010.json"]
+    assert [path.name for path in checkpoint.list_complete(tmp_path / "checkpoint")] == ["00000010.json"]
 
 
-def test_what_a_killed_process_left_is_tidied_up(tmp_path):
-    """Temporary files, and tensors whose manifest was not written yet or already removed; not those of format 1."""
+def test_what_a_killed_process_left_is_removed(tmp_path):
+    """Temporary files, and tensors whose manifest was not written yet or already removed."""
     folder = tmp_path / "checkpoint"
     write(folder, 10, trained(2))
     write(folder, 20, trained(2))
     (folder / "00000020.json").unlink()
     (folder / ".00000020.json.77.tmp").write_text("{")
-    old = {"oneway": json.dumps({"format": 1, "iteration": 5, "seconds": 1.0})}
-    safetensors.torch.save_file(tensors_of(trained(2)), folder / "00000005.safetensors", old)
-    checkpoint.tidy(folder)
-    names = sorted(path.name for path in folder.iterdir())
-    assert names == ["00000005.safetensors", "00000010.json", "00000010.safetensors"]
+    checkpoint.remove_incomplete(folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["00000010.json", "00000010.safetensors"]
 
 
 def test_a_model_with_a_flipped_bit_is_refused(tmp_path):
-    """Anywhere in the file: header, words or weights."""
+    """Anywhere in the file: header, metadata or weights."""
     path = tmp_path / "model.safetensors"
     save_model(path, TrainedModel(Perceptron(2), ("a", "b"), ()), Model(name="mlp"))
     content = path.read_bytes()
@@ -193,15 +183,15 @@ def test_a_model_with_a_flipped_bit_is_refused(tmp_path):
             load_model(path, CPU)
 
 
-def test_a_locked_folder_is_refused_and_a_dead_lock_is_not(tmp_path):
-    """The message names the process; the file alone is no lock, and is gone in the end."""
-    with lock.held(tmp_path):
-        with pytest.raises(UserError, match=f"process {os.getpid()} on "), lock.held(tmp_path):
+def test_a_locked_folder_is_refused_and_a_left_over_lock_file_is_not(tmp_path):
+    """The message names the process; the file alone locks nothing, and is removed in the end."""
+    with lock.hold(tmp_path):
+        with pytest.raises(UserError, match=f"process {os.getpid()} on "), lock.hold(tmp_path):
             pass
         assert (tmp_path / ".lock").exists()
     assert not (tmp_path / ".lock").exists()
     (tmp_path / ".lock").write_text("process 1 on nowhere")
-    with lock.held(tmp_path):
+    with lock.hold(tmp_path):
         pass
 
 
@@ -216,15 +206,15 @@ def test_a_file_is_replaced_as_a_whole(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "elsewhere"]
 
 
-def test_too_little_room_is_told_in_bytes(tmp_path):
+def test_too_little_room_is_reported_in_bytes(tmp_path):
     """More than any disk has."""
     with pytest.raises(UserError, match=rf"{2**70} bytes are needed .*, and \d+ are free"):
         atomic.require_room(tmp_path, 2**70, 1)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_end_of_the_memory_names_batch_and_crop():
-    """On a GPU, and as torch says it of the CPU's; other errors pass."""
+def test_out_of_memory_names_batch_and_crop():
+    """On a GPU, and in the words that PyTorch has for the CPU; other errors stay as they are."""
     config = recipe("streets")
     with (
         pytest.raises(UserError, match=r"8 labelled and 8 unlabelled images in crops of 64×128"),
@@ -238,24 +228,23 @@ def test_the_end_of_the_memory_names_batch_and_crop():
     assert (memory.available(CPU) or 2**40) > 2**20
 
 
-def test_more_memory_than_there_is_is_refused_at_once():
+def test_a_run_that_needs_more_memory_than_there_is_is_refused():
     """A checkpoint of 2⁶⁰ bytes."""
     with pytest.raises(UserError, match="MiB more memory on cpu"):
         memory.require(Perceptron(2), 2**60, recipe("moons"), CPU)
 
 
-def test_a_header_is_believed_up_to_a_size(tmp_path):
-    """Nothing is parsed that announces more."""
+def test_a_header_that_announces_too_much_is_not_parsed(tmp_path):
     path = tmp_path / "a.safetensors"
     path.write_bytes((2**40).to_bytes(8, "little") + b"{}")
     began = time.monotonic()
-    with pytest.raises(UserError, match="its header would have"), tensors.opened(path):
+    with pytest.raises(UserError, match="its header would have"), tensors.open_file(path):
         pass
     assert time.monotonic() - began < 1
 
 
 def test_bytes_needed_are_those_of_a_checkpoint(tmp_path: Path):
-    """Give or take the header."""
+    """But for the header, of a few kilobytes."""
     state = trained(2)
     write(tmp_path / "checkpoint", 10, state)
     size = (tmp_path / "checkpoint" / "00000010.safetensors").stat().st_size

@@ -1,4 +1,4 @@
-"""Killed and resumed to the byte, as a user would: with whole processes, started from nothing, and real signals.
+"""Runs that are killed and resumed, in new processes with real signals, end with the same bytes as a whole run.
 
 `tests/reliability` kills at forty points, in forks, with a mean teacher; here the teacher is the student.
 """
@@ -27,7 +27,7 @@ FLAGS = (
     f"--train.checkpoint-every 10 --train.validate-every 20 --train.log-every 5"
 ).split()
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
-"""As forks have: with another number, sums are taken in another order."""
+"""As forked processes have: with another number of threads, sums round otherwise."""
 
 
 def start(folder: Path) -> subprocess.Popen[str]:
@@ -38,7 +38,7 @@ def start(folder: Path) -> subprocess.Popen[str]:
 
 
 def wait_for_checkpoint(process: subprocess.Popen[str], folder: Path, iteration: int) -> None:
-    """Until the checkpoint of an iteration is on disk."""
+    """Returns when the checkpoint of an iteration is on the disk."""
     deadline = time.monotonic() + 120
     while not (folder / "checkpoint" / f"{iteration:08d}.json").exists():
         assert process.poll() is None, process.stderr and process.stderr.read()
@@ -64,7 +64,7 @@ def whole(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize(("stop", "status"), [(signal.SIGKILL, -9), (signal.SIGINT, 128 + 2)])
 def test_a_stopped_run_resumes_to_the_bit(whole, stop, status, tmp_path):
-    """10 iterations or so, stopped and resumed, equal 40 in one go: every tensor, and every metric."""
+    """Stopped after about 10 iterations and resumed, it equals 40 in one go: every tensor, and every metric."""
     folder = tmp_path / "run"
     process = start(folder)
     wait_for_checkpoint(process, folder, 10)
@@ -90,7 +90,7 @@ def test_only_the_last_two_checkpoints_are_kept(whole):
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_over(whole, tmp_path):
-    """Nothing was saved, so the resumed run is the whole run; a half-written line of metrics is no obstacle."""
+    """The resumed run is the whole run; an incomplete line of metrics is dropped."""
     folder = tmp_path / "run"
     job = forks.start(tmp_path, command=["train", *FLAGS, "--out", "run"])
     deadline = time.monotonic() + 120

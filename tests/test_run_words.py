@@ -1,4 +1,4 @@
-"""What is said about runs fits every command that can say it."""
+"""Messages about runs fit every command that can print them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from oneway.runs import Run, choose_device
 from oneway.runs.continuation import Change, Continued
 
 
-def test_a_device_is_called_by_its_name_alone() -> None:
+def test_a_message_about_a_device_names_no_flag() -> None:
     """`train` has it as `--train.device`, `predict` as `--device`."""
     for name in ("tpu9", "mps", "cuda:99"):
         with pytest.raises(UserError, match=f"^device {name}: "):
             choose_device(name)
 
 
-def test_who_may_insist_is_told_with_which_command() -> None:
+def test_the_message_about_changes_names_the_command_that_allows_them() -> None:
     """`quickstart` and `reproduce` continue runs too, and have no such flag."""
     continued = Continued(Run(Path("run"), Config()), Config(), allow_changes=False)
     with pytest.raises(UserError, match=r"seed: 0 → 1.*or insist with oneway train --resume --allow-changes\.$"):

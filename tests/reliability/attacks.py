@@ -1,4 +1,4 @@
-"""What an attack is, and what several begin with: a file, a link, a checkpoint or a run folder in order but for it."""
+"""Attacks, and what they are made of: a file, a link, a checkpoint or a run folder, in order but for one thing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oneway.data.decode.masks import read_mask
 from oneway.data.folder.description import Description
 from oneway.data.splits import choose
 from oneway.runs import checkpoint, open_run
-from oneway.runs.checkpoint import sealed
+from oneway.runs.checkpoint import seal_manifest
 from oneway.runs.model_file import load_model
 from reliability.damage import trained
 
@@ -60,14 +60,13 @@ def link(name: str, target: Path) -> Action:
 
 
 def checkpoint_of(content: bytes, manifest: bytes | None = None) -> Action:
-    """A checkpoint with this in place of its tensors, its checksums in order."""
+    """A checkpoint with this content for its tensors, and checksums that match."""
     words = {
         "format": checkpoint.FORMAT,
         "iteration": 20,
         "seconds": 1.0,
         "bytes": len(content),
         "sha256": hashlib.sha256(content).hexdigest(),
-        "tensors": {},
         "configuration": {},
         "split": "",
     }
@@ -75,7 +74,7 @@ def checkpoint_of(content: bytes, manifest: bytes | None = None) -> Action:
     def prepare(here: Path) -> None:
         (here / "checkpoint").mkdir()
         (here / "checkpoint" / "00000020.safetensors").write_bytes(content)
-        (here / "checkpoint" / "00000020.json").write_bytes(manifest or sealed(words))
+        (here / "checkpoint" / "00000020.json").write_bytes(manifest or seal_manifest(words))
 
     return prepare
 

@@ -1,4 +1,4 @@
-"""Files that break: before a run, and while it trains."""
+"""Files that are damaged before a run, or while it trains."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ CUTS = {
     "validation pixels": {"cut_in_iteration": [13, "cache/*/val/pixels"]},
     "validation labels": {"cut_in_iteration": [13, "cache/*/val/labels"]},
 }
-"""What is cut short in the cache while a run trains."""
+"""Which file of the cache is truncated while a run trains."""
 
 
-def with_broken(folder: Path, images: int, broken: list[str]) -> None:
-    """Ten images with masks and many without, of which some have lost their ends."""
+def write_damaged_data(folder: Path, images: int, broken: list[str]) -> None:
+    """Ten images with masks and many without, of which some are truncated."""
     data = write_data(folder, images)
     for index in range(LABELLED, images):
         (data / "masks" / f"{index}.png").unlink()
@@ -31,10 +31,10 @@ def with_broken(folder: Path, images: int, broken: list[str]) -> None:
         os.truncate(data / name, (data / name).stat().st_size // 2)
 
 
-def are_left_out(folder: Path) -> bool:
+def few_are_left_out(folder: Path) -> bool:
     """Two of 300 images: counted and named, in no part of the run, and in none after a kill either."""
     broken = ["images/50.png", "images/170.png"]
-    with_broken(folder, 300, broken)
+    write_damaged_data(folder, 300, broken)
     job = done(folder, *MANY, SKIP)
     told = "2 of the 298 training images cannot be read and are left out" in job.output
     told &= all(name in job.output for name in broken)
@@ -47,17 +47,17 @@ def are_left_out(folder: Path) -> bool:
     return told and recorded and left_out and same(folder / "run", folder / "whole")
 
 
-def are_too_many(folder: Path) -> bool:
+def many_are_refused(folder: Path) -> bool:
     """Two of 100 images: the run is refused with their number, share and names, and nothing is left behind."""
     broken = ["images/50.png", "images/70.png"]
-    with_broken(folder, 100, broken)
+    write_damaged_data(folder, 100, broken)
     job = done(folder, *MANY, SKIP, status=1)
     told = says(job, "2 of the 98 training images (2.0 %) cannot be read") and all(name in job.error for name in broken)
     return told and SKIP in job.error and not (folder / "run").exists()
 
 
-def is_named(folder: Path, cut: dict[str, object]) -> bool:
-    """The run stops with the path of what was cut short; resumed, the cache is made anew and the run the same."""
+def truncation_is_named(folder: Path, cut: dict[str, object]) -> bool:
+    """The run stops with the path of the truncated file; resumed, it decodes again and ends like an undisturbed one."""
     write_data(folder)
     done(folder, *FOLDER)
     (folder / "run").rename(folder / "whole")
@@ -72,8 +72,8 @@ def is_named(folder: Path, cut: dict[str, object]) -> bool:
     return told and same(folder / "run", folder / "whole")
 
 
-def changes_nothing(folder: Path) -> bool:
-    """Cut short when all training data are in memory, the cache no longer matters."""
+def truncation_changes_nothing(folder: Path) -> bool:
+    """Once all training data are in memory, the cache is not needed."""
     write_data(folder)
     done(folder, *FOLDER)
     (folder / "run").rename(folder / "whole")

@@ -1,4 +1,4 @@
-"""The table at the end: of each case, how much was tried and how much of it held."""
+"""The table at the end: for each case, how many were tried and how many survived."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Tally = Callable[[str, int, int], None]
 
 @pytest.fixture
 def tally(record_property) -> Tally:
-    """Enters what was tried and what held under a case."""
+    """Counts what was tried and what survived under a case."""
 
     def enter(case: str, tried: int, survived: int) -> None:
         record_property("tally", (case, tried, survived))

@@ -1,4 +1,4 @@
-"""Checkpoints with a bit or their end missing: none is taken for whole."""
+"""Checkpoints with flipped bits or without their end: none is accepted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ABOUT: dict[str, Any] = {"configuration": {}, "split": "0" * 64}
 
 
 def trained(steps: int) -> TrainingState:
-    """A student and another teacher, with an optimiser that remembers so many steps."""
+    """A student and another teacher, with an optimiser that has made so many steps."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(steps)
         student, teacher = Perceptron(2), Perceptron(2)
@@ -33,13 +33,13 @@ def trained(steps: int) -> TrainingState:
 
 
 def write(folder: Path, iteration: int, state: TrainingState) -> None:
-    """A checkpoint of it."""
+    """Writes a checkpoint of a state."""
     content = {name: tensor.detach().clone() for name, tensor in tensors_of(state).items()}
     checkpoint.write(folder, iteration, 1.5, content, ABOUT)
 
 
 def is_noticed(folder: Path, before: TrainingState, path: Path, damaged: bytes) -> bool:
-    """The damaged file is set aside and that is said; the state is the previous checkpoint's, to the bit."""
+    """The damaged file is set aside, with a message; the state is that of the previous checkpoint, to the bit."""
     originals = {file: file.read_bytes() for file in folder.iterdir()}
     path.write_bytes(damaged)
     said: list[str] = []
@@ -64,7 +64,7 @@ def is_noticed(folder: Path, before: TrainingState, path: Path, damaged: bytes) 
 
 
 def damage(folder: str, flips: int, truncations: int, seed: int = 0) -> dict[str, Any]:
-    """Flips bits of the newest of two checkpoints, and cuts it short; a third of it in the manifest."""
+    """Flips bits of the newest of two checkpoints, and truncates it; one time in three, its manifest."""
     torch.set_num_threads(1)
     rng = random.Random(seed)
     place = Path(folder) / "checkpoint"

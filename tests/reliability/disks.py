@@ -1,4 +1,4 @@
-"""Disks that are full or closed, and that the run stops with the reason and goes on later."""
+"""Disks that are full or not writable: the run stops with the reason, and continues later."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ POINTS: dict[str, dict[str, Any]] = {
     "full in a file of tensors": {"call": "write", "turn": 4, "errno": errno.ENOSPC},
     "full in a manifest": {"call": "write", "turn": 5, "errno": errno.ENOSPC},
     "quota in a file of tensors": {"call": "write", "turn": 2, "errno": errno.EDQUOT},
-    "quota while it goes to the disk": {"call": "fsync", "turn": 8, "errno": errno.EDQUOT},
-    "full while a manifest goes to the disk": {"call": "fsync", "turn": 10, "errno": errno.ENOSPC},
-    "error of the disk": {"call": "fsync", "turn": 12, "errno": errno.EIO},
+    "quota in a sync": {"call": "fsync", "turn": 8, "errno": errno.EDQUOT},
+    "full in the sync of a manifest": {"call": "fsync", "turn": 10, "errno": errno.ENOSPC},
+    "disk error": {"call": "fsync", "turn": 12, "errno": errno.EIO},
     "no permission to create": {"call": "open", "turn": 4, "errno": errno.EACCES},
     "file system turned read-only": {"call": "open", "turn": 7, "errno": errno.EROFS},
     "no permission to rename": {"call": "replace", "turn": 4, "errno": errno.EACCES},
@@ -38,8 +38,8 @@ POINTS: dict[str, dict[str, Any]] = {
 }
 
 
-def stops_well(folder: Path, fault: dict[str, Any]) -> bool:
-    """The run stops and says why, nothing half-written stays, and it goes on once the cause is gone."""
+def stops_with_the_reason(folder: Path, fault: dict[str, Any]) -> bool:
+    """The run stops and says why, leaves no incomplete file, and continues once the cause is gone."""
     reference = undisturbed(tuple(MOONS))
     job = done(folder, *MOONS, status=1, fault=fault)
     assert explains(job), job.error
@@ -58,7 +58,7 @@ def explains(job: Job) -> bool:
 
 @contextmanager
 def small_disk(folder: Path, size: int) -> Iterator[bool]:
-    """A file system of so many bytes in a folder; False where only root may have one."""
+    """Mounts a file system of so many bytes; False where only root may."""
     folder.mkdir(parents=True)
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True)
     try:
@@ -69,7 +69,7 @@ def small_disk(folder: Path, size: int) -> Iterator[bool]:
 
 
 def fills_up(folder: Path) -> bool | None:
-    """A real disk that something else fills while the run trains; None where there is none to be had."""
+    """A real disk that something else fills while the run trains; None where none can be mounted."""
     reference = undisturbed(tuple(MOONS))
     with small_disk(folder / "disk", 2**21) as mounted:
         if not mounted:

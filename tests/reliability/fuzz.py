@@ -1,7 +1,7 @@
-"""Files with bytes changed, lost, doubled and swapped: each is read, or refused in a sentence that names it.
+"""Files with bytes changed, lost and doubled: each is read, or refused in a sentence that names it.
 
-Every function runs in a process of its own and returns what it tried, what held, the slowest input and how far the
-memory grew.
+Every function runs in a process of its own and returns how many files it tried and read, the seconds of the slowest,
+the growth of memory, and the failures.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from oneway.data.folder.description import Description, read_description
 from oneway.data.splits import choose
 from oneway.models.mlp import Perceptron
 from oneway.runs import checkpoint
-from oneway.runs.checkpoint import Damaged, sealed
+from oneway.runs.checkpoint import Damaged, seal_manifest
 from oneway.runs.model_file import TrainedModel, load_model, save_model
 from reliability.damage import trained, write
 
 SECONDS = 2.0
 MIB = 300
 HANG = 30
-"""Seconds after which an input counts as a hang and is broken off."""
+"""Seconds after which reading a file is stopped."""
 
 Case = tuple[Path, Callable[[], Any]]
 
 
 def measure(cases: Iterator[Case]) -> dict[str, Any]:
-    """Reads each; what is no UserError with the path in it is a failure."""
+    """Reads each; any error but a UserError with the path in it is a failure."""
     torch.set_num_threads(1)
 
     def hang(number: int, frame: FrameType | None) -> None:
@@ -84,7 +84,7 @@ def measure(cases: Iterator[Case]) -> dict[str, Any]:
 
 
 def mutated(content: bytes, rng: random.Random) -> bytes:
-    """Some bytes changed, cut, doubled, swapped or made extreme; every second time near the beginning."""
+    """The content with bytes changed, cut, doubled, inserted or made extreme; half of the time near the beginning."""
     data = bytearray(content)
     for _ in range(rng.choice((1, 1, 2, 4, 8))):
         if not data:
@@ -208,7 +208,7 @@ def _strange(value: Any, rng: random.Random) -> Any:
 
 
 def checkpoints(folder: str, count: int, seed: int = 0) -> dict[str, Any]:
-    """Checkpoints and models: bytes changed, and, where checksums would notice, made to fit what was changed."""
+    """Checkpoints and models: bytes changed, some of them with checksums that match the change."""
     rng = random.Random(seed)
     place = Path(folder) / "checkpoint"
     place.mkdir()
@@ -225,31 +225,30 @@ def checkpoints(folder: str, count: int, seed: int = 0) -> dict[str, Any]:
     model = model_path.read_bytes()
     state = trained(1)
 
-    def resealed(content: bytes, words: Any) -> None:
+    def write_sealed(content: bytes, words: Any) -> None:
         tensors_path.write_bytes(content)
         if not isinstance(words, dict):
             manifest_path.write_text(json.dumps(words))
             return
         fitting = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-        manifest_path.write_bytes(sealed({**words, **{key: fitting[key] for key in fitting if key in words}}))
+        manifest_path.write_bytes(seal_manifest({**words, **{key: fitting[key] for key in fitting if key in words}}))
 
     def cases() -> Iterator[Case]:
         for index in range(count):
             match index % 5:
                 case 0:
                     tensors_path.write_bytes(mutated(tensors, rng))
-                    manifest_path.write_bytes(mutated(sealed(manifest), rng))
+                    manifest_path.write_bytes(mutated(seal_manifest(manifest), rng))
                     yield manifest_path, lambda: checkpoint.load(manifest_path, state)
                 case 1:
-                    resealed(mutated(tensors, rng), {**manifest, "tensors": {}})
+                    write_sealed(mutated(tensors, rng), manifest)
                     yield tensors_path, lambda: checkpoint.load(manifest_path, state)
                 case 2:
-                    resealed(_header(tensors, rng), {**manifest, "tensors": {}})
+                    write_sealed(_header(tensors, rng), manifest)
                     yield tensors_path, lambda: checkpoint.load(manifest_path, state)
                 case 3:
-                    resealed(
-                        tensors, _strange(manifest, rng) if rng.random() < 0.9 else {"format": rng.choice(STRANGE)}
-                    )
+                    strange = _strange(manifest, rng) if rng.random() < 0.9 else {"format": rng.choice(STRANGE)}
+                    write_sealed(tensors, strange)
                     yield manifest_path, lambda: checkpoint.load(manifest_path, state)
                 case _:
                     model_path.write_bytes(_header(model, rng) if rng.random() < 0.5 else mutated(model, rng))
@@ -259,7 +258,7 @@ def checkpoints(folder: str, count: int, seed: int = 0) -> dict[str, Any]:
 
 
 def _header(content: bytes, rng: random.Random) -> bytes:
-    """A safetensors file whose header, still JSON, says something else; of its metadata too."""
+    """A safetensors file whose header or metadata have changed, and are still JSON."""
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])
     if rng.random() < 0.5:

@@ -1,4 +1,4 @@
-"""Runs that would become another experiment, and data that are no longer what they were."""
+"""Runs that would become another experiment, and data that have changed."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ CHANGES = {
     "rate": ("--optimiser.learning-rate 0.1", "optimiser.learning_rate: 0.001 → 0.1"),
     "data": ("--data.seed 1", "data.seed: 0 → 1"),
 }
-"""What is asked for on resuming, and how the difference is shown."""
+"""Flags of the resumed run, and how the difference is shown."""
 
 
 def killed(folder: Path, words: list[str] = MOONS) -> Path:
-    """A run that was killed halfway, as soon as it had the checkpoint of iteration 12."""
+    """A run that was killed halfway, right after the checkpoint of iteration 12."""
     done(folder, *words, status=SIGKILL, fault={"call": "replace", "turn": 5, "after": True})
     return folder / "run"
 
@@ -43,10 +43,10 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def diverges_and_goes_on(folder: Path) -> bool:
-    """Continued at an absurd learning rate, a run stops with the cause, and is not lost: at its own rate it goes on.
+def diverges_and_continues(folder: Path) -> bool:
+    """Continued at an absurd learning rate, a run stops with the cause; at its own rate, it continues as before.
 
-    The first step at that rate is finite, and ruins the weights; all others are skipped. No checkpoint is made of it.
+    The first step at that rate is finite, and ruins the weights; all others are skipped. No checkpoint has them.
     """
     write_data(folder)
     done(folder, *FOLDER)
@@ -63,13 +63,13 @@ def diverges_and_goes_on(folder: Path) -> bool:
 
 
 def all_finite(run: Path) -> bool:
-    """Of every tensor in every checkpoint."""
+    """Whether every tensor in every checkpoint is finite."""
     files = (run / "checkpoint").glob("*.safetensors")
     return all(tensor.isfinite().all() for file in files for tensor in safetensors.torch.load_file(file).values())
 
 
 def is_refused(folder: Path, *words: str, saying: str, recipe: str = "moons") -> bool:
-    """Resuming fails with these words in its message, and changes nothing."""
+    """Resuming fails with these words in its message, and no file changes."""
     run = folder / "run"
     before = contents(run)
     job = done(folder, "train", recipe, "--out", "run", "--resume", *words, status=1)

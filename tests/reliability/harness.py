@@ -1,4 +1,4 @@
-"""What the proofs share: small runs to disturb, in forks, and what it means to be the same."""
+"""What the tests share: small runs to disturb, in forks, and how two runs are compared."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ MOONS = (
     f"train moons --train.iterations {ITERATIONS} --train.checkpoint-every {EVERY} --train.validate-every 12 "
     "--train.log-every 1 --out run"
 ).split()
-"""The same in milliseconds, without batch norm."""
+"""Takes milliseconds; without batch norm."""
 
 
 def done(folder: Path, *words: object, status: int = 0, **job: Any) -> Job:
-    """A `oneway` command that has ended as it should."""
+    """Runs a `oneway` command, which must end with this status."""
     started = start(folder, command=[str(word) for word in words], **job)
     found = started.wait()
     assert found == status, f"{found} instead of {status}: {started.output} {started.error}"
@@ -37,7 +37,7 @@ def done(folder: Path, *words: object, status: int = 0, **job: Any) -> Job:
 
 @lru_cache
 def undisturbed(words: tuple[str, ...] = tuple(STREETS)) -> Path:
-    """The folder of a run that nothing happened to."""
+    """The folder of a run that nothing disturbed."""
     folder = Path(mkdtemp(prefix="undisturbed-"))
     done(folder, *words)
     return folder / "run"
@@ -51,7 +51,7 @@ def resume(folder: Path, *words: object, status: int = 0, recipe: str = "streets
 def same(run: Path, reference: Path) -> bool:
     """Byte for byte: student, teacher, batch norm, optimiser, model, rates, order of samples, metrics, split, settings.
 
-    What is not compared is how long it took. No temporary file and no lock is left.
+    How long it took is not compared. No temporary file and no lock is left.
     """
     last = f"checkpoint/{ITERATIONS:08d}"
     for name in (f"{last}.safetensors", "model.safetensors", "metrics.jsonl", "split.json", "config.yaml"):
@@ -78,7 +78,7 @@ def saved(run: Path) -> list[int]:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    """Looks every millisecond."""
+    """Checks every millisecond, and fails after so many seconds."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""Code in every wrapping: pickles, YAML and model files that would run something or ask for too much."""
+"""Files that try to run code, or ask for too much: pickles, YAML and models."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from oneway.data import cifar10
 from oneway.data.decode.images import read_image
 from oneway.data.folder.description import read_description
 from oneway.models.mlp import Perceptron
-from oneway.models.weights import read as read_weights
-from oneway.runs import checkpoint
-from oneway.runs.model_file import TrainedModel, save_model
+from oneway.runs.model_file import TrainedModel, digest, save_model
+from oneway.runs.weights import read as read_weights
 from reliability.attacks import (
     Action,
     Attack,
@@ -35,18 +34,17 @@ from reliability.attacks import (
     read_run,
     run_with,
 )
-from reliability.damage import trained
 
 
 def attacks(outside: Path) -> Iterator[Attack]:
-    """Who runs any of it leaves a trace outside."""
+    """Code that is run leaves a file outside."""
     yield from _pickles(outside / "trace")
     yield from _yaml(outside / "trace")
     yield from _models(outside)
 
 
 class Payload:
-    """What makes a trace when its pickle is read."""
+    """Leaves a file behind when its pickle is loaded."""
 
     def __init__(self, trace: Path) -> None:
         self.trace = trace
@@ -78,25 +76,12 @@ def _pickles(trace: Path) -> Iterator[Attack]:
         yield Attack(f"{kind} as weights", file("w.pth", content), lambda here: read_weights(str(here / "w.pth")))
         yield Attack(f"{kind} as a checkpoint", checkpoint_of(content), load_checkpoint)
     pickled = wrappings["pickle"]
-    yield Attack("pickle as a checkpoint of format 1", _checkpoint_of_format_1(pickled), _restore)
     yield Attack("pickle as an image", file("a.png", pickled), lambda here: read_image(here / "a.png"))
     yield Attack("npy as a mask", file("a.png", wrappings["npy"]), read_a_mask)
     yield Attack("pickle in CIFAR-10", file("test_batch", pickled), lambda here: cifar10.read(here, "val"))
     yield Attack("pickle as a list", file("l.txt", pickled), read_a_list)
     for name in ("split.json", "summary.json", "metrics.jsonl"):
         yield Attack(f"pickle as {name}", run_with(file(name, pickled)), read_run)
-
-
-def _checkpoint_of_format_1(content: bytes) -> Action:
-    def prepare(here: Path) -> None:
-        (here / "checkpoint").mkdir()
-        (here / "checkpoint" / "00000020.safetensors").write_bytes(content)
-
-    return prepare
-
-
-def _restore(here: Path) -> object:
-    return checkpoint.restore_newest(here / "checkpoint", trained(1), lambda text: None)
 
 
 def _yaml(trace: Path) -> Iterator[Attack]:
@@ -142,7 +127,7 @@ def _models(outside: Path) -> Iterator[Attack]:
 
 
 def _model(trace: Path, **words: Any) -> Action:
-    """A model file that is in order, but for these words; beside it, code that leaves a trace."""
+    """A model file with these words and a checksum that matches; beside it, code that leaves a file behind."""
 
     def prepare(here: Path) -> None:
         path = here / "m.safetensors"
@@ -150,8 +135,9 @@ def _model(trace: Path, **words: Any) -> Action:
         with safetensors.safe_open(path, "pt") as opened:
             about = json.loads(opened.metadata()["oneway"])
             content = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (not a dict)
-        model = about["model"] | words.get("model", {})
-        about |= {"format": 1, **words, "model": model}
+        about |= {**words, "model": about["model"] | words.get("model", {})}
+        del about["sha256"]
+        about["sha256"] = digest(about, content)
         path.write_bytes(safetensors.torch.save(content, {"oneway": json.dumps(about)}))
         (here / "evil.py").write_text(f"from pathlib import Path\nPath({str(trace)!r}).touch()\n")
 

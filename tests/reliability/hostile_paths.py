@@ -13,13 +13,13 @@ from oneway.config.recipes import recipe
 from oneway.data.decode.images import read_image
 from oneway.data.folder import list_folder
 from oneway.runs import checkpoint
-from oneway.runs.continuation import opened
+from oneway.runs.continuation import reopen
 from reliability.attacks import Action, Attack, file, link, read_a_list, read_run, run_with
 from reliability.damage import trained
 
 
 def attacks(outside: Path) -> Iterator[Attack]:
-    """Who follows any of them opens what is outside."""
+    """Following any of them opens a file outside."""
     yield from _data(outside)
     yield from _lists(outside)
     yield from _run_folders(outside)
@@ -93,7 +93,7 @@ def _run_folders(outside: Path) -> Iterator[Attack]:
 
 def _resume(here: Path) -> None:
     config = recipe("moons")
-    with opened(here, config, allow_changes=False) as continued:
+    with reopen(here, config, allow_changes=False) as continued:
         checkpoint.restore_newest(continued.run.checkpoints, trained(1), lambda text: None)
         continued.run.forget_metrics_after(0)
         continued.run.log(iteration=1)

@@ -1,4 +1,4 @@
-"""Files that lie about their size: headers of tensors that promise what is not there, and images that explode."""
+"""Files that lie about their size: headers that announce too much, and images that expand to gigabytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a run is killed, and that it comes back as if nothing had been."""
+"""Runs that are killed, and resumed to the byte."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from reliability.harness import EVERY, ITERATIONS, STREETS, done, resume, same, undisturbed
 
 FILES = 2 * ITERATIONS // EVERY
-"""Written for checkpoints: the tensors and the manifest of each."""
+"""How many files a run writes for checkpoints: tensors and manifest of each."""
 
 SIGKILL = -9
 
 
 def points(seed: int = 0) -> dict[str, dict[str, Any]]:
-    """Sixteen in steps, eight within a write, eight before and eight after a rename."""
+    """Where to kill: in sixteen steps, eight times within a write, eight before and eight after a rename."""
     rng = random.Random(seed)
     steps = rng.sample(range(1, ITERATIONS), 16)
     found: dict[str, dict[str, Any]] = {
@@ -31,8 +31,8 @@ def points(seed: int = 0) -> dict[str, dict[str, Any]]:
     return found
 
 
-def comes_back(folder: Path, job: dict[str, Any]) -> bool:
-    """A run that is killed there, and resumed, ends as one that nothing happened to."""
+def resumes_exactly(folder: Path, job: dict[str, Any]) -> bool:
+    """A run that is killed there and resumed ends like an undisturbed one."""
     done(folder, *STREETS, status=SIGKILL, **job)
     assert not (folder / "run" / "summary.json").exists()
     resume(folder)

@@ -13,12 +13,12 @@ STRACE = re.compile(r"(write|fsync|fdatasync)\(\d+<([^>]+)>|(rename)\(\"([^\"]+)
 
 
 def from_trace(path: Path) -> list[Event]:
-    """What the process noted itself."""
+    """The calls that the process recorded itself."""
     return [tuple(json.loads(line)) for line in path.read_text().splitlines()]
 
 
 def from_strace(path: Path) -> list[Event]:
-    """What the kernel was asked for."""
+    """The calls that strace saw."""
     events: list[Event] = []
     for line in path.read_text(errors="replace").splitlines():
         if found := STRACE.search(line):
@@ -28,7 +28,7 @@ def from_strace(path: Path) -> list[Event]:
 
 
 def renames(events: Iterable[Event], below: Path) -> tuple[int, list[str]]:
-    """How many renames gave files below a folder their names, and what was out of order; paths begin beside it."""
+    """How many renames there were below a folder, and what was out of order; paths are relative to its parent."""
     synced: set[str] = set()
     waiting: dict[str, str] = {}
     wrong: list[str] = []

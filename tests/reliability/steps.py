@@ -1,4 +1,4 @@
-"""Steps that go wrong, in a small world."""
+"""Steps that have nothing to learn from, or whose numbers are not finite."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ def world(**changes: object) -> tuple[TrainingState, Store, Config]:
     dataset = data.load(config.data)
     student = models.build(config.model, len(dataset.classes), seed=0)
     state = TrainingState(Models((student,), (average_of(student),)), optim.optimiser_for([student], config.optimiser))
+    state.alpha.fill_(1.0)
     return state, Store.hold(dataset.read("train"), torch.device("cpu")), config
 
 
 def everything(state: TrainingState) -> list[torch.Tensor]:
-    """All that a step may change, as it is."""
+    """A copy of all that a step may change."""
     moments = [value for values in state.optimiser.state.values() for value in values.values()]
     tensors = (*state.student.state_dict().values(), *state.teacher.state_dict().values(), *moments)
     return [tensor.clone() for tensor in tensors]
@@ -54,22 +55,22 @@ POISONS: dict[str, Callable[[nn.Module], RemovableHandle]] = {
         module for module in student.modules() if isinstance(module, nn.BatchNorm2d)
     ).register_forward_pre_hook(lambda module, inputs: inputs[0] * 1e20),
 }
-"""What is done to a student for a while."""
+"""What is done to a student in some steps."""
 
 
 def is_harmless(poison: Callable[[nn.Module], RemovableHandle]) -> bool:
-    """Two steps with it change nothing and are counted; the next good step is what it would have been."""
+    """Two steps with it change nothing and are counted; the step after them is what it would have been without them."""
     (state, store, config), (other, _, _) = (world(method="mt-phtps") for _ in range(2))
     for one in (state, other):
-        step(one, store, draw(PLAN, 0), config, alpha=1.0)
+        step(one, store, draw(PLAN, 0), config)
     before = everything(state)
     hook = poison(state.student)
     for index in (1, 2):
-        step(state, store, draw(PLAN, index), config, alpha=1.0)
+        step(state, store, draw(PLAN, index), config)
     hook.remove()
     unchanged = same(before, everything(state)) and state.skips.tolist() == [2, 2]
     for one in (state, other):
-        step(one, store, draw(PLAN, 3), config, alpha=1.0)
+        step(one, store, draw(PLAN, 3), config)
     return unchanged and same(everything(other), everything(state)) and state.skips.tolist() == [2, 0]
 
 
@@ -81,14 +82,14 @@ def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
 def _nothing_labelled() -> bool:
     state, store, config = world(method="mt-phtps")
     store.labels.fill_(IGNORE)
-    losses = step(state, store, draw(PLAN, 0), config, alpha=1.0)
-    return float(losses.supervised) == 0 and state.skips.tolist() == [0, 0]
+    losses = step(state, store, draw(PLAN, 0), config)
+    return float(losses["supervised"]) == 0 and state.skips.tolist() == [0, 0]
 
 
 def _nothing_confident() -> bool:
     state, store, config = world(method="mt-cutmix-l2", train={"confidence": 0.999999})
-    losses = step(state, store, draw(PLAN, 0), config, alpha=1.0)
-    return losses.consistency is not None and float(losses.consistency) == 0 and state.skips.tolist() == [0, 0]
+    losses = step(state, store, draw(PLAN, 0), config)
+    return float(losses["consistency"]) == 0 and state.skips.tolist() == [0, 0]
 
 
 def _nothing_valid() -> bool:
@@ -103,4 +104,4 @@ EMPTY = {
     "no pixel confident": _nothing_confident,
     "no pixel valid": _nothing_valid,
 }
-"""Whether an empty set gives a loss of zero, and a step that counts."""
+"""Whether a loss over no pixel is zero, and its step is not skipped."""

@@ -1,4 +1,4 @@
-"""Runs that are asked to stop."""
+"""Runs that are stopped by SIGINT or SIGTERM."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from reliability.harness import STREETS, resume, same, saved, start, undisturbed, wait_until
 
 
-def comes_back(folder: Path, number: int, iteration: int) -> bool:
-    """Stopped behind a checkpoint, with the state of where it stood saved; resumed, the run is the same."""
+def resumes_exactly(folder: Path, number: int, iteration: int) -> bool:
+    """Stopped after a checkpoint, a run saves its state; resumed, it ends like an undisturbed one."""
     job = start(folder, command=STREETS)
     wait_until(lambda: iteration in saved(folder / "run"))
     os.kill(job.process, number)
@@ -24,7 +24,7 @@ def comes_back(folder: Path, number: int, iteration: int) -> bool:
 
 
 def survives_a_second_signal(folder: Path, number: int) -> bool:
-    """While a slow disk takes the checkpoint of the first."""
+    """The second comes while a slow disk writes the checkpoint of the first."""
     job = start(folder, command=STREETS, fault={"call": "fsync", "turn": 8, "seconds": 1.0})
     wait_until(lambda: any((folder / "run" / "checkpoint").glob(".00000012.safetensors.*")))
     os.kill(job.process, number)
@@ -33,7 +33,7 @@ def survives_a_second_signal(folder: Path, number: int) -> bool:
     os.kill(job.process, number)
     status = job.wait()
     assert status in (-number, 128 + number), job.error
-    # An impatient SIGTERM ends the process as it does any other; SIGINT waits for the disk.
+    # A second SIGTERM ends the process at once; SIGINT becomes KeyboardInterrupt, and the thread finishes its write.
     assert number != signal.SIGINT or status == 128 + number
     resume(folder)
     return same(folder / "run", undisturbed())

@@ -1,4 +1,4 @@
-"""Data that are wrong from the start, and files that break."""
+"""Data that are wrong from the start, and files that are damaged later."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def checked(folder, status):
     return json.loads((folder / f"{job.name}.out").read_text())["findings"]
 
 
-@pytest.mark.parametrize("what", [breaks.are_left_out, breaks.are_too_many], ids=["few", "too many"])
+@pytest.mark.parametrize("what", [breaks.few_are_left_out, breaks.many_are_refused], ids=["few", "too many"])
 def test_files_that_cannot_be_read(what, tmp_path, tally):
     """A few are left out, counted and named, for good; more than one in a hundred stop the run."""
     survived = what(tmp_path)
@@ -52,15 +52,15 @@ def test_files_that_cannot_be_read(what, tmp_path, tally):
 
 
 @pytest.mark.parametrize("what", breaks.CUTS)
-def test_a_cache_that_is_cut_short_mid_run(what, tmp_path, tally):
+def test_a_cache_that_is_truncated_while_a_run_trains(what, tmp_path, tally):
     """Named, with status 1 and no signal; the run is resumed to the byte."""
-    survived = breaks.is_named(tmp_path, breaks.CUTS[what])
-    tally("9 a cache cut short mid-run: named, resumable", 1, survived)
+    survived = breaks.truncation_is_named(tmp_path, breaks.CUTS[what])
+    tally("9 a cache truncated: named, resumable", 1, survived)
     assert survived
 
 
-def test_a_cache_that_is_cut_short_when_it_is_in_memory(tmp_path, tally):
+def test_a_cache_that_is_truncated_when_its_data_are_in_memory(tmp_path, tally):
     """The run ends as if nothing had happened."""
-    survived = breaks.changes_nothing(tmp_path)
-    tally("9 a cache cut short that is in memory: no matter", 1, survived)
+    survived = breaks.truncation_changes_nothing(tmp_path)
+    tally("9 a cache truncated, data in memory: no effect", 1, survived)
     assert survived

@@ -1,4 +1,4 @@
-"""Resuming cannot change the experiment unseen, old formats load, data that break are named, bugs are told apart."""
+"""Resuming changes no experiment unseen, runs of the first version continue, broken data are named, bugs reported."""
 
 from __future__ import annotations
 
@@ -8,24 +8,19 @@ import shutil
 from pathlib import Path
 
 import pytest
-import safetensors.torch
-import torch
 
 from oneway.runs import checkpoint
-from oneway.runs.checkpoint import sealed
-from oneway.runs.model_file import load_model
-from reliability import guards
+from oneway.runs.checkpoint import seal_manifest
+from reliability import first_version, guards
 from reliability.guards import CHANGES, is_refused, killed, says
 from reliability.harness import ITERATIONS, MOONS, done, resume, same, saved, start, undisturbed, wait_until
 
 pytestmark = pytest.mark.slow
 
-FORMAT_1 = Path(__file__).parent / "format-1"
-
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_another_experiment_is_refused(change, tmp_path, tally):
-    """Whatever decides the result: the difference is shown, and nothing happens."""
+    """For each setting that decides the result, the difference is shown, and nothing changes."""
     killed(tmp_path)
     flags, shown = CHANGES[change]
     survived = is_refused(tmp_path, *flags.split(), saying=shown)
@@ -34,7 +29,7 @@ def test_another_experiment_is_refused(change, tmp_path, tally):
 
 
 def test_changes_that_are_asked_for(tmp_path, tally):
-    """`--allow-changes` goes on, and the run folder and its summary say what changed and when."""
+    """`--allow-changes` continues, and the run folder and its summary say what changed and when."""
     run = killed(tmp_path)
     resume(tmp_path, *CHANGES["batch"][0].split(), "--allow-changes", recipe="moons")
     expected = [f"after 12 iterations, {CHANGES['batch'][1]}"]
@@ -44,8 +39,8 @@ def test_changes_that_are_asked_for(tmp_path, tally):
     tally("13 changes that are asked for", 1, 1)
 
 
-def test_the_split_of_the_run_wins(tmp_path, tally):
-    """A list of labels that has other lines by now, or is gone, changes nothing."""
+def test_a_list_of_labels_that_changes_changes_no_run(tmp_path, tally):
+    """A list with other lines, or that is gone: the run keeps its own split."""
     names = json.loads((undisturbed(tuple(MOONS)) / "split.json").read_text())["labelled"]
     listed = [*MOONS, "--labels", "labels.txt"]
     for what, change in {
@@ -75,7 +70,7 @@ def test_the_split_of_the_run_wins(tmp_path, tally):
     ],
 )
 def test_a_run_folder_edited_by_hand(name, change, saying, tmp_path, tally):
-    """Noticed, and named."""
+    """Refused, with the file and what is wrong with it."""
     run = killed(tmp_path)
     (run / name).write_text(change((run / name).read_text()))
     survived = is_refused(tmp_path, saying=saying)
@@ -97,8 +92,8 @@ def test_data_of_other_content_are_refused(tmp_path, tally):
     assert survived
 
 
-def test_an_image_that_breaks_is_named(tmp_path, tally):
-    """Before the start and before going on; mended, the run goes on to the byte."""
+def test_a_damaged_image_is_named(tmp_path, tally):
+    """Before a run starts and before it continues; once the image is restored, it continues to the byte."""
     data = guards.write_data(tmp_path)
     victim = data / "images" / "2.png"
     original = victim.read_bytes()
@@ -114,7 +109,7 @@ def test_an_image_that_breaks_is_named(tmp_path, tally):
     victim.write_bytes(original)
     resume(tmp_path, recipe="folder")
     survived &= same(tmp_path / "run", tmp_path / "whole")
-    tally("9 an image that breaks: named, resumable", 2, 2 * survived)
+    tally("9 a damaged image: named, resumable", 2, 2 * survived)
     assert survived
 
 
@@ -127,18 +122,18 @@ def test_losses_that_are_not_finite_stop_the_run(tmp_path, tally):
     tally("10 losses that are not finite stop the run", 1, 1)
 
 
-def test_a_run_that_diverges_is_not_lost(tmp_path, tally):
-    """Images and learning rate are named; from the checkpoint of before, the run comes to the end it would have had."""
-    survived = guards.diverges_and_goes_on(tmp_path)
+def test_a_run_that_diverges_can_be_resumed(tmp_path, tally):
+    """Images and learning rate are named; resumed from its checkpoint, it ends like an undisturbed run."""
+    survived = guards.diverges_and_continues(tmp_path)
     tally("10 a run that diverges: stopped, resumable", 1, survived)
     assert survived
 
 
 def test_one_process_at_a_time(tmp_path, tally):
-    """The second one is told which is the first; the lock of a killed one counts for nothing."""
+    """The second one is refused with the name of the first; the lock of a killed process locks nothing."""
     job = start(tmp_path, command=[*MOONS], fault={"call": "write", "turn": 4, "seconds": 3.0})
     wait_until(lambda: 8 in saved(tmp_path / "run"))
-    message = called_in_this_process(tmp_path / "run")
+    message = refusal_of(tmp_path / "run")
     assert f"process {job.process} on " in message
     os.kill(job.process, 9)
     assert job.wait() == -9
@@ -149,43 +144,37 @@ def test_one_process_at_a_time(tmp_path, tally):
     assert survived
 
 
-def called_in_this_process(run: Path) -> str:
-    """What a process is told that wants to train into a folder."""
+def refusal_of(run: Path) -> str:
+    """The message for a process that wants to train into a locked folder."""
     from oneway.common.errors import UserError
     from oneway.runs import lock
 
-    with pytest.raises(UserError) as error, lock.held(run):
+    with pytest.raises(UserError) as error, lock.hold(run):
         pass
     return str(error.value)
 
 
-def test_format_1_goes_on(tmp_path, tally):
-    """A run in the first format, killed after 40 of 60 iterations, comes to the model it would have come to."""
-    shutil.copytree(FORMAT_1 / "run", tmp_path / "run")
-    resume(tmp_path, recipe="moons")
-    expected = safetensors.torch.load_file(FORMAT_1 / "model.safetensors")
-    found = safetensors.torch.load_file(tmp_path / "run" / "model.safetensors")
-    assert expected.keys() == found.keys()
-    for name, tensor in expected.items():
-        torch.testing.assert_close(found[name], tensor, rtol=1e-4, atol=1e-5)
-    assert load_model(FORMAT_1 / "model.safetensors", torch.device("cpu")).classes
-    tally("13 old formats load", 2, 2)
+def test_a_run_of_the_first_version_continues(tmp_path, tally):
+    """Killed after 40 of 80 iterations, it ends like an undisturbed one."""
+    survived = first_version.continues_exactly(tmp_path)
+    tally("13 a run of the first version: continued", 1, survived)
+    assert survived
 
 
 def test_a_newer_format_is_refused(tmp_path, tally):
-    """And left alone, as whole as it is."""
+    """And left as it is."""
     run = killed(tmp_path)
     newest = run / "checkpoint" / f"{saved(run)[-1]:08d}.json"
     words = json.loads(newest.read_text())
     del words["seal"]
-    newest.write_bytes(sealed({**words, "format": checkpoint.FORMAT + 1, "colour": "blue"}))
+    newest.write_bytes(seal_manifest({**words, "format": checkpoint.FORMAT + 1, "colour": "blue"}))
     survived = is_refused(tmp_path, saying=f"a checkpoint of format {checkpoint.FORMAT + 1}, and this version")
     tally("13 a newer format: refused", 1, survived)
     assert survived
 
 
-def test_a_bug_is_told_apart(tmp_path, tally):
-    """Three lines, status 70, the traceback in a file; the run goes on afterwards."""
+def test_a_bug_is_reported_as_one(tmp_path, tally):
+    """Three lines, status 70, the traceback in a file; the run can be resumed."""
     job = done(tmp_path, *MOONS, status=70, raise_in_iteration=13)
     assert says(job, "ZeroDivisionError")
     assert "run/traceback.txt and run/environment.json" in job.error

@@ -1,4 +1,4 @@
-"""Runs that are killed, stopped, starved of disk and continued otherwise, at full size."""
+"""Runs that are killed, stopped or out of disk space, and resumed; at full size."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize(("name", "job"), kills.points().items(), ids=kills.points())
 def test_killed_anywhere(name, job, tmp_path, tally):
-    """A kill -9 in a step, within a write, before and after a rename: the run comes back byte for byte."""
-    survived = kills.comes_back(tmp_path, job)
+    """A kill -9 in a step, within a write, before and after a rename: the resumed run is the same byte for byte."""
+    survived = kills.resumes_exactly(tmp_path, job)
     tally("1 kill -9, resumed to the byte", 1, survived)
     assert survived
 
@@ -28,21 +28,21 @@ def test_killed_anywhere(name, job, tmp_path, tally):
 @pytest.mark.parametrize("iteration", [4, 12, 20])
 def test_stopped(number, iteration, tmp_path, tally):
     """SIGTERM and SIGINT: a checkpoint, the shell's exit status, and the same run."""
-    survived = stops.comes_back(tmp_path, number, iteration)
+    survived = stops.resumes_exactly(tmp_path, number, iteration)
     tally("2 SIGTERM and SIGINT", 1, survived)
     assert survived
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stopped_twice(number, tmp_path, tally):
-    """A second signal while the first is being saved for."""
+    """A second signal while the checkpoint of the first is being written."""
     survived = stops.survives_a_second_signal(tmp_path, number)
     tally("2 a second signal while saving", 1, survived)
     assert survived
 
 
-def test_order_as_noted(tmp_path, tally):
-    """Every rename of a run, as the process itself sees it."""
+def test_order_of_calls(tmp_path, tally):
+    """Every rename of a run, as the process records it."""
     done(tmp_path, *MOONS, fault={"trace": str(tmp_path / "trace")})
     count, wrong = order.renames(order.from_trace(tmp_path / "trace"), tmp_path / "run")
     tally("3 file fsync, rename, folder fsync", count, count - len(wrong))
@@ -51,8 +51,8 @@ def test_order_as_noted(tmp_path, tally):
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
-def test_order_as_the_kernel_sees_it(tmp_path, tally):
-    """The same from outside."""
+def test_order_of_calls_by_strace(tmp_path, tally):
+    """The same, seen from outside."""
     log = tmp_path / "strace"
     watched = ["strace", "-f", "-y", "-s", "0", "-e", "trace=write,fsync,fdatasync,rename", "-o", log]
     command = [*watched, sys.executable, "-m", "oneway", *MOONS]
@@ -67,15 +67,15 @@ def test_order_as_the_kernel_sees_it(tmp_path, tally):
 
 
 @pytest.mark.parametrize(("name", "fault"), disks.POINTS.items(), ids=disks.POINTS)
-def test_disk_full_or_closed(name, fault, tmp_path, tally):
-    """The run stops with path and bytes, leaves nothing half-written, and goes on later."""
-    survived = disks.stops_well(tmp_path, fault)
+def test_disk_full_or_not_writable(name, fault, tmp_path, tally):
+    """The run stops with path and bytes, leaves no incomplete file, and continues later."""
+    survived = disks.stops_with_the_reason(tmp_path, fault)
     tally("4 disk full, quota, no permission", 1, survived)
     assert survived
 
 
 def test_disk_that_fills_up(tmp_path, tally):
-    """A real one, filled by somebody else."""
+    """A real one, filled by another program."""
     survived = disks.fills_up(tmp_path)
     if survived is None:
         pytest.skip("only root may mount")

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("what", EMPTY)
 def test_empty_sets(what, tally):
-    """Where no pixel counts, the loss is zero, and the step one like others."""
+    """Where no pixel counts, the loss is zero, and the step is not skipped."""
     survived = EMPTY[what]()
     tally("10 nothing to learn from: a loss of zero", 1, survived)
     assert survived
@@ -19,7 +19,7 @@ def test_empty_sets(what, tally):
 
 @pytest.mark.parametrize("what", POISONS)
 def test_steps_that_are_not_finite(what, tally):
-    """Weights, moments, statistics and average stay to the bit, and the next good step is what it would have been."""
+    """Weights, moments, statistics and average stay the same to the bit; the next step is what it would have been."""
     survived = is_harmless(POISONS[what])
     tally("10 steps that are not finite: skipped", 1, survived)
     assert survived

@@ -12,23 +12,23 @@ from pathlib import Path
 from oneway.common.errors import UserError
 
 SUFFIX = ".tmp"
-"""What the names of files end with that are not complete yet; they begin with a dot."""
+"""The end of the names of incomplete files; they begin with a dot."""
 
 BYTES_AT_ONCE = 2**22
 
-ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What the system says when a disk, a quota or a limit is full."""
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The system's errors for a full disk, and for a quota or a limit that is reached."""
 
 
 class CannotWrite(UserError):
-    """A disk is full, or closed to us."""
+    """A disk is full, or may not be written to."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """The file has its old content or all of the new one, and once this returns it stays, even without power.
+    """Replaces a file as a whole: at any time it has all of the old content or all of the new one, even in a power cut.
 
     Raises:
-        CannotWrite: Names the bytes needed and free. No part of it is left behind.
+        CannotWrite: With the bytes needed and free. No part of the new content is left behind.
     """
     try:
         _write(path, content)
@@ -37,19 +37,19 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, values: object) -> None:
-    """The same, for what `json` can write."""
+    """The same, for values that `json` can write."""
     write_atomically(path, (json.dumps(values, indent=1) + "\n").encode())
 
 
 def _write(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}{SUFFIX}")
     try:
-        descriptor = _created(temporary)
+        descriptor = _create(temporary)
         try:
             rest = memoryview(content)
             while rest:
                 rest = rest[os.write(descriptor, rest[:BYTES_AT_ONCE]) :]
-            os.fsync(descriptor)  # or the new name could outlive a power cut that the content does not
+            os.fsync(descriptor)  # or a power cut could leave the new name without the content
         finally:
             os.close(descriptor)
         os.replace(temporary, path)
@@ -61,7 +61,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """Returns when a file or a folder is on the disk, and not only on its way."""
+    """Returns when a file or a folder is on the disk, and not only in the system's memory."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -70,19 +70,19 @@ def sync(path: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Removes what processes that were killed had not completed; for a folder that nobody else writes to."""
+    """Removes what killed processes did not finish writing; only for a folder that no other process writes to."""
     for leftover in folder.glob(f".*{SUFFIX}"):
         with suppress(OSError):
             leftover.unlink()
 
 
 def require_room(folder: Path, total: int, largest: int) -> None:
-    """Refuses a folder that has no room for files of `total` bytes, before hours are spent on making them.
+    """Refuses a folder that has no room for files of `total` bytes, before hours are spent on their content.
 
     Args:
         folder: Where they are to go.
         total: Bytes of all of them.
-        largest: Bytes of one, which is tried: quotas and limits show in no statistics.
+        largest: Bytes of the largest, which is tried: the free space says nothing about quotas and limits.
     """
     free = bytes_free(folder)
     if free is not None and free < total:
@@ -92,7 +92,7 @@ def require_room(folder: Path, total: int, largest: int) -> None:
         )
     probe = folder / f".room.{os.getpid()}{SUFFIX}"
     try:
-        descriptor = _created(probe)
+        descriptor = _create(probe)
         try:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(descriptor, 0, largest)
@@ -104,7 +104,7 @@ def require_room(folder: Path, total: int, largest: int) -> None:
 
 
 def refuse_unwritable(path: Path) -> None:
-    """Refuses a file that cannot be written, before minutes are spent on what goes into it; its folder may be new."""
+    """Refuses a file that cannot be written, before minutes are spent on its content; its folder may be new."""
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         reason = "cannot be written to" if folder.is_dir() else "is not a folder"
@@ -112,25 +112,25 @@ def refuse_unwritable(path: Path) -> None:
 
 
 def cannot_write(path: Path, needed: int, error: OSError) -> CannotWrite:
-    """What to tell of a failed write."""
-    way_out = "Make room there." if error.errno in ROOM else "Make it writable, or choose another place."
+    """The error for a failed write."""
+    advice = "Make room there." if error.errno in NO_ROOM else "Make it writable, or choose another place."
     free = bytes_free(path.parent)
     return CannotWrite(
         f"{path}: cannot be written ({error.strerror or error}); {needed} bytes are needed, "
-        f"{'an unknown number' if free is None else free} are free. {way_out}"
+        f"{'an unknown number' if free is None else free} are free. {advice}"
     )
 
 
 def bytes_free(folder: Path) -> int | None:
-    """Room for an ordinary user; None where the system does not tell."""
+    """The free space for an ordinary user; None where the system does not tell."""
     try:
         return shutil.disk_usage(folder).free
     except OSError:
         return None
 
 
-def _created(path: Path) -> int:
-    """A descriptor of a new file; whatever had that name, a link to elsewhere perhaps, is removed and not followed."""
+def _create(path: Path) -> int:
+    """A descriptor of a new file; what had that name, perhaps a link to elsewhere, is removed and not followed."""
     with suppress(FileNotFoundError):
         os.unlink(path)
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)

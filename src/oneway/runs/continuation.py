@@ -1,4 +1,4 @@
-"""Continuing a run, as the experiment it was: what would change it is shown, and refused unless it is asked for."""
+"""Continuing a run as the experiment it was: what would change it is shown, and refused unless it is asked for."""
 
 from __future__ import annotations
 
@@ -8,29 +8,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from oneway.runs import atomic
-from oneway.runs import checkpoint
 from oneway import config as configuration
-from oneway.runs.checkpoint.state import bytes_needed
+from oneway.common.errors import UserError
+from oneway.common.run_files import CHANGES, METRICS
+from oneway.common.words import listed
 from oneway.config import Config
 from oneway.data.dataset import Samples
 from oneway.data.splits import Split, choose
-from oneway.common.errors import UserError
-from oneway.runs import Run, lock, open_run, require_room_for_checkpoints
-from oneway.runs.reading import read_json
-from oneway.common.run_files import CHANGES, METRICS
 from oneway.engine.state import TrainingState
+from oneway.runs import atomic, checkpoint, lock
+from oneway.runs.checkpoint.state import bytes_needed
+from oneway.runs.folder import Run, open_run
+from oneway.runs.reading import read_json
 
 MAY_CHANGE = ("data.path", "data.unlabelled", "data.cache", "data.refresh", "data.skip_unreadable", "train.device")
 """Where a run finds its data and computes may differ when it is continued; the data are known by their content."""
 
-NAMED = 3
-"""Images that a message names."""
-
 
 @dataclass(frozen=True)
 class Change:
-    """What would not be as it was."""
+    """A difference between a run and its continuation."""
 
     what: str
     before: Any
@@ -42,7 +39,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Continued:
-    """A run that goes on."""
+    """A run that is continued."""
 
     run: Run
     before: Config
@@ -63,17 +60,21 @@ class Continued:
         self.changes.extend(change for change in changes if change not in self.changes)
 
 
-def accepted(run: Run) -> list[str]:
+def list_changes(run: Run) -> list[str]:
     """What has been changed since a run was started, in words."""
     file = run.path / CHANGES
     return [str(change) for change in read_json(file).get("changes", [])] if file.exists() else []
 
 
-def ended(path: Path, config: Config) -> dict[str, Any] | None:
-    """The summary of a run that has nothing left to train."""
+def load_ended(path: Path, config: Config) -> dict[str, Any] | None:
+    """The summary of a run that has ended; None where there is something left to train.
+
+    Raises:
+        UserError: The run has ended with other settings.
+    """
     run = open_run(path)
     summary = run.summary
-    if summary is not None and (changes := _settings(run.config.flat(), config.flat())):
+    if summary is not None and (changes := _compare_settings(run.config.flat(), config.flat())):
         raise UserError(
             f"{path}: this run has ended, and continuing would change it ({'; '.join(map(str, changes))}). "
             f"Start another run with --out; with --model.weights {path} it begins where this one ended."
@@ -82,24 +83,24 @@ def ended(path: Path, config: Config) -> dict[str, Any] | None:
 
 
 @contextmanager
-def opened(path: Path, config: Config, allow_changes: bool) -> Iterator[Continued]:
-    """An existing run folder, this process's own within the block, whose settings `config` agrees with."""
+def reopen(path: Path, config: Config, allow_changes: bool) -> Iterator[Continued]:
+    """An existing run folder, locked within the block, to be continued with the settings of `config`."""
     before = open_run(path).config
-    with lock.held(path):
+    with lock.hold(path):
         continued = Continued(Run(path, config), before, allow_changes)
         for place in (continued.run.checkpoints, path / METRICS):
             if place.is_symlink():
                 raise UserError(f"{place}: a link, which is not followed. Put what it leads to in its place.")
-        continued.accept(_settings(before.flat(), config.flat()))
+        continued.accept(_compare_settings(before.flat(), config.flat()))
         atomic.sweep(path)
-        checkpoint.tidy(continued.run.checkpoints)
+        checkpoint.remove_incomplete(continued.run.checkpoints)
         yield continued
 
 
-def same_split(continued: Continued, samples: Samples, held_out: Samples) -> Split:
-    """The split of a run that goes on: the one it has stored, whatever a list of labels says by now."""
+def keep_split(continued: Continued, samples: Samples, held_out: Samples) -> Split:
+    """The split of a continued run: the one in its folder, even if a list of labels has changed since."""
     stored, now, before = continued.run.split, continued.run.config, continued.before
-    continued.accept(list(_data(stored, samples, held_out)))
+    continued.accept(list(_compare_data(stored, samples, held_out)))
     if stored.unlabelled == samples.names and (now.labels, now.seed) == (before.labels, before.seed):
         return replace(stored, content=samples.content, validation=held_out.content)
     return replace(choose(samples, now.labels, now.seed), validation=held_out.content)
@@ -110,23 +111,23 @@ def restore(
 ) -> tuple[int, float]:
     """Puts the newest whole checkpoint into the state; returns its iteration and the seconds trained until then.
 
-    What was logged past it is dropped, and what has been allowed to change is kept in the run folder.
+    What was logged after it is dropped, and the changes that were allowed are kept in the run folder.
     """
     run = continued.run
     found = checkpoint.restore_newest(run.checkpoints, state, say)
     done, seconds = (found.iteration, found.seconds) if found else (0, 0.0)
     if done > iterations:
         raise UserError(f"{run.path}: has done {done} iterations, more than the {iterations} asked for.")
-    if found and found.configuration:
-        # It may come from another run, or config.yaml have been edited by hand.
+    if found:
+        # It may come from another run, or config.yaml may have been edited by hand.
         then = configuration.build(found.configuration, source=str(run.checkpoints))
-        continued.accept(_settings(then.flat(), run.config.flat()))
+        continued.accept(_compare_settings(then.flat(), run.config.flat()))
         if found.split != split.hash:
             continued.accept([Change("split", found.split[:8], split.hash[:8])])
-    require_room_for_checkpoints(run.path, bytes_needed(state))
+    checkpoint.require_room(run.checkpoints, bytes_needed(state))
     if continued.changes:
         now = [f"after {done} iterations, {change}" for change in continued.changes]
-        run.write(CHANGES, {"changes": [*accepted(run), *now]})
+        run.write(CHANGES, {"changes": [*list_changes(run), *now]})
     if run.config != continued.before or split != run.split:
         run.write_settings(split)
     run.forget_metrics_after(done)
@@ -134,23 +135,21 @@ def restore(
     return done, seconds
 
 
-def _settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
+def _compare_settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
     changed = [key for key in before if before[key] != after[key] and key not in MAY_CHANGE]
     return [Change(key, before[key], after[key]) for key in changed]
 
 
-def _data(stored: Split, samples: Samples, held_out: Samples) -> Iterator[Change]:
-    """What is not as the split has it; one that was stored without digests cannot tell."""
+def _compare_data(stored: Split, samples: Samples, held_out: Samples) -> Iterator[Change]:
     for names, kind in (
         (sorted(set(stored.unlabelled) - set(samples.names)), "gone"),
         (sorted(set(samples.names) - set(stored.unlabelled)), "new"),
     ):
         if names:
-            more = ", …" if len(names) > NAMED else ""
-            yield Change("training images", len(stored.unlabelled), f"{kind}: {', '.join(names[:NAMED])}{more}")
+            yield Change("training images", len(stored.unlabelled), f"{kind}: {listed(names)}")
     for part, before, after in (
         ("training", stored.content, samples.content),
         ("validation", stored.validation, held_out.content),
     ):
-        if before and before != after:
+        if before != after:
             yield Change(f"content of the {part} data", before[:8], after[:8])

@@ -9,24 +9,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from oneway.runs.atomic import cannot_write
 from oneway.common.errors import UserError
+from oneway.runs.atomic import cannot_write
 
 NAME = ".lock"
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Within the block, no other process holds the folder; a UserError names the one that does.
+def hold(folder: Path) -> Iterator[None]:
+    """Locks the folder for the block; where another process has locked it, a UserError names that process.
 
-    The system itself lets go of the lock when the process ends, in whatever way; a file that is still there says
-    nothing. Where a file system knows no locks, there is none.
+    The system releases the lock when the process ends, in whatever way: a lock file that is still there locks nothing.
+    On a file system without locks there is none.
     """
     path = folder / NAME
     if path.is_symlink():
         raise UserError(f"{path}: a link, which is not followed. Remove it.")
     try:
-        descriptor = _locked(path)
+        descriptor = _open_locked(path)
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"process {os.getpid()} on {platform.node()}\n".encode())
     except BlockingIOError:
@@ -41,7 +41,7 @@ def held(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _locked(path: Path) -> int:
+def _open_locked(path: Path) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
@@ -49,9 +49,9 @@ def _locked(path: Path) -> int:
         except BlockingIOError:
             os.close(descriptor)
             raise
-        except OSError:  # not supported here
+        except OSError:  # this file system has no locks
             return descriptor
-        # Whoever held it may have removed the file in between: then this is the lock of nothing.
+        # The process that held it may have removed the file in between: then this locks a file without a name.
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), os.stat(path)):
                 return descriptor

@@ -15,14 +15,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from torch import Tensor, nn
 
 from oneway import models
-from oneway.runs.atomic import write_atomically
-from oneway.runs.checkpoint import tensors
+from oneway.common.errors import UserError
 from oneway.config import Model, confirm_factory
 from oneway.data.dataset import class_name
-from oneway.common.errors import UserError
+from oneway.runs.atomic import write_atomically
+from oneway.runs.checkpoint import tensors
 
 MODEL_FORMAT = 2
-"""Format 1 had no checksum; it is still read."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def save_model(path: Path, trained: TrainedModel, config: Model) -> None:
         "colours": trained.colours,
     }
     content = {name: tensor.cpu().contiguous() for name, tensor in trained.network.state_dict().items()}
-    write_atomically(path, tensors.serialise(content, {**about, "sha256": _digest(about, content)}))
+    write_atomically(path, tensors.serialise(content, {**about, "sha256": digest(about, content)}))
 
 
 def load_model(path: Path, device: torch.device, factory: str | None = None) -> TrainedModel:
@@ -74,8 +73,8 @@ def load_model(path: Path, device: torch.device, factory: str | None = None) -> 
     """
     if not path.is_file():
         raise UserError(f"{path}: no such file; has the run ended? Continue it with --resume.")
-    with tensors.opened(path) as file:
-        words = tensors.about(file, path)
+    with tensors.open_file(path) as file:
+        words = tensors.read_about(file, path)
         about = _validated(words, path)
         confirm_factory(about.model.factory, factory, path)
         if about.model.factory is None:
@@ -85,7 +84,7 @@ def load_model(path: Path, device: torch.device, factory: str | None = None) -> 
         network = _network(about, path)
         content = tensors.read(file, path, tensors.expected_of(network.state_dict()))
         seal = words.pop("sha256", None)
-        if about.format > 1 and _digest(words, content) != seal:
+        if digest(words, content) != seal:
             raise UserError(f"{path}: damaged; it does not match its SHA-256. Restore it from a copy.")
         network.load_state_dict(content)
     return TrainedModel(network.to(device).eval(), about.classes, about.colours)
@@ -117,11 +116,12 @@ def _network(about: About, path: Path) -> nn.Module:
     try:
         # The weights come from this file, whatever the run started from.
         return models.build(about.model.model_copy(update={"weights": None}), len(about.classes), seed=0)
-    except Exception as error:  # a width of next to nothing fails wherever a layer first minds
+    except Exception as error:  # a tiny width fails in the first layer that it leaves without channels
         raise _Unbuilt(f"{path}: describes a network that cannot be built ({error}).") from error
 
 
-def _digest(about: Mapping[str, Any], content: Mapping[str, Tensor]) -> str:
-    """SHA-256 of all that the file says."""
-    parts = [about, {name: tensors.digest(content[name]) for name in sorted(content)}]
+def digest(about: Mapping[str, Any], content: Mapping[str, Tensor]) -> str:
+    """SHA-256 of what the file says and of its tensors, which are on the CPU and contiguous."""
+    found = {name: hashlib.sha256(content[name].reshape(-1).view(torch.uint8).numpy().data) for name in sorted(content)}
+    parts = [about, {name: each.hexdigest() for name, each in found.items()}]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

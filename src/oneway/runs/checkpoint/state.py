@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from oneway.runs.checkpoint.tensors import Expected, expected_of
 from oneway.engine.state import TrainingState
+from oneway.runs.checkpoint.tensors import Expected, expected_of
 
 MOMENTS = {torch.optim.Adam: ("exp_avg", "exp_avg_sq"), torch.optim.SGD: ("momentum_buffer",)}
-"""What an optimiser remembers of a parameter, in its shape; Adam also counts its steps."""
+"""What an optimiser keeps for each parameter, in its shape; Adam also counts its steps."""
 
 SKIPS = "skips"
 """How many steps have been skipped, and how many in a row."""
@@ -32,20 +32,20 @@ def restore(state: TrainingState, content: Mapping[str, Tensor]) -> None:
     for role, model in _roles(state).items():
         model.load_state_dict(_below(content, f"{role}."))
     state.skips.copy_(content[SKIPS])
-    remembered = {key: _below(content, f"optimiser.{key}.") for key in (*_moments(state), "step")}
+    kept = {key: _below(content, f"optimiser.{key}.") for key in (*_moments(state), "step")}
     for name, parameter in _parameters(state):
         state.optimiser.state[parameter] = {
-            key: _laid_out_like(parameter, values[name]) for key, values in remembered.items() if name in values
+            key: _laid_out_like(parameter, values[name]) for key, values in kept.items() if name in values
         }
 
 
 def bytes_needed(state: TrainingState) -> int:
-    """Of a checkpoint, give or take its header."""
+    """The size of a checkpoint, but for its header."""
     return sum(shape.numel() * dtype.itemsize for part in expected(state) for shape, dtype in part.values())
 
 
 def expected(state: TrainingState) -> tuple[Expected, Expected]:
-    """What a checkpoint of this state must hold, and what it may: an optimiser begins with no memory."""
+    """What a checkpoint of this state must hold, and what it may: before its first step, an optimiser keeps nothing."""
     optional: dict[str, tuple[torch.Size, torch.dtype]] = {}
     for name, parameter in _parameters(state):
         optional[f"optimiser.step.{name}"] = (torch.Size(()), torch.float32)
@@ -85,7 +85,7 @@ def _moments(state: TrainingState) -> tuple[str, ...]:
 
 
 def _laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:
-    """On the parameter's device and in its memory format: fused optimisers walk both in step."""
+    """On the parameter's device and in its memory format: fused optimisers need both alike."""
     if value.ndim == 0:
         return value.to(parameter.device, copy=True)
     return torch.empty_like(parameter, dtype=value.dtype).copy_(value)

@@ -1,8 +1,7 @@
-"""Tensors in safetensors files of any origin: what is announced is checked before it is read."""
+"""Tensors in safetensors files of any origin: what a header announces is checked before it is read."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ MOST_HEADER_BYTES = 2**24
 """A ResNet-34 with its optimiser has a header of 100 kB."""
 
 KEY = "oneway"
-"""Of the metadata that are ours: a JSON object."""
+"""The key of our own metadata, a JSON object."""
 
 Expected = Mapping[str, tuple[torch.Size, torch.dtype]]
 DTYPES = {
@@ -33,17 +32,12 @@ DTYPES = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
-"""By the names they have in files."""
+"""Types by the names they have in files."""
 
 
 def serialise(tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> bytes:
-    """The content of a file; the same tensors and the same words give the same bytes."""
+    """The content of a file; the same tensors and metadata give the same bytes."""
     return safetensors.torch.save(dict(tensors), {KEY: json.dumps(about)})
-
-
-def digest(tensor: Tensor) -> str:
-    """SHA-256 of a tensor's bytes, on the CPU and contiguous."""
-    return hashlib.sha256(tensor.reshape(-1).view(torch.uint8).numpy().data).hexdigest()
 
 
 def expected_of(tensors: Mapping[str, Tensor]) -> Expected:
@@ -52,30 +46,30 @@ def expected_of(tensors: Mapping[str, Tensor]) -> Expected:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[safetensors.safe_open]:
-    """A file whose header is of a believable size; whatever fails in the block becomes a UserError that names it."""
+def open_file(path: Path) -> Iterator[safetensors.safe_open]:
+    """Opens a file whose header is of a plausible size; an error within the block becomes a UserError that names it."""
     try:
-        _believe_header(path)
+        _check_header_size(path)
         with safetensors.safe_open(path, framework="pt") as file:
             yield file
     except UserError:
         raise
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror or error}).") from None
-    except Exception as error:  # hostile headers fail in the parser, in its numbers, or in our reading of them
+    except Exception as error:  # a hostile header may fail in the parser, or in our code
         cause = " ".join(str(error).split())[:200]
         raise UserError(f"{path}: damaged, or no safetensors file ({cause}).") from error
 
 
-def about(file: safetensors.safe_open, path: Path) -> dict[str, Any]:
-    """Our own words in a file's metadata."""
+def read_about(file: safetensors.safe_open, path: Path) -> dict[str, Any]:
+    """Our own metadata in a file."""
     text = (file.metadata() or {}).get(KEY)
     try:
         found = json.loads(text or "")
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise UserError(f"{path}: not written by oneway (its metadata say nothing about '{KEY}').")
+        raise UserError(f"{path}: not written by oneway (its metadata lack '{KEY}').")
     return found
 
 
@@ -104,7 +98,7 @@ def read(
     return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
 
 
-def _believe_header(path: Path) -> None:
+def _check_header_size(path: Path) -> None:
     if not path.is_file():  # a pipe would keep us waiting
         raise UserError(f"{path}: {'not a file' if path.exists() else 'no such file'}.")
     with path.open("rb") as file:

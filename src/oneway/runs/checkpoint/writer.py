@@ -1,4 +1,4 @@
-"""Checkpoints written beside the training: the loop waits for a copy in memory, not for the disk."""
+"""Checkpoints written by a thread of their own: training waits for a copy in memory, not for the disk."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oneway.runs import atomic
-from oneway.runs import checkpoint
-from oneway.runs.checkpoint.state import SKIPS, tensors_of
 from oneway.common.errors import UserError
 from oneway.engine.state import TrainingState
+from oneway.runs import atomic
+from oneway.runs.checkpoint.files import write
+from oneway.runs.checkpoint.state import SKIPS, tensors_of
 
 
 class Writer:
-    """Writes one checkpoint at a time; what goes wrong is raised by the next `save`, or by `wait`."""
+    """Writes one checkpoint at a time; an error is raised by the next `save`, or by `wait`."""
 
     def __init__(self, folder: Path, thread: ThreadPoolExecutor, about: Mapping[str, Any], log: Path) -> None:
         self.folder, self.thread, self.about, self.log = folder, thread, about, log
         self.copies: dict[str, Tensor] = {}
         self.last: int | None = None
-        self.under_way: Future[None] | None = None
+        self.pending: Future[None] | None = None
 
     def save(self, iteration: int, seconds: float, state: TrainingState) -> None:
-        """Copies the state as it is now, and has it written, unless the last step was skipped."""
+        """Copies the state as it is now, and has the copy written, unless the last step was skipped."""
         self.wait()
         if iteration == self.last:
             return
         self.last = iteration
         self._copy(state)
-        self.under_way = self.thread.submit(self._write, iteration, seconds)
+        self.pending = self.thread.submit(self._write, iteration, seconds)
 
     def wait(self) -> None:
-        """Until the last checkpoint is on the disk."""
-        if self.under_way is not None:
-            under_way, self.under_way = self.under_way, None
-            under_way.result()
+        """Returns when the last checkpoint is on the disk."""
+        if self.pending is not None:
+            pending, self.pending = self.pending, None
+            pending.result()
 
     def _copy(self, state: TrainingState) -> None:
         gpus = set()
@@ -55,10 +55,10 @@ class Writer:
     def _write(self, iteration: int, seconds: float) -> None:
         _, skipped_in_a_row = self.copies[SKIPS].tolist()
         if skipped_in_a_row:
-            return  # the run may be lost by now: the checkpoint before is the one to go on from
+            return  # the run may have diverged: it is to be resumed from the checkpoint before
         try:
-            atomic.sync(self.log)  # a checkpoint must not know more than the log that belongs to it
-            checkpoint.write(self.folder, iteration, seconds, self.copies, self.about)
+            atomic.sync(self.log)  # or a power cut could leave a checkpoint ahead of its log
+            write(self.folder, iteration, seconds, self.copies, self.about)
         except atomic.CannotWrite as error:
             raise UserError(f"{error} Then --resume continues from the last checkpoint.") from error
         except OSError as error:
@@ -66,15 +66,15 @@ class Writer:
 
 
 @contextmanager
-def writer(folder: Path, about: Mapping[str, Any], log: Path) -> Iterator[Writer]:
-    """A writer for the block, at whose end everything is on the disk.
+def open_writer(folder: Path, about: Mapping[str, Any], log: Path) -> Iterator[Writer]:
+    """A writer for the block; at its end, everything is on the disk.
 
     Args:
         folder: Where checkpoints are.
         about: The configuration and the hash of the split.
-        log: A file that has to be on the disk before a checkpoint counts.
+        log: A file that must be on the disk before a checkpoint is.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="checkpoint") as thread:
-        it = Writer(folder, thread, about, log)
-        yield it
-        it.wait()
+        writer = Writer(folder, thread, about, log)
+        yield writer
+        writer.wait()

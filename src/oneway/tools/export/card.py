@@ -108,12 +108,11 @@ def _network(model: Model, backbone: str | None) -> str:
 
 
 def quality(summary: dict[str, Any] | None, classes: tuple[str, ...]) -> str:
-    """How good a model was when its run ended, in words and a table; of an old run, less is known."""
+    """How good a model was when its run ended, in words and a table."""
     if summary is None:
         return "Not known."
     metric = METRIC_NAMES[summary["metric"]]
-    count = f"{summary['validation_samples']} " if "validation_samples" in summary else ""
-    header = f"{summary['value']:.1f} % {metric} on {count}validation images, last iteration."
+    header = f"{summary['value']:.1f} % {metric} on {summary['validation_samples']} validation images, last iteration."
     column = "IoU in %" if summary["metric"] == "miou" else "recognised in %"
     values = {name: summary["per_class"].get(name) for name in classes}
     rows = {name: "–" if value is None else f"{value:.1f}" for name, value in values.items()}

@@ -1,0 +1,126 @@
+"""Checkpoints in their folder: written, listed, removed and restored."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from oneway.common.errors import UserError
+from oneway.engine.state import TrainingState
+from oneway.runs import atomic
+from oneway.runs.checkpoint import tensors
+from oneway.runs.checkpoint.manifest import FORMAT, Damaged, Manifest, read_manifest, seal_manifest, verify_tensors
+from oneway.runs.checkpoint.state import expected, restore
+
+KEPT = 2
+"""How many checkpoints a run keeps."""
+
+TENSORS, MANIFEST, DAMAGED = ".safetensors", ".json", ".damaged"
+
+
+def write(
+    folder: Path, iteration: int, seconds: float, content: Mapping[str, Tensor], about: Mapping[str, Any]
+) -> None:
+    """Writes a checkpoint, and removes those older than the last two.
+
+    Args:
+        folder: Where checkpoints are.
+        iteration: How many are done.
+        seconds: Trained until then.
+        content: What `state.tensors_of` gave, on the CPU.
+        about: Configuration and split.
+    """
+    for name, tensor in content.items():
+        if not tensor.isfinite().all():
+            raise UserError(f"At iteration {iteration}, {name} is not finite: no checkpoint is made of it.")
+    data = tensors.serialise(content, {"format": FORMAT})
+    manifest = Manifest(
+        iteration=iteration, seconds=seconds, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), **about
+    )
+    if not folder.is_dir():
+        folder.mkdir()
+        atomic.sync(folder.parent)
+    path = folder / f"{iteration:08d}{MANIFEST}"
+    atomic.write_atomically(path.with_suffix(TENSORS), data)
+    atomic.write_atomically(path, seal_manifest(manifest.model_dump()))
+    prune(folder)
+
+
+def list_complete(folder: Path) -> list[Path]:
+    """The manifests of the complete checkpoints, oldest first."""
+    return sorted(folder.glob(f"[0-9]*{MANIFEST}"))
+
+
+def prune(folder: Path) -> None:
+    """Removes the checkpoints older than the last two."""
+    for old in list_complete(folder)[:-KEPT]:
+        old.unlink()  # first: without a manifest, there is no checkpoint
+        old.with_suffix(TENSORS).unlink(missing_ok=True)
+
+
+def remove_incomplete(folder: Path) -> None:
+    """Removes what a killed process did not finish writing, or removing; only for when no process writes there."""
+    atomic.sweep(folder)
+    for path in folder.glob(f"[0-9]*{TENSORS}"):
+        if not path.with_suffix(MANIFEST).exists():
+            path.unlink()
+
+
+def require_room(folder: Path, checkpoint_bytes: int) -> None:
+    """Refuses a disk without room for the checkpoints that are kept, the one being written, and the model."""
+    present = sum(file.stat().st_size for file in folder.glob(f"[0-9]*{TENSORS}"))
+    atomic.require_room(folder.parent, (KEPT + 2) * checkpoint_bytes - present, checkpoint_bytes)
+
+
+def restore_newest(folder: Path, state: TrainingState, say: Callable[[str], None]) -> Manifest | None:
+    """Restores the newest checkpoint that is whole, and returns its manifest; None where there is no checkpoint.
+
+    Damaged ones are renamed, and `say` is told.
+
+    Raises:
+        UserError: A newer version has written it, it belongs to another model, or all of them are damaged.
+    """
+    found = list_complete(folder)
+    for path in reversed(found):
+        try:
+            return load(path, state)
+        except Damaged as damage:
+            _set_aside(path)
+            say(f"{path}: damaged ({damage}); set aside as {path.name}{DAMAGED}.")
+    if found:
+        raise UserError(
+            f"{folder}: all {len(found)} checkpoints are damaged and have been set aside. "
+            "With --resume once more, the run starts over from its first iteration."
+        )
+    return None
+
+
+def load(path: Path, state: TrainingState) -> Manifest:
+    """Restores the checkpoint of a manifest, if every byte of it is as it was written.
+
+    Raises:
+        Damaged: It is not.
+        UserError: It is, and yet cannot be used: a newer format, or another model.
+    """
+    manifest = read_manifest(path)
+    if path.stem != f"{manifest.iteration:08d}":
+        raise Damaged(f"it is of iteration {manifest.iteration}")
+    file = path.with_suffix(TENSORS)
+    verify_tensors(file, manifest)
+    with tensors.open_file(file) as opened:
+        content = tensors.read(opened, file, *expected(state))
+    restore(state, content)
+    return manifest
+
+
+def _set_aside(path: Path) -> None:
+    """Renames both files, the manifest first: without it, there is no checkpoint."""
+    for file in (path, path.with_suffix(TENSORS)):
+        with suppress(FileNotFoundError):
+            os.replace(file, file.with_name(f"{file.name}{DAMAGED}"))
