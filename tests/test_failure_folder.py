@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oneway.common.failure import describe_bug, in_run_folder
+from oneway.common.failure import describe_bug, note_run_folder
 from oneway.runs import refuse_occupied
 
 
@@ -21,7 +21,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def told(folder: Path) -> str:
     """What is said about a bug."""
-    with pytest.raises(ZeroDivisionError) as caught, in_run_folder(folder):
+    with pytest.raises(ZeroDivisionError) as caught, note_run_folder(folder):
         raise ZeroDivisionError
     return describe_bug(caught.value)
 

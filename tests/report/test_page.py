@@ -17,7 +17,7 @@ from oneway.tools.report import write_report
 from oneway.tools.report.facts import read_runs
 from oneway.tools.report.gallery import SCENES
 from oneway.tools.report.next_steps import next_steps
-from oneway.tools.report.page import _file_name
+from oneway.tools.report.page import _file_name, _made
 from small_runs import METHODS
 
 
@@ -135,6 +135,12 @@ def test_few_validation_images_are_warned_of(copies: list[Path]) -> None:
     page = write_report(copies[:1], None).read_text(encoding="utf-8")
     assert '<p class="caution">Every number here rests on 2 validation images, too few' in page
     assert page.index('class="caution"') < page.index('class="facts"')
+
+
+def test_a_commit_with_uncommitted_changes_is_named_as_such(copies: list[Path]) -> None:
+    for uncommitted, shown in ((True, "abc123, with uncommitted changes"), (False, "abc123"), (None, "abc123")):
+        change_json(copies[0] / "environment.json", commit="abc123", uncommitted=uncommitted)
+        assert _made(read_runs(copies[:1]))["commit"] == [shown]
 
 
 def test_the_metric_is_the_second_column(page: str) -> None:

@@ -1,4 +1,4 @@
-"""What is said when a command fails: a sentence for what the user can mend, and for a bug how to report it."""
+"""What is printed about a bug: what happened, where the traceback is, and how to report it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 from oneway.common.run_files import CONFIG, ENVIRONMENT, TRACEBACK
 
 BUG_STATUS = 70
-"""Of a process that ends with a bug: EX_SOFTWARE of sysexits.h."""
+"""The exit status of a process that ends with a bug: EX_SOFTWARE of sysexits.h."""
 
 NOTE = "in the run folder "
 
 
 @contextmanager
-def in_run_folder(folder: Path) -> Iterator[None]:
-    """Whatever is raised within the block carries a note of the run folder."""
+def note_run_folder(folder: Path) -> Iterator[None]:
+    """An error that is raised within the block gets a note with the run folder."""
     try:
         yield
     except Exception as error:
@@ -28,28 +28,28 @@ def in_run_folder(folder: Path) -> Iterator[None]:
 
 
 def describe_bug(error: BaseException) -> str:
-    """Three lines for an error nobody foresaw: what happened, where the traceback is, what to send."""
+    """Three lines about an unexpected error: what happened, where the traceback is, what to send."""
     last = (traceback.extract_tb(error.__traceback__) or [None])[-1]
     place = f" ({Path(last.filename).name}, line {last.lineno})" if last else ""
     what = " ".join(f"{type(error).__name__}: {error}".split())[:500]
     folder = _run_folder(error)
-    files = [path for path in (_written(error, folder), folder and folder / ENVIRONMENT) if path]
+    files = [path for path in (_write_traceback(error, folder), folder and folder / ENVIRONMENT) if path]
     send = " and ".join(str(path) for path in files if path.exists()) or "what --traceback shows"
-    go_on = " What the run has saved is whole; --resume continues it." if folder else ""
+    advice = " What the run has saved is whole; --resume continues it." if folder else ""
     return (
-        f"{what}{place}\nThis is a bug in oneway and not your mistake.{go_on}\n"
+        f"{what}{place}\nThis is a bug in oneway and not your mistake.{advice}\n"
         f"Please report it with {send}. --traceback prints where it happened."
     )
 
 
 def _run_folder(error: BaseException) -> Path | None:
-    """None before the run has been started: there is nothing to continue, and its place stays free."""
+    """The folder in the error's note; None before the run was started, when there is nothing to continue."""
     notes = [note.removeprefix(NOTE) for note in getattr(error, "__notes__", ()) if note.startswith(NOTE)]
     return Path(notes[0]) if notes and (Path(notes[0]) / CONFIG).is_file() else None
 
 
-def _written(error: BaseException, folder: Path | None) -> Path | None:
-    """The file with the traceback: in the run folder, or among the system's temporary files."""
+def _write_traceback(error: BaseException, folder: Path | None) -> Path | None:
+    """Writes the traceback into the run folder or a temporary file, and returns its path; None where neither works."""
     text = "".join(traceback.format_exception(error))
     try:
         if folder is not None:

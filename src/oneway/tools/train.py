@@ -17,7 +17,7 @@ from oneway import config as configuration
 from oneway import data, runs
 from oneway.common import words
 from oneway.common.errors import UserError
-from oneway.common.failure import in_run_folder
+from oneway.common.failure import note_run_folder
 from oneway.common.interrupt import Interrupted, defer_signals
 from oneway.common.progress import ProgressBar
 from oneway.common.run_files import SUMMARY
@@ -53,7 +53,7 @@ def train(config: Config, out: Path, resume: bool, console: Console, allow_chang
         allow_changes: Continue although settings, split or data are not those the run was started with.
     """
     config = configuration.build(config.model_dump(), "the configuration")  # it may have been changed unchecked
-    with in_run_folder(out), memory.explained(config), ExitStack() as until_the_end:
+    with note_run_folder(out), memory.explained(config), ExitStack() as until_the_end:
         return _train(config, out, resume, console, allow_changes, until_the_end)
 
 

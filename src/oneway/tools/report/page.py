@@ -217,6 +217,12 @@ def _made(runs: Sequence[RunFacts]) -> dict[str, list[str]]:
             + f", Python {run.environment['python']}"
             for run in runs
         ],
-        "commit": [run.environment["commit"] or "not a source checkout" for run in runs],
+        "commit": [_commit(run.environment) for run in runs],
     }
     return {key: values[:1] if len(set(values)) == 1 else values for key, values in rows.items()}
+
+
+def _commit(environment: dict[str, Any]) -> str:
+    if environment["commit"] is None:
+        return "not a source checkout"
+    return environment["commit"] + (", with uncommitted changes" if environment.get("uncommitted") else "")
