@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from oneway.config import Model
-from oneway.models import build, prepare
+from oneway.models import build
 from oneway.runs import TrainedModel, load_model, save_model
+from oneway.tools.networks import prepare
 
 
 def make_network(classes: int) -> nn.Module:
