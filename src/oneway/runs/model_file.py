@@ -75,13 +75,13 @@ def load_model(path: Path, device: torch.device, factory: str | None = None) -> 
         raise UserError(f"{path}: no such file; has the run ended? Continue it with --resume.")
     with tensors.open_file(path) as file:
         words = tensors.read_about(file, path)
-        about = _validated(words, path)
+        about = _validate(words, path)
         confirm_factory(about.model.factory, factory, path)
         if about.model.factory is None:
-            with suppress(_Unbuilt), torch.device("meta"):
+            with suppress(_CannotBuild), torch.device("meta"):
                 # A file of a few bytes may name a network of gigabytes: its shapes are compared before it is made.
-                tensors.check(file, path, tensors.expected_of(_network(about, path).state_dict()))
-        network = _network(about, path)
+                tensors.check(file, path, tensors.expected_of(_build(about, path).state_dict()))
+        network = _build(about, path)
         content = tensors.read(file, path, tensors.expected_of(network.state_dict()))
         seal = words.pop("sha256", None)
         if digest(words, content) != seal:
@@ -90,7 +90,7 @@ def load_model(path: Path, device: torch.device, factory: str | None = None) -> 
     return TrainedModel(network.to(device).eval(), about.classes, about.colours)
 
 
-def _validated(words: dict[str, Any], path: Path) -> About:
+def _validate(words: dict[str, Any], path: Path) -> About:
     found = words.get("format")
     if isinstance(found, int) and found > MODEL_FORMAT:
         raise UserError(
@@ -108,16 +108,16 @@ def _validated(words: dict[str, Any], path: Path) -> About:
     return about
 
 
-class _Unbuilt(UserError):
+class _CannotBuild(UserError):
     pass
 
 
-def _network(about: About, path: Path) -> nn.Module:
+def _build(about: About, path: Path) -> nn.Module:
     try:
         # The weights come from this file, whatever the run started from.
         return models.build(about.model.model_copy(update={"weights": None}), len(about.classes), seed=0)
     except Exception as error:  # a tiny width fails in the first layer that it leaves without channels
-        raise _Unbuilt(f"{path}: describes a network that cannot be built ({error}).") from error
+        raise _CannotBuild(f"{path}: describes a network that cannot be built ({error}).") from error
 
 
 def digest(about: Mapping[str, Any], content: Mapping[str, Tensor]) -> str:
