@@ -16,7 +16,7 @@ from files import contents
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.data.check import Finding, check_data, refuse_errors
-from oneway.data.check.contact_sheet import choose, chosen, overlay, write_contact_sheet
+from oneway.data.check.contact_sheet import choose, items_by_heading, overlay, write_contact_sheet
 from oneway.data.check.inspection import check_folder
 from oneway.data.check.survey import Survey
 from oneway.data.check.typeset import fitted
@@ -126,7 +126,7 @@ def test_masks_that_cannot_be_used_are_worth_a_look(tmp_path):
     edit_mask(lambda mask: mask[:40], "val/masks/102.png")(root)
     truncate("train/images/007.png", 0.6)(root)
     check = check_data(listing(root), Console(quiet=True))
-    shown = chosen(check)
+    shown = items_by_heading(check)
     assert [item.name for item in shown["Worth a look"]] == ["train/images/004.png", "val/images/102.png"]
     write_contact_sheet(check, tmp_path / "sheet.png")
     assert not any(item in shown["Worth a look"] for title in ("Training", "Validation") for item in shown[title])

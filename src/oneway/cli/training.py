@@ -98,11 +98,11 @@ def train(
     """
     if recipe_name not in RECIPES and Path(recipe_name).is_dir():
         raise UserError(f"{recipe_name}: a folder, and no recipe. Use: oneway train folder --data {recipe_name}")
-    changes = configuration.with_length(settings.model_dump(exclude_unset=True))
+    changes = configuration.prefer_epochs(settings.model_dump(exclude_unset=True))
     if data is not None:
         changes = configuration.merge(changes, {"data": {"path": data}})
     if config is not None:
-        changes = configuration.merge(configuration.with_length(configuration.read_yaml(config)), changes)
+        changes = configuration.merge(configuration.prefer_epochs(configuration.read_yaml(config)), changes)
     source = str(config or "command line")
     if (named := changes.get("recipe", recipe_name)) != recipe_name:
         raise UserError(f"{source}: has settings of the recipe {named}, not of {recipe_name}.")

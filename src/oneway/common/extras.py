@@ -1,4 +1,4 @@
-"""Packages that not everyone needs, imported when asked for; if missing, the command that installs them is named."""
+"""Optional packages, imported when they are needed; where one is missing, an error has the command to install it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from oneway.common.errors import UserError
 
 
-def imported(module: str, extra: str, purpose: str) -> Any:
-    """A module that comes with an extra of this package.
+def import_extra(module: str, extra: str, purpose: str) -> Any:
+    """Imports a module that comes with an extra of this package.
 
     Raises:
-        UserError: It is not installed; says for what it is needed, and the exact command.
+        UserError: It is not installed; says what needs it, and the command that installs it.
     """
     try:
         return importlib.import_module(module)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oneway.config.conflicts import unused_settings
-from oneway.config.reading import build, confirm_factory, explain, merge, read_yaml, with_length
+from oneway.config.reading import build, confirm_factory, explain, merge, prefer_epochs, read_yaml
 from oneway.config.tree import (
     BatchNorm,
     Config,
@@ -34,7 +34,7 @@ __all__ = [
     "explain",
     "merge",
     "names_of",
+    "prefer_epochs",
     "read_yaml",
     "unused_settings",
-    "with_length",
 ]

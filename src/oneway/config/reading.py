@@ -1,4 +1,4 @@
-"""From nested values to a configuration that has been checked; what is wrong with them, in the user's words."""
+"""From nested values to a checked configuration; what is wrong with them is said by key and value."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def with_length(changes: dict[str, Any]) -> dict[str, Any]:
-    """Where epochs alone are asked for, a recipe's own number of iterations, which would win over them, is dropped."""
+def prefer_epochs(changes: dict[str, Any]) -> dict[str, Any]:
+    """The changes; where they ask for epochs alone, also one that drops the iterations of a recipe, which would win."""
     train = changes.get("train")
     only_epochs = isinstance(train, dict) and {"epochs"} == train.keys() & {"epochs", "iterations"}
     return merge(changes, {"train": {"iterations": None}}) if only_epochs else changes
 
 
 def explain(error: ValidationError) -> str:
-    """A validation error in the user's words: one line per key, with its value and the nearest known key."""
+    """A validation error as text: one line per key, with its value and the nearest known key."""
     return "\n".join(
         _explain_one(detail["type"], detail["loc"], detail["msg"], detail["input"]) for detail in error.errors()
     )
@@ -84,7 +84,7 @@ def _explain_one(kind: str, location: tuple[int | str, ...], message: str, value
     place = f"{key}: " if key else ""
     if isinstance(value, dict):
         return f"{place}{reason}."
-    # Not of anything else: a few lines of YAML can stand for a value that no memory holds once it is written out.
+    # Only of strings: a few lines of YAML can stand for a value that no memory holds once it is written out.
     named = kind in ("literal_error", "value_error") and isinstance(value, str)
     near = get_close_matches(str(value), re.findall(r"'([^']+)'", message), n=1) if named else []
     return f"{place}{reason} (got {reprlib.repr(value)})." + (f" Did you mean '{near[0]}'?" if near else "")

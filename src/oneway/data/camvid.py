@@ -14,7 +14,7 @@ from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE, SplitName
 from oneway.data.dataset import Bytes, Colour, Item, Listing
 from oneway.data.decode.images import SUFFIXES
-from oneway.data.published import existing_folder, further_images, in_order, read_ids, visible_files
+from oneway.data.published import further_images, in_order, read_ids, require_folder, visible_files
 
 TABLE: dict[str, Colour] = {
     "sky": (128, 128, 128),
@@ -45,7 +45,7 @@ def list_camvid(root: Path | None, unlabelled: Path | None = None) -> Listing:
     Raises:
         UserError: A folder or file is missing; says what was looked for.
     """
-    root = existing_folder(root, "CamVid")
+    root = require_folder(root, "CamVid")
     train, val = (_frames(root, split) for split in ("train", "val"))
     test = _frames(root, "test") if (root / "test").is_dir() and (root / "testannot").is_dir() else ()
     return Listing(

@@ -16,7 +16,7 @@ from typing import Literal
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.data.dataset import Bytes, Colour, Item, Listing
-from oneway.data.published import existing_folder, further_images, in_order, read_ids, visible_files
+from oneway.data.published import further_images, in_order, read_ids, require_folder, visible_files
 
 TABLE: dict[int, tuple[str, Colour]] = {
     7: ("road", (128, 64, 128)),
@@ -79,7 +79,7 @@ def list_cityscapes(
     Raises:
         UserError: A folder or file is missing; says what was looked for.
     """
-    root = existing_folder(root, "Cityscapes")
+    root = require_folder(root, "Cityscapes")
     train, val = (_with_labels(root, split, "gtFine") for split in ("train", "val"))
     extra: tuple[Item, ...] = ()
     if coarse != "none":

@@ -33,7 +33,7 @@ class Change(NamedTuple):
 
 
 def worst_first(change: Change) -> int:
-    """A key to sort by: with an image that is gone, its mask is left behind."""
+    """A sort key: an image that is gone comes before its mask, which has lost its image."""
     return (GONE, REPLACED, UNPAIRED).index(change.what)
 
 
@@ -42,11 +42,11 @@ class Index:
     """What was decoded of a split, item by item: its survey, and what its files were."""
 
     made: str
-    """When, in words."""
+    """When it was written, as text."""
 
     decoded: list[dict[str, Any]]
     left_out: list[dict[str, Any]]
-    """What could not be read: it plays no part, and may be mended or removed without a question."""
+    """What could not be read and is left out; it may be repaired or removed without --data.refresh."""
 
     @classmethod
     def read(cls, path: Path) -> Index | None:
@@ -113,8 +113,8 @@ class Index:
     def changed_files(self, items: Sequence[Item]) -> Iterator[Change]:
         """Files that have changed or vanished since, or are not listed for their item any more.
 
-        Files that are new, or were left out, are no change; nor is an item that changes sides, as labelling more images
-        lets a share of them do. So these are the items of all splits.
+        Files that are new, or were left out, are no change; nor is an item that has moved to another split, as some do
+        when more images are labelled. So `items` are those of all splits.
         """
         listed = {item.name: _files(item) for item in items}
         for record in self.decoded:
@@ -128,7 +128,7 @@ class Index:
                     yield Change(path, UNPAIRED)
 
     def other_names(self, items: Sequence[Item]) -> str:
-        """In words, which of these items were not among those that were to be decoded, and the reverse; or nothing."""
+        """A note on items that have come into the split since it was decoded, or have left it; or nothing."""
         was, now = {*self.surveys, *self.surveys_left_out}, {item.name for item in items}
         sides = {"now validate": sorted(now - was), "no longer validate": sorted(was - now)}
         words = [f"{listed(names)} {what}" for what, names in sides.items() if names]
@@ -141,14 +141,14 @@ def _files(item: Item) -> list[str]:
 
 
 def _stamp(path: str, digests: dict[str, str]) -> dict[str, Any]:
-    """What tells whether a file is still the same; many items may share one file of annotations."""
+    """Size, time and digest of a file, to tell later whether it is the same; items may share a file of annotations."""
     digest = digests.get(path) or digests.setdefault(path, _digest(path))
     status = os.stat(path)
     return {"path": path, "bytes": status.st_size, "modified": status.st_mtime_ns, "digest": digest}
 
 
 def _trace(path: str) -> dict[str, Any]:
-    """What tells whether a file that cannot be read may have been mended."""
+    """Size and time of a file that cannot be read; where they differ, it may have been repaired."""
     status = os.stat(path) if os.path.exists(path) else None
     return {"path": path, "bytes": status and status.st_size, "modified": status and status.st_mtime_ns}
 

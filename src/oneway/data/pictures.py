@@ -1,4 +1,4 @@
-"""Arrays as pictures, and pictures as bytes.
+"""Arrays become pictures, and pictures become bytes.
 
 Shapes: H×W pixels. Where a pixel belongs to no class, or shows no part of an image, a picture is hatched: a plain grey
 could be taken for a class.

@@ -1,4 +1,4 @@
-"""What readers of published data sets share: their classes and files are known beforehand."""
+"""What the readers of published data sets share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.masks import read_raw
 
 UNKNOWN = 254
-"""Marks a number without a meaning: a byte that is neither a class index nor IGNORE."""
+"""Marks a number that stands for nothing: a byte that is neither a class index nor IGNORE."""
 
 
 def read_ids(path: Path, table: Mapping[int, int], expected: str) -> Bytes:
@@ -44,8 +44,8 @@ def read_ids(path: Path, table: Mapping[int, int], expected: str) -> Bytes:
     return labels
 
 
-def existing_folder(root: Path | None, name: str) -> Path:
-    """The folder of the data set that is called `name`; a UserError where it was not given, or is none."""
+def require_folder(root: Path | None, name: str) -> Path:
+    """Returns the folder of the data set called `name`; raises a UserError where it was not given, or is no folder."""
     if root is None:
         raise UserError(f"{name} is read from a folder: give it with --data DIR.")
     if not root.is_dir():

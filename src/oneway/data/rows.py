@@ -19,9 +19,9 @@ AGAIN = "Run the command again (a training run continues with --resume): what is
 
 
 class OnDisk:
-    """Bytes in a file; slices of them are read when they are asked for.
+    """Bytes in a file, read slice by slice.
 
-    The file stays open: whoever puts another in its place, this is the one that was there.
+    The file stays open: where another takes its place, the old one is still read.
     """
 
     def __init__(self, path: Path, shape: tuple[int, ...]) -> None:

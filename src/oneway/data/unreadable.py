@@ -11,7 +11,7 @@ from oneway.data.dataset import Listing
 
 FLAG = "--data.skip-unreadable"
 MOST = 0.01
-"""Share of the images of a split that may be left out: where there are more, it is not the files that are wrong."""
+"""Share of the images of a split that may be left out; where there are more, something else is wrong."""
 
 WORDS: dict[SplitName, str] = {"train": "training", "val": "validation", "test": "test"}
 

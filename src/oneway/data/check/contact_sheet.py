@@ -48,17 +48,17 @@ OPACITY = 0.6
 def write_contact_sheet(check: Check, path: Path) -> None:
     """Draws a few images of each kind as a PNG: suspicious ones first, and every class among the rest if it can be."""
     parts = [_title(check), _legend(check)]
-    for title, items in chosen(check).items():
+    for title, items in items_by_heading(check).items():
         rows = rows_of([_cell(check, item) for item in items])
         parts.append(column([line(title, 20, bold=True), *rows], GAP))
     path.parent.mkdir(parents=True, exist_ok=True)
     sheet(parts, SHEET_WIDTH).save(path, format="PNG")
 
 
-def chosen(check: Check) -> dict[str, list[Item]]:
-    """The items that are shown, by heading: a row each, and two of training images; only such as can be read.
+def items_by_heading(check: Check) -> dict[str, list[Item]]:
+    """The items that are shown, by heading: one row each, two rows of training images; only images that can be read.
 
-    An image whose mask cannot be used is worth a look, and comes first.
+    Images with findings come first, before them those whose mask cannot be used.
     """
     named = {finding.file for finding in check.findings}
     train, val, test = (
@@ -139,5 +139,5 @@ def _entry(chip: Image.Image, name: str, share: float) -> Image.Image:
 
 
 def percentage(share: float) -> str:
-    """A share of pixels in words: with two digits or so, and never 0 % of what is there."""
+    """A share of pixels as text: about two digits, and never 0 % of what is there."""
     return "absent" if share == 0 else "< 0.01 %" if share < 1e-4 else f"{100 * share:.{1 if share >= 0.01 else 2}f} %"

@@ -15,28 +15,28 @@ from oneway.data.dataset import Item, Listing
 from oneway.data.decode.images import DARK, SIDEWAYS, bits_in_use
 
 TINY = 32
-"""Height or width below which a network that reduces its input 32 times has nothing left."""
+"""Height or width below which a network with stride 32 has less than one cell."""
 
 FORGOTTEN = 0.1
-"""Share of a folder's images, up to which those without a mask look forgotten rather than unlabelled on purpose."""
+"""Up to this share of a folder's images, those without a mask were probably forgotten."""
 
 REPEATED = 0.1
-"""Share of a split's images from which repeated scenes are worth a word."""
+"""Share of a split's images from which repeated scenes are reported."""
 
 WHOLE_SET = "."
-"""Stands in place of the file in a finding that is about no single one."""
+"""The file of a finding that is about no single file."""
 
 Surveys = Mapping[str, Survey]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that would hurt (an error), or that is suspicious (a warning)."""
+    """One thing that makes training wrong (an error), or that is suspicious (a warning)."""
 
     level: Literal["error", "warning"]
 
     kind: str
-    """What it has in common with others, as a heading."""
+    """The heading that it shares with others of its kind."""
 
     file: str
     """Its path below the data folder where it lies there, or WHOLE_SET."""
@@ -65,11 +65,11 @@ def decoding_errors(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
 
 
 def too_few_labels(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
-    """No labelled image to learn from or to measure by, or a single one."""
+    """No labelled image for training or validation, or a single one."""
     for split, items in (("training", listing.train), ("validation", listing.val)):
         usable = [item for item in items if (surveys[item.name].labels or {}).keys() - {IGNORE}]
         if any(surveys[item.name].problem for item in items):
-            continue  # which is said already, and must be mended first
+            continue  # `decoding_errors` says so, and that is to be corrected first
         if not usable:
             yield Finding("error", "No labels", WHOLE_SET, f"no {split} image has a labelled pixel")
         elif len(usable) == 1:
@@ -77,7 +77,7 @@ def too_few_labels(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
 
 
 def absent_masks(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
-    """Images to measure by that have no mask, and a few to train on that have none among many that do."""
+    """Validation and test images without a mask, and a few training images without one among many that have one."""
     for split, items in held_out(listing):
         for item in items:
             if item.mask is None:
@@ -144,14 +144,14 @@ def odd_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
         elif max(survey.fingerprint) < DARK and not few_bits:
             message = f"no region is brighter than {max(survey.fingerprint)} of 255"
             yield Finding("warning", "Nearly black images", file, message)
-        # Where an image lay on its side, an oblong mask that fits has heeded it; elsewhere both would fit.
+        # Where an image lay on its side, an oblong mask that fits is upright too; elsewhere one cannot tell.
         if survey.orientation != UPRIGHT and (survey.orientation not in SIDEWAYS or height == width):
             message = f"EXIF orientation {survey.orientation} is undone in the image; the mask is read as it is stored"
             yield Finding("warning", "Images that may be turned against their mask: see the sheet", file, message)
 
 
 def unused_bits(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
-    """Images in 16 bits that use but the lower of them, as those of many a camera do."""
+    """Images in 16 bits that use only the lower ones, as those of many cameras do."""
     brightest = {item: surveys[item.name].brightest for item in every_item(listing)}
     dark = {item: value for item, value in brightest.items() if value is not None and value < DARK}
     if dark:
@@ -185,7 +185,7 @@ def same_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
 
 
 def similar_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
-    """Images to measure by that look like labelled training images, as neighbouring frames do; closest first."""
+    """Validation and test images that look like labelled training images, as neighbouring frames do; closest first."""
     train = [surveys[item.name] for item in listing.train if item.mask and surveys[item.name].fingerprint]
     digests = {survey.digest for survey in train}
     for split, items in held_out(listing):

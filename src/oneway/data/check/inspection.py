@@ -1,4 +1,4 @@
-"""The verb `check`: checks a data set, tells a person or a machine what it found, and draws the contact sheet."""
+"""The verb `check`: checks a data set, prints what it found as text or JSON, and draws the contact sheet."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def check_folder(
     save: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Checks a folder of images and masks; the exit status is 1 if anything in it would hurt.
+    """Checks a folder of images and masks; the exit status is 1 if there is an error in it.
 
     Args:
         root: The folder.
-        console: Where to tell what was found.
+        console: Where to print what was found.
         unlabelled: A further folder, of images without masks.
         out: The contact sheet; see `sheet_path`.
         save: Write what was inferred about the folder into it, as dataset.yaml.
-        as_json: Tell it in JSON.
+        as_json: Print JSON.
     """
     file = root / FILE
     inferred = not file.exists()
@@ -83,7 +83,7 @@ def check_listing(
     out: Path | None = None,
     as_json: bool = False,
 ) -> int:
-    """Checks a listed data set of any kind; the exit status is 1 if anything in it would hurt."""
+    """Checks a listed data set of any kind; the exit status is 1 if there is an error in it."""
     sheet = sheet_path(listing.root, out, as_json)
     check = check_data(listing, Console(quiet=True) if as_json else console, known)
     if as_json:
@@ -97,9 +97,9 @@ def check_listing(
 
 
 def sheet_path(root: Path, out: Path | None, as_json: bool) -> Path | None:
-    """Where the contact sheet goes: where the user says, or else the current folder, if it is not part of the data.
+    """The path of the contact sheet: `out`, or else one in the current folder, if that is not part of the data.
 
-    Machines have asked for no picture unless they say where.
+    With `as_json`, none is drawn unless `out` is given.
     """
     if out is None:
         outside = not Path.cwd().is_relative_to(root.resolve())

@@ -1,4 +1,4 @@
-"""Decoding a listed item, and a survey of what it showed: enough to check a data set without decoding it again.
+"""Decodes listed items, and keeps a survey of each: enough to check a data set without decoding it again.
 
 Shapes: an image has H×W pixels.
 """
@@ -21,7 +21,7 @@ from oneway.data.dataset import Bytes, Item, Listing
 from oneway.data.decode.images import Unreadable, read_header, read_image
 
 GRID = 16
-"""Rows and columns of a fingerprint: few enough for neighbouring video frames to agree, enough for places not to."""
+"""Rows and columns of a fingerprint: few enough for neighbouring frames to agree, enough for other places to differ."""
 
 UPRIGHT = 1
 """The EXIF orientation of an image that is stored as it is seen."""
@@ -40,7 +40,7 @@ class Unusable(UserError):
 
 @dataclass(frozen=True)
 class Survey:
-    """What is kept of a decoded item: sizes and counts, and what tells whether another shows the same."""
+    """What is kept of a decoded item: sizes, counts, and a digest and a fingerprint to compare it with others."""
 
     name: str
 
@@ -165,6 +165,6 @@ def _mismatch(item: Item, mask: Path, image: Bytes, labels: Bytes) -> str:
     if turned == UPRIGHT:
         return message + " One of the two is turned by 90°: turn it back."
     return (
-        message + f" The image has EXIF orientation {turned}, which the mask does not heed:"
+        message + f" The image has EXIF orientation {turned}, and the mask is not turned that way:"
         " set it to 1 in the image, or turn the mask."
     )

@@ -1,4 +1,4 @@
-"""What `oneway check` found, on a terminal; colour helps, and nothing depends on it."""
+"""What `oneway check` found, as text for a terminal; it can be read without colours."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _group(findings: list[Finding]) -> Iterator[RenderableType]:
     for finding in _examples(findings):
         words = in_words(finding)
         if _wording(finding) in said:
-            words = re.split("[;.] ", words, maxsplit=1)[0]  # advice is read once
+            words = re.split("[;.] ", words, maxsplit=1)[0]  # the same advice is said once
         said.add(_wording(finding))
         yield Padding(Text(words), (0, 0, 0, 4), expand=False)
     if len(findings) > EXAMPLES:
@@ -78,7 +78,7 @@ def _group(findings: list[Finding]) -> Iterator[RenderableType]:
 
 
 def _examples(findings: list[Finding]) -> list[Finding]:
-    """The first few; one of each wording before a second of any, so that the odd one is not among those left out."""
+    """The first few; one of each wording before a second of any, so that no wording is left out."""
     turns = Counter[str]()
     ranked = []
     for position, finding in enumerate(findings):

@@ -1,4 +1,4 @@
-"""Reading image files of any origin: common formats and pixel types in, RGB bytes out, one error for all that fails.
+"""Reads image files of any origin: common formats and pixel types become RGB bytes; every failure is one error.
 
 Shapes: an image has H×W pixels.
 """
@@ -29,15 +29,15 @@ CLUTTER = ("thumbs.db", "desktop.ini", "__macosx")
 """What file managers and archives leave behind, in lower case."""
 
 MOST_PIXELS = 2**28
-"""A header that announces more is not believed; Pillow would reserve a GiB for as many."""
+"""Images with more are refused; Pillow would reserve a GiB for this many."""
 
-BELIEVED_PIXELS = 2**24
-"""As many may be in a file of any length; of more, each byte must account for its share."""
+PLAUSIBLE_PIXELS = 2**24
+"""A file of any length may announce this many; of a longer image, the file must have enough bytes for it."""
 
 PIXELS_PER_BYTE = {"PNG": 8 * 1032, "TIFF": 8 * 1032}
-"""What a byte of a file can hold: eight pixels of one bit each, shrunk by deflate at most 1032-fold."""
+"""Pixels that a byte of a file can hold: eight of one bit each, compressed by deflate at most 1032 times."""
 PIXELS_PER_BYTE_ELSEWHERE = 8 * 64
-"""A bit for each 8×8 block of a JPEG; other formats hold photographs in no less."""
+"""At least a bit for each 8×8 block, as in a JPEG; other formats need no less."""
 
 TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -52,23 +52,23 @@ TURNS = {
 SIDEWAYS = (5, 6, 7, 8)
 
 DARK = 16
-"""Value that a pixel of any photograph reaches; what a camera of 12 bits stores in 16 stays below."""
+"""A value that some pixel of any photograph reaches; 12 bits of a camera, stored in 16, stay below."""
 
 ANIMATED = ("PNG", "WEBP")
-"""Formats whose further frames are pictures of their own; those of a JPEG are previews, or maps of depths."""
+"""Formats whose further frames are images of their own; those of a JPEG are previews, or depth maps."""
 
 MOST_PAGES = 10_000
-"""Of a TIFF; to find a page, Pillow compares it with all before."""
+"""Pages of a TIFF that are counted: to find one, Pillow compares it with all before."""
 
 SUBFILE = 254
-"""The tag of a TIFF that says what a page is to the one before."""
+"""The tag of a TIFF that says how a page relates to the one before."""
 REDUCED, TRANSPARENCY = 1, 4
 """Bits of it: a smaller copy, or a mask."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a file tells of an image beside its pixels."""
+    """What a file says about an image besides its pixels."""
 
     orientation: int
     """The EXIF orientation that `read_image` undoes: 1 is upright, 5 to 8 lie on their side."""
@@ -81,7 +81,7 @@ class Header:
 
 
 def hidden(path: PurePath) -> bool:
-    """Whether a file is not meant to be seen: by its name, or by that of a folder on the relative path to it."""
+    """Whether a file is hidden or clutter, by its name or by that of a folder on the relative path to it."""
     return any(part.startswith(".") or part.lower() in CLUTTER for part in path.parts)
 
 
@@ -98,7 +98,7 @@ def read_image(path: Path) -> Bytes:
     Raises:
         UserError: The file is missing, damaged, too large, or of another kind; says which.
     """
-    with opened(path, FORMATS) as image:
+    with open_image(path, FORMATS) as image:
         turn = TURNS.get(_orientation(image))
         upright = _as_rgb(path, image) if turn is None else _as_rgb(path, image).transpose(turn)
         return np.asarray(upright)
@@ -106,36 +106,36 @@ def read_image(path: Path) -> Bytes:
 
 def image_size(path: Path) -> tuple[int, int]:
     """Height and width of what `read_image` gives, from the file's header."""
-    with opened(path, FORMATS) as image:
+    with open_image(path, FORMATS) as image:
         width, height = image.size
         return (width, height) if _orientation(image) in SIDEWAYS else (height, width)
 
 
 def read_header(path: Path) -> Header:
-    """What a file tells of the image that `read_image` gives."""
-    with opened(path, FORMATS) as image:
-        return Header(_orientation(image), image.mode.startswith("I") or halved(image), _pages(image))
+    """What a file says about the image that `read_image` gives."""
+    with open_image(path, FORMATS) as image:
+        return Header(_orientation(image), image.mode.startswith("I") or only_upper_bits(image), _pages(image))
 
 
-def halved(image: Image.Image) -> bool:
-    """Whether Pillow gives but the upper half of 16 bits, as it does where there are several channels."""
+def only_upper_bits(image: Image.Image) -> bool:
+    """Whether Pillow gives only the upper 8 of 16 bits, as it does where there are several channels."""
     return ";16" in str(getattr(image, "tile", "")) and not image.mode.startswith("I")
 
 
 def bits_in_use(brightest: int) -> tuple[int, int]:
-    """How many of 16 bits samples use if the upper 8 reach no higher value, and the factor that makes it all 16."""
+    """How many of 16 bits are in use if the upper 8 are at most `brightest`, and the factor to use all 16."""
     bits = 8 + brightest.bit_length()
     return bits, 2 ** (16 - bits)
 
 
 @contextmanager
-def opened(path: Path, formats: Iterable[str]) -> Iterator[Image.Image]:
+def open_image(path: Path, formats: Iterable[str]) -> Iterator[Image.Image]:
     """A file of one of Pillow's `formats`, its header read; whatever fails in the block becomes a UserError."""
-    if not path.is_file():  # a pipe would keep us waiting
+    if not path.is_file():  # a pipe would block
         raise Unreadable(f"{path}: {'not a file' if path.exists() else 'no such file'}.")
     try:
         with _pillow, Image.open(path, formats=tuple(formats)) as image:
-            _believe(path, image)
+            _refuse_implausible(path, image)
             yield image
     except UserError:
         raise
@@ -177,8 +177,8 @@ class _PillowSettings:
 _pillow = _PillowSettings()
 
 
-def _believe(path: Path, image: Image.Image) -> None:
-    """Refuses a header that announces more pixels than we decode, or than the file can hold."""
+def _refuse_implausible(path: Path, image: Image.Image) -> None:
+    """Raises a UserError where a header announces more pixels than we decode, or than the file can hold."""
     width, height = image.size
     pixels, size = width * height, path.stat().st_size
     if not pixels:
@@ -188,12 +188,12 @@ def _believe(path: Path, image: Image.Image) -> None:
             f"{path}: {width}×{height} pixels are more than the {MOST_PIXELS} we decode. Cut it into tiles."
         )
     per_byte = PIXELS_PER_BYTE.get(image.format or "", PIXELS_PER_BYTE_ELSEWHERE)
-    if pixels > max(BELIEVED_PIXELS, per_byte * size):
+    if pixels > max(PLAUSIBLE_PIXELS, per_byte * size):
         raise Unreadable(f"{path}: damaged; its header announces {width}×{height} pixels, in a file of {size} bytes.")
 
 
 def _orientation(image: Image.Image) -> int:
-    """Of an image whose pixels are not decoded yet; what stands behind them, as a PNG allows, does not count."""
+    """From the data before the pixels, of an image that is not decoded yet; a PNG may have more behind them."""
     if image.format == "TIFF":
         return 1  # there it belongs to the format, and Pillow applies it
     try:
@@ -204,7 +204,7 @@ def _orientation(image: Image.Image) -> int:
 
 
 def _pages(image: Image.Image) -> int:
-    """As far as they can be counted: what is damaged behind the first page does no harm to it."""
+    """The number of pages, as far as they can be read: damage behind the first does not matter to it."""
     if not isinstance(image, TiffImageFile):
         return getattr(image, "n_frames", 1) if image.format in ANIMATED else 1
     count = 1

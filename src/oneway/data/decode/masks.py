@@ -1,4 +1,4 @@
-"""Reading masks: files that hold, for each pixel, a number or a colour that stands for a class.
+"""Reads masks: files that hold, for each pixel, a number or a colour that stands for a class.
 
 Nothing is converted on the way. The index into a palette is the number, greyscale is numbers and never colours, and
 EXIF orientation does not apply: a mask is no photograph.
@@ -19,15 +19,15 @@ from PIL import Image
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.data.dataset import Bytes, Colour
-from oneway.data.decode.images import FORMATS, halved, opened
+from oneway.data.decode.images import FORMATS, only_upper_bits, open_image
 
 Numbers = npt.NDArray[np.int32]
 
 LOSSY = ("JPEG", "MPO", "WEBP", "jpeg", "tiff_jpeg", "webp")
-"""Formats, and compressions within TIFF, that change values; WebP can do without, but does not say whether it did."""
+"""Formats, and compressions within TIFF, that change values; a WebP does not say whether it is lossless."""
 
 BLOCK = 2**20
-"""Pixels looked up at once: their indices take eight times the room of their labels."""
+"""Pixels looked up at once: their indices take eight times the memory of their labels."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def unpack(packed: int) -> Colour:
 
 def read_raw(path: Path) -> RawMask:
     """A mask as it is stored; a UserError where it cannot be read, or could only be read with losses."""
-    with opened(path, FORMATS) as image:
+    with open_image(path, FORMATS) as image:
         _refuse_losses(path, image)
         pixels = np.asarray(image)
         if image.mode in ("RGB", "RGBA"):
@@ -108,7 +108,7 @@ def _refuse_losses(path: Path, image: Image.Image) -> None:
             )
     if not (image.mode in ("1", "L", "LA", "P", "PA", "RGB", "RGBA") or image.mode.startswith("I")):
         raise UserError(f"{path}: no mask has pixels of kind {image.mode}. Save it as greyscale, palette or RGB PNG.")
-    if halved(image):
+    if only_upper_bits(image):
         raise UserError(f"{path}: several channels of 16 bits. Save it as PNG with 8 bits, or with a single channel.")
 
 

@@ -30,7 +30,7 @@ class Classes:
     names: tuple[str, ...]
     table: dict[Value, int]
     rare: frozenset[Value] = frozenset()
-    """Values that hardly occur, among classes that are proposed."""
+    """Values that hardly occur, among classes that were inferred."""
 
     @property
     def coloured(self) -> bool:

@@ -112,15 +112,15 @@ class Description(Section):
 def read_description(path: Path) -> Description:
     """A checked `dataset.yaml`; a UserError names the file, the key, and the nearest known key."""
     try:
-        return Description() if _says_nothing(path) else Description.model_validate(read_yaml(path))
+        return Description() if _is_blank(path) else Description.model_validate(read_yaml(path))
     except ValidationError as error:
         raise UserError(f"{path}: {_explain(error)}") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not valid YAML ({error}).") from None
 
 
-def _says_nothing(path: Path) -> bool:
-    """Whether a file is blank, but for comments."""
+def _is_blank(path: Path) -> bool:
+    """Whether a file holds nothing but comments."""
     try:
         with path.open("rb") as file:
             start = file.read(MOST_COMMENTS + 1)
@@ -132,7 +132,7 @@ def _says_nothing(path: Path) -> bool:
 
 
 def _refusals(description: Description) -> Iterator[str]:
-    """Why keys that are fine one by one do not fit each other."""
+    """Why keys that are valid one by one do not fit each other."""
     if description.val and not description.train:
         yield "val: name the folders of `train` as well"
     if description.train and description.val and bool(description.train.coco) != bool(description.val.coco):

@@ -13,9 +13,9 @@ from oneway.common.errors import UserError
 from oneway.data.dataset import Item
 from oneway.data.decode.coco import Coco
 from oneway.data.folder.description import FILE, Description, read_description
-from oneway.data.folder.layout import Problem, images_in, recognise, stay
+from oneway.data.folder.layout import Problem, images_in, recognise, require_inside
 from oneway.data.folder.pairs import Pairs, name_below, pair, subfolder
-from oneway.data.folder.unread import unread_images
+from oneway.data.folder.unsupported import unsupported_images
 
 ELSEWHERE = "unlabelled"
 """What the names of images from another folder begin with."""
@@ -46,7 +46,7 @@ class Found:
 
 
 def find(root: Path, unlabelled: Path | None = None) -> Found:
-    """Which files of a folder play which part.
+    """Finds the training, validation and unlabelled images of a folder, with their masks.
 
     Args:
         root: The data folder; nothing outside is read.
@@ -72,8 +72,8 @@ def find(root: Path, unlabelled: Path | None = None) -> Found:
         items += _from_elsewhere(unlabelled, items, taken | _files(items), problems)
     if not items:
         raise UserError(
-            f"{root}: no image found{unread_images(problems)}. Put images into {root / 'images'}, or say in {FILE} "
-            "where they are."
+            f"{root}: no image found{unsupported_images(problems)}. Put images into {root / 'images'}, or say in "
+            f"{FILE} where they are."
         )
     return Found(
         root=root,
@@ -93,7 +93,7 @@ def _require_folder(folder: Path) -> None:
 
 def _with_folders(root: Path) -> Description:
     """The description in the folder, if there is one, with the folders it does not name."""
-    file = stay(root / FILE, root)
+    file = require_inside(root / FILE, root)
     if (misnamed := file.with_suffix(".yml")).exists():
         raise UserError(f"{misnamed}: would not be read. Call it {FILE}.")
     given = read_description(file) if file.is_file() else Description()
@@ -125,7 +125,7 @@ def _files(items: Iterable[Item]) -> set[Path]:
 
 
 def _from_elsewhere(folder: Path, items: list[Item], taken: set[Path], problems: list[Problem]) -> list[Item]:
-    """The images of another folder that do not serve yet, under names that nobody has."""
+    """The images of another folder that are not among the items yet, under names that no item has."""
     _require_folder(folder)
     prefix = ELSEWHERE
     while any(item.name.startswith(f"{prefix}/") for item in items):

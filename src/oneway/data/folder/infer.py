@@ -1,4 +1,4 @@
-"""Which classes masks seem to have, where nobody says: by looking at all of them.
+"""Which classes masks have, where no description says it: inferred from the values of all masks.
 
 Numbers are taken for classes by four rules, in this order:
 
@@ -25,7 +25,7 @@ from oneway.common.words import listed
 from oneway.data.dataset import Colour
 from oneway.data.decode.masks import pack, unpack
 from oneway.data.folder.classes import MOST_CLASSES, Classes, Value, by_colour, by_index, by_number
-from oneway.data.folder.look import Look, look_at
+from oneway.data.folder.mask_summary import MaskSummary, summarise_mask
 from oneway.data.folder.tables import Table
 
 BINARY = {0: "background", 255: "foreground"}
@@ -50,36 +50,36 @@ RARE = 1e-4
 
 @dataclass(frozen=True)
 class Inferred:
-    """Classes, and how they came about."""
+    """Classes, and how they were inferred."""
 
     classes: Classes
     colours: tuple[Colour, ...] | None = None
     """From the palette of the masks, where they have one."""
 
     remarks: tuple[str, ...] = ()
-    """Where the classes are from, and then what else was decided."""
+    """First where the classes are from, then what else was decided."""
 
     named: bool = True
-    """False for colours that no table explains: the names are placeholders, and someone has to look."""
+    """False for colours that no table explains: the names are placeholders."""
 
 
 def infer(masks: Iterable[Path], ignore: tuple[Value, ...] | None, table: Table | None) -> Inferred:
     """The classes of masks; a UserError where they hold something else.
 
     Args:
-        masks: Those that cannot be read are passed over; where some are in colours and some in numbers, the fewer too.
+        masks: Those that cannot be read are left out; where some have colours and some numbers, so are the fewer.
         ignore: Numbers or colours that stand for no class; None for 255, where that is set apart from the others.
         table: Names of the classes, perhaps with colours.
     """
     with ThreadPoolExecutor(os.cpu_count()) as threads:  # Pillow decodes outside the interpreter's lock
-        answers = list(threads.map(look_at, masks))
-    looks = [answer for answer in answers if isinstance(answer, Look)]
-    if not looks:
+        answers = list(threads.map(summarise_mask, masks))
+    summaries = [answer for answer in answers if isinstance(answer, MaskSummary)]
+    if not summaries:
         raise next(answer for answer in answers if isinstance(answer, UserError))
-    numbers = [look for look in looks if not look.coloured]
-    certainly_numbers = [look for look in numbers if not look.mode.startswith("RGB")]
-    if len(looks) - len(numbers) > len(certainly_numbers):
-        return _from_colours(looks, ignore or (), table)
+    numbers = [summary for summary in summaries if not summary.coloured]
+    certainly_numbers = [summary for summary in numbers if not summary.mode.startswith("RGB")]
+    if len(summaries) - len(numbers) > len(certainly_numbers):
+        return _from_colours(summaries, ignore or (), table)
     if table is None:
         return _from_numbers(numbers, ignore)
     if table.classes.coloured:
@@ -87,11 +87,11 @@ def infer(masks: Iterable[Path], ignore: tuple[Value, ...] | None, table: Table 
     return _renamed(_from_numbers(numbers, ignore), table)
 
 
-def _from_colours(looks: Sequence[Look], ignore: tuple[Value, ...], table: Table | None) -> Inferred:
+def _from_colours(summaries: Sequence[MaskSummary], ignore: tuple[Value, ...], table: Table | None) -> Inferred:
     if table is not None and table.classes.coloured:
         return Inferred(table.classes, remarks=(_source(table),))
-    painted_in = [look for look in looks if look.mode.startswith("RGB")]
-    found = {value if look.coloured else value * WHITE for look in painted_in for value in look.values}
+    painted_in = [summary for summary in summaries if summary.mode.startswith("RGB")]
+    found = {value if summary.coloured else value * WHITE for summary in painted_in for value in summary.values}
     colours = [unpack(value) for value in sorted(found - {pack(value) for value in ignore if isinstance(value, tuple)})]
     if len(colours) > MOST_CLASSES:
         raise UserError(
@@ -104,28 +104,28 @@ def _from_colours(looks: Sequence[Look], ignore: tuple[Value, ...], table: Table
     return Inferred(classes, remarks=(hint,) if hint else (), named=False)
 
 
-def _rare(looks: Sequence[Look]) -> frozenset[Value]:
+def _rare(summaries: Sequence[MaskSummary]) -> frozenset[Value]:
     """Colours that hardly occur in all masks together, and in one of them only."""
     pixels, masks = Counter[int](), Counter[int]()
-    for look in looks:
-        counts = {value if look.coloured else value * WHITE: count for value, count in look.pixels.items()}
+    for summary in summaries:
+        counts = {value if summary.coloured else value * WHITE: count for value, count in summary.pixels.items()}
         pixels.update(counts)
         masks.update(counts.keys())
     most = RARE * pixels.total()
     return frozenset(unpack(value) for value in pixels if pixels[value] < most and masks[value] == 1)
 
 
-def _from_table(looks: Sequence[Look], table: Classes) -> Classes:
+def _from_table(summaries: Sequence[MaskSummary], table: Classes) -> Classes:
     """The table, if masks are shown in its colours, or in its greys; else its names, in the order of numbers."""
-    plain = [look for look in looks if look.palette is None and not look.mode.startswith("RGB")]
+    plain = [summary for summary in summaries if summary.palette is None and not summary.mode.startswith("RGB")]
     if plain:
-        held = {value * (255 if look.mode == "1" else 1) for look in plain for value in look.values}
+        held = {value * (255 if summary.mode == "1" else 1) for summary in plain for value in summary.values}
         entries = [(value, table.names[index]) for value, index in table.table.items() if isinstance(value, tuple)]
         greys = {value[0]: name for value, name in entries if len({*value}) == 1}
         return by_number(greys) if len(greys) == len(entries) and held <= greys.keys() else by_index(table.names)
-    for look in looks:
-        colours = look.palette or [unpack(level * WHITE) for level in range(256)]
-        if not {colours[value] for value in look.values} <= table.table.keys():
+    for summary in summaries:
+        colours = summary.palette or [unpack(level * WHITE) for level in range(256)]
+        if not {colours[value] for value in summary.values} <= table.table.keys():
             return by_index(table.names)
     return table
 
@@ -148,17 +148,17 @@ def _source(table: Table) -> str:
     return f"Classes are those of {table.path.name}."
 
 
-def _from_numbers(looks: Sequence[Look], ignore: tuple[Value, ...] | None) -> Inferred:
-    grey = {value for look in looks if look.mode != "1" for value in look.values}
+def _from_numbers(summaries: Sequence[MaskSummary], ignore: tuple[Value, ...] | None) -> Inferred:
+    grey = {value for summary in summaries if summary.mode != "1" for value in summary.values}
     white = 255 if grey <= BINARY.keys() else 1  # in masks of one bit
-    found = grey | {value * white for look in looks if look.mode == "1" for value in look.values}
+    found = grey | {value * white for summary in summaries if summary.mode == "1" for value in summary.values}
     if ignore is None and 255 in found and found <= BINARY.keys():
         return Inferred(by_number(BINARY), remarks=("Masks hold 0 and 255 only: taken for background and foreground.",))
-    palettes = [look.palette for look in looks if look.palette is not None]
-    indexed = len(palettes) == len(looks)
-    filling = _filling(looks)
+    palettes = [summary.palette for summary in summaries if summary.palette is not None]
+    indexed = len(palettes) == len(summaries)
+    filling = _filling(summaries)
     if not indexed:
-        _refuse_smoothed(looks, found, filling)
+        _refuse_smoothed(summaries, found, filling)
     values = sorted(found - set(_set_apart(found, filling, indexed) if ignore is None else ignore))
     if not values:
         raise UserError("Every pixel of every mask is ignored. Say in dataset.yaml which values are classes.")
@@ -181,8 +181,8 @@ def _from_numbers(looks: Sequence[Look], ignore: tuple[Value, ...] | None) -> In
         )
     colours = tuple(palettes[0][value] for value in values) if indexed else None
     shown = colours if colours and len(set(colours)) == len(colours) else None
-    ignored = _share_of_ignored(looks) if ignore is None and IGNORE in found - {*values} else None
-    return Inferred(classes, shown, tuple(_remarks(classes, values, len(looks), ignored)))
+    ignored = _share_of_ignored(summaries) if ignore is None and IGNORE in found - {*values} else None
+    return Inferred(classes, shown, tuple(_remarks(classes, values, len(summaries), ignored)))
 
 
 def _counts_up(values: Sequence[int]) -> bool:
@@ -191,27 +191,27 @@ def _counts_up(values: Sequence[int]) -> bool:
 
 
 def _set_apart(found: set[int], filling: set[int], indexed: bool) -> tuple[int, ...]:
-    """What is ignored where nobody says: 255, if the other numbers do not spread over all bytes, as shades do."""
+    """What is ignored by default: 255, if the other numbers do not spread over all bytes, as shades do."""
     others = sorted(found - {IGNORE})
     strays = len(others) > 1 and IGNORE in filling and len(filling) <= 2  # among black and white
     return (IGNORE,) if indexed or (not strays and (_counts_up(others) or others[-1] < SMALL)) else ()
 
 
-def _filling(looks: Sequence[Look]) -> set[int]:
+def _filling(summaries: Sequence[MaskSummary]) -> set[int]:
     """The values that fill areas in all masks together, rather than lines."""
     pixels, squares = Counter[int](), Counter[int]()
-    for look in looks:
-        pixels.update(look.pixels)
-        squares.update(look.squares)
+    for summary in summaries:
+        pixels.update(summary.pixels)
+        squares.update(summary.squares)
     return {value for value in pixels if squares[value] >= FILLS * pixels[value]}
 
 
-def _refuse_smoothed(looks: Sequence[Look], found: set[int], filling: set[int]) -> None:
+def _refuse_smoothed(summaries: Sequence[MaskSummary], found: set[int], filling: set[int]) -> None:
     """Raises a UserError where most values fill no area: a border that was smoothed has all shades in between."""
     if len(found) <= MOST_SCATTERED and _counts_up(sorted(found - {IGNORE})):
         return  # classes of thin things
     if 2 * len(filling) < len(found):
-        worst = max(looks, key=lambda look: len(look.values))
+        worst = max(summaries, key=lambda summary: len(summary.values))
         areas = f"; areas are filled with {_shown(sorted(filling))}" if filling else ""
         raise UserError(
             f"{worst.path}: holds {_shown(sorted(worst.values))}, most of them only along borders{areas}. The masks "
@@ -220,9 +220,9 @@ def _refuse_smoothed(looks: Sequence[Look], found: set[int], filling: set[int]) 
         )
 
 
-def _share_of_ignored(looks: Sequence[Look]) -> float:
-    pixels = sum(sum(look.pixels.values()) for look in looks)
-    return sum(look.pixels.get(IGNORE, 0) for look in looks) / max(pixels, 1)
+def _share_of_ignored(summaries: Sequence[MaskSummary]) -> float:
+    pixels = sum(sum(summary.pixels.values()) for summary in summaries)
+    return sum(summary.pixels.get(IGNORE, 0) for summary in summaries) / max(pixels, 1)
 
 
 def _remarks(classes: Classes, values: Sequence[int], masks: int, ignored: float | None) -> Iterable[str]:

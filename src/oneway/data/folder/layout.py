@@ -1,4 +1,4 @@
-"""Which files a folder holds, without ever leaving it, and which of the common layouts they follow."""
+"""Which files a folder holds, and which of the common layouts they follow; nothing outside the folder is read."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ UNLABELLED = ("unlabelled", "unlabeled")
 """Names of folders, in lower case, the preferred ones first."""
 
 CAMVID = "annot"
-"""What CamVid appends to the name of a folder of images for that of their masks."""
+"""What CamVid appends to the name of an image folder to name the folder of its masks."""
 
-UNREAD = frozenset(
+UNSUPPORTED = frozenset(
     ".gif .heic .heif .avif .jp2 .jxl .svg .psd .dcm .npy .npz .mat .dng .nef .cr2 .mp4 .mov .avi .mkv .zip".split()
 )
-"""How the names of files end that someone may expect to be read."""
+"""Suffixes of kinds that are not read, though a user may expect it."""
 
 MOST_JSON_FILES = 8
-"""Annotations for the whole set come in a few files; more of them belong to single images, and are no COCO."""
+"""With more of them in a folder, each belongs to a single image, and they are not COCO."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Problem:
 
 
 def recognise(root: Path) -> Description:
-    """Where a folder has its training, validation and unlabelled images, going by the names of its subfolders."""
+    """Finds the training, validation and unlabelled images of a folder by the names of its subfolders."""
     unlabelled = _images_of(root, _choose(root, ".", UNLABELLED))
     whole = _part(root, ".")
     labelled_here = whole.images != "." and (whole.masks or whole.coco)
@@ -81,13 +81,13 @@ def _images_of(root: Path, folder: str | None) -> tuple[str, ...]:
 
 
 def _choose(root: Path, folder: str, names: tuple[str, ...], with_images: bool = False) -> str | None:
-    """The subfolder with the first of these names, whatever its case; perhaps only if images are in it."""
+    """The subfolder with the first of these names, in upper or lower case; with images in it, if that is asked for."""
     called_so = {entry.name.lower(): entry.name for entry in _entries(root / folder) if entry.name.lower() in names}
     present = {lower: name for lower, name in called_so.items() if (root / folder / name).is_dir()}
     for name in names:
         if name in present:
             path = PurePosixPath(folder, present[name]).as_posix()
-            files = walk(stay(root / path, root), root, [])
+            files = walk(require_inside(root / path, root), root, [])
             if not with_images or any(file.suffix.lower() in SUFFIXES for file in files):
                 return path
     return None
@@ -104,7 +104,7 @@ def _coco_in(root: Path, folder: str) -> str | None:
     ]
     if len(files) > MOST_JSON_FILES:
         return None
-    found = [file for file in files if is_coco(read_json(stay(root / file, root)))]
+    found = [file for file in files if is_coco(read_json(require_inside(root / file, root)))]
     if len(found) > 1:
         raise UserError(
             f"{root / folder}: {', '.join(found)} all hold annotations. Say in {FILE} which belongs to which images, "
@@ -127,7 +127,7 @@ def walk(folder: Path, home: Path, problems: list[Problem]) -> Iterator[Path]:
         elif not entry.name.isprintable():  # nor can it be stored in a list of names
             named = f"the file {entry.name!a} in it has a name that cannot be shown; rename it."
             problems.append(Problem(parent, named))
-        elif entry.is_file(follow_symlinks=False) or (entry.is_symlink() and stay(path, home).is_file()):
+        elif entry.is_file(follow_symlinks=False) or (entry.is_symlink() and require_inside(path, home).is_file()):
             yield path
         elif entry.is_symlink():  # followed, links among folders could go round in circles
             target = "another folder" if path.is_dir() else "nothing"
@@ -138,13 +138,13 @@ def images_in(folder: Path, home: Path, problems: list[Problem]) -> list[Path]:
     """Image files in a folder and its subfolders, in order of name."""
     files = list(walk(folder, home, problems))
     for path in files:
-        if path.suffix.lower() in UNREAD:
+        if path.suffix.lower() in UNSUPPORTED:
             problems.append(Problem(path, "left out: no JPEG, PNG, WebP, TIFF or BMP. Convert it if it is to be used."))
     return [path for path in files if path.suffix.lower() in SUFFIXES]
 
 
-def stay(path: Path, home: Path) -> Path:
-    """The path, if what it leads to is inside `home`; a UserError if not."""
+def require_inside(path: Path, home: Path) -> Path:
+    """Returns the path if it leads to something inside `home`; raises a UserError if not."""
     try:
         target = path.resolve()
     except (OSError, RuntimeError, ValueError) as error:  # links in a circle; a name with a zero byte
@@ -155,7 +155,7 @@ def stay(path: Path, home: Path) -> Path:
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """What a folder holds for all to see, in order of name."""
+    """What a folder holds, in order of name, without hidden entries."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:

@@ -20,7 +20,7 @@ from oneway.data.folder.description import FILE, Description
 from oneway.data.folder.files import Found, find
 from oneway.data.folder.infer import Inferred, infer
 from oneway.data.folder.tables import find_table
-from oneway.data.folder.unread import unread_labels
+from oneway.data.folder.unsupported import unsupported_labels
 
 COLOURS_SHOWN = 8
 """Colours that a message lists."""
@@ -32,14 +32,14 @@ class Described:
 
     found: Found
     description: Description
-    """With the classes; for masks in unexplained colours, one to complete."""
+    """With the classes; where masks have colours that no table explains, with placeholders for their names."""
 
     inferred: Inferred | None
-    """How the classes came about, where nobody gave them."""
+    """How the classes were inferred, where no description gives them."""
 
 
 def describe(root: Path, unlabelled: Path | None = None) -> Described:
-    """Finds the files of a folder, and looks at all masks where nobody says which classes they have.
+    """Finds the files of a folder, and infers the classes from all masks where no description gives them.
 
     Args:
         root: The data folder; nothing outside is read.
@@ -88,7 +88,7 @@ def list_described(folder: Described, holdout: float, seed: int, all_validate: b
         raise UserError(
             f"{root}: {len(labelled)} of {len(found.train)} training images have labels, which is too few. Put images "
             f"into {root / 'images'} and masks of the same names into {root / 'masks'}, or say in {FILE} where they "
-            f"are.{''.join(f' {hint}' for hint in (*unread_labels(root, found.train), *_misfits(found)))}"
+            f"are.{''.join(f' {hint}' for hint in (*unsupported_labels(root, found.train), *_misfits(found)))}"
         )
     if inferred and not inferred.named:
         colours = listed((list(colour) for colour in description.palette), COLOURS_SHOWN)
@@ -147,7 +147,7 @@ def _remarks(found: Found, inferred: Inferred | None, held_out: int, labelled: i
             f"{len(bare)} images are listed without an annotation ({bare[0]} is the first) and count as background; "
             "take them out of the list if they are not annotated yet."
         )
-    yield from unread_labels(found.root, found.train)
+    yield from unsupported_labels(found.root, found.train)
     yield from _misfits(found)
 
 

@@ -11,7 +11,7 @@ from oneway.common.errors import UserError
 from oneway.data.dataset import Item
 from oneway.data.decode.coco import Coco, read_coco
 from oneway.data.folder.description import Part
-from oneway.data.folder.layout import Problem, images_in, stay
+from oneway.data.folder.layout import Problem, images_in, require_inside
 
 MARKERS = ("_mask", "_masks", "_label", "_labels", "_seg", "_gt")
 """What the name of a mask may have in addition to that of its image, before the suffix."""
@@ -39,7 +39,7 @@ def pair(root: Path, part: Part, key: str) -> Pairs:
     folder = subfolder(root, part.images, f"{key}.images")
     files = images_in(folder, root, problems)
     if part.coco is not None:
-        return _outlined(root, folder, files, read_coco(stay(root / part.coco, root)), problems)
+        return _outlined(root, folder, files, read_coco(require_inside(root / part.coco, root)), problems)
     if part.masks is None:
         images, masks = _beside(_index(files, folder))
     else:
@@ -62,7 +62,7 @@ def name_below(root: Path, path: Path) -> str:
 
 def subfolder(root: Path, name: str, key: str) -> Path:
     """The folder that `key` of a description names; a UserError if it is missing or outside."""
-    folder = stay(root / name, root)
+    folder = require_inside(root / name, root)
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder, though `{key}` names it.")
     return folder

@@ -9,7 +9,7 @@ from pathlib import Path
 from oneway.common.errors import UserError
 from oneway.data.dataset import Colour, class_name
 from oneway.data.folder.classes import Classes, by_colour, by_index, parse_colour
-from oneway.data.folder.layout import stay
+from oneway.data.folder.layout import require_inside
 
 TABLES = ("labelmap.txt", "classes.txt")
 """What such a file is called, in lower case; the first that is there is read."""
@@ -29,7 +29,7 @@ class Table:
 def find_table(root: Path) -> Table | None:
     """The table in a folder, if there is one; a UserError names the line that cannot be understood."""
     present = {path.name.lower(): path for path in root.iterdir() if path.name.lower() in TABLES}
-    files = [stay(present[name], root) for name in TABLES if name in present]
+    files = [require_inside(present[name], root) for name in TABLES if name in present]
     return next((Table(path, _read(path)) for path in files if path.is_file()), None)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from oneway.common.errors import UserError
-from oneway.common.extras import imported
+from oneway.common.extras import import_extra
 from oneway.common.words import say
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def explore(
         UserError: A run is unfinished or not about segmentation, two have different classes, or a package is missing.
     """
     for package in ("starlette", "uvicorn"):
-        imported(package, "explore", "oneway explore")
+        import_extra(package, "explore", "oneway explore")
     from oneway.tools.explore.server import application, listen, server
 
     exhibit = prepare(paths, console, data=data, refresh=refresh, factory=factory, device=device)

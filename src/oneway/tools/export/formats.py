@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from oneway.common.errors import UserError
-from oneway.common.extras import imported
+from oneway.common.extras import import_extra
 from oneway.tools.export.graph import INPUT, Output, quiet, reason, trace
 
 METADATA = "oneway.json"
@@ -60,7 +60,7 @@ class Onnx(Format):
 
     def require(self) -> None:
         for module in ("onnx", "onnxscript", "onnxruntime"):
-            imported(module, "export", "Export to .onnx")
+            import_extra(module, "export", "Export to .onnx")
 
     def write(self, network: nn.Module, output: Output, path: Path, about: About) -> None:
         graph = trace(network, output, pool_by_products=True)
@@ -83,7 +83,7 @@ class Onnx(Format):
         path.write_bytes(model.SerializeToString())
 
     def open(self, path: Path) -> Opened:
-        onnx, runtime = imported("onnx", "export", "An .onnx file"), imported("onnxruntime", "export", "An .onnx file")
+        onnx, runtime = (import_extra(name, "export", "An .onnx file") for name in ("onnx", "onnxruntime"))
         options = runtime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         options.log_severity_level = 3

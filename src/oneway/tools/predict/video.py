@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from oneway.common.errors import UserError
-from oneway.common.extras import imported
+from oneway.common.extras import import_extra
 from oneway.data.dataset import Bytes
 from oneway.data.decode.images import MOST_PIXELS
 from oneway.runs.atomic import SUFFIX, CannotWrite
@@ -42,7 +42,7 @@ class Frame:
 
 def require_video() -> Any:
     """PyAV, or an error that says how to get it."""
-    return imported("av", "video", "A video")
+    return import_extra("av", "video", "A video")
 
 
 def read_frames(path: Path) -> Iterator[Frame]:

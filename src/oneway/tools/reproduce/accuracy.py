@@ -15,7 +15,7 @@ from rich.table import Table
 from oneway.common.errors import UserError, unknown
 from oneway.common.run_files import SUMMARY
 from oneway.common.words import counted, listed, say
-from oneway.config import Config, Train, build, merge, names_of, with_length
+from oneway.config import Config, Train, build, merge, names_of, prefer_epochs
 from oneway.engine.optim import total_iterations
 from oneway.runs import open_run
 from oneway.runs.atomic import write_atomically, write_json
@@ -141,7 +141,7 @@ def _refuse_what_the_table_decides(table: PaperTable, changes: dict[str, Any]) -
 
 
 def _configs(config: Config, request: Request) -> Iterator[tuple[int, Config]]:
-    changed = build(merge(config.model_dump(), with_length(request.changes)), "reproduce")
+    changed = build(merge(config.model_dump(), prefer_epochs(request.changes)), "reproduce")
     length = {} if request.iterations is None else {"iterations": request.iterations}
     for seed in range(request.seeds):
         yield seed, changed.changed(seed=seed, data={"path": request.data}, train=length)

@@ -1,4 +1,4 @@
-"""What a single mask holds, before anybody knows what it stands for."""
+"""The values that a single mask holds, before it is known which classes they stand for."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from oneway.data.decode.masks import Numbers, read_raw
 from oneway.data.folder.classes import MOST_CLASSES
 
 MOST_COUNTED = 2**16
-"""Numbers below this are counted; those beyond make no classes."""
+"""Numbers below this are counted; larger ones are no classes."""
 
 
 @dataclass(frozen=True)
-class Look:
+class MaskSummary:
     """Which values a mask holds, and how it is stored."""
 
     path: Path
     mode: str
     coloured: bool
     values: frozenset[int]
-    """Numbers, or colours as 0xRRGGBB; of countless ones, enough to tell that they are too many."""
+    """Numbers, or colours as 0xRRGGBB; where there are too many for classes, only the first."""
 
     palette: tuple[Colour, ...] | None
 
@@ -33,10 +33,10 @@ class Look:
     """Of each number below MOST_COUNTED, or of each colour among `values`."""
 
     squares: Mapping[int, int]
-    """How many of these pixels are the first of 2×2 of the same number; of none where they are colours."""
+    """How many of these pixels are the first of 2×2 of the same number; empty for colours."""
 
 
-def look_at(path: Path) -> Look | UserError:
+def summarise_mask(path: Path) -> MaskSummary | UserError:
     """What a mask holds, or why it cannot be read."""
     try:
         raw = read_raw(path)
@@ -45,11 +45,11 @@ def look_at(path: Path) -> Look | UserError:
     distinct = _distinct(raw.values)
     pixels = _count_colours(raw.values, distinct) if raw.coloured else _count(raw.values)
     squares = {} if raw.coloured else _count(_first_of_squares(raw.values))
-    return Look(path, raw.mode, raw.coloured, frozenset(distinct), raw.palette, pixels, squares)
+    return MaskSummary(path, raw.mode, raw.coloured, frozenset(distinct), raw.palette, pixels, squares)
 
 
 def _distinct(values: Numbers) -> list[int]:
-    """The values that occur; of more than can be classes, enough to tell."""
+    """The values that occur, up to twice as many as there can be classes."""
     if values.min() < 0 or values.max() >= 2**24:
         return np.unique(values)[: 2 * MOST_CLASSES].tolist()
     occurs = np.zeros(int(values.max()) + 1, dtype=np.bool_)

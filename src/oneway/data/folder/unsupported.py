@@ -1,4 +1,4 @@
-"""Labels in forms that are not read: they are recognised, so that the way out can be named."""
+"""Labels in formats that are not supported: recognised, so that a message can say what to do."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from oneway.data.dataset import Item
-from oneway.data.folder.layout import UNREAD, Problem
+from oneway.data.folder.layout import UNSUPPORTED, Problem
 from oneway.data.folder.outputs import is_output
 
 KINDS = {".json": "Labelme", ".txt": "YOLO", ".xml": "Pascal VOC"}
-"""Whose files for single images end so, if their content agrees."""
+"""Whose annotation files of single images have this suffix, if SIGNS agrees."""
 
 SIGNS = {".json": rb'"shapes"\s*:', ".txt": rb"\A\d+( -?[\d.]+){4,}\s", ".xml": rb"<annotation>"}
-"""What tells these files from others that end so."""
+"""Content that tells these files from others with the same suffix."""
 
 MOST_READ = 2**20
 """Bytes of a file that are looked at."""
 
 
-def unread_labels(root: Path, items: Sequence[Item]) -> list[str]:
-    """In words: files that have the names of images without a mask, and seem to hold their labels."""
+def unsupported_labels(root: Path, items: Sequence[Item]) -> list[str]:
+    """Remarks on files that have the names of images without a mask, and seem to hold their labels."""
     bare = {item.image.stem for item in items if item.mask is None}
     found: dict[str, list[Path]] = defaultdict(list)
     for folder, inner, files in os.walk(root) if bare else ():
@@ -39,18 +39,18 @@ def unread_labels(root: Path, items: Sequence[Item]) -> list[str]:
     ]
 
 
-def unread_images(problems: Iterable[Problem]) -> str:
-    """In words, how many images of which other kinds there are; nothing where there are none."""
+def unsupported_images(problems: Iterable[Problem]) -> str:
+    """A phrase that counts files of unsupported kinds; empty where there are none."""
     kinds: dict[str, int] = defaultdict(int)
     for problem in problems:
-        if (suffix := problem.file.suffix.lower()) in UNREAD:
+        if (suffix := problem.file.suffix.lower()) in UNSUPPORTED:
             kinds[suffix] += 1
     counts = " and ".join(f"{count} of kind {suffix}" for suffix, count in sorted(kinds.items()))
     return f", but files that are not read: {counts}. Convert them to JPEG or PNG" if kinds else ""
 
 
 def _kind(path: Path) -> str | None:
-    """Whose labels a file holds; None where it holds something else, such as what a camera or an author noted."""
+    """The program or format whose labels a file holds; None where it holds something else, such as notes."""
     try:
         start = path.read_bytes()[:MOST_READ]
     except OSError:
