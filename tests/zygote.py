@@ -88,8 +88,8 @@ def in_iteration(iteration: int, happen: Callable[[], Any]) -> None:
 
     update = ProgressBar.update
 
-    def counted(self: ProgressBar, done: int, total: int | None = None) -> None:
-        update(self, done, total)
+    def counted(self: ProgressBar, done: int) -> None:
+        update(self, done)
         if done == iteration and "seed" in self.title:  # of training, and not of decoding
             happen()
 

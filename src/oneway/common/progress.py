@@ -21,15 +21,13 @@ BESIDE_TITLE = 48
 class ProgressBar:
     """The progress of work with `total` parts, shown within a `with` block."""
 
-    def __init__(
-        self, console: Console, title: str, total: int | None = None, done: int = 0, *, transient: bool = True
-    ) -> None:
+    def __init__(self, console: Console, title: str, total: int, done: int = 0, *, transient: bool = True) -> None:
         """The bar.
 
         Args:
             console: Where it is shown; a quiet one shows nothing.
             title: What is being done. In a narrow window, only what stands before the first " · ".
-            total: Number of parts, or None as long as it is unknown.
+            total: Number of parts.
             done: Number of parts done before.
             transient: Remove the bar from the terminal at the end.
         """
@@ -63,14 +61,16 @@ class ProgressBar:
         """One more part is done."""
         self.update(self.done + 1)
 
-    def update(self, done: int, total: int | None = None) -> None:
-        """So many parts are done, of so many where that has become known."""
-        self.done, self.total = done, self.total if total is None else total
-        self.bar.update(self.task, completed=done, total=self.total)
+    def update(self, done: int) -> None:
+        """So many parts are done."""
+        self.done = done
+        self.bar.update(self.task, completed=done)
         now = time.monotonic()
         if not self.console.is_terminal and now - self.last_line >= SECONDS_BETWEEN_LINES:
             self.last_line = now
-            self._print_line(*filter(None, (self.details, self._speed(now))))
+            seconds = (now - self.began) / max(1, done - self.done_before)
+            left = f"{duration((self.total - done) * seconds)} left"
+            self._print_line(*([self.details] if self.details else []), f"{1 / seconds:.1f}/s", left)
 
     def show(self, details: str) -> None:
         """The latest numbers, in a line below the bar; elsewhere, they are part of the next line."""
@@ -82,14 +82,8 @@ class ProgressBar:
         if not self.console.is_terminal:
             self._print_line(line)
 
-    def _speed(self, now: float) -> str:
-        rate = (self.done - self.done_before) / (now - self.began)
-        left = "" if self.total is None or rate <= 0 else f"  {duration((self.total - self.done) / rate)} left"
-        return f"{rate:.1f}/s{left}"
-
     def _print_line(self, *parts: str) -> None:
-        count = f"{self.done}" if self.total is None else f"{self.done}/{self.total}"
-        say(self.console, "  ".join((self.title, count, *parts)))
+        say(self.console, "  ".join((self.title, f"{self.done}/{self.total}", *parts)))
 
 
 @contextmanager
