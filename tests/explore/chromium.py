@@ -118,11 +118,12 @@ class Page:
     def mouse(self, kind: str, x: float, y: float, **more: Any) -> None:
         self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
 
-    def drag(self, selector: str, by: tuple[float, float]) -> None:
-        """With the mouse, from the centre of an element."""
+    def drag(self, selector: str, by: tuple[float, float], moves: int = 2) -> None:
+        """With the mouse, from the centre of an element, in so many moves."""
         x, y = self.centre(selector)
         self.mouse("mousePressed", x, y, button="left", clickCount=1)
-        for part in (0.5, 1):
+        for move in range(1, moves + 1):
+            part = move / moves
             self.mouse("mouseMoved", x + part * by[0], y + part * by[1], button="left", buttons=1)
         self.mouse("mouseReleased", x + by[0], y + by[1], button="left", clickCount=1)
 

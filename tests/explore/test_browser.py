@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,42 @@ def test_what_a_browser_shows_is_what_python_computes(opened, address, exhibit, 
     page.wait("JSON.parse(document.documentElement.dataset.answered).contrast == 1")
     assert numbers(page)[1] == pytest.approx([0, 0], abs=1e-4)
     assert page.evaluate("document.querySelectorAll('article').length") == len(two_runs)
+    assert_nothing_wrong(page, address)
+
+
+STRICT_BROWSER = """
+(() => {
+  const real = history.replaceState.bind(history);
+  window.addressChanges = 0;
+  history.replaceState = (...values) => {
+    if (++window.addressChanges > 100) throw new DOMException("The operation is insecure.", "SecurityError");
+    real(...values);
+  };
+})()
+"""
+"""Some browsers throw when a page changes its address for the 101st time in 30 seconds."""
+
+
+@needs_browser
+def test_a_long_drag_keeps_the_page_alive_and_its_address_right(opened, address):
+    """The address changes twice a second at most, and has the last value in the end; reloading keeps that."""
+    page = opened(address)
+    page.resize(1280, 800)
+    numbers(page)
+    page.evaluate(STRICT_BROWSER)
+    began = time.monotonic()
+    page.drag(".handle", (40, 25), moves=150)
+    page.drag(".handle", (-10, 15), moves=5)
+    height = page.evaluate("document.querySelector('#photo').clientHeight")
+    moved = "JSON.parse(document.documentElement.dataset.answered).displacements[0]"
+    page.wait(f"Math.abs({moved}[0] * {height} - 30) < 0.5 && Math.abs({moved}[1] * {height} - 40) < 0.5")
+    asked, _ = numbers(page)
+    points = " ".join(f"{part:g}" for pair in asked["displacements"] for part in pair)
+    page.wait(f"new URLSearchParams(location.hash.slice(1)).get('points') == {points!r}")
+    assert page.evaluate("window.addressChanges") <= 2 * (time.monotonic() - began) + 1
+    page.call("Page.reload")
+    page.wait("window.addressChanges === undefined")
+    assert numbers(page)[0] == asked
     assert_nothing_wrong(page, address)
 
 

@@ -10,6 +10,7 @@ const IDENTITY = { brightness: 0, saturation: 1, hue: 0, contrast: 1, permutatio
 const CORNERS = [[0.25, 0.25], [0.75, 0.25], [0.25, 0.75], [0.75, 0.75]];
 const SHORT = { brightness: "b", saturation: "s", hue: "h", contrast: "c" };
 const KEY_STEP = 0.01; // of the height, for each press of an arrow key
+const ADDRESS_PAUSE = 500; // milliseconds between changes of the address: browsers refuse more than 100 in 30 seconds
 
 let about; // what the server is about
 let state; // the image and what happens to it
@@ -258,8 +259,16 @@ function signed(value, digits) {
   return Number(text) === 0 ? text : (value > 0 ? "+" : "−") + text;
 }
 
-// The address tells the whole state: reloading keeps it, and a colleague with the same runs can be sent it.
+let addressTimer = null;
+
+// The address holds the whole state: reloading keeps it, and a colleague with the same runs can be sent it. It follows the
+// state with a pause, and always gets the last one.
 function keepInAddress() {
+  addressTimer ??= setTimeout(writeAddress, ADDRESS_PAUSE);
+}
+
+function writeAddress() {
+  addressTimer = null;
   const words = new URLSearchParams({ image: state.image });
   for (const [name, letter] of Object.entries(SHORT)) if (state[name] !== IDENTITY[name]) words.set(letter, state[name]);
   const order = state.permutation.map((channel) => "RGB"[channel]).join("");
