@@ -100,7 +100,7 @@ def test_a_report_finds_data_that_have_moved(run: Path) -> None:
 
 
 @pytest.mark.parametrize("words", ["eval run", "report run other", "explore run other"])
-def test_the_commands_that_read_a_runs_data_say_so_alike(words: str) -> None:
+def test_all_commands_that_read_a_runs_data_name_what_has_changed(words: str) -> None:
     """The flags that their messages name are there."""
     flags = "--data moved --data.refresh --model.factory networks:Unet".split()
     _, bound, _ = app.parse_args([*words.split(), *flags], print_error=False, exit_on_error=False)

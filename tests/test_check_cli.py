@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -88,6 +90,18 @@ def test_check_tells_what_is_there(place):
     assert sorted(path.name for path in place.iterdir()) == ["check-photos.png", "photos"]
     described = done.stdout.partition("which you can edit:\n")[2]
     assert yaml.safe_load(described)["classes"] == [f"class {label}" for label in range(9)]
+
+
+def test_check_answers_without_torch(place):
+    """It decodes images and knows no model."""
+    script = (
+        "import sys; sys.argv = ['oneway', 'check', 'photos']\n"
+        "from oneway.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=place, stdout=subprocess.DEVNULL)
 
 
 def test_check_saves_a_description_once(place):

@@ -26,7 +26,7 @@ def test_a_configuration_survives_yaml(name):
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_recipe_makes_sense(name):
+def test_the_settings_of_a_recipe_fit_each_other(name):
     """None of the combinations that are refused from a user comes from us."""
     configuration.build(recipe(name).model_dump(), source="test")
 

@@ -40,7 +40,7 @@ def test_a_file_of_another_recipe_is_refused(tmp_path):
     assert "own.yaml: has settings of the recipe camvid, not of streets" in " ".join(done.stderr.split())
 
 
-def test_nobody_reading_on_is_no_error(tmp_path):
+def test_a_closed_pipe_is_no_error(tmp_path):
     """`oneway … | head -1` ends quietly, as other programs do."""
     reading, writing = os.pipe()
     os.close(reading)

@@ -170,12 +170,12 @@ def test_lists_of_other_projects_are_understood(tmp_path, content):
         ("my photo, no 3.jpg, masks/my photo, no 3.png", "rear/my photo, no 3.jpg"),
     ],
 )
-def test_the_path_that_ends_most_alike_is_meant(tmp_path, entry, image):
+def test_the_path_with_the_longest_common_end_is_chosen(tmp_path, entry, image):
     """Two folders have a 0001.jpg, and a name may have what separates others."""
     assert listed(tmp_path, images(*FOLDERS), entry) == (image,)
 
 
-def test_a_name_beats_what_it_could_also_mean(tmp_path):
+def test_an_exact_name_wins_over_the_ends_of_others(tmp_path):
     """`x.png` is an image of its own, though two others end alike."""
     assert listed(tmp_path, images("a/x.png", "b/x.png", "x.png"), "x.png") == ("x.png",)
 

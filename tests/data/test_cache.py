@@ -96,7 +96,7 @@ def test_by_default_it_is_in_the_users_cache_folder(root, monkeypatch):
     assert cache_folder(root, cache=None).parent == root.parent / "home/.cache/oneway"
 
 
-def test_a_cache_that_cannot_be_one_is_named(root):
+def test_a_cache_folder_that_cannot_be_used_is_named(root):
     """A file is in its place."""
     (root.parent / "cache").write_text("a file")
     message = refusal(root)

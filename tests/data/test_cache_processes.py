@@ -74,7 +74,7 @@ def test_a_disk_that_is_too_small_is_refused_before_anything_is_decoded(root):
     assert [path.name for path in cache_folder(root).iterdir()] == [".train.lock"]
 
 
-def test_a_disk_that_fills_up_is_said_to_be_and_tidied(root, tmp_path):
+def test_a_disk_that_fills_up_is_reported_and_nothing_is_left_on_it(root, tmp_path):
     """The system refuses to write more than 4,000 bytes to a file, as a quota does."""
     message = called(tmp_path, "data.readers:refused", largest_file=4000, root=str(root))
     assert f"{cache_folder(root)}: decoded images cannot be kept there (File too large)" in message

@@ -132,8 +132,8 @@ def test_masks_that_cannot_be_used_are_worth_a_look(tmp_path):
     assert not any(item in shown["Worth a look"] for title in ("Training", "Validation") for item in shown[title])
 
 
-def test_check_lists_what_does_not_fit_and_does_not_send_to_itself(tmp_path):
-    """Training names the first and says what lists them; check is that."""
+def test_check_lists_what_does_not_fit_and_does_not_advise_to_run_check(tmp_path):
+    """Training names the first, and `oneway check` as what lists all; check itself does not."""
     root = clean_set(tmp_path / "data")
     for number in range(2):
         (root / "train/masks" / f"nobody{number}.png").write_bytes((root / "train/masks/000.png").read_bytes())
@@ -156,7 +156,7 @@ def test_images_from_elsewhere_are_named_by_where_they_are(tmp_path, capsys):
     assert {str(more / "broken.jpg"), str(more / "blank.png")} <= told
 
 
-def test_countless_absent_classes_take_one_line(tmp_path):
+def test_many_absent_classes_take_one_line(tmp_path):
     """What occurs is listed in full."""
     root = clean_set(tmp_path / "data")
     names = ", ".join(["ground", "road", "car", "tree", *(f"rare {number}" for number in range(60))])

@@ -242,7 +242,7 @@ def test_a_hostile_pickle_runs_nothing(tmp_path, name, protocol):
         "oneway.data.cifar10 read",
     ],
 )
-def test_whatever_arrays_do_not_need_has_no_name(tmp_path, name):
+def test_a_pickle_can_name_only_what_arrays_need(tmp_path, name):
     """Neither in the old way to name it nor in the new one, which follows dots."""
     module, attribute = name.encode().split()
     old = b"\x80\x02c" + module + b"\n" + attribute + b"\n."

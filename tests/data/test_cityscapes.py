@@ -172,7 +172,7 @@ def test_coarse_images_come_without_labels_behind_the_fine_ones(root):
     assert "2 of the 19998 images of Cityscapes train_extra are there." in listing.remarks
 
 
-def test_coarse_labels_can_be_had(root):
+def test_coarse_labels_can_be_read(root):
     """The paper's F_l, C_l."""
     listing = list_cityscapes(root, coarse="labels")
     assert listing.train[4].mask == mask_path(root, "gtCoarse", "train_extra", "ulm_000000")

@@ -72,7 +72,7 @@ def test_a_name_that_no_model_can_have_is_refused_with_its_file(tmp_path, source
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("name", ["Ampel (grün), 信号灯 №1", "x" * 200])
-def test_any_other_name_is_that_of_a_model(tmp_path, source, name):
+def test_any_other_name_is_kept_in_the_model_file(tmp_path, source, name):
     """Listed, and read again from the file that a run leaves."""
     classes = listing(source(tmp_path / "data", name)).classes
     assert name in classes

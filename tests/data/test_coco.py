@@ -222,7 +222,7 @@ def test_a_bad_outline_is_named_by_its_key(tmp_path, segmentation):
     assert len(message) < 400 + len(str(tmp_path))
 
 
-def test_countless_edges_are_computed_in_blocks():
+def test_many_edges_are_computed_in_blocks():
     """A star with 5,000 points, on 2,000 rows, against a loop over its edges."""
     angles = np.arange(5000) * 2 * np.pi * 2377 / 5000
     vertices = np.stack([1000 + 900 * np.cos(angles), 1000 + 900 * np.sin(angles)], axis=1)

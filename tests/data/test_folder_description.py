@@ -74,7 +74,7 @@ def test_a_bad_description_is_refused_with_the_reason(tmp_path, text, words):
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# classes: [a, b, c]\n\n  # ignore: [255]"])
-def test_a_description_may_say_nothing(tmp_path, text):
+def test_a_description_may_be_blank(tmp_path, text):
     """Every key can be left out, and so can all of them."""
     write(pairs(tmp_path) / "dataset.yaml", text)
     assert listing(tmp_path).classes == ("class 0", "class 1", "class 2")

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from data.folders import SCENE, coco, labelled, listing, mask, names, pairs, photo, refusal, write
+from oneway.config import Data
+from oneway.data import list_files
 from oneway.data.folder import find
 
 
@@ -195,6 +197,19 @@ def test_a_validation_set_is_held_out(tmp_path):
     assert any("2 of the 8 labelled images are held out" in remark for remark in first.remarks)
     assert len(listing(tmp_path, holdout=0.999).val) == 7
     assert len(listing(tmp_path, holdout=0.001).val) == 1
+
+
+def test_all_labelled_images_validate_where_that_is_asked_for(tmp_path):
+    """As for a model that was trained elsewhere; a validation set of the folder's own stays what it is."""
+    pairs(tmp_path / "whole", 3)
+    photo(tmp_path / "whole/images/free.jpg")
+    found = list_files(Data(name="folder", path=tmp_path / "whole"), all_validate=True)
+    assert names(found.val) == [f"images/{index}.jpg" for index in range(3)]
+    assert names(found.train) == ["images/free.jpg"]
+    for split, count in (("train", 3), ("val", 2)):
+        pairs(tmp_path / "split" / split, count)
+    found = list_files(Data(name="folder", path=tmp_path / "split"), all_validate=True)
+    assert (len(found.train), len(found.val)) == (3, 2)
 
 
 def test_a_listing_can_be_sent_to_other_processes(tmp_path):

@@ -47,7 +47,7 @@ def test_every_reader_passes_over_the_same_files(folder, tmp_path, monkeypatch):
         assert relative(paths) == {"b.png", "deep/c.png"}, reader
 
 
-def test_a_hidden_file_that_is_named_is_meant(folder, tmp_path):
+def test_a_hidden_file_is_read_where_the_user_names_it(folder, tmp_path):
     """By its path, or by that of its folder."""
     for name in (".a.png", ".thumbnails"):
         (source,) = find_sources([str(folder / name)], tmp_path / "out")

@@ -61,7 +61,7 @@ def test_a_file_that_is_cut_short_is_named_with_what_is_left(path):
         assert "--resume" in str(error.value)
 
 
-def test_what_takes_its_place_or_removes_it_changes_nothing(path):
+def test_a_file_that_is_replaced_or_removed_is_still_read(path):
     """The file is the one that was there when it was opened."""
     row = OnDisk(path, WHOLE.shape)
     other = path.with_name("new")

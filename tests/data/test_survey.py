@@ -80,7 +80,7 @@ def test_a_mask_of_another_size_is_refused_with_both_files_and_sizes(tmp_path):
     assert str(item.mask) in str(error.value)
 
 
-def test_a_mask_that_disregards_the_rotation_flag_is_told_from_one_that_heeds_it(tmp_path):
+def test_a_mask_turned_like_its_image_is_told_from_one_that_is_not(tmp_path):
     """Orientation 6 stores a portrait lying on its side, 64×48; the upright mask is 48×64, and one of 64×48 is not."""
     exif = Image.Exif()
     exif[ORIENTATION] = 6
@@ -187,7 +187,7 @@ def test_the_nearest_of_many_is_found_in_any_block():
     assert similarity.tolist() == pytest.approx([1.0] * len(index))
 
 
-def test_nothing_is_like_nothing():
+def test_empty_sets_have_no_duplicates():
     """Empty splits are no error."""
     assert len(nearest([], [])[0]) == 0
     assert nearest([], [bytes(256)])[1][0] < ALIKE

@@ -116,7 +116,7 @@ def test_one_in_a_hundred_may_be_left_out(tmp_path):
     assert "scores are of the other 99: val/masks/1044.png" in words
 
 
-def test_labels_that_mean_nothing_are_no_matter_of_reading(tmp_path):
+def test_labels_that_mean_nothing_are_not_left_out_as_unreadable(tmp_path):
     """A mask with a wrong value, or of another size than its image, is refused with the flag too."""
     root = many(tmp_path / "photos", 200, BROKEN)
     Image.fromarray(np.full(SIZES[0], 9, np.uint8)).save(root / "train/masks/030.png")
@@ -127,7 +127,7 @@ def test_labels_that_mean_nothing_are_no_matter_of_reading(tmp_path):
     assert "train/masks/040.png: 5×5 labels" in message
 
 
-def test_what_was_left_out_may_be_mended_or_removed_without_a_question(tmp_path):
+def test_what_was_left_out_may_be_repaired_or_removed_without_refresh(tmp_path):
     """It played no part: the set is decoded again; a file that did play one is named all the same."""
     root = many(tmp_path / "photos", 200, BROKEN)
     said(root)

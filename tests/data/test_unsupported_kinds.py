@@ -37,7 +37,7 @@ def test_labels_of_other_tools_are_named(tmp_path, words, file):
     assert "PNG masks, or as COCO" in message
 
 
-def test_other_notes_about_images_are_nobodys_labels(tmp_path):
+def test_other_notes_about_images_are_no_labels(tmp_path):
     """A caption in a text, or a camera's settings in JSON; and labels of images that have a mask."""
     pairs(tmp_path, 4)
     photo(tmp_path / "images" / "free.jpg")
