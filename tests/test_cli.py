@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from PIL import Image
 
+from oneway.data.streets import render
 from processes import forked, oneway
 
 TINY = (
@@ -86,6 +88,34 @@ def test_eval_agrees_with_the_summary(run):
     table = forked("eval", run, cwd=run.parent).stdout
     assert f"{summary['value']:.1f}" in table
     assert "pavement" in table
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key"),
+    [
+        ("eval RUN", "per_class"),
+        ("check photos", "findings"),
+        ("predict RUN photos/images --facts", "results"),
+        ("bench params --case swiftnet-rn18 --out params.json", "results"),
+    ],
+)
+def test_json_prints_json_and_nothing_else(arguments, key, run, tmp_path):
+    """On the standard output, for every verb that has the flag; files are written besides where they are asked for."""
+    for index in range(4):
+        pixels, labels = render(1, index, 32, 64)
+        for folder, content in (("images", pixels), ("masks", labels)):
+            (tmp_path / "photos" / folder).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(content).save(tmp_path / "photos" / folder / f"{index}.png")
+    done = forked(*arguments.replace("RUN", str(run)).split(), "--json", cwd=tmp_path)
+    printed = json.loads(done.stdout)
+    assert done.returncode == 0, done.stderr
+    assert key in printed
+    written = [json.loads(file.read_text()) for file in sorted(tmp_path.rglob("*.json"))]
+    if "--out" in arguments:
+        assert written == [printed]
+    if "--facts" in arguments:
+        assert [result for result in written if "shares" in result] == printed["results"]
+        assert [Path(result["mask"]).name for result in printed["results"]] == [f"{index}.png" for index in range(4)]
 
 
 def test_a_config_file_repeats_a_run(run, tmp_path):

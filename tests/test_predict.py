@@ -323,19 +323,21 @@ def clip(tmp_path) -> Path:
     return path
 
 
-def test_a_video_gets_an_overlay_video(model, clip, tmp_path):
+def test_a_video_gets_an_overlay_video(model, clip, tmp_path, capfd):
     """As many frames of the same size at the same times; they look like the overlays of the frames."""
     import av
 
-    assert predict_files(model, [str(clip)], Outputs(tmp_path / "out"), QUIET) == 0
+    assert predict_files(model, [str(clip)], Outputs(tmp_path / "out"), QUIET, as_json=True) == 0
+    overlay = str(tmp_path / "out/overlays/clip.mp4")
+    assert json.loads(capfd.readouterr().out)["results"] == [{"video": str(clip), "overlay": overlay, "frames": 5}]
     with av.open(str(clip)) as container:
         original = [(frame.time, frame.to_ndarray(format="rgb24")) for frame in container.decode(video=0)]
-    with av.open(str(tmp_path / "out/overlays/clip.mp4")) as container:
+    with av.open(overlay) as container:
         found = [(frame.time, frame.to_ndarray(format="rgb24")) for frame in container.decode(video=0)]
     assert [time for time, _ in found] == pytest.approx([time for time, _ in original], abs=1e-3)
-    for (_, pixels), (_, overlay) in zip(original, found, strict=True):
+    for (_, pixels), (_, shown) in zip(original, found, strict=True):
         expected = np.asarray(model.predict(pixels).overlay()).astype(float)
-        assert np.abs(overlay - expected).mean() < 8
+        assert np.abs(shown - expected).mean() < 8
     assert not list(tmp_path.rglob("*.tmp"))
 
 

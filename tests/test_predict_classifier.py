@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -47,3 +48,15 @@ def test_the_folder_for_masks_does_not_matter(classifier, photo, tmp_path):
     (out / "letter.txt").write_text("mine")
     assert predict_files(classifier, [str(photo)], Outputs(out), QUIET) == 0
     assert [path.name for path in out.iterdir()] == ["letter.txt"]
+
+
+def test_classes_are_json_for_machines(classifier, photo, tmp_path, capfd):
+    """In place of the table, with what failed."""
+    (tmp_path / "drive.mp4").touch()
+    paths = [str(photo), str(tmp_path / "drive.mp4")]
+    assert predict_files(classifier, paths, Outputs(tmp_path / "out"), QUIET, as_json=True) == 1
+    printed = json.loads(capfd.readouterr().out)
+    (result,), (error,) = printed["results"], printed["errors"]
+    name, confidence = classifier.classify(photo)
+    assert result == {"image": str(photo), "class": name, "confidence": pytest.approx(confidence)}
+    assert "drive.mp4: a video" in error
