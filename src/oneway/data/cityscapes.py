@@ -4,7 +4,7 @@
     gtFine/{train,val}/CITY/NAME_gtFine_labelIds.png
     gtCoarse/train_extra/CITY/NAME_gtCoarse_labelIds.png
 
-Files that end with `_labelTrainIds.png` serve where `_labelIds.png` are missing.
+Files that end with `_labelTrainIds.png` are read where `_labelIds.png` are missing.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ FIRST_PATH = re.compile(rf".+?(?:{'|'.join(map(re.escape, SUFFIXES))})(?=[\s,;]|
 
 @dataclass(frozen=True)
 class Split:
-    """Names of the labelled images, and of those that serve without their labels (labelled ones among them)."""
+    """Names of the images that train with their labels, and of those that train without (labelled ones among them)."""
 
     labelled: tuple[str, ...]
     unlabelled: tuple[str, ...]

@@ -91,7 +91,7 @@ def absent_masks(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
         if len(bare) <= FORGOTTEN * len(beside):
             message = f"no mask, but {len(beside) - len(bare)} of the {len(beside)} images in its folder have one"
             for item in bare:
-                yield Finding("warning", "Masks that may be missing: these images serve unlabelled", item.name, message)
+                yield Finding("warning", "Masks that may be missing: these images train unlabelled", item.name, message)
 
 
 def ignored_masks(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
@@ -245,5 +245,5 @@ def every_item(listing: Listing) -> tuple[Item, ...]:
 
 
 def held_out(listing: Listing) -> tuple[tuple[str, tuple[Item, ...]], ...]:
-    """The splits on which models are measured, with their names in words."""
+    """Validation and test items, by the words for the split."""
     return ("validation", listing.val), ("test", listing.test)

@@ -93,7 +93,7 @@ def check_listing(
         console.print(summary(check), Text(), findings_text(check.findings), highlight=False)
         _draw(check, sheet)
         say(console, f"Contact sheet: {sheet or 'none inside the data unless asked for; --out FILE.png draws it.'}")
-    return int(check.hurts)
+    return int(check.has_errors)
 
 
 def sheet_path(root: Path, out: Path | None, as_json: bool) -> Path | None:

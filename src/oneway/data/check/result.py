@@ -62,7 +62,7 @@ class Check:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many images there are of each kind, which is named in words."""
+        """The number of images of each kind, by the words for it."""
         return {
             "labelled": len(self.labelled),
             "unlabelled": len(self.unlabelled),
@@ -82,7 +82,7 @@ class Check:
         return count[IGNORE] / max(count.total(), 1)
 
     @property
-    def hurts(self) -> bool:
+    def has_errors(self) -> bool:
         """Whether anything found is an error, and not only a warning."""
         return any(finding.level == "error" for finding in self.findings)
 

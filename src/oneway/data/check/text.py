@@ -123,7 +123,7 @@ def _classes(check: Check) -> Table:
     for count in counts:
         if count.name in absent:
             continue
-        # A bar in the colour of its class would vanish where that is the terminal's, as black is for many a background.
+        # Not the bar has the colour of the class: in black it could not be seen on a black terminal.
         name = Text.assemble(("■ ", "rgb({},{},{})".format(*count.colour)), count.name)
         table.add_row(
             name,

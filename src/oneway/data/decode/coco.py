@@ -142,8 +142,8 @@ def _checked(path: Path, file: _File) -> Coco:
     """What a file says, where its entries fit each other; a ValueError names the key where they do not."""
     classes, labels = _classes(file.categories)
     sizes = {image.id: (image.height, image.width) for image in file.images}
-    if astray := [*_references(file, sizes.keys(), labels.keys())]:
-        raise ValueError(listed(astray, NAMED))
+    if dangling := [*_references(file, sizes.keys(), labels.keys())]:
+        raise ValueError(listed(dangling, NAMED))
     regions: dict[int, list[Region]] = defaultdict(list)
     for index, annotation in enumerate(file.annotations):
         key = f"annotations[{index}]"

@@ -115,13 +115,13 @@ def _mismatches(images: Index, masks: Index) -> Iterable[Problem]:
         for path in others:
             yield Problem(path, f"left out: but for the suffix it has the name of {first.name}. Rename or remove it.")
     names = {PurePosixPath(stem).name for stem in images}
-    astray: dict[Path, int] = defaultdict(int)
+    misplaced: dict[Path, int] = defaultdict(int)
     longer: Index = defaultdict(list)
     for stem, (first, *others) in masks.items():
         for path in others:
             yield Problem(path, f"left out: {first.name} is the mask of the same image. Remove one of them.")
         if stem not in images and {first.stem, _unmarked(first.stem)} & names:
-            astray[first.parent] += 1
+            misplaced[first.parent] += 1
         elif stem not in images and (image := _beginning_of(stem, images)):
             longer[image].append(first)
         elif stem not in images:
@@ -134,7 +134,7 @@ def _mismatches(images: Index, masks: Index) -> Iterable[Problem]:
             yield Problem(
                 path, f"no image has the name of this mask. It seems to be that of the image {image}: {way_out}."
             )
-    for folder, count in astray.items():
+    for folder, count in misplaced.items():
         yield Problem(
             folder,
             f"{count} masks here have the names of images elsewhere. Give both the same subfolders; where masks show "

@@ -1,4 +1,4 @@
-"""Files that name the classes: CVAT's table of colours, or a list that somebody wrote by hand."""
+"""Files that name the classes: CVAT's table of colours, or a list written by hand."""
 
 from __future__ import annotations
 
