@@ -39,9 +39,9 @@ from oneway.runs import choose_device, open_run
 from oneway.runs.environment import environment
 from oneway.tools.evaluate import as_input
 from oneway.tools.explore.compute import probabilities_of
-from oneway.tools.suggest.candidates import without_labels
-from oneway.tools.suggest.choice import spread
-from oneway.tools.suggest.scores import judge_of, scored
+from oneway.tools.suggest.candidates import candidates_of_run
+from oneway.tools.suggest.choice import choose_spread
+from oneway.tools.suggest.scores import load_judge, score_images
 from oneway.tools.train import train
 
 DRAW: dict[str, set[Any]] = {
@@ -97,9 +97,9 @@ def trained(out: Path, root: Path, labels: list[str], method: str, seed: int, it
 def judged(path: Path) -> tuple[dict[str, float], list[str]]:
     """How well scores of a run's unlabelled scenes tell the rare class, and which scenes are suggested."""
     run = open_run(path)
-    judge = judge_of(run)
-    candidates, fingerprints = without_labels(run, console)
-    scores, _ = scored(judge, candidates, console)
+    judge = load_judge(run)
+    candidates, fingerprints = candidates_of_run(run, console)
+    scores, _ = score_images(judge, candidates, console)
     samples = data.load(run.config.data, console).read("train")
     kl, errors = [], []
     for score in scores:
@@ -123,7 +123,7 @@ def judged(path: Path) -> tuple[dict[str, float], list[str]]:
     correlations = {
         f"correlation with the true error, {name}": rank_correlation(v, error) for name, v in telling.items()
     }
-    chosen, _ = spread(scores, fingerprints, MORE)
+    chosen, _ = choose_spread(scores, fingerprints, MORE)
     return areas | correlations, [scores[index].name for index in chosen]
 
 

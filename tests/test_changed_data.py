@@ -84,7 +84,7 @@ def test_a_page_to_explore_accepts_changed_files_when_asked(run: Path) -> None:
     change(run)
     found = prepare([run], QUIET, refresh=True)
     assert not found.remark
-    assert [picture.name for picture in found.shelf.offered.values()] == ["val/images/a.png", "val/images/b.png"]
+    assert [picture.name for picture in found.store.offered.values()] == ["val/images/a.png", "val/images/b.png"]
 
 
 def test_a_report_finds_data_that_have_moved(run: Path) -> None:

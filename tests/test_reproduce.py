@@ -105,8 +105,16 @@ def test_the_moons_are_as_long_as_asked_for():
         ("cifar10", {"rows": ("supervized",)}, "supervised"),
         ("cifar10", {"columns": ("400",)}, "4000"),
         ("cifar10", {"data": None}, "--data"),
-        ("cifar10", {"changes": {"method": "supervised", "labels": "250"}}, "--config: the table decides labels and method"),
-        ("cifar10-teacher", {"changes": {"train": {"teacher_norm": "batch"}}}, "--config: the table decides train.teacher_norm"),
+        (
+            "cifar10",
+            {"changes": {"method": "supervised", "labels": "250"}},
+            "--config: the table decides labels and",
+        ),
+        (
+            "cifar10-teacher",
+            {"changes": {"train": {"teacher_norm": "batch"}}},
+            "the table decides train.teacher_norm",
+        ),
         ("two-moons", {"data": None, "rows": ("1w-ct",)}, "takes no --data, --row"),
     ],
 )

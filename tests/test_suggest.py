@@ -21,8 +21,8 @@ from oneway.ops.losses import masked_kl, pixels_of, upsample
 from oneway.perturb import phtps, tps
 from oneway.runs import load_model, open_run
 from oneway.tools.suggest import suggest
-from oneway.tools.suggest.choice import spread
-from oneway.tools.suggest.scores import DRAWS, SEED, Judge, Score, balanced, brought_back, gentler, judge_of
+from oneway.tools.suggest.choice import choose_spread
+from oneway.tools.suggest.scores import DRAWS, SEED, Judge, Score, balance_classes, bring_back, load_judge, weaken
 from oneway.tools.train import train
 from small_runs import QUIET, small_streets, train_two
 
@@ -62,7 +62,7 @@ def test_doubt_about_a_rare_class_counts_more():
     """Of images that are doubted as much, the one whose doubt is about what others hardly bring to mind is first."""
     doubts = np.array([[0.5, 0.02], [0.5, 0.02], [0.52, 0.0], [0.42, 0.1]])
     assert doubts[2].sum() == pytest.approx(doubts[3].sum())
-    values = balanced(doubts)
+    values = balance_classes(doubts)
     assert values.argmax() == 3
     assert values.argmin() == 2
     assert values.mean() == pytest.approx(1)
@@ -71,15 +71,15 @@ def test_doubt_about_a_rare_class_counts_more():
 def test_classes_count_the_same():
     """However much doubt there is about one of them everywhere: its unit does not matter."""
     doubts = np.random.default_rng(0).random((5, 3))
-    assert balanced(doubts * [1.0, 1e-3, 1e-6]) == pytest.approx(balanced(doubts))
+    assert balance_classes(doubts * [1.0, 1e-3, 1e-6]) == pytest.approx(balance_classes(doubts))
 
 
 def test_a_class_that_is_never_thought_of_changes_no_rank():
     """One that no label has may have a probability of exactly zero, in every pixel of every image."""
     doubts = np.random.default_rng(0).random((5, 3))
     never = np.hstack([doubts, np.zeros((5, 1))])
-    assert balanced(never) == pytest.approx(0.75 * balanced(doubts))
-    assert (balanced(np.zeros((5, 3))) == 0).all()
+    assert balance_classes(never) == pytest.approx(0.75 * balance_classes(doubts))
+    assert (balance_classes(np.zeros((5, 3))) == 0).all()
 
 
 def test_contradiction_is_the_consistency_loss(run):
@@ -102,9 +102,9 @@ def test_contradiction_is_the_consistency_loss(run):
 
 def test_models_are_judged_at_half_their_strengths(run):
     """Whatever the run has, and nothing else about its perturbations changes."""
-    found = judge_of(open_run(run)).perturb
+    found = load_judge(open_run(run)).perturb
     assert found == Perturb(photometric=0.5, geometric=0.5)
-    assert gentler(Perturb(photometric=0, geometric=3, deviation=0.1)) == Perturb(
+    assert weaken(Perturb(photometric=0, geometric=3, deviation=0.1)) == Perturb(
         photometric=0, geometric=1.5, deviation=0.1
     )
 
@@ -114,7 +114,7 @@ def test_a_heat_map_lies_on_the_clean_image():
     x = torch.zeros(1, 1, 48, 96)
     x[..., 20:24, 40:44] = 1
     perturbation = tps(draw_perturbation(3, 0, 1), x, Perturb())
-    back = brought_back(perturbation.image(x)[:, 0], perturbation)
+    back = bring_back(perturbation.image(x)[:, 0], perturbation)
     assert back[0, 20:24, 40:44].min() > 0.3
     assert back.sum() == pytest.approx(16, rel=0.2)
 
@@ -127,10 +127,10 @@ def test_near_duplicates_are_suggested_once():
         Score("a again", 1.9, 0.0, pattern(0)),
     ]
     scores += [Score("labelled again", 3.0, 0.0, pattern(9)), Score("c", 0.5, 0.0, pattern(2))]
-    order, alike = spread(scores, [pattern(9)], count=10)
+    order, alike = choose_spread(scores, [pattern(9)], count=10)
     assert [scores[index].name for index in order] == ["a", "b", "c"]
     assert alike == 2
-    assert spread(scores, [pattern(9)], count=1)[0] == [1]
+    assert choose_spread(scores, [pattern(9)], count=1)[0] == [1]
 
 
 def test_similar_images_yield_to_different_ones():
@@ -142,13 +142,13 @@ def test_similar_images_yield_to_different_ones():
         Score("half like it", 1.0, 0.0, mixture),
         Score("unlike it", 1.0, 0.0, pattern(5)),
     ]
-    assert [scores[index].name for index in spread(scores, [], 3)[0]] == ["first", "unlike it", "half like it"]
+    assert [scores[index].name for index in choose_spread(scores, [], 3)[0]] == ["first", "unlike it", "half like it"]
 
 
 def test_images_without_a_class_of_trouble_still_get_a_rank():
     """A model without any contradiction has its images spread all the same."""
     scores = [Score(str(seed), 0.0, 0.0, pattern(seed)) for seed in range(4)]
-    assert sorted(spread(scores, [], 4)[0]) == [0, 1, 2, 3]
+    assert sorted(choose_spread(scores, [], 4)[0]) == [0, 1, 2, 3]
 
 
 def test_a_folder_of_images(run, tmp_path):

@@ -8,25 +8,25 @@ from pathlib import Path
 import httpx
 import pytest
 
-from explore.exhibits import serving
+from explore.serving import serving
 from oneway.tools.explore import prepare
 from oneway.tools.explore.limits import Limits
-from oneway.tools.explore.server import Exhibit
+from oneway.tools.explore.server import PageContent
 from small_runs import QUIET
 
 PATIENCE = 0.6  # seconds that this server waits for a body
 
 
 @pytest.fixture(scope="module")
-def exhibit(two_runs: list[Path]) -> Exhibit:
+def page_content(two_runs: list[Path]) -> PageContent:
     """Both runs."""
     return prepare(two_runs, QUIET)
 
 
 @pytest.fixture(scope="module")
-def address(exhibit: Exhibit) -> Iterator[str]:
+def address(page_content: PageContent) -> Iterator[str]:
     """Where they are served."""
-    with serving(exhibit, Limits(patience=PATIENCE)) as found:
+    with serving(page_content, Limits(timeout=PATIENCE)) as found:
         yield found
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from explore import chromium
-from explore.exhibits import by_hand, png
+from explore.serving import by_hand, png
 from oneway.data.streets import CLASSES, render
-from oneway.tools.explore.server import Exhibit
+from oneway.tools.explore.server import PageContent
 
 needs_browser = pytest.mark.skipif(chromium.EXECUTABLE is None, reason="Chromium is not installed")
 READY = "!document.body.classList.contains('waiting') && document.documentElement.dataset.answered"
@@ -34,9 +34,9 @@ def numbers(page: chromium.Page) -> tuple[dict[str, Any], list[float]]:
     return asked, [exact for exact, _ in shown]
 
 
-def assert_as_in_python(page: chromium.Page, two_runs: list[Path], exhibit: Exhibit) -> list[float]:
+def assert_as_in_python(page: chromium.Page, two_runs: list[Path], page_content: PageContent) -> list[float]:
     asked, shown = numbers(page)
-    picture = exhibit.shelf.find(asked["image"])
+    picture = page_content.store.find(asked["image"])
     assert picture is not None
     for folder, value in zip(two_runs, shown, strict=True):
         assert value == pytest.approx(by_hand(folder, picture.x, asked), abs=1e-3)
@@ -44,24 +44,24 @@ def assert_as_in_python(page: chromium.Page, two_runs: list[Path], exhibit: Exhi
 
 
 @needs_browser
-def test_what_a_browser_shows_is_what_python_computes(opened, address, exhibit, two_runs, tmp_path):
+def test_what_a_browser_shows_is_what_python_computes(opened, address, page_content, two_runs, tmp_path):
     """Slider, mouse, keys, random draw, upload: after each, both columns have Python's numbers; reset brings zero."""
     page = opened(address)
     page.resize(1280, 800)
-    assert assert_as_in_python(page, two_runs, exhibit) == pytest.approx([0, 0], abs=1e-4)
+    assert assert_as_in_python(page, two_runs, page_content) == pytest.approx([0, 0], abs=1e-4)
 
     set_slider = (
         "(s => { s.value = -0.2; s.dispatchEvent(new Event('input')) })(document.querySelector('[name=brightness]'))"
     )
     page.evaluate(set_slider)
     page.wait("document.documentElement.dataset.answered.includes('-0.2')")
-    after_slider = assert_as_in_python(page, two_runs, exhibit)
+    after_slider = assert_as_in_python(page, two_runs, page_content)
     assert min(after_slider) > 0
 
     before = page.evaluate("document.querySelector('[data-plane=kl] canvas').toDataURL()")
     page.drag(".handle", (40, 25))
     page.wait("!JSON.parse(document.documentElement.dataset.answered).displacements[0].includes(0)")
-    after_drag = assert_as_in_python(page, two_runs, exhibit)
+    after_drag = assert_as_in_python(page, two_runs, page_content)
     assert after_drag != after_slider
     assert page.evaluate("document.querySelector('[data-plane=kl] canvas').toDataURL()") != before
     (x, y), height = (
@@ -74,11 +74,11 @@ def test_what_a_browser_shows_is_what_python_computes(opened, address, exhibit, 
     for key in ("ArrowRight", "ArrowRight", "ArrowUp"):
         page.press(key)
     page.wait("JSON.parse(document.documentElement.dataset.answered).displacements[3].join() == '0.02,-0.01'")
-    assert assert_as_in_python(page, two_runs, exhibit) != after_drag
+    assert assert_as_in_python(page, two_runs, page_content) != after_drag
 
     page.evaluate("document.querySelector('#random').click()")
     page.wait("JSON.parse(document.documentElement.dataset.answered).contrast != 1")
-    assert_as_in_python(page, two_runs, exhibit)
+    assert_as_in_python(page, two_runs, page_content)
 
     file = tmp_path / "own.png"
     file.write_bytes(png(render(1, 9, 48, 96)[0]))
@@ -86,7 +86,7 @@ def test_what_a_browser_shows_is_what_python_computes(opened, address, exhibit, 
     node = page.call("DOM.querySelector", nodeId=root, selector="#file")["nodeId"]
     page.call("DOM.setFileInputFiles", files=[str(file)], nodeId=node)
     page.wait("document.documentElement.dataset.answered.includes('upload-')")
-    assert_as_in_python(page, two_runs, exhibit)
+    assert_as_in_python(page, two_runs, page_content)
     assert page.evaluate("document.querySelector('#strip :checked + img').alt") == "own.png"
 
     page.evaluate("document.querySelector('#reset').click()")

@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from explore.exhibits import STRONG, by_hand, png
+from explore.serving import STRONG, by_hand, png
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.config import Config, Data, Jitter, Model, Perturb
@@ -23,8 +23,8 @@ from oneway.models.swiftnet import SwiftNet
 from oneway.perturb import phtps
 from oneway.runs.model_file import TrainedModel, save_model
 from oneway.tools.explore import explore, heat, prepare
-from oneway.tools.explore.compute import RANGES, Parameters, drawn, perturbation_of
-from oneway.tools.explore.images import KEPT_UPLOADS, MOST_PIXELS, Shelf, fit, most_pixels
+from oneway.tools.explore.compute import RANGES, Parameters, draw_parameters, perturbation_of
+from oneway.tools.explore.images import KEPT_UPLOADS, MOST_PIXELS, ImageStore, most_pixels, shrink
 from oneway.tools.explore.server import listen
 from small_runs import QUIET
 
@@ -40,7 +40,7 @@ def test_a_perturbation_of_chosen_parameters_is_the_one_that_training_draws():
     config = Perturb(photometric=0.7, geometric=1.3, deviation=0.04)
     for seed in range(4):
         expected = phtps(draw_perturbation(seed, 0, 1), x, config)
-        found = perturbation_of(drawn(seed, config), x)
+        found = perturbation_of(draw_parameters(seed, config), x)
         torch.testing.assert_close(found.image(x), expected.image(x), rtol=0, atol=1e-5)
         assert torch.equal(found.valid, expected.valid)
 
@@ -76,9 +76,9 @@ def test_parameters_out_of_range_are_refused():
             Parameters(**wrong)
 
 
-def test_answers_are_those_of_python(client, exhibit, two_runs):
+def test_answers_are_those_of_python(client, page_content, two_runs):
     """Mean KL, agreement and maps of both models, for the same parameters: to 1e-3, and to the pixel."""
-    picture = next(iter(exhibit.shelf.offered.values()))
+    picture = next(iter(page_content.store.offered.values()))
     answer = client.post("/api/compare", json={"image": picture.key, **STRONG}).json()
     for folder, run in zip(two_runs, answer["runs"], strict=True):
         assert run["mean_kl"] == pytest.approx(by_hand(folder, picture.x, STRONG), abs=1e-3)
@@ -92,9 +92,9 @@ def test_answers_are_those_of_python(client, exhibit, two_runs):
         assert approximate.mean() == pytest.approx(run["mean_kl"], rel=0.05, abs=0.002)
 
 
-def test_parameters_may_change_in_any_order(client, exhibit):
+def test_parameters_may_change_in_any_order(client, page_content):
     """What is kept between questions never shows in an answer."""
-    keys = list(exhibit.shelf.offered)[:2]
+    keys = list(page_content.store.offered)[:2]
     questions = [
         {"image": keys[0], **STRONG},
         {"image": keys[0], **STRONG, "hue": 0.1},
@@ -107,9 +107,9 @@ def test_parameters_may_change_in_any_order(client, exhibit):
     assert len({answer["runs"][0]["mean_kl"] for answer in answers}) == 4
 
 
-def test_nothing_changed_means_no_divergence(client, exhibit):
+def test_nothing_changed_means_no_divergence(client, page_content):
     """At rest, every pixel is valid and both predictions are the same."""
-    answer = client.post("/api/compare", json={"image": next(iter(exhibit.shelf.offered))}).json()
+    answer = client.post("/api/compare", json={"image": next(iter(page_content.store.offered))}).json()
     assert answer["valid"] == 1
     for run in answer["runs"]:
         assert run["mean_kl"] == pytest.approx(0, abs=1e-5)
@@ -139,21 +139,21 @@ def test_own_images(client, two_runs):
 
 def test_only_the_latest_uploads_are_kept():
     """So that memory does not grow with every image that someone tries."""
-    shelf = Shelf([], most=MOST_PIXELS)
-    added = [shelf.add(png(np.full((32, 32, 3), value, dtype=np.uint8)), "a") for value in range(KEPT_UPLOADS + 1)]
-    assert shelf.find(added[0].key) is None
-    assert all(shelf.find(picture.key) for picture in added[1:])
+    store = ImageStore([], most=MOST_PIXELS)
+    added = [store.add(png(np.full((32, 32, 3), value, dtype=np.uint8)), "a") for value in range(KEPT_UPLOADS + 1)]
+    assert store.find(added[0].key) is None
+    assert all(store.find(picture.key) for picture in added[1:])
 
 
 def test_many_classes_make_smaller_images():
     """A prediction's memory is bounded, however many classes there are."""
     pixels = np.zeros((512, 1024, 3), dtype=np.uint8)
-    assert fit(pixels, most_pixels(19)).shape == (512, 1024, 3)
-    height, width, _ = fit(pixels, most_pixels(255)).shape
+    assert shrink(pixels, most_pixels(19)).shape == (512, 1024, 3)
+    height, width, _ = shrink(pixels, most_pixels(255)).shape
     assert 255 * height * width <= 2**24 * 1.01
     assert width / height == pytest.approx(2, abs=0.02)
     with pytest.raises(UserError, match="narrow"):
-        fit(np.zeros((8, 4096, 3), dtype=np.uint8), most_pixels(19))
+        shrink(np.zeros((8, 4096, 3), dtype=np.uint8), most_pixels(19))
 
 
 def test_two_runs_need_the_same_classes(two_runs, tmp_path):
@@ -179,12 +179,12 @@ def test_scenes_stand_in_for_images_that_are_gone(two_runs, tmp_path):
     assert "gone" in found.remark
     assert "street scenes" in found.remark
     assert "--data" in found.remark
-    assert found.shelf.offered
+    assert found.store.offered
 
 
 def test_images_are_numbered_from_one(two_runs):
     """So that a script can name them without asking, however they are spread over the validation set."""
-    keys = list(prepare([two_runs[0]], QUIET).shelf.offered)
+    keys = list(prepare([two_runs[0]], QUIET).store.offered)
     assert keys == [f"sample-{number}" for number in range(1, len(keys) + 1)]
 
 

@@ -14,7 +14,7 @@ import httpx
 import numpy as np
 import pytest
 
-from explore.exhibits import SAMPLE, png, serving
+from explore.serving import SAMPLE, png, serving
 from oneway.tools.explore.limits import Limits
 
 
@@ -219,10 +219,10 @@ def test_fifty_at_once(client):
     assert client.post("/api/compare", json={"image": SAMPLE}).status_code == 200
 
 
-def test_a_silent_connection_is_closed(exhibit, monkeypatch):
+def test_a_silent_connection_is_closed(page_content, monkeypatch):
     """One that says nothing, and one that begins a request and does not go on."""
     monkeypatch.setattr("oneway.tools.explore.limits.IDLE_SECONDS", 0.3)
-    with serving(exhibit, Limits()) as address:
+    with serving(page_content, Limits()) as address:
         host, port = address.removeprefix("http://").split(":")
         for beginning in (b"", b"GET / HT"):
             with socket.create_connection((host, int(port)), timeout=5) as connection:

@@ -1,4 +1,4 @@
-"""`oneway explore`: perturb an image by hand, and see what one model, or two, make of it."""
+"""Opens runs and their images, and serves the page about them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from oneway import runs
 from oneway.common.errors import UserError
 from oneway.common.extras import import_extra
 from oneway.common.words import say
+from oneway.tools.evaluate import METRIC_NAMES
+from oneway.tools.explore.compute import Comparer
+from oneway.tools.explore.images import ImageStore, Picture, load_pictures, most_pixels, render_scenes
 
-if TYPE_CHECKING:
-    from oneway.runs import Run
-    from oneway.tools.explore.images import Picture
-    from oneway.tools.explore.server import Exhibit, Shown
+if TYPE_CHECKING:  # needs packages that not everyone has
+    from oneway.tools.explore.server import PageContent, RunInfo
 
 
 def explore(
@@ -33,7 +35,7 @@ def explore(
 
     Args:
         paths: Run folders, the baseline first.
-        console: Says where the page is.
+        console: Where the address of the page is printed.
         data: Folder of the data set, where it is not the one trained on.
         refresh: Accept that files of it have changed since they were decoded.
         port: Of the address; by default 8421, or a free one.
@@ -47,14 +49,14 @@ def explore(
         import_extra(package, "explore", "oneway explore")
     from oneway.tools.explore.server import application, listen, server
 
-    exhibit = prepare(paths, console, data=data, refresh=refresh, factory=factory, device=device)
-    if exhibit.remark:
-        say(console, exhibit.remark)
+    page_content = prepare(paths, console, data=data, refresh=refresh, factory=factory, device=device)
+    if page_content.remark:
+        say(console, page_content.remark)
     with listen(port) as listening:
         address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
         console.print(f"[bold]{address}[/]  (Ctrl-C ends it)", highlight=False, soft_wrap=True)
         with suppress(KeyboardInterrupt):  # how one leaves
-            server(application(exhibit)).run(sockets=[listening])
+            server(application(page_content)).run(sockets=[listening])
 
 
 def prepare(
@@ -65,12 +67,9 @@ def prepare(
     refresh: bool = False,
     factory: str | None = None,
     device: str = "auto",
-) -> Exhibit:
+) -> PageContent:
     """The models of runs that can be shown together, and images for them."""
-    from oneway import runs
-    from oneway.tools.explore.compute import Laboratory
-    from oneway.tools.explore.images import Shelf, most_pixels
-    from oneway.tools.explore.server import Exhibit
+    from oneway.tools.explore.server import PageContent
 
     opened = [runs.open_run(path) for path in paths]
     for run in opened:
@@ -85,45 +84,43 @@ def prepare(
                 "Two runs side by side need the same ones in the same order."
             )
     most = most_pixels(len(first.classes))
-    pictures, remark = _pictures(opened[0], data, refresh, most, console)
-    return Exhibit(
-        runs=[_shown(run, opened) for run in opened],
+    pictures, remark = _choose_pictures(opened[0], data, refresh, most, console)
+    return PageContent(
+        runs=[_run_info(run, opened) for run in opened],
         classes=first.classes,
         colours=first.colours,
-        laboratory=Laboratory([model.network for model in models], place),
-        shelf=Shelf(pictures, most),
+        comparer=Comparer([model.network for model in models], place),
+        store=ImageStore(pictures, most),
         perturb=opened[-1].config.perturb,
         remark=remark,
     )
 
 
-def require_segmentation(run: Run, what_for: str) -> None:
+def require_segmentation(run: runs.Run, what_for: str) -> None:
     """Refuses a run that classifies whole inputs."""
     if run.config.data.task != "segmentation":
         raise UserError(f"{run.path}: {what_for} segmentation, and {run.config.data.name} is classified.")
 
 
-def _pictures(run: Run, path: Path | None, refresh: bool, most: int, console: Console) -> tuple[list[Picture], str]:
-    """Validation images of the run's data, or embedded scenes where those are gone, with a remark."""
-    from oneway.runs import data_of
-    from oneway.tools.explore.images import offer, scenes
-
+def _choose_pictures(
+    run: runs.Run, path: Path | None, refresh: bool, most: int, console: Console
+) -> tuple[list[Picture], str]:
+    """Validation images of the run's data; where those are gone, embedded scenes and a remark that says so."""
     try:
-        return offer(data_of(run.config, path, refresh), most, console), ""
+        return load_pictures(runs.data_of(run.config, path, refresh), most, console), ""
     except UserError as error:
         if path is not None:
             raise
-        return scenes(most), f"{error} What is shown are embedded street scenes."
+        return render_scenes(most), f"{error} The page shows embedded street scenes instead."
 
 
-def _shown(run: Run, among: Sequence[Run]) -> Shown:
-    from oneway.tools.evaluate import METRIC_NAMES
-    from oneway.tools.explore.server import Shown
+def _run_info(run: runs.Run, among: Sequence[runs.Run]) -> RunInfo:
+    from oneway.tools.explore.server import RunInfo
 
     names = [other.path.resolve().name for other in among]
     name = run.path.resolve().name
     summary = run.summary or {}
-    return Shown(
+    return RunInfo(
         name=name if names.count(name) == 1 else str(run.path),
         method=run.config.method,
         labels=summary.get("labels"),

@@ -67,7 +67,7 @@ class Parameters(BaseModel):
     """(x, y) of the control points, upper left, upper right, lower left, lower right; in fractions of the height."""
 
 
-def drawn(seed: int, config: Perturb) -> Parameters:
+def draw_parameters(seed: int, config: Perturb) -> Parameters:
     """Parameters that training would draw at the strengths of a run; cut off where what can be chosen ends."""
     draw = draw_perturbation(seed, 0, count=1)
     colours = with_strength(draw.photometric, config.photometric)
@@ -170,7 +170,7 @@ def compare(target: Target, logits: Tensor, valid: Tensor) -> Comparison:
 Value = TypeVar("Value")
 
 
-class Recent(Generic[Value]):
+class RecentResults(Generic[Value]):
     """Keeps the latest results of functions that take long, by key."""
 
     def __init__(self, most: int) -> None:
@@ -187,14 +187,14 @@ class Recent(Generic[Value]):
         return self.kept[key]
 
 
-class Laboratory:
+class Comparer:
     """Compares networks, and keeps what need not be computed again when a parameter changes. For one thread."""
 
     def __init__(self, networks: Sequence[nn.Module], device: torch.device) -> None:
         self.networks = tuple(network.to(memory_format=torch.channels_last) for network in networks)
         self.device = device
-        self.clean: Recent[Tensor] = Recent(2 * len(networks))
-        self.warped: Recent[Target] = Recent(len(networks))
+        self.clean: RecentResults[Tensor] = RecentResults(2 * len(networks))
+        self.warped: RecentResults[Target] = RecentResults(len(networks))
 
     @torch.inference_mode()
     def compare(self, key: str, x: Tensor, parameters: Parameters) -> tuple[Tensor, Tensor, list[Comparison]]:

@@ -71,7 +71,7 @@ class Picture:
         return as_input(torch.from_numpy(self.pixels)[None])
 
 
-class Shelf:
+class ImageStore:
     """Pictures by key, of at most `most` pixels: the offered ones for good, and the latest of those uploaded."""
 
     def __init__(self, offered: Iterable[Picture], most: int) -> None:
@@ -86,7 +86,7 @@ class Shelf:
     def add(self, content: bytes, name: str) -> Picture:
         """Decodes an uploaded file, of whatever origin, and keeps it; a UserError says why it cannot be used."""
         key = "upload-" + blake2b(content, digest_size=8).hexdigest()
-        picture = Picture(key, name, fit(decoded(content, name), self.most))
+        picture = Picture(key, name, shrink(decode_upload(content, name), self.most))
         self.uploaded[key] = picture
         self.uploaded.move_to_end(key)
         while len(self.uploaded) > KEPT_UPLOADS:
@@ -94,27 +94,27 @@ class Shelf:
         return picture
 
 
-def offer(config: Data, most: int, console: Console) -> list[Picture]:
+def load_pictures(config: Data, most: int, console: Console) -> list[Picture]:
     """Validation images of a data set, of at most so many pixels."""
     dataset = data.load(config, console)
     samples = dataset.read("val")
     indices = evenly_spaced(len(samples), OFFERED)
     return [
-        Picture(f"sample-{number}", samples.names[index], fit(samples.image(index), most))
+        Picture(f"sample-{number}", samples.names[index], shrink(samples.image(index), most))
         for number, index in enumerate(indices, start=1)
     ]
 
 
-def scenes(most: int) -> list[Picture]:
+def render_scenes(most: int) -> list[Picture]:
     """Embedded street scenes, for those who have no other images here."""
     rendered = [streets.render(1, index, *SCENE_SIZE)[0] for index in range(SCENES)]
     return [
-        Picture(f"scene-{number}", f"street scene {number}", fit(pixels, most))
+        Picture(f"scene-{number}", f"street scene {number}", shrink(pixels, most))
         for number, pixels in enumerate(rendered, start=1)
     ]
 
 
-def decoded(content: bytes, name: str) -> Bytes:
+def decode_upload(content: bytes, name: str) -> Bytes:
     """H×W×3 of the bytes of an image file; a UserError says why not."""
     # The reader that trusts no content reads files only.
     with tempfile.NamedTemporaryFile(prefix="oneway-") as file:
@@ -138,7 +138,7 @@ def most_pixels(classes: int) -> int:
     return min(MOST_PIXELS, MOST_VALUES // classes)
 
 
-def fit(pixels: Bytes, most: int) -> Bytes:
+def shrink(pixels: Bytes, most: int) -> Bytes:
     """An H×W×3 image, made smaller where it has more pixels than that; a UserError where too little would be left."""
     height, width = pixels.shape[:2]
     factor = min(1.0, math.sqrt(most / (height * width)), MOST_SIDE / max(height, width))
@@ -166,6 +166,6 @@ def as_data_uri(x: Tensor) -> str:
     return data_uri(picture, "JPEG", quality=90, subsampling=0)
 
 
-def packed(plane: Tensor) -> str:
+def pack(plane: Tensor) -> str:
     """H×W bytes, deflated, as text: the page paints them itself, so that it can highlight one class."""
     return base64.b64encode(zlib.compress(plane.contiguous().numpy().tobytes(), 1)).decode("ascii")

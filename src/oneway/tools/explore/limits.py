@@ -40,28 +40,28 @@ class Limits:
     """Bytes of an image file."""
 
     question: int = 2**14
-    """Bytes of a JSON body."""
+    """Bytes of a JSON request."""
 
-    patience: float = 20.0
-    """Seconds within which a body has to arrive, and each part of an answer to be taken."""
+    timeout: float = 20.0
+    """Seconds in which the body of a request has to arrive, and each part of an answer has to be read."""
 
     computing: int = 8
-    """Questions that wait or are being computed, which happens one after the other."""
+    """Requests that wait or are being computed, one after the other."""
 
     uploading: int = 2
     """Files that are being received or decoded."""
 
 
-class Places:
-    """Lets so many requests in at once; a further one is answered that it should come back."""
+class Slots:
+    """Limits how many requests are served at once; a further one is asked to try again."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.taken = 0
 
     @contextmanager
-    def one(self) -> Iterator[None]:
-        """Takes a place for as long as the block lasts."""
+    def take(self) -> Iterator[None]:
+        """Occupies a slot within the block."""
         if self.taken >= self.most:
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, "Busy; try again in a second.", {"Retry-After": "1"})
         self.taken += 1
@@ -71,39 +71,39 @@ class Places:
             self.taken -= 1
 
 
-async def body(request: Request, most: int, patience: float) -> bytes:
-    """The body of a request, if it has no more than `most` bytes and arrives within `patience` seconds."""
+async def body(request: Request, most: int, timeout: float) -> bytes:
+    """The body of a request, if it has no more than `most` bytes and arrives within `timeout` seconds."""
     too_large = HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"More than {most} bytes.")
     announced = request.headers.get("content-length", "0")
     if not announced.isdecimal() or int(announced) > most:
         raise too_large
     content = bytearray()
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout):
             async for chunk in request.stream():
                 content += chunk
                 if len(content) > most:
                     raise too_large
     except TimeoutError:
-        raise HTTPException(HTTPStatus.REQUEST_TIMEOUT, f"Not complete after {patience:g} seconds.") from None
+        raise HTTPException(HTTPStatus.REQUEST_TIMEOUT, f"Not complete after {timeout:g} seconds.") from None
     except ClientDisconnect:
-        raise HTTPException(HTTPStatus.BAD_REQUEST, "Broken off.") from None
+        raise HTTPException(HTTPStatus.BAD_REQUEST, "The connection was closed.") from None
     return bytes(content)
 
 
 def require_type(request: Request, *allowed: str) -> None:
-    """Refuses other content types. A browser asks before a page from elsewhere may send these, and is then refused."""
+    """Refuses other content types. Before a page of another site sends one of these, a browser asks; we refuse that."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in allowed:
-        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"Content-Type: {' or '.join(allowed)}, please.")
+        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"The Content-Type must be {' or '.join(allowed)}.")
 
 
 class Guard:
-    """Answers this page only: refuses other host names, which is how DNS rebinding shows, and pages from elsewhere."""
+    """Serves this page only: refuses requests under other host names (DNS rebinding), and from pages of other sites."""
 
-    def __init__(self, app: ASGIApp, patience: float) -> None:
+    def __init__(self, app: ASGIApp, timeout: float) -> None:
         self.app = app
-        self.patience = patience
+        self.timeout = timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Checks the headers of a request, and adds those of the answer."""
@@ -113,30 +113,30 @@ class Guard:
         async def reply(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(HEADERS)
-            # A client that does not take its answer is disconnected.
-            async with asyncio.timeout(self.patience):
+            # A client that does not read its answer is disconnected.
+            async with asyncio.timeout(self.timeout):
                 await send(message)
 
-        reason = _objection(Headers(scope=scope), scope["path"])
+        reason = _reason_to_refuse(Headers(scope=scope), scope["path"])
         if reason is None:
             await self.app(scope, receive, reply)
         else:
             await JSONResponse({"error": reason}, HTTPStatus.FORBIDDEN)(scope, receive, reply)
 
 
-def _objection(headers: Headers, path: str) -> str | None:
+def _reason_to_refuse(headers: Headers, path: str) -> str | None:
     hosts = headers.getlist("host")
     if len(hosts) != 1 or hosts[0].partition(":")[0].lower() not in HOSTS:
-        return "This page answers to 127.0.0.1 and localhost only."
+        return "Only requests to 127.0.0.1 and localhost are answered."
     if any(origin != f"http://{hosts[0]}" for origin in headers.getlist("origin")):
-        return "This page answers to itself only."
+        return "Only requests of this page are answered."
     if path != "/" and headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        return "This page answers to itself only."
+        return "Only requests of this page are answered."
     return None
 
 
 class Connection(H11Protocol):
-    """Uvicorn's connection, closed when it is idle for long: also within a request that is begun and not finished."""
+    """Uvicorn's connection, closed when it is idle for long, also in the middle of a request."""
 
     answered = 0
 
@@ -149,7 +149,7 @@ class Connection(H11Protocol):
             self._watch(answered=-1)
 
     def on_response_complete(self) -> None:
-        """Counts the answers that were given, by which `_watch` knows whether the connection is idle."""
+        """Counts the answers, so that `_watch` knows whether the connection is idle."""
         self.answered += 1
         super().on_response_complete()
 

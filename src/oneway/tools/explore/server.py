@@ -1,4 +1,4 @@
-"""The page's server: one address on this machine, a few questions, one computation at a time."""
+"""The server of the page: one address on this machine, a few requests, one computation at a time."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from oneway.config import Perturb
 from oneway.data.dataset import Colour
 from oneway.draws import PHOTOMETRIC_RANGES
 from oneway.tools.explore import heat
-from oneway.tools.explore.compute import FARTHEST, RANGES, Comparison, Laboratory, Parameters, drawn
-from oneway.tools.explore.images import Picture, Shelf, as_data_uri, packed, thumbnail
-from oneway.tools.explore.limits import Connection, Guard, Limits, Places, body, require_type
+from oneway.tools.explore.compute import FARTHEST, RANGES, Comparer, Comparison, Parameters, draw_parameters
+from oneway.tools.explore.images import ImageStore, Picture, as_data_uri, pack, thumbnail
+from oneway.tools.explore.limits import Connection, Guard, Limits, Slots, body, require_type
 
 STATIC = Path(__file__).parent / "static"
 FILES = {"/": "index.html"} | {f"/{name}": name for name in ("page.css", "page.js", "paint.js", "icon.svg")}
-"""What is served, by address: nothing else of the disk can be asked for."""
+"""Which file is served at which address; no other file can be requested."""
 
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/webp", "image/tiff", "image/bmp")
 HOST = "127.0.0.1"
@@ -52,8 +52,8 @@ class Question(Parameters):
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A run, in the words of the page."""
+class RunInfo:
+    """What the page says about a run."""
 
     name: str
     method: str
@@ -63,27 +63,27 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Exhibit:
-    """What the page shows: runs and their networks, and pictures."""
+class PageContent:
+    """What the page shows: runs with their networks, and pictures."""
 
-    runs: Sequence[Shown]
+    runs: Sequence[RunInfo]
     classes: Sequence[str]
     colours: Sequence[Colour]
-    laboratory: Laboratory
-    shelf: Shelf
+    comparer: Comparer
+    store: ImageStore
     perturb: Perturb
     """Strengths of random draws."""
 
     remark: str = ""
 
 
-def application(exhibit: Exhibit, limits: Limits = Limits()) -> Starlette:  # noqa: B008 (frozen)
-    """The page, and what it asks for while it is used, as an ASGI application."""
+def application(page_content: PageContent, limits: Limits = Limits()) -> Starlette:  # noqa: B008 (frozen)
+    """The page, and the requests that it makes, as an ASGI application."""
     worker = ThreadPoolExecutor(1, thread_name_prefix="explore")
-    computing, uploading = Places(limits.computing), Places(limits.uploading)
-    about = _about(exhibit, limits)
+    computing, uploading = Slots(limits.computing), Slots(limits.uploading)
+    about = _about(page_content, limits)
 
-    async def in_turn(function: Callable[..., Result], *arguments: Any) -> Result:
+    async def run_in_worker(function: Callable[..., Result], *arguments: Any) -> Result:
         return await asyncio.get_running_loop().run_in_executor(worker, function, *arguments)
 
     async def static(request: Request) -> Response:
@@ -99,27 +99,28 @@ def application(exhibit: Exhibit, limits: Limits = Limits()) -> Starlette:  # no
         seed = request.path_params["seed"]
         if not re.fullmatch(r"[0-9]{1,10}", seed):
             raise HTTPException(HTTPStatus.NOT_FOUND, "A seed is a number of up to ten digits.")
-        return JSONResponse(drawn(int(seed), exhibit.perturb).model_dump())
+        return JSONResponse(draw_parameters(int(seed), page_content.perturb).model_dump())
 
     async def small(request: Request) -> Response:
-        picture = _found(exhibit.shelf, request.path_params["key"])
-        with computing.one():
-            return Response(await in_turn(thumbnail, picture), media_type="image/jpeg")
+        picture = _find_picture(page_content.store, request.path_params["key"])
+        with computing.take():
+            return Response(await run_in_worker(thumbnail, picture), media_type="image/jpeg")
 
     async def upload(request: Request) -> Response:
         require_type(request, *IMAGE_TYPES)
         name = unquote(request.headers.get("x-name", "")).strip()[:LONGEST_NAME]
-        with uploading.one():
-            content = await body(request, limits.upload, limits.patience)
-            picture = await in_turn(exhibit.shelf.add, content, name if name and name.isprintable() else "This file")
-        return JSONResponse(_listed(picture), HTTPStatus.CREATED)
+        with uploading.take():
+            content = await body(request, limits.upload, limits.timeout)
+            shown = name if name and name.isprintable() else "This file"
+            picture = await run_in_worker(page_content.store.add, content, shown)
+        return JSONResponse(_picture_info(picture), HTTPStatus.CREATED)
 
     async def compare(request: Request) -> Response:
         require_type(request, "application/json")
-        question = Question.model_validate_json(await body(request, limits.question, limits.patience))
-        picture = _found(exhibit.shelf, question.image)
-        with computing.one():
-            return JSONResponse(await in_turn(_answer, exhibit, picture, question))
+        question = Question.model_validate_json(await body(request, limits.question, limits.timeout))
+        picture = _find_picture(page_content.store, question.image)
+        with computing.take():
+            return JSONResponse(await run_in_worker(_answer, page_content, picture, question))
 
     routes = [
         *(Route(address, static) for address in FILES),
@@ -132,7 +133,7 @@ def application(exhibit: Exhibit, limits: Limits = Limits()) -> Starlette:  # no
     ]
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(Guard, patience=limits.patience)],
+        middleware=[Middleware(Guard, timeout=limits.timeout)],
         exception_handlers={HTTPException: _refuse, ValidationError: _explain, UserError: _explain},
     )
     app.router.redirect_slashes = False
@@ -167,53 +168,53 @@ def server(app: Starlette) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-def _about(exhibit: Exhibit, limits: Limits) -> dict[str, Any]:
+def _about(page_content: PageContent, limits: Limits) -> dict[str, Any]:
     return {
-        "runs": [asdict(run) for run in exhibit.runs],
-        "classes": exhibit.classes,
-        "colours": exhibit.colours,
+        "runs": [asdict(run) for run in page_content.runs],
+        "classes": page_content.classes,
+        "colours": page_content.colours,
         "ignore": IGNORE,
-        "images": [_listed(picture) for picture in exhibit.shelf.offered.values()],
+        "images": [_picture_info(picture) for picture in page_content.store.offered.values()],
         "ranges": RANGES,
         "drawn": PHOTOMETRIC_RANGES,
         "farthest": FARTHEST,
         "heat": {"top": heat.TOP, "colours": heat.colours().tolist()},
         "upload": {"bytes": limits.upload, "types": IMAGE_TYPES},
-        "remark": exhibit.remark,
+        "remark": page_content.remark,
     }
 
 
-def _listed(picture: Picture) -> dict[str, Any]:
+def _picture_info(picture: Picture) -> dict[str, Any]:
     height, width = picture.pixels.shape[:2]
     return {"key": picture.key, "name": picture.name, "height": height, "width": width}
 
 
-def _found(shelf: Shelf, key: str) -> Picture:
-    picture = shelf.find(key)
+def _find_picture(store: ImageStore, key: str) -> Picture:
+    picture = store.find(key)
     if picture is None:
         raise HTTPException(HTTPStatus.NOT_FOUND, "No such image, or no longer. /api/about lists those there are.")
     return picture
 
 
-def _answer(exhibit: Exhibit, picture: Picture, parameters: Parameters) -> dict[str, Any]:
-    perturbed, valid, comparisons = exhibit.laboratory.compare(picture.key, picture.x, parameters)
+def _answer(page_content: PageContent, picture: Picture, parameters: Parameters) -> dict[str, Any]:
+    perturbed, valid, comparisons = page_content.comparer.compare(picture.key, picture.x, parameters)
     height, width = valid.shape
     return {
         "height": height,
         "width": width,
         "valid": float(valid.float().mean()),
         "picture": as_data_uri(perturbed),
-        "runs": [_compared(comparison, valid) for comparison in comparisons],
+        "runs": [_comparison_info(comparison, valid) for comparison in comparisons],
     }
 
 
-def _compared(comparison: Comparison, valid: torch.Tensor) -> dict[str, Any]:
+def _comparison_info(comparison: Comparison, valid: torch.Tensor) -> dict[str, Any]:
     return {
         "mean_kl": comparison.mean_kl,
         "agreement": comparison.agreement,
-        "target": packed(comparison.target),
-        "prediction": packed(comparison.prediction),
-        "kl": packed(torch.where(valid, heat.levels(comparison.kl), IGNORE)),
+        "target": pack(comparison.target),
+        "prediction": pack(comparison.prediction),
+        "kl": pack(torch.where(valid, heat.levels(comparison.kl), IGNORE)),
     }
 
 

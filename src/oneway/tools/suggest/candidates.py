@@ -25,7 +25,7 @@ class Candidate:
     read: Callable[[], Bytes]
 
 
-def without_labels(run: Run, console: Console, refresh: bool = False) -> tuple[list[Candidate], list[bytes]]:
+def candidates_of_run(run: Run, console: Console, refresh: bool = False) -> tuple[list[Candidate], list[bytes]]:
     """A run's training images without labels, and fingerprints of those with."""
     samples = data.load(data_of(run.config, refresh=refresh), console).read("train")
     labelled = set(run.split.labelled)
@@ -34,7 +34,7 @@ def without_labels(run: Run, console: Console, refresh: bool = False) -> tuple[l
     return candidates, [fingerprint(samples.image(index)) for index, name in numbered if name in labelled]
 
 
-def found_in(folder: Path) -> list[Candidate]:
+def candidates_in_folder(folder: Path) -> list[Candidate]:
     """Images of a folder that have no mask there."""
     items = find(folder).train
     return [Candidate(item.name, partial(read_image, item.image)) for item in items if item.mask is None]

@@ -10,7 +10,7 @@ from oneway.data.check.duplicates import ALIKE, nearest
 from oneway.tools.suggest.scores import Score
 
 
-def spread(scores: Sequence[Score], labelled: Sequence[bytes], count: int) -> tuple[list[int], int]:
+def choose_spread(scores: Sequence[Score], labelled: Sequence[bytes], count: int) -> tuple[list[int], int]:
     """Indices of up to `count` scores, best first, and how many were left out as near-duplicates.
 
     Greedily takes the one with the highest product of its value and its distance from all that are taken or

@@ -1,7 +1,7 @@
-"""`oneway suggest`: which images to label next.
+"""Suggests the images to label next: those that a model cannot decide on, no two of them alike.
 
-Those that a model cannot decide on: images are ranked by its doubt, to which every class contributes the same, and no
-two that look alike are suggested. Each is shown with where the model contradicts itself once the image is perturbed.
+Images are ranked by the model's doubt, to which every class contributes the same. A contact sheet shows each of them,
+and where the model contradicts itself once the image is perturbed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from rich.console import Console
 from oneway import runs
 from oneway.common.errors import UserError
 from oneway.runs.atomic import refuse_unwritable, write_atomically
-from oneway.tools.suggest.candidates import found_in, without_labels
-from oneway.tools.suggest.choice import spread
-from oneway.tools.suggest.scores import Score, judge_of, scored
-from oneway.tools.suggest.sheet import cell, contact_sheet
+from oneway.tools.suggest.candidates import candidates_in_folder, candidates_of_run
+from oneway.tools.suggest.choice import choose_spread
+from oneway.tools.suggest.scores import Score, load_judge, score_images
+from oneway.tools.suggest.sheet import cell, draw_sheet
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def suggest(
     factory: str | None = None,
     device: str = "auto",
 ) -> Suggestions:
-    """Writes a table of images that should be labelled next, and a contact sheet that shows where they are difficult.
+    """Writes a table of the images to label next, and a contact sheet that shows where they are difficult.
 
     Args:
         path: Run folder.
@@ -67,12 +67,15 @@ def suggest(
         raise UserError(f"--out {table}: the table is a .csv file; the contact sheet gets the same name with .png.")
     refuse_unwritable(table)
     run = runs.open_run(path)
-    judge = judge_of(run, factory, device)
-    candidates, labelled = without_labels(run, console, refresh) if folder is None else (found_in(folder), [])
-    scores, unreadable = scored(judge, candidates, console)
+    judge = load_judge(run, factory, device)
+    if folder is None:
+        candidates, labelled = candidates_of_run(run, console, refresh)
+    else:
+        candidates, labelled = candidates_in_folder(folder), []
+    scores, unreadable = score_images(judge, candidates, console)
     if not scores:
         raise UserError(f"{folder or path}: no image without labels to choose from. Give a folder with --data DIR.")
-    order, alike = spread(scores, labelled, count)
+    order, alike = choose_spread(scores, labelled, count)
     chosen = tuple(scores[index] for index in order)
     sheet = table.with_suffix(".png")
     by_name = {candidate.name: candidate for candidate in candidates}
@@ -83,13 +86,13 @@ def suggest(
         cells.append(cell(pixels, where, f"{rank}.  {score.name}", f"score {score.value:.2f}   KL {kl:.2f}"))
         divergences.append(kl)
     table.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(table, as_csv(chosen, divergences).encode())
-    write_atomically(sheet, contact_sheet(cells))
+    write_atomically(table, to_csv(chosen, divergences).encode())
+    write_atomically(sheet, draw_sheet(cells))
     return Suggestions(chosen, alike, tuple(unreadable), table, sheet)
 
 
-def as_csv(chosen: Sequence[Score], divergences: Sequence[float]) -> str:
-    """A line for each image: rank, name, score, and the model's doubt and self-contradiction in nats."""
+def to_csv(chosen: Sequence[Score], divergences: Sequence[float]) -> str:
+    """A line for each image: rank, name, score, and the model's doubt and divergence in nats."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["rank", "image", "score", "doubt", "kl"])

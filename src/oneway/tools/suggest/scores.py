@@ -26,7 +26,7 @@ from oneway.perturb import Perturbation, phtps
 from oneway.tools.evaluate import as_input
 from oneway.tools.explore import require_segmentation
 from oneway.tools.explore.compute import logits_of, masked_means, probabilities_of
-from oneway.tools.explore.images import fit
+from oneway.tools.explore.images import shrink
 from oneway.tools.suggest.candidates import Candidate
 
 DRAWS = 4
@@ -87,15 +87,15 @@ class Judge:
             log_prediction = upsample(logits, pixels_of(x)).log_softmax(dim=1)
             kl = torch.where(perturbation.valid, kl_map(perturbation.prediction(target), log_prediction), 0)
             means.append(float(masked_means(kl, perturbation.valid)))
-            total += brought_back(kl, perturbation)
-            weight += brought_back(perturbation.valid.float(), perturbation)
+            total += bring_back(kl, perturbation)
+            weight += bring_back(perturbation.valid.float(), perturbation)
         return float(np.mean(means)), (total / weight.clamp(min=1e-3))[0].cpu()
 
     def _input(self, pixels: Bytes) -> Tensor:
-        return as_input(torch.from_numpy(fit(pixels, self.most))[None].to(self.device))
+        return as_input(torch.from_numpy(shrink(pixels, self.most))[None].to(self.device))
 
 
-def balanced(doubts: Doubts) -> Doubts:
+def balance_classes(doubts: Doubts) -> Doubts:
     """N values from N×C doubts: how many times the average of all images each has, as a mean over classes.
 
     A sum over classes would be about those that fill images. Here every class counts the same, as it does in mIoU: what
@@ -105,22 +105,22 @@ def balanced(doubts: Doubts) -> Doubts:
     return (doubts / averages).mean(axis=1)
 
 
-def judge_of(run: runs.Run, factory: str | None = None, device: str = "auto") -> Judge:
+def load_judge(run: runs.Run, factory: str | None = None, device: str = "auto") -> Judge:
     """A run's model, with gentler perturbations than it was trained with."""
     require_segmentation(run, "suggestions are for")
     place = runs.choose_device(device)
     model = runs.load_model(run.model_file, place, factory)
     network = model.network.to(memory_format=torch.channels_last)
-    return Judge(network, place, gentler(run.config.perturb), min(MOST_PIXELS, MOST_VALUES // len(model.classes)))
+    return Judge(network, place, weaken(run.config.perturb), min(MOST_PIXELS, MOST_VALUES // len(model.classes)))
 
 
-def gentler(perturb: Perturb) -> Perturb:
+def weaken(perturb: Perturb) -> Perturb:
     """The strengths of `perturb`, times STRENGTH."""
     strengths = {"photometric": STRENGTH * perturb.photometric, "geometric": STRENGTH * perturb.geometric}
     return perturb.model_copy(update=strengths)
 
 
-def scored(judge: Judge, candidates: Sequence[Candidate], console: Console) -> tuple[list[Score], list[str]]:
+def score_images(judge: Judge, candidates: Sequence[Candidate], console: Console) -> tuple[list[Score], list[str]]:
     """A score for each image that can be read, and why the others cannot."""
     found: list[tuple[str, Doubts, bytes]] = []
     unreadable = []
@@ -134,7 +134,7 @@ def scored(judge: Judge, candidates: Sequence[Candidate], console: Console) -> t
             advance()
     if not found:
         return [], unreadable
-    values = balanced(np.stack([doubts for _, doubts, _ in found]))
+    values = balance_classes(np.stack([doubts for _, doubts, _ in found]))
     scores = [
         Score(name, float(value), float(doubts.sum()), known_by)
         for (name, doubts, known_by), value in zip(found, values, strict=True)
@@ -142,7 +142,7 @@ def scored(judge: Judge, candidates: Sequence[Candidate], console: Console) -> t
     return scores, unreadable
 
 
-def brought_back(values: Tensor, perturbation: Perturbation) -> Tensor:
+def bring_back(values: Tensor, perturbation: Perturbation) -> Tensor:
     """1×H×W values of a perturbed image, where they belong in the clean one."""
     return perturbation.inverse().prediction(values[:, None])[:, 0]
 

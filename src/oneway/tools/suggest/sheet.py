@@ -23,7 +23,7 @@ def cell(pixels: Bytes, where: Tensor, name: str, found: str) -> Image.Image:
     return typeset.cell(pictures, [line(shortened(name, 14, CELL[0]), 14), line(found, 13, FAINT)])
 
 
-def contact_sheet(cells: Sequence[Image.Image]) -> bytes:
+def draw_sheet(cells: Sequence[Image.Image]) -> bytes:
     """The cells under a heading, as the content of a PNG file."""
     title = f"Label these {len(cells)} next" if len(cells) > 1 else "Label this next"
     meaning = f"Bright where the model contradicts itself: KL over {DRAWS} perturbations, from 0 to {heat.TOP:g} nats"

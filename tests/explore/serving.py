@@ -1,4 +1,4 @@
-"""A server for runs to explore, and their numbers computed a second time."""
+"""A server for runs to explore, and its numbers computed a second time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from oneway.ops.warp import sampling_points, valid_points, warp
 from oneway.runs import load_model
 from oneway.tools.explore.compute import RANGES
 from oneway.tools.explore.limits import Limits
-from oneway.tools.explore.server import Exhibit, application, listen, server
+from oneway.tools.explore.server import PageContent, application, listen, server
 
 SAMPLE = "sample-2"
 """An image that the page offers."""
@@ -36,9 +36,9 @@ STRONG = {
 
 
 @contextmanager
-def serving(exhibit: Exhibit, limits: Limits) -> Iterator[str]:
+def serving(page_content: PageContent, limits: Limits) -> Iterator[str]:
     """The address of a server in a thread of its own."""
-    serves = server(application(exhibit, limits))
+    serves = server(application(page_content, limits))
     with listen(0) as listening:
         thread = threading.Thread(target=serves.run, kwargs={"sockets": [listening]})
         thread.start()
