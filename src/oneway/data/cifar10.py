@@ -18,6 +18,7 @@ import numpy as np
 from oneway.common.errors import UserError
 from oneway.common.terms import SplitName
 from oneway.data.dataset import Bytes
+from oneway.data.published import require_folder
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 SIZE = 32
@@ -54,11 +55,7 @@ def read(path: Path | None, split: SplitName) -> tuple[Bytes, Bytes]:
 
 def _find(path: Path | None) -> tuple[Path, str]:
     """The folder with the batches, and how the names of its files end."""
-    if path is None:
-        raise UserError("CIFAR-10 is read from a folder: give it with --data DIR.")
-    if not path.is_dir():
-        problem = "not a folder" if path.exists() else "no such folder"
-        raise UserError(f"{path}: {problem}. Unpack the CIFAR-10 archive and give the folder with --data DIR.")
+    path = require_folder(path, "CIFAR-10")
     candidates = [(folder, suffix) for name, suffix in SUFFIXES.items() for folder in (path, path / name)]
     for folder, suffix in candidates:
         if any((folder / f"{name}{suffix}").is_file() for names in BATCHES.values() for name in names):

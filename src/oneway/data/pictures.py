@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from oneway.data.dataset import Bytes, Colour
+
 if TYPE_CHECKING:
     from torch import Tensor
 
-Bytes = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
-Colour = tuple[int, int, int]
 
 STROKE: Colour = (140, 140, 140)
 GROUND: Colour = (215, 215, 215)

@@ -50,7 +50,7 @@ def require_folder(root: Path | None, name: str) -> Path:
         raise UserError(f"{name} is read from a folder: give it with --data DIR.")
     if not root.is_dir():
         problem = "not a folder" if root.exists() else "no such folder"
-        raise UserError(f"{root}: {problem}. Give the folder of {name} with --data DIR.")
+        raise UserError(f"{root}: {problem}. Unpack the archive of {name}, and give its folder with --data DIR.")
     return root
 
 

@@ -18,12 +18,9 @@ from oneway.data.decode.masks import Coding, read_mask
 from oneway.data.folder.classes import default_colours
 from oneway.data.folder.description import FILE, Description
 from oneway.data.folder.files import Found, find
-from oneway.data.folder.infer import Inferred, infer
+from oneway.data.folder.infer import SHOWN, Inferred, infer
 from oneway.data.folder.tables import find_table
 from oneway.data.folder.unsupported import unsupported_labels
-
-COLOURS_SHOWN = 8
-"""Colours that a message lists."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +88,7 @@ def list_described(folder: Described, holdout: float, seed: int, all_validate: b
             f"are.{''.join(f' {hint}' for hint in (*unsupported_labels(root, found.train), *_misfits(found)))}"
         )
     if inferred and not inferred.named:
-        colours = listed((list(colour) for colour in description.palette), COLOURS_SHOWN)
+        colours = listed((list(colour) for colour in description.palette), SHOWN)
         raise UserError(
             f"{root}: the masks are painted in colours, and nothing says which class each stands for: {colours}. "
             f"`oneway check --save` writes a {FILE} to complete.{''.join(f' {remark}' for remark in inferred.remarks)}"
