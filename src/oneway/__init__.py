@@ -1,7 +1,75 @@
 """Train real-time segmentation models from a few labelled and many unlabelled images."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from oneway.common.errors import UserError
-from oneway.tools.python import configure, fit, load
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from oneway.config import Config
+    from oneway.runs import Run
+    from oneway.tools.predict import Predictor
 
 __version__ = "0.1.0"
 __all__ = ["UserError", "__version__", "configure", "fit", "load"]
+
+# PyTorch takes seconds to import, and the science must load alone: each function imports what it needs.
+
+
+def configure(recipe: str, **changes: Any) -> Config:
+    """Every setting of a run: `oneway.configure("streets", method="mt-phtps", train={"iterations": 500})`.
+
+    Args:
+        recipe: What to start from; `folder` for images of your own.
+        changes: Settings as in a YAML file, with a dict for each section.
+
+    Raises:
+        UserError: A setting does not exist, is out of range, or contradicts another.
+    """
+    from oneway.config.recipes import configured
+
+    return configured(recipe, changes, source="configure")
+
+
+def fit(config: Config, out: str | PathLike[str], resume: bool = False, quiet: bool = False) -> Run:
+    """Trains as configured into a run folder, and returns the run: its `summary`, `metrics()` and `config`.
+
+    In the main thread, Ctrl-C and SIGTERM save a checkpoint and raise `oneway.common.interrupt.Interrupted`; in another
+    thread, signals are left to the main thread.
+
+    Args:
+        config: Every setting.
+        out: An empty or new folder; with `resume`, also that of a run to continue.
+        resume: Continue a run in that folder where it stopped; one that has ended is returned as it is.
+        quiet: Show no progress.
+
+    Raises:
+        UserError: Something that the user can correct; the message says how.
+    """
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from oneway.common.run_files import CONFIG
+    from oneway.runs import open_run
+    from oneway.tools.train import train
+
+    folder = Path(out)
+    train(config, folder, resume and (folder / CONFIG).is_file(), Console(quiet=quiet))
+    return open_run(folder)
+
+
+def load(run: str | PathLike[str], device: str = "auto", factory: str | None = None) -> Predictor:
+    """A trained model, ready to use: `oneway.load("runs/x").predict("image.jpg").save("mask.png")`.
+
+    Args:
+        run: A run folder, or its model.safetensors.
+        device: `auto` takes the GPU where there is one; else `cpu`, `cuda`, `cuda:1`, …
+        factory: The `model.factory` that you agree to run, where the model names one.
+    """
+    from oneway.tools import predict
+
+    return predict.load(run, device, factory)
