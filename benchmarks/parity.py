@@ -25,7 +25,7 @@ from oneway.draws import draw
 from oneway.engine.start import plan_of, training_state
 from oneway.engine.store import Store
 from oneway.runs.environment import environment
-from oneway.tools.bench.cases import advancing
+from oneway.tools.bench.cases import make_iteration
 
 ENGINES = {
     "plain": {"engine": "plain", "precision": "float32"},
@@ -44,7 +44,7 @@ def losses_of(engine: str, config: Config, iterations: int, device: torch.device
     state = training_state([models.build(config.model, len(dataset.classes), config.seed)], (), config, device)
     if engine.endswith("channels last"):
         state.student.to(memory_format=torch.channels_last)
-    advance = advancing(state, config, Store.hold(samples, device))
+    advance = make_iteration(state, config, Store.hold(samples, device))
     curve = []
     for iteration in range(iterations):
         losses = advance(draw(plan, iteration))

@@ -22,7 +22,14 @@ from oneway.draws import draw
 from oneway.engine.capture import WARM_UP
 from oneway.engine.store import Store
 from oneway.runs.environment import environment
-from oneway.tools.bench.cases import advancing, configured, fresh_state, random_plan, random_samples, training_cases
+from oneway.tools.bench.cases import (
+    configured,
+    fresh_state,
+    make_iteration,
+    random_plan,
+    random_samples,
+    training_cases,
+)
 
 ITERATIONS = 300
 
@@ -33,7 +40,7 @@ def seconds(case_name: str, setup: str, together: Barrier) -> float:
     case = training_cases(small=False)[case_name]
     config, plan = configured(case, setup, "oneway"), random_plan(case)
     store = Store.hold(random_samples(case), device)
-    advance = advancing(fresh_state(config, case.classes, device), config, store)
+    advance = make_iteration(fresh_state(config, case.classes, device), config, store)
     tables = [draw(plan, iteration) for iteration in range(8)]
     for iteration in range(WARM_UP + 2):
         advance(tables[iteration % 8])

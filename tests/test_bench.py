@@ -17,7 +17,7 @@ from oneway.engine.store import Store
 from oneway.tools.bench import bench, data, infer, memory, step
 from oneway.tools.bench.cases import Case, random_plan, random_samples, segmentation, training_cases
 from oneway.tools.bench.findings import Options, table
-from oneway.tools.bench.floors import Work, work_of
+from oneway.tools.bench.floors import Work, count_work
 from oneway.tools.bench.kernels import kind_of
 from oneway.tools.bench.memory_figure import draw_memory
 from oneway.tools.bench.meters import SavedTensors
@@ -34,7 +34,7 @@ def tiny(crop: int = 32) -> Case:
     return segmentation("tiny", TINY, crop, (crop, 2 * crop), images=4, batch=2, classes=5)
 
 
-def heard(name: str, options: Options, file: Path | None = None) -> str:
+def output_of(name: str, options: Options, file: Path | None = None) -> str:
     """What a benchmark prints."""
     console = Console(file=io.StringIO(), width=200)
     bench(name, options, console, file)
@@ -60,7 +60,7 @@ def test_networks_have_the_published_numbers_of_parameters(name, parameters, of_
 
 def test_parameters_stand_beside_the_papers(tmp_path):
     """The table shows both, and the file holds them with hardware, versions and command."""
-    printed = heard("params", Options(CPU, cases=("swiftnet-rn18",)), tmp_path / "params.json")
+    printed = output_of("params", Options(CPU, cases=("swiftnet-rn18",)), tmp_path / "params.json")
     assert "11,797,071" in printed
     assert "swiftnet-rn34" not in printed
     written = json.loads((tmp_path / "params.json").read_text(encoding="utf-8"))
@@ -138,8 +138,8 @@ def test_the_least_work_is_that_of_the_convolutions():
     first, second = 2 * pixels * 8 * 3 * 9, 2 * pixels * 4 * 8
 
     with torch.no_grad():
-        assert work_of(lambda: network(x), network) == Work(first + second, pixels * (3 + 8 + 8 + 4))
-    learning = work_of(lambda: network(x).sum().backward(), network, network)
+        assert count_work(lambda: network(x), network) == Work(first + second, pixels * (3 + 8 + 8 + 4))
+    learning = count_work(lambda: network(x).sum().backward(), network, network)
     # An image wants no gradient; features do.
     assert learning == Work(2 * first + 3 * second, pixels * (2 * (3 + 8) + 2 * (8 + 4) + 8))
     assert learning.milliseconds(Rates(flops=1e6, bytes=1e6), CPU)["bytes_ms"] == 4 * learning.numbers / 1000
@@ -208,7 +208,7 @@ def test_a_step_is_profiled():
     kinds = step.measure(case, "supervised", "oneway", store, profiled=True).kinds
     assert kinds is not None
     assert min(kinds[kind] for kind in ("convolution", "batch norm", "losses", "interpolation", "optimiser")) > 0
-    work = {setup: step.work_of_step(case, setup, store) for setup in ("supervised", "simple-phtps")}
+    work = {setup: step.count_work_of_step(case, setup, store) for setup in ("supervised", "simple-phtps")}
     assert 2 * work["supervised"].flops < work["simple-phtps"].flops < 3 * work["supervised"].flops
     floors = work["supervised"].milliseconds(Rates(flops=1e9, bytes=1e9), CPU)
     row = {"case": "tiny", "setup": "supervised", "oneway": {"kinds": kinds}, "plain": None, "floors": floors}

@@ -13,7 +13,7 @@ LONG = "very large and heavy overhead power line"
 
 
 def drawn(classes: list[str]) -> str:
-    return confusion.heat_map("x", "Confusion", classes, np.eye(len(classes)), 0)
+    return confusion.draw_heat_map("x", "Confusion", classes, np.eye(len(classes)), 0)
 
 
 def placed(drawing: str) -> list[tuple[str, float, float]]:
@@ -30,17 +30,17 @@ def test_labels_neither_overlap_nor_leave_the_plot(count: int, name: str) -> Non
     drawing = drawn(classes)
     width, height = map(float, re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawing)[0])
     texts = placed(drawing)
-    rows = [place for place in texts if plots.shortened(name)[:3] in place[0]]
+    rows = [place for place in texts if plots.shorten(name)[:3] in place[0]]
     heights = sorted({y for _, _, y in rows})
     assert len(rows) >= count
     assert min(np.diff(heights)) > 11
     assert all(0 <= x <= width and 0 <= y <= height for _, x, y in texts), "a text is outside"
     right = max(x for _, x, _ in rows[-count:])
-    assert right - plots.widest([text for text, _, _ in rows]) > 0
+    assert right - plots.text_width([text for text, _, _ in rows]) > 0
     if count > confusion.NAMED:
         columns = sorted({x for text, x, _ in texts if text.isdigit()})
         assert len(columns) == count
-        assert min(np.diff(columns)) > plots.widest(["30"])
+        assert min(np.diff(columns)) > plots.text_width(["30"])
 
 
 def test_a_large_matrix_is_not_squeezed_onto_a_phone() -> None:
@@ -73,6 +73,6 @@ def test_few_classes_are_all_shown() -> None:
 
 def test_long_names_keep_their_beginning_and_end() -> None:
     """Names often begin alike, so that the end tells them apart."""
-    assert plots.shortened("car") == "car"
-    assert plots.shortened(LONG) == "very large and…power line"
-    assert len(plots.shortened("x" * 200)) <= plots.LONGEST
+    assert plots.shorten("car") == "car"
+    assert plots.shorten(LONG) == "very large and…power line"
+    assert len(plots.shorten("x" * 200)) <= plots.LONGEST

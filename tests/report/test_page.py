@@ -17,7 +17,7 @@ from oneway.tools.report import write_report
 from oneway.tools.report.facts import read_runs
 from oneway.tools.report.gallery import SCENES
 from oneway.tools.report.next_steps import next_steps
-from oneway.tools.report.page import _file_name, _made
+from oneway.tools.report.page import _file_name, _origin
 from small_runs import METHODS
 
 
@@ -140,7 +140,7 @@ def test_few_validation_images_are_warned_of(copies: list[Path]) -> None:
 def test_a_commit_with_uncommitted_changes_is_named_as_such(copies: list[Path]) -> None:
     for uncommitted, shown in ((True, "abc123, with uncommitted changes"), (False, "abc123"), (None, "abc123")):
         change_json(copies[0] / "environment.json", commit="abc123", uncommitted=uncommitted)
-        assert _made(read_runs(copies[:1]))["commit"] == [shown]
+        assert _origin(read_runs(copies[:1]))["commit"] == [shown]
 
 
 def test_the_metric_is_the_second_column(page: str) -> None:

@@ -19,7 +19,7 @@ from oneway.tools.report import pictures, plots
 def test_absent_class_is_marked() -> None:
     """A class without a value gets no bar but the word."""
     bars = [plots.Bars([50.0, None], 1)]
-    drawing = plots.class_bars("x", "IoU", ["road", "train"], bars, ["", "absent"])
+    drawing = plots.draw_class_bars("x", "IoU", ["road", "train"], bars, ["", "absent"])
     assert "50.0" in drawing
     assert ">absent<" in drawing
     assert "None" not in drawing
@@ -29,7 +29,7 @@ def test_absent_class_is_marked() -> None:
 def test_a_full_bar_leaves_room_for_its_gain(name: str) -> None:
     """The value beside the bar ends before the gain begins, whatever room the names take."""
     bars = [plots.Bars([100.0], 0), plots.Bars([99.9], 1)]
-    drawing = plots.class_bars("x", "IoU", [name], bars, ["−12.3"])
+    drawing = plots.draw_class_bars("x", "IoU", [name], bars, ["−12.3"])
     placed = {
         text: (float(x), "end" in style)
         for style, x, text in re.findall(r'<text style="([^"]*)" x="([\d.]+)"[^>]*>([^<]*)</text>', drawing)
@@ -37,19 +37,19 @@ def test_a_full_bar_leaves_room_for_its_gain(name: str) -> None:
     value, gain = placed["100.0"][0], placed["−12.3"][0]
     assert not placed["100.0"][1]
     assert placed["−12.3"][1]
-    assert value + plots.widest(["100.0"]) < gain - plots.widest(["−12.3"])
+    assert value + plots.text_width(["100.0"]) < gain - plots.text_width(["−12.3"])
 
 
 def test_plots_take_their_colours_from_the_page() -> None:
     """No colour of its own, so that one plot is readable on light and on dark."""
-    drawing = plots.curves("x", "mIoU", "iteration", [plots.Line((1, 2), (10.0, 20.0), 0)])
+    drawing = plots.draw_curves("x", "mIoU", "iteration", [plots.Line((1, 2), (10.0, 20.0), 0)])
     assert "var(--run-0)" in drawing
     assert not re.findall(r"#[0-9a-f]{6}\b(?!\")", re.sub(r"(id|href|url\(#)[^ ]*", "", drawing))
 
 
 def test_long_curve_is_averaged_and_ends_with_its_last_value() -> None:
     """4000 points become 120: means of windows, but for the last, which is what a summary says too."""
-    x, y = plots._averaged(plots.Line(range(4000), [float(i % 2) for i in range(4000)], 0))
+    x, y = plots._average(plots.Line(range(4000), [float(i % 2) for i in range(4000)], 0))
     assert len(x) == len(y) == plots.POINTS
     assert y[:-1] == pytest.approx(0.5, abs=0.02)
     assert (x[-1], y[-1]) == (3999, 1)

@@ -55,7 +55,7 @@ def test_one_of_everything_is_singular(copies: list[Path]) -> None:
     (run,) = read_runs(copies[1:])
     runs = [replace(run, labelled=run.labelled[:1], further=1)]
     said = " ".join([words.lead(runs), words.caution(runs), *words.subtitle(runs)])
-    said += words.measured_on(runs, Robustness([], [], 1, None))
+    said += words.measurement_note(runs, Robustness([], [], 1, None))
     assert not re.findall(r"\b1 (?:\w+ )?(?:labels|images|iterations)\b", said), said
 
 
@@ -70,7 +70,7 @@ def test_the_small_print_says_on_how_many_images_was_measured(copies: list[Path]
     change_json(copies[0] / "summary.json", validation_samples=40)
     runs = read_runs(copies[:1])
     assert words.subtitle(runs)[-1] == "the last iteration’s model on 40 validation images"
-    assert words.measured_on(runs, Robustness([], [], 8, (64, 128))) == (
+    assert words.measurement_note(runs, Robustness([], [], 8, (64, 128))) == (
         "Measured on 8 of 40 validation images, the middle 128×64 pixels of each."
     )
 
@@ -95,7 +95,7 @@ def test_most_confused_class_is_read_off_the_rows(copies: list[Path]) -> None:
     found = words.most_confused(run)
     assert found[CLASSES[0]] == (CLASSES[2], 30.0)
     assert found[CLASSES[1]] is None
-    assert words.present(run) == list(CLASSES[:2])
+    assert words.present_classes(run) == list(CLASSES[:2])
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_small_differences_decide_nothing(
 ) -> None:
     """Under two points no run is called better."""
     found = Robustness([[40.0, end[0]] for end in ends], [[40.0, end[1]] for end in ends], 8, None)
-    assert expected in words.withstood(read_runs(folders), found)
+    assert expected in words.robustness_text(read_runs(folders), found)
 
 
 def test_the_best_of_several_under_strong_perturbation(copies: list[Path], tmp_path: Path) -> None:
@@ -123,6 +123,6 @@ def test_the_best_of_several_under_strong_perturbation(copies: list[Path], tmp_p
     found = Robustness(
         [[40.0, end] for end in (10.0, 20.0, 30.0)], [[40.0, end] for end in (10.0, 29.0, 30.0)], 8, None
     )
-    sentence = words.withstood(runs, found)
+    sentence = words.robustness_text(runs, found)
     assert "third ahead with 30.0 % mIoU" in sentence
     assert "a warp leaves no run clearly ahead" in sentence

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from oneway.common.terms import SplitName, Task
 
 if TYPE_CHECKING:
-    from oneway.engine.store import Row
+    from oneway.engine.store import FlatArray
 
 LONGEST_NAME = 200
 """Characters of a class name."""
@@ -107,8 +107,8 @@ class Samples:
 
     names: tuple[str, ...]
     sizes: npt.NDArray[np.int64]  # N×2, height and width
-    pixels: Row  # P×3 uint8 in RGB, image after image, row after row; or P×2 float32: points, a pixel each
-    labels: Row  # of the first inputs, uint8, class indices or IGNORE: one for each pixel, or one for each input
+    pixels: FlatArray  # P×3 uint8 in RGB, image after image, row after row; or P×2 float32: points, a pixel each
+    labels: FlatArray  # of the first inputs, uint8, class indices or IGNORE: one for each pixel, or one for each input
     labelled: int  # how many inputs have labels
     dense: bool  # whether pixels have labels, or whole inputs
     content: str  # a digest of the data

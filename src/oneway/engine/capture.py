@@ -29,8 +29,8 @@ Advance = Callable[[Draws, float], Measured]
 """Does an iteration, given its draws and α."""
 
 
-def advancing(state: TrainingState, store: Store, config: Config, say: Callable[[str], None]) -> Advance:
-    """What does an iteration: on a GPU the captured step, elsewhere the plain one."""
+def choose_step(state: TrainingState, store: Store, config: Config, say: Callable[[str], None]) -> Advance:
+    """The function that does an iteration: on a GPU the captured step, elsewhere the plain one."""
     device = store.pixels.device
     run: Callable[[Draws, bool], Measured]
     if accelerated(config, device) and device.type == "cuda":

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from oneway.draws import Draws, Plan, draw
 from oneway.engine import memory
-from oneway.engine.store import Array, Images, Readable, Row, Store
+from oneway.engine.store import Array, FlatArray, FlatArrayOnDisk, Images, Store
 
 SHARE_OF_DEVICE = 0.5
 """Of the device's free memory, at most this much for the data; the rest is for the network's activations."""
@@ -115,7 +115,7 @@ class _Window:
             self._pinned(size),
         )
 
-    def _together(self, row: Row, items: list[int]) -> Tensor:
+    def _together(self, row: FlatArray, items: list[int]) -> Tensor:
         """What a row has of some images."""
         areas = self.samples.sizes[items].prod(axis=1).tolist()
         found = torch.from_numpy(row[:0]).new_empty(sum(areas), *row.shape[1:], pin_memory=self.pinned)
@@ -127,9 +127,9 @@ class _Window:
         return tensor.pin_memory() if self.pinned else tensor
 
 
-def _copy(row: Row, start: int, into: Array) -> None:
+def _copy(row: FlatArray, start: int, into: Array) -> None:
     """Fills an array with a row from a place onwards; a row on disk is read straight into it."""
     if isinstance(row, np.ndarray):
         into[:] = row[start : start + len(into)]
     else:
-        cast(Readable, row).read(start, into)
+        cast(FlatArrayOnDisk, row).read(start, into)

@@ -20,8 +20,8 @@ AT_ONCE = 2**24
 Array = npt.NDArray[Any]
 
 
-class Row(Protocol):
-    """A long row of values, of all images one after another: an array in memory, or one that is read when sliced."""
+class FlatArray(Protocol):
+    """The values of all images, one image after another: an array in memory, or one that is read when sliced."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -31,22 +31,22 @@ class Row(Protocol):
     def __getitem__(self, part: Any, /) -> Array: ...
 
 
-class Readable(Row, Protocol):
-    """A row on disk."""
+class FlatArrayOnDisk(FlatArray, Protocol):
+    """One that can be read into an array."""
 
     def read(self, start: int, into: Array) -> None:
-        """Fills an array from a place in the row onwards."""
+        """Fills an array with the values from a place onwards."""
 
 
 class Images(Protocol):
     """Decoded images as a reader gives them; `data.dataset.Samples` are such."""
 
     @property
-    def pixels(self) -> Row:
+    def pixels(self) -> FlatArray:
         """P×3 uint8 in RGB, or P×2 float32: points, a pixel each."""
 
     @property
-    def labels(self) -> Row:
+    def labels(self) -> FlatArray:
         """Of the first images, uint8: one for each pixel, or one for each image."""
 
     @property
@@ -85,7 +85,7 @@ class Store:
         )
 
 
-def _held(row: Row, device: torch.device) -> Tensor:
+def _held(row: FlatArray, device: torch.device) -> Tensor:
     if isinstance(row, np.ndarray):
         return torch.from_numpy(row[:]).to(device)
     held = torch.empty(row.shape, dtype=torch.uint8, device=device)

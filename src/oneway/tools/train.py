@@ -26,7 +26,7 @@ from oneway.data.dataset import Samples
 from oneway.data.splits import choose, places
 from oneway.draws import Plan, draw
 from oneway.engine import memory, optim
-from oneway.engine.capture import advancing
+from oneway.engine.capture import choose_step
 from oneway.engine.feed import feed
 from oneway.engine.start import batch_of, plan_of, training_state
 from oneway.engine.state import TrainingState
@@ -113,7 +113,7 @@ def _train(
         run = continued.run
         done, seconds_before = continuation.restore(continued, split, state, iterations, say)
         say(f"{out}: continues after {done} of {iterations} iterations.")
-    advance = advancing(state, fed.store, config, say)
+    advance = choose_step(state, fed.store, config, say)
     began = time.monotonic()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

@@ -15,7 +15,7 @@ from oneway.config.recipes import recipe
 from oneway.data.dataset import Samples
 from oneway.draws import Draws, Plan
 from oneway.engine import start
-from oneway.engine.capture import advancing as engine_advancing
+from oneway.engine.capture import choose_step
 from oneway.engine.state import TrainingState
 from oneway.engine.step import Measured
 from oneway.engine.store import Store
@@ -120,9 +120,9 @@ def fresh_state(config: Config, classes: int, device: torch.device) -> TrainingS
     return start.training_state([models.build(config.model, classes, seed=0)], (), config, device)
 
 
-def advancing(state: TrainingState, config: Config, store: Store) -> Advance:
+def make_iteration(state: TrainingState, config: Config, store: Store) -> Advance:
     """A function that does one iteration, as a run would."""
-    advance = engine_advancing(state, store, config, _refuse_to_measure)
+    advance = choose_step(state, store, config, _refuse_to_measure)
     return lambda draws: advance(draws, config.train.alpha)
 
 

@@ -16,9 +16,9 @@ from oneway.engine.feed import Feed, resident, streamed
 from oneway.tools.bench.cases import (
     Advance,
     Case,
-    advancing,
     configured,
     fresh_state,
+    make_iteration,
     random_plan,
     random_samples,
     training_cases,
@@ -35,7 +35,7 @@ TABLES_OF_DRAWS = 8
 def bench_data(options: Options, say: Say) -> Findings:
     """Measures every case by both feeds."""
     rows: list[Result] = []
-    for case in options.chosen(training_cases(options.small)).values():
+    for case in options.choose(training_cases(options.small)).values():
         samples = random_samples(case)
         for name in FEEDS:
             rows.append(row := measure(case, name, samples, options.device))
@@ -61,7 +61,7 @@ def measure(case: Case, feed_name: str, samples: Samples, device: torch.device) 
     seconds_fed, _ = _seconds(lambda iteration: fed.draws(iteration), iterations, device)
 
     state = fresh_state(config, case.classes, device)
-    advance = advancing(state, config, fed.store)
+    advance = make_iteration(state, config, fed.store)
     ready = fed.draws(0)
     for _ in range(WARM_UP + 2 if device.type == "cuda" else 1):
         advance(ready)

@@ -41,7 +41,7 @@ class Options:
         """Whether sizes are those of a demonstration."""
         return self.device.type == "cpu"
 
-    def chosen(self, cases: dict[str, Named]) -> dict[str, Named]:
+    def choose(self, cases: dict[str, Named]) -> dict[str, Named]:
         """The cases asked for, in the order of the table."""
         for name in self.cases:
             if name not in cases:

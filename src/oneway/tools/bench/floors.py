@@ -40,18 +40,18 @@ class Work:
         }
 
 
-def work_of(call: Callable[[], object], *networks: nn.Module) -> Work:
+def count_work(call: Callable[[], object], *networks: nn.Module) -> Work:
     """Counts while it calls, once; `networks` are those whose convolutions take part."""
     work = Work()
     counter = FlopCounterMode(display=False)
-    with counter, _counted_traffic(work, {id(network): network for network in networks}.values()):
+    with counter, _count_traffic(work, {id(network): network for network in networks}.values()):
         call()
     work.flops = counter.get_total_flops()
     return work
 
 
 @contextmanager
-def _counted_traffic(work: Work, networks: Any) -> Iterator[None]:
+def _count_traffic(work: Work, networks: Any) -> Iterator[None]:
     def count(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         (x,) = inputs
         work.numbers += x.numel() + output.numel()

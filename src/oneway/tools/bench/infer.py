@@ -46,7 +46,7 @@ def bench_infer(options: Options, say: Say) -> Findings:
     """Measures every network that segments, at every size."""
     networks = {name: config for name, (config, _) in NETWORKS.items() if name in INFERENCE}
     rows = []
-    for name, config in options.chosen(networks).items():
+    for name, config in options.choose(networks).items():
         for size in SMALL_SIZES if options.small else SIZES:
             rows.append(row := measure(name, config, size, options.device, effort(options.device)))
             rates = ", ".join(
@@ -77,13 +77,13 @@ def measure(
     x = torch.rand(1, 3, *size, generator=generator).to(device)
     labels = torch.randint(classes, (1, *size), generator=generator).to(device)
     eager = models.build(config, classes, seed=0).to(device).eval()
-    fast = optimised(eager, x)
+    fast = optimise(eager, x)
     row: Result = {"network": name, "size": size, "eager": {}, "optimised": {}}
     for ending, end in ENDINGS.items():
         ordinary = _warm(partial(_image, eager, end, x, labels), device)
         row["eager"][ending] = 1000 / milliseconds_apart(ordinary, device, effort)
         with cudnn_autotune():
-            replayed = captured(partial(_image, fast, end, x, labels), device)
+            replayed = capture(partial(_image, fast, end, x, labels), device)
         row["optimised"][ending] = 1000 / milliseconds_apart(replayed, device, effort)
     expected, found = eager(x).double(), fast(x).double()
     row["difference"] = float((found - expected).norm() / expected.norm())
@@ -95,7 +95,7 @@ def _image(network: Callable[[Tensor], Tensor], end: Ending, x: Tensor, labels: 
     return end(network(x), labels)
 
 
-def optimised(model: nn.Module, example: Tensor) -> Callable[[Tensor], Tensor]:
+def optimise(model: nn.Module, example: Tensor) -> Callable[[Tensor], Tensor]:
     """Logits of the same network: on a GPU by fused norms in half precision, on a CPU channels last."""
     if not example.is_cuda:
         return deepcopy(model).to(memory_format=torch.channels_last)
@@ -110,7 +110,7 @@ def optimised(model: nn.Module, example: Tensor) -> Callable[[Tensor], Tensor]:
     return logits
 
 
-def captured(call: Callable[[], Tensor], device: torch.device) -> Callable[[], object]:
+def capture(call: Callable[[], Tensor], device: torch.device) -> Callable[[], object]:
     """The call as one launch, on a GPU; on a CPU, the call."""
     if device.type != "cuda":
         return _warm(call, device)

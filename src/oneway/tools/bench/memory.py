@@ -71,7 +71,7 @@ def bench_memory(options: Options, say: Say) -> Findings:
     if options.figure is not None:
         refuse_unknown_format(options.figure)
     results: list[dict[str, Any]] = []
-    for case in options.chosen(memory_cases(options.small)).values():
+    for case in options.choose(memory_cases(options.small)).values():
         for engine in engines(options.device):
             for way, setup in WAYS.items():
                 lines = measure(case, setup, engine, options.device)

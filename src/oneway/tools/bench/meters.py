@@ -63,7 +63,7 @@ class SavedTensors:
             self.now += size
             self.most = max(self.most, self.now)
 
-    def let_go(self, place: int, size: int) -> None:
+    def release(self, place: int, size: int) -> None:
         """Counts one fewer, and the memory no more with the last."""
         self.holders[place] -= 1
         if self.holders[place] == 0:
@@ -80,4 +80,4 @@ class _Held:
         meter.hold(self.place, self.size)
 
     def __del__(self) -> None:
-        self.meter.let_go(self.place, self.size)
+        self.meter.release(self.place, self.size)

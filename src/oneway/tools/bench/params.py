@@ -26,7 +26,7 @@ WITHOUT_NORMS = ("deeplabv2-rn101",)
 def bench_params(options: Options, say: Say) -> Findings:
     """Counts the parameters of every network."""
     results, rows = {}, []
-    for name, (config, classes) in options.chosen(NETWORKS).items():
+    for name, (config, classes) in options.choose(NETWORKS).items():
         total, in_norms = count_parameters(config, classes)
         compared = total - in_norms if name in WITHOUT_NORMS else total
         results[name] = {

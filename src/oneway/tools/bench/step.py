@@ -18,16 +18,16 @@ from oneway.tools.bench.cases import (
     CannotCapture,
     Case,
     Engine,
-    advancing,
     configured,
     engines,
     fresh_state,
+    make_iteration,
     random_plan,
     random_samples,
     training_cases,
 )
 from oneway.tools.bench.findings import Findings, Options, Result, Say
-from oneway.tools.bench.floors import Work, work_of
+from oneway.tools.bench.floors import Work, count_work
 from oneway.tools.bench.kernels import milliseconds_by_kind
 from oneway.tools.bench.paper import TRAINING
 from oneway.tools.bench.step_tables import memory_table, profile_table, time_table
@@ -57,7 +57,7 @@ class Measurement:
 def bench_step(options: Options, say: Say) -> Findings:
     """Measures every case by every setup and engine."""
     found = rates(options.device) if options.profile else None
-    cases = options.chosen(training_cases(options.small))
+    cases = options.choose(training_cases(options.small))
     rows = [row for case in cases.values() for row in measure_case(case, options.device, found, say)]
     tables = [time_table(rows), *([] if options.small else [memory_table(rows)])]
     if found is not None:
@@ -83,10 +83,10 @@ def measure_case(case: Case, device: torch.device, found: Rates | None, say: Say
             name = f"{case.name:9} {setup:13} {engine:7}"
             try:
                 by_engine[engine] = measured = measure(case, setup, engine, store, profiled=found is not None)
-                say(f"{name} {_in_words(measured)}")
+                say(f"{name} {_to_text(measured)}")
             except (torch.OutOfMemoryError, CannotCapture) as error:
                 say(f"{name} not measured: {str(error).splitlines()[0]}")
-        work = work_of_step(case, setup, store) if found is not None and by_engine["oneway"] is not None else None
+        work = count_work_of_step(case, setup, store) if found is not None and by_engine["oneway"] is not None else None
         theirs = TRAINING.get((case.name, setup))
         rows.append(
             {
@@ -117,7 +117,7 @@ def measure(case: Case, setup: str, engine: Engine, store: Store, profiled: bool
 
     began = time.perf_counter()
     config = configured(case, setup, engine)
-    advance = advancing(fresh_state(config, case.classes, device), config, store)
+    advance = make_iteration(fresh_state(config, case.classes, device), config, store)
 
     def iterate() -> object:
         return advance(next(draws))
@@ -141,16 +141,16 @@ def measure(case: Case, setup: str, engine: Engine, store: Store, profiled: bool
     )
 
 
-def work_of_step(case: Case, setup: str, store: Store) -> Work:
+def count_work_of_step(case: Case, setup: str, store: Store) -> Work:
     """What an iteration has to do at least; counted in an ordinary step, since a captured one hides its operations."""
     device = store.pixels.device
     release(device)
     config = configured(case, setup, "oneway")
     state = fresh_state(config, case.classes, device)
     draws = draw(random_plan(case), 0).to(device)
-    return work_of(lambda: step(state, store, draws, config), state.student, state.teacher)
+    return count_work(lambda: step(state, store, draws, config), state.student, state.teacher)
 
 
-def _in_words(measured: Measurement) -> str:
+def _to_text(measured: Measurement) -> str:
     memory = "" if measured.peak_mib is None else f"  {measured.peak_mib:6.0f} MiB"
     return f"{measured.milliseconds:8.2f} ms{memory}  ready after {measured.start_seconds:.1f} s"

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from oneway.tools.report.plots import INK, PAPER, RUN, STYLE, UNIT, shortened, svg, widest
+from oneway.tools.report.plots import INK, PAPER, RUN, STYLE, UNIT, shorten, text_width, to_svg
 
 Shares = npt.NDArray[np.float64]
 """C×C, in [0, 1]: which share of a true class (row) was given each class (column)."""
@@ -38,16 +38,16 @@ def most_confused(of_runs: Sequence[Shares]) -> list[int]:
     return sorted(found)
 
 
-def heat_map(name: str, title: str, classes: Sequence[str], shares: Shares, colour: int) -> str:
+def draw_heat_map(name: str, title: str, classes: Sequence[str], shares: Shares, colour: int) -> str:
     """The fuller the colour, the larger the share. Many classes have numbers: in rows before cells, and at columns."""
     count = len(classes)
     named = count <= NAMED
     cell = min(56, max(16, 336 / count))
-    rows = [shortened(one) for one in classes]
+    rows = [shorten(one) for one in classes]
     if not named:
         rows = [f"{one}  {number}" for number, one in enumerate(rows, start=1)]
-    side, left, top = cell * count, widest(rows) + 32, 2 if named else 18
-    below = 34 + (0.75 * widest(rows) if named else 8)
+    side, left, top = cell * count, text_width(rows) + 32, 2 if named else 18
+    below = 34 + (0.75 * text_width(rows) if named else 8)
     width, height = max(180, left + side + 2), top + side + below
     # Placed by hand: a layout that Matplotlib finds does not keep to the size of the cells.
     fixed = {"axes.spines.bottom": False, "xtick.bottom": False, "figure.constrained_layout.use": False}
@@ -74,4 +74,4 @@ def heat_map(name: str, title: str, classes: Sequence[str], shares: Shares, colo
         axes.set_xlim(-0.5, count - 0.5)
         axes.set_ylim(count - 0.5, -0.5)
         # As wide as its text needs to be read; where the page is narrower still, it scrolls.
-        return svg(figure, name, title, f"width: {1.1 * width:.0f}px; min-width: {0.82 * width:.0f}px")
+        return to_svg(figure, name, title, f"width: {1.1 * width:.0f}px; min-width: {0.82 * width:.0f}px")

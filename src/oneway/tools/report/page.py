@@ -1,4 +1,4 @@
-"""One self-contained page about finished runs: the answer first, then what it rests on."""
+"""Writes one self-contained page about finished runs: the result first, then what it is based on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from oneway.tools.report.next_steps import next_steps
 from oneway.tools.report.robustness import STRENGTHS, Robustness, robustness
 
 CPU = torch.device("cpu")
-"""A few pictures are not worth a GPU, and come out the same wherever the page is written."""
+"""Fast enough for a few pictures, and the page is then the same wherever it is written."""
 
 LONGEST_NAME = 80
 """Characters of a page's name: file systems take 255 bytes, people fewer."""
@@ -80,7 +80,7 @@ def write_report(
 
 
 def _file_name(runs: Sequence[Path]) -> str:
-    """A run has a page of its own, which a comparison with others leaves alone."""
+    """The name of a page; one about several runs does not replace that of a single run."""
     if len(runs) == 1:
         return "report.html"
     name = "-".join(["report", *(run.resolve().name for run in runs)])
@@ -109,7 +109,7 @@ def _gather(
     images = dataset.read("val") if segmentation else None
     colours = zip(models[0].classes, models[0].colours, strict=True) if segmentation else ()
     shown = confusion.most_confused([run.row_shares for run in runs])
-    faded = robustness(images, models, crop) if images and crop else None
+    measured = robustness(images, models, crop) if images and crop else None
     return {
         "headline": words.headline(runs),
         "lead": words.lead(runs),
@@ -119,9 +119,9 @@ def _gather(
         "legend": [(name, f"rgb{colour}") for name, colour in colours],
         "rows": gallery(images, models, perturb) if images else [],
         "strengths": f"photometric strength {perturb.photometric:g}, geometric {perturb.geometric:g}",
-        "fading": _fading(runs, faded) if faded else [],
-        "withstood": words.withstood(runs, faded) if faded else "",
-        "measured_on": words.measured_on(runs, faded) if faded else "",
+        "robustness": _robustness_plots(runs, measured) if measured else [],
+        "robustness_text": words.robustness_text(runs, measured) if measured else "",
+        "measurement_note": words.measurement_note(runs, measured) if measured else "",
         "curves": _curves(runs),
         "bars": _bars(runs),
         "class_by_class": words.class_by_class(runs),
@@ -130,13 +130,13 @@ def _gather(
         "matrix_note": words.matrix_note(len(shown), len(last.classes)),
         "confused": _confused(runs),
         "differences": differing_settings(runs),
-        "made": _made(runs),
+        "origin": _origin(runs),
         "next_steps": next_steps(runs, folder, segmentation),
         "command": command,
     }
 
 
-def _fading(runs: Sequence[RunFacts], found: Robustness) -> list[Plot]:
+def _robustness_plots(runs: Sequence[RunFacts], found: Robustness) -> list[Plot]:
     """The metric against the strength of each component, on one scale."""
     top = max(max(values) for values in (*found.photometric, *found.geometric))
     drawn = []
@@ -146,7 +146,7 @@ def _fading(runs: Sequence[RunFacts], found: Robustness) -> list[Plot]:
     ):
         title, axis = f"{manner}: {runs[0].metric_name}, %", f"{name} strength"
         lines = [plots.Line(STRENGTHS, values, run.colour) for run, values in zip(runs, of_runs, strict=True)]
-        drawn.append(Plot(title, Markup(plots.curves(f"fading-{name}", title, axis, lines, STRENGTHS, top))))
+        drawn.append(Plot(title, Markup(plots.draw_curves(f"robustness-{name}", title, axis, lines, STRENGTHS, top))))
     return drawn
 
 
@@ -162,7 +162,7 @@ def _curves(runs: Sequence[RunFacts]) -> list[Plot]:
         of_runs = [(run.series(key), run.colour) for run in runs]
         lines = [plots.Line(series.iterations, series.values, colour) for series, colour in of_runs if series.values]
         if lines:
-            drawn.append(Plot(title, Markup(plots.curves(f"curve-{number}", title, "iteration", lines))))
+            drawn.append(Plot(title, Markup(plots.draw_curves(f"curve-{number}", title, "iteration", lines))))
     return drawn
 
 
@@ -178,7 +178,7 @@ def _bars(runs: Sequence[RunFacts]) -> Plot:
     notes = ["absent" if name in absent else words.signed(gains[name]) if name in gains else "" for name in classes]
     measured = "IoU per class, %" if runs[0].metric == "miou" else "Share of a class that is recognised, %"
     title = f"{measured}, and the gain in points" if gains else measured
-    return Plot(title, Markup(plots.class_bars("classes", title, classes, bars, notes)))
+    return Plot(title, Markup(plots.draw_class_bars("classes", title, classes, bars, notes)))
 
 
 def _heat_maps(runs: Sequence[RunFacts], shown: list[int]) -> list[Plot]:
@@ -189,7 +189,7 @@ def _heat_maps(runs: Sequence[RunFacts], shown: list[int]) -> list[Plot]:
         drawn.append(
             Plot(
                 run.name,
-                Markup(confusion.heat_map(f"confusion-{index}", title, classes, shares, run.colour)),
+                Markup(confusion.draw_heat_map(f"confusion-{index}", title, classes, shares, run.colour)),
                 run.colour,
             )
         )
@@ -201,12 +201,12 @@ def _confused(runs: Sequence[RunFacts]) -> dict[str, list[str]]:
     found = [words.most_confused(run) for run in runs]
     return {
         name: [f"{other[0]} {other[1]:.1f} %" if (other := of_run[name]) else "–" for of_run in found]
-        for name in words.present(runs[0])
+        for name in words.present_classes(runs[0])
     }
 
 
-def _made(runs: Sequence[RunFacts]) -> dict[str, list[str]]:
-    """How each run was made; a single value where it is the same for all."""
+def _origin(runs: Sequence[RunFacts]) -> dict[str, list[str]]:
+    """Where each run comes from; a single value where it is the same for all."""
     rows = {
         "command": [run.environment["command"] for run in runs],
         "started": [run.environment["started"] for run in runs],

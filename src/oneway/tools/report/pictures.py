@@ -11,7 +11,8 @@ import numpy as np
 from PIL import Image
 
 from oneway.common.terms import IGNORE
-from oneway.data.pictures import GROUND, STROKE, Bytes, Colour, Mask, data_uri, hatched, strokes
+from oneway.data.dataset import Bytes, Colour
+from oneway.data.pictures import GROUND, STROKE, Mask, data_uri, hatched, strokes
 
 SHOWN_WIDTH = 384
 """Pictures are brought to about this width: small ones enlarged by a whole number, large ones reduced by one."""
@@ -21,13 +22,13 @@ def photo(pixels: Bytes, valid: Mask) -> str:
     """An H×W×3 image as a data URI, hatched where not `valid` (H×W)."""
     size = _shown_size(*valid.shape)
     picture = np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.BICUBIC))
-    outside = _nearest(valid.astype(np.uint8), size) == 0
+    outside = _resize_labels(valid.astype(np.uint8), size) == 0
     return data_uri(Image.fromarray(hatched(picture, outside)), "PNG", optimize=True)
 
 
 def class_map(labels: Bytes, colours: Sequence[Colour]) -> str:
     """H×W class indices as a data URI in the colours of the classes, hatched where they are IGNORE."""
-    indices = _nearest(labels, _shown_size(*labels.shape))
+    indices = _resize_labels(labels, _shown_size(*labels.shape))
     # A palette keeps every edge exact and the page small. It has 256 colours, so that 255 classes leave one for IGNORE.
     greys = (STROKE, GROUND)[: 256 - len(colours)]
     hatching = np.where(strokes(*indices.shape), len(colours), len(colours) + len(greys) - 1)
@@ -45,5 +46,5 @@ def _shown_size(height: int, width: int) -> tuple[int, int]:
     return width * factor, height * factor
 
 
-def _nearest(values: Bytes, size: tuple[int, int]) -> Bytes:
+def _resize_labels(values: Bytes, size: tuple[int, int]) -> Bytes:
     return np.asarray(Image.fromarray(values).resize(size, Image.Resampling.NEAREST))

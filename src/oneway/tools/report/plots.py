@@ -81,7 +81,7 @@ class Bars:
     colour: int
 
 
-def curves(
+def draw_curves(
     name: str, title: str, axis: str, lines: Sequence[Line], ticks: Sequence[float] = (), top: float = 0.0
 ) -> str:
     """One line per run, with its last value written at its end.
@@ -99,7 +99,7 @@ def curves(
         axes = figure.subplots()
         axes.grid(visible=True, axis="y")
         for line in lines:
-            x, y = _averaged(line)
+            x, y = _average(line)
             axes.plot(
                 x,
                 y,
@@ -120,16 +120,16 @@ def curves(
             axes.locator_params(axis="x", nbins=5, integer=True)
         axes.locator_params(axis="y", nbins=5)
         _label_ends(axes, [(line.y[-1], RUN[line.colour]) for line in lines])
-        return svg(figure, name, title)
+        return to_svg(figure, name, title)
 
 
-def class_bars(name: str, title: str, classes: Sequence[str], bars: Sequence[Bars], notes: Sequence[str]) -> str:
+def draw_class_bars(name: str, title: str, classes: Sequence[str], bars: Sequence[Bars], notes: Sequence[str]) -> str:
     """Percentages per class, the runs' bars beneath each other, with a note at the right of each class."""
-    names = [shortened(name) for name in classes]
+    names = [shorten(name) for name in classes]
     with matplotlib.rc_context(STYLE | {"axes.spines.bottom": False, "xtick.bottom": False}):
         row = 14 * len(bars) + 12
         # Bars keep their length whatever the names, since values and notes beside them do.
-        width = max(400, 290 + widest(names))
+        width = max(400, 290 + text_width(names))
         figure = Figure(figsize=(width / UNIT, (row * len(classes) + 14) / UNIT))
         axes = figure.subplots()
         thickness = 13 / row
@@ -150,10 +150,10 @@ def class_bars(name: str, title: str, classes: Sequence[str], bars: Sequence[Bar
         axes.set_xlim(0, right)
         axes.set_ylim(len(classes) - 0.5, -0.5)
         axes.axvline(0, color=RULE, linewidth=1)
-        return svg(figure, name, title)
+        return to_svg(figure, name, title)
 
 
-def shortened(name: str) -> str:
+def shorten(name: str) -> str:
     """A name of at most LONGEST characters; of a longer one the middle is left out, since names often begin alike."""
     if len(name) <= LONGEST:
         return name
@@ -162,7 +162,7 @@ def shortened(name: str) -> str:
     return f"{name[:half].rstrip()}…{end.partition(' ')[2] or end}"
 
 
-def widest(names: Sequence[str]) -> float:
+def text_width(names: Sequence[str]) -> float:
     """SVG units that the longest of some names takes."""
     # The font that measures lacks Chinese, Japanese and Korean characters; they are as wide as its widest letter.
     measured = ("".join("W" if east_asian_width(letter) in "WF" else letter for letter in name) for name in names)
@@ -170,7 +170,7 @@ def widest(names: Sequence[str]) -> float:
         return max(float(TextPath((0, 0), name, size=STYLE["font.size"]).get_extents().width) for name in measured)
 
 
-def _averaged(line: Line) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _average(line: Line) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """At most POINTS points; the last one is the last value itself, which is written beside it."""
     windows = min(POINTS, len(line.y))
     x, y = (
@@ -201,7 +201,7 @@ def _label_ends(axes: Axes, ends: Sequence[tuple[float, str]]) -> None:
         )
 
 
-def svg(figure: Figure, name: str, title: str, style: str = "") -> str:
+def to_svg(figure: Figure, name: str, title: str, style: str = "") -> str:
     """The figure as an `<svg>` element, sized by the page unless `style` says otherwise.
 
     `name` keeps its identifiers apart from those of other plots in the page.

@@ -129,7 +129,7 @@ def class_by_class(runs: Sequence[RunFacts]) -> str:
     return sentence
 
 
-def withstood(runs: Sequence[RunFacts], found: Robustness) -> str:
+def robustness_text(runs: Sequence[RunFacts], found: Robustness) -> str:
     """What the strongest perturbations leave of each run, or of the best of several; no verdict where that is close."""
     colours = [f"{name} from {values[0]:.1f} to {values[-1]:.1f}" for name, values in _named(runs, found.photometric)]
     named = _named(runs, found.geometric)
@@ -147,7 +147,7 @@ def withstood(runs: Sequence[RunFacts], found: Robustness) -> str:
     return f"At twice the paper’s strength{where}, {changed}."
 
 
-def measured_on(runs: Sequence[RunFacts], found: Robustness) -> str:
+def measurement_note(runs: Sequence[RunFacts], found: Robustness) -> str:
     """On which images robustness was measured, for the small print."""
     count = f"{found.images} of {_validation_images(runs[0])}"
     if found.cropped_to is None:
@@ -178,7 +178,7 @@ def _doubt(values: Sequence[Sequence[float]]) -> str:
 
 def class_gains(baseline: RunFacts, other: RunFacts) -> dict[str, float]:
     """Points of IoU per class that occurs in the validation images."""
-    pairs = {name: (baseline.per_class[name], other.per_class[name]) for name in present(baseline)}
+    pairs = {name: (baseline.per_class[name], other.per_class[name]) for name in present_classes(baseline)}
     return {name: shown_gain(a, b) for name, (a, b) in pairs.items() if a is not None and b is not None}
 
 
@@ -199,7 +199,7 @@ def most_confused(run: RunFacts) -> dict[str, tuple[str, float] | None]:
     return found
 
 
-def present(run: RunFacts) -> list[str]:
+def present_classes(run: RunFacts) -> list[str]:
     """Classes that occur in the validation images."""
     return [name for name in run.classes if name not in run.absent]
 

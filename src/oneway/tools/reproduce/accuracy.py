@@ -82,21 +82,21 @@ class Cell:
         }
 
 
-def fill(name: str, request: Request, console: Console) -> None:
+def fill_table(name: str, request: Request, console: Console) -> None:
     """Trains the missing runs of those asked for; prints the results of all runs, and writes them beside the runs."""
     table = TABLES[name]
-    places = list(_places(name, table, request))
+    places = list(_choose_cells(name, table, request))
     _refuse_what_the_table_decides(table, request.changes)
     jobs = [
-        Job(f"{row}, {column} labels, seed {seed}", _cell(request.out, row, column) / f"seed{seed}", config)
+        Job(f"{row}, {column} labels, seed {seed}", _cell_folder(request.out, row, column) / f"seed{seed}", config)
         for row, column in places
         for seed, config in _configs(table.config(row, column), request)
     ]
     train_all(jobs, request.side_by_side or 1, console)
-    cells = list(_finished(table, request.out))
-    console.print(_printed(table, cells))
+    cells = list(_read_cells(table, request.out))
+    console.print(_to_rich(table, cells))
     write_results(request.out, name, cells)
-    write_atomically(request.out / "table.md", markdown(cells).encode())
+    write_atomically(request.out / "table.md", to_markdown(cells).encode())
     say(console, f"{request.out / 'results.json'} and table.md")
 
 
@@ -115,14 +115,14 @@ def read_cell(row: str, column: str, paper: str | None, folders: Iterable[Path],
     return Cell(row, column, paper, summaries, environments, () if lengths == expected else lengths)
 
 
-def _finished(table: PaperTable, out: Path) -> Iterator[Cell]:
+def _read_cells(table: PaperTable, out: Path) -> Iterator[Cell]:
     """All cells with runs in a folder: a table may be filled in parts."""
     for row, column in product(table.rows, table.columns):
-        if folders := [path.parent for path in _cell(out, row, column).glob(f"seed*/{SUMMARY}")]:
+        if folders := [path.parent for path in _cell_folder(out, row, column).glob(f"seed*/{SUMMARY}")]:
             yield read_cell(row, column, table.paper(row, column), folders, table.config(row, column).train)
 
 
-def _places(name: str, table: PaperTable, request: Request) -> Iterator[tuple[str, str]]:
+def _choose_cells(name: str, table: PaperTable, request: Request) -> Iterator[tuple[str, str]]:
     for kind, asked, known in (("row", request.rows, tuple(table.rows)), ("column", request.columns, table.columns)):
         for one in asked:
             if one not in known:
@@ -147,11 +147,11 @@ def _configs(config: Config, request: Request) -> Iterator[tuple[int, Config]]:
         yield seed, changed.changed(seed=seed, data={"path": request.data}, train=length)
 
 
-def _cell(out: Path, row: str, column: str) -> Path:
+def _cell_folder(out: Path, row: str, column: str) -> Path:
     return out / f"{row.replace(',', '').replace(' ', '-')}-{column.replace('/', 'of')}"
 
 
-def _printed(table: PaperTable, cells: Sequence[Cell]) -> Table:
+def _to_rich(table: PaperTable, cells: Sequence[Cell]) -> Table:
     printed = Table(title=f"{table.shows}: % on validation, last iteration, n seeds")
     for head in ("labels", "method", "oneway", "n", "the paper"):
         printed.add_column(head, justify="left" if head == "method" else "right")
@@ -160,7 +160,7 @@ def _printed(table: PaperTable, cells: Sequence[Cell]) -> Table:
     return printed
 
 
-def markdown(cells: Sequence[Cell]) -> str:
+def to_markdown(cells: Sequence[Cell]) -> str:
     """A row for each method, a column for each number of labels, the paper's results in brackets."""
     columns = list(dict.fromkeys(cell.column for cell in cells))
     rows: dict[str, dict[str, str]] = {}

@@ -9,7 +9,7 @@ from functools import partial
 from rich.console import Console
 
 from oneway.common.errors import unknown
-from oneway.tools.reproduce.accuracy import Request, fill
+from oneway.tools.reproduce.accuracy import Request, fill_table
 from oneway.tools.reproduce.tables import TABLES
 from oneway.tools.reproduce.two_moons import two_moons
 
@@ -24,7 +24,7 @@ class Experiment:
 
 EXPERIMENTS: dict[str, Experiment] = {
     "two-moons": Experiment("Decision surfaces of four kinds of consistency on two moons, as a figure", two_moons),
-    **{name: Experiment(table.shows, partial(fill, name)) for name, table in TABLES.items()},
+    **{name: Experiment(table.shows, partial(fill_table, name)) for name, table in TABLES.items()},
 }
 
 

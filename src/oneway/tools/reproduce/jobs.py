@@ -32,7 +32,7 @@ class Job:
 def train_all(jobs: Sequence[Job], side_by_side: int, console: Console) -> list[dict[str, Any]]:
     """The summaries of all runs, in their order; one that has ended is not trained again, one that stopped goes on."""
     processes = min(len(jobs), side_by_side)
-    threads = max(1, cores() // processes)
+    threads = max(1, count_cores() // processes)
     context = get_context("forkserver")
     context.set_forkserver_preload(["oneway.tools.train"])  # PyTorch is loaded once, and not by every process
     summaries = []
@@ -56,6 +56,6 @@ def _train(job: Job, quiet: bool) -> dict[str, Any]:
     return train(job.config, job.folder, resume, Console(quiet=quiet))
 
 
-def cores() -> int:
+def count_cores() -> int:
     """Cores this process may use, which a container can make fewer than there are."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -24,7 +24,7 @@ from oneway.config.recipes import recipe
 from oneway.methods import VariantName
 from oneway.runs import load_model, open_run
 from oneway.tools.reproduce.accuracy import Cell, Request, read_cell, write_results
-from oneway.tools.reproduce.jobs import Job, cores, train_all
+from oneway.tools.reproduce.jobs import Job, count_cores, train_all
 
 PANELS: dict[str, tuple[str, str, VariantName]] = {
     "none": ("no consistency loss", "supervised", "1w-ct"),
@@ -46,7 +46,7 @@ def two_moons(request: Request, console: Console) -> None:
         for panel in PANELS
         for seed in range(request.seeds)
     ]
-    train_all(jobs, request.side_by_side or cores() + 2, console)
+    train_all(jobs, request.side_by_side or count_cores() + 2, console)
     cells = [
         read_cell(panel, recipe("moons").labels, None, [out / f"seed{seed}" / panel for seed in range(request.seeds)])
         for panel in PANELS
