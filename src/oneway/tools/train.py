@@ -1,4 +1,4 @@
-"""The loop."""
+"""Trains a run: reads the data, runs the iterations, validates, saves."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def train(config: Config, out: Path, resume: bool, console: Console, allow_chang
         allow_changes: Continue although settings, split or data are not those the run was started with.
     """
     config = configuration.build(config.model_dump(), "the configuration")  # it may have been changed unchecked
-    with note_run_folder(out), memory.explained(config), ExitStack() as until_the_end:
-        return _train(config, out, resume, console, allow_changes, until_the_end)
+    with note_run_folder(out), memory.explained(config), ExitStack() as resources:
+        return _train(config, out, resume, console, allow_changes, resources)
 
 
 def _train(
-    config: Config, out: Path, resume: bool, console: Console, allow_changes: bool, until_the_end: ExitStack
+    config: Config, out: Path, resume: bool, console: Console, allow_changes: bool, resources: ExitStack
 ) -> dict[str, Any]:
     say = partial(words.say, console)
 
@@ -69,7 +69,7 @@ def _train(
             of = "" if config.data.path is None else f" of {runs.open_run(out).config.data.path}"
             say(f"{out}: this run{of} has ended; nothing to do.")
             return summary
-        continued = until_the_end.enter_context(continuation.reopen(out, config, allow_changes))
+        continued = resources.enter_context(continuation.reopen(out, config, allow_changes))
     else:
         runs.refuse_occupied(out)
 
@@ -105,10 +105,10 @@ def _train(
     if device.type == "cpu" and (note := slow_on_cpu(config, iterations)):
         say(note)
 
-    # From here on nothing is left to refuse: the run gets its folder, or its last checkpoint.
+    # Everything has been checked: the run gets its folder, or its last checkpoint.
     done, seconds_before, scores = 0, 0.0, None
     if continued is None:
-        run = until_the_end.enter_context(runs.start_run(out, config, split, bytes_needed(state)))
+        run = resources.enter_context(runs.start_run(out, config, split, bytes_needed(state)))
     else:
         run = continued.run
         done, seconds_before = continuation.restore(continued, split, state, iterations, say)
@@ -124,7 +124,7 @@ def _train(
     title = f"{config.method} · {len(split.labelled)} labels · seed {config.seed}"
     about = {"configuration": config.model_dump(mode="json"), "split": split.hash}
     with (
-        defer_signals() as noted,
+        defer_signals() as signal_received,
         ProgressBar(console, title, iterations, done, transient=False) as bar,
         open_writer(run.checkpoints, about, out / runs.METRICS) as checkpoints,
     ):
@@ -139,7 +139,7 @@ def _train(
             if logged or done % config.train.most_skipped == 0:
                 skipped = _stop_if_stuck(state, config, plan, samples, done, rate)  # waits for the device
             if logged:
-                values = _read_back(losses)
+                values = _to_numbers(losses)
                 run.log(iteration=done, **values, learning_rate=rate, **({"skipped": skipped} if skipped else {}))
                 bar.show("  ".join([*(f"{name} {value:.3f}" for name, value in values.items()), f"lr {rate:.1e}"]))
             if done % validate_every == 0 or done == iterations:
@@ -149,14 +149,14 @@ def _train(
                 bar.show_result(f"val {value}", f"validation {METRIC_NAMES[scores.metric]} {value}")
             if done % checkpoint_every == 0 or done == iterations:
                 save_checkpoint()
-            if (signal := noted()) is not None and done < iterations:
+            if (signal := signal_received()) is not None and done < iterations:
                 save_checkpoint()
                 checkpoints.wait()
                 raise Interrupted(signal, f"Stopped after {done} of {iterations} iterations; --resume continues {out}.")
-        stopped_by = noted()
+        signal_at_end = signal_received()
 
     runs.save_model(run.model_file, TrainedModel(kept, dataset.classes, dataset.colours), config.model)
-    # Killed between the last checkpoint and here, a run comes back with nothing left to train, and no scores yet.
+    # A run that was killed between its last checkpoint and here is continued with nothing left to train, and no scores.
     scores = scores or evaluate(kept, held_out, classes)
     summary = {
         "method": config.method,
@@ -175,8 +175,8 @@ def _train(
     run.write(SUMMARY, summary)
     if summary["skipped_steps"]:
         say(f"Note: {summary['skipped_steps']} of {iterations} steps were not finite, and were skipped.")
-    if stopped_by is not None:
-        raise Interrupted(stopped_by, f"Stopped after the last iteration; {out} is complete.")
+    if signal_at_end is not None:
+        raise Interrupted(signal_at_end, f"Stopped after the last iteration; {out} is complete.")
     return summary
 
 
@@ -194,14 +194,14 @@ def slow_on_cpu(config: Config, iterations: int) -> str:
     )
 
 
-def _read_back(losses: Measured) -> dict[str, float]:
-    """The losses that are finite."""
+def _to_numbers(losses: Measured) -> dict[str, float]:
+    """The losses as numbers, without those that are not finite."""
     values = {name: float(loss) for name, loss in losses.items()}
     return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
 def _stop_if_stuck(state: TrainingState, config: Config, plan: Plan, samples: Samples, done: int, rate: float) -> int:
-    """How many steps were skipped. A few do no harm, but a run that skips all has ended without knowing it."""
+    """The number of steps skipped so far; a UserError where so many in a row were that nothing is learnt any more."""
     skipped, in_a_row = map(int, state.skips.tolist())
     if in_a_row < config.train.most_skipped:
         return skipped

@@ -16,7 +16,7 @@ from oneway.data.streets import render
 from oneway.ops.losses import pixels_of, upsample
 from oneway.tools.evaluate import as_input
 from oneway.tools.export.formats import Opened
-from oneway.tools.export.graph import reason
+from oneway.tools.export.graph import explain_error
 
 BATCHES = ((1, 64, 128), (2, 97, 131), (1, 160, 96))
 """Number, height and width of the images that are compared: wide, odd, and tall."""
@@ -55,7 +55,7 @@ def compare(network: nn.Module, file: Opened) -> Agreement:
             found, found_logits = file.result(images), file.logits(images)
         except Exception as error:  # each runtime has its own
             raise UserError(
-                f"The exported file fails on {count} images of {height}×{width} pixels ({reason(error)})."
+                f"The exported file fails on {count} images of {height}×{width} pixels ({explain_error(error)})."
             ) from error
         labels = found.argmax(dim=1) if found.is_floating_point() else found
         if found_logits.shape != expected.shape or labels.shape != expected.argmax(dim=1).shape:

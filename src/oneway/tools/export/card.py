@@ -45,7 +45,7 @@ class Exported:
     licence: str | None
 
 
-def card(exported: Exported, folder: Path) -> str:
+def model_card(exported: Exported, folder: Path) -> str:
     """The text, with the history of the run folder, if it is one."""
     history, summary = read_history(folder, exported.backbone)
     sections = [

@@ -1,4 +1,4 @@
-"""`oneway export`: writes a file, compares it with the network, and only then gives it its name."""
+"""Exports a model: writes a file, compares it with the network, and only then gives it its name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from oneway.runs.atomic import sync, write_atomically
 from oneway.runs.environment import hardware
 from oneway.tools.evaluate import as_input
 from oneway.tools.export.agreement import BATCHES, compare, refuse_difference
-from oneway.tools.export.card import Exported, Speed, card
+from oneway.tools.export.card import Exported, Speed, model_card
 from oneway.tools.export.formats import FORMATS, Call
 from oneway.tools.export.graph import Output
 from oneway.tools.predict.predictor import Predictor, load
@@ -46,11 +46,11 @@ def export_model(
 
     Raises:
         UserError: Something is missing, the network cannot be exported, or the file does not agree with it. Nothing is
-            left behind then, and a file that was there before stays.
+            left behind, and a file that was there before stays.
     """
     kind = FORMATS.get(to.suffix.lower())
     if kind is None:
-        raise UserError(f"{to}: of an unknown kind. Let it end in {' or '.join(FORMATS)}.")
+        raise UserError(f"{to}: unknown format. The name must end in {' or '.join(FORMATS)}.")
     if to.is_dir():
         raise UserError(f"{to}: is a folder. Name a file in it.")
     kind.require()
@@ -87,7 +87,7 @@ def export_model(
             speed=_speed(model, opened.result),
             licence=licence,
         )
-        text = card(exported, run if run.is_dir() else run.parent)
+        text = model_card(exported, run if run.is_dir() else run.parent)
         sync(temporary)
         os.replace(temporary, to)
     except UserError as error:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from oneway.common.errors import UserError
 from oneway.common.extras import import_extra
-from oneway.tools.export.graph import INPUT, Output, quiet, reason, trace
+from oneway.tools.export.graph import INPUT, Output, explain_error, ignore_warnings, trace
 
 METADATA = "oneway.json"
 """Beside the graph in a .pt2 file."""
@@ -65,10 +65,10 @@ class Onnx(Format):
     def write(self, network: nn.Module, output: Output, path: Path, about: About) -> None:
         graph = trace(network, output, pool_by_products=True)
         try:
-            with quiet():
+            with ignore_warnings():
                 program: Any = torch.onnx.export(graph, (), dynamo=True, verbose=False)
         except Exception as error:  # whatever an operation lacks
-            raise UserError(f"This network has no ONNX form ({reason(error)}).") from error
+            raise UserError(f"This network has no ONNX form ({explain_error(error)}).") from error
         model = program.model_proto
         (given,), (found,) = model.graph.input, model.graph.output
         _rename(model.graph, {given.name: INPUT, found.name: output})
@@ -117,14 +117,14 @@ class Pt2(Format):
                 node.meta.pop("stack_trace", None)  # where in whose files each operation was written
         content = io.BytesIO()
         try:
-            with quiet():
+            with ignore_warnings():
                 torch.export.save(graph, content, extra_files={METADATA: json.dumps(about, indent=1)})
         except Exception as error:  # whatever a graph cannot say
-            raise UserError(f"This network has no .pt2 form ({reason(error)}).") from error
+            raise UserError(f"This network has no .pt2 form ({explain_error(error)}).") from error
         path.write_bytes(content.getvalue())
 
     def open(self, path: Path) -> Opened:
-        with quiet():
+        with ignore_warnings():
             program = torch.export.load(path)
             result, logits = program.module(), program.module()
         (end,) = [node for node in logits.graph.nodes if node.op == "output"]

@@ -60,15 +60,15 @@ def trace(network: nn.Module, output: Output, pool_by_products: bool) -> Exporte
     for smallest in SMALLEST[1:] if pool_by_products else SMALLEST:
         free = {0: Dim("batch", min=1), 1: Dim("height", min=smallest), 2: Dim("width", min=smallest)}
         try:
-            with quiet(), _sizes_of_one_are_nothing_special(), PoolingByProducts(enabled=pool_by_products):
+            with ignore_warnings(), _allow_sizes_of_one(), PoolingByProducts(enabled=pool_by_products):
                 return torch.export.export(deployed, (example,), dynamic_shapes=(free,))
         except Exception as error:  # tracing fails in as many ways as code can be written
             failure = error
-    raise UserError(f"This network cannot be exported ({reason(failure)}).") from failure
+    raise UserError(f"This network cannot be exported ({explain_error(failure)}).") from failure
 
 
-def reason(error: BaseException | None) -> str:
-    """Of a failure somewhere below: the first line about what came first."""
+def explain_error(error: BaseException | None) -> str:
+    """The first line about the error that caused all others."""
     while error is not None and (error.__cause__ or error.__context__):
         error = error.__cause__ or error.__context__
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:300]}"
@@ -96,13 +96,13 @@ def pool_by_products(input: Tensor, output_size: int | tuple[int | None, int | N
     """Equals `F.adaptive_avg_pool2d`."""
     sizes = output_size if isinstance(output_size, tuple | list) else (output_size, output_size)
     rows, columns = (
-        averaging(length, length if cells is None else cells, input)
+        averaging_matrix(length, length if cells is None else cells, input)
         for length, cells in zip(input.shape[-2:], sizes, strict=True)
     )
     return rows @ input @ columns.mT
 
 
-def averaging(length: int, cells: int, like: Tensor) -> Tensor:
+def averaging_matrix(length: int, cells: int, like: Tensor) -> Tensor:
     """cells×length weights: cell i takes the mean from ⌊i·length/cells⌋ up to ⌈(i + 1)·length/cells⌉."""
     cell = torch.arange(cells, device=like.device)[:, None]
     place = torch.arange(length, device=like.device)
@@ -112,13 +112,13 @@ def averaging(length: int, cells: int, like: Tensor) -> Tensor:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Without warnings about the exporter's own affairs."""
+def ignore_warnings() -> Iterator[None]:
+    """Hides the exporter's warnings about itself."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
-def _sizes_of_one_are_nothing_special() -> Any:
-    """Else the graph would refuse one image, or a grid with one column, unless the example had one."""
+def _allow_sizes_of_one() -> Any:
+    """Without it, the graph would refuse one image, or a grid with one column, unless the example had one."""
     return symbolic.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]

@@ -21,10 +21,10 @@ WAITING_PIXELS = 2**25
 Decoded = tuple[Source, Bytes]
 
 
-def decoded(
+def decode_ahead(
     sources: Iterable[Source], pool: Executor, failed: Callable[[Source, UserError], None]
 ) -> Iterator[Decoded]:
-    """The images that can be read, in order; of the others `failed` is told."""
+    """The images that can be read, in order; calls `failed` with each of the others."""
     ahead: deque[tuple[Source, Future[Bytes]]] = deque()
 
     def next_one() -> Iterator[Decoded]:

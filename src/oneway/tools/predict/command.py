@@ -1,4 +1,4 @@
-"""`oneway predict`: files in, results out; what is broken is named, and the rest goes on."""
+"""Predicts files and writes the results; a broken file is named, and the others are predicted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from oneway.common.progress import progress_bar
 from oneway.common.words import counted, say
 from oneway.data.decode.images import read_image
 from oneway.runs.atomic import CannotWrite
-from oneway.tools.predict.batches import AHEAD, Decoded, batches, decoded
+from oneway.tools.predict.batches import AHEAD, Decoded, batches, decode_ahead
 from oneway.tools.predict.oddities import Oddities
 from oneway.tools.predict.outputs import Outputs
 from oneway.tools.predict.prediction import Prediction
@@ -62,14 +62,14 @@ def predict_files(
     began = time.monotonic()
     with progress_bar(console, "Predicting", len(sources)) as advance, ThreadPoolExecutor(AHEAD) as pool:
         job = _Job(model, outputs, tile, pool, advance)
-        for batch in batches(decoded(images, pool, job.failed)):
+        for batch in batches(decode_ahead(images, pool, job.failed)):
             job.predict(batch)
         for source in videos:
             job.predict_video(source)
         job.await_writing(0)
     seconds = time.monotonic() - began
-    for remark in job.oddities.in_words():
-        complain(remark)
+    for remark in job.oddities.messages():
+        warn(remark)
     index = {**_about(model), "images": job.images, "seconds": round(seconds, 3), "errors": job.errors}
     outputs.write_index(index)
     if as_json:
@@ -81,7 +81,7 @@ def predict_files(
 
 
 class _Job:
-    """Images on their way through a model into files."""
+    """Predicts images and has the results written."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class _Job:
         """Keeps and prints what is wrong with a file."""
         text = str(error) if str(error).startswith(str(source.path)) else f"{source.path}: {error}"
         self.errors.append(text)
-        complain(text)
+        warn(text)
         self.advance()
 
     def predict(self, batch: list[Decoded]) -> None:
@@ -114,7 +114,7 @@ class _Job:
                 self.failed(source, error)
             return
         for (source, pixels), prediction in zip(batch, predictions, strict=True):
-            self.oddities.look_at(source.path, pixels)
+            self.oddities.inspect(source.path, pixels)
             self._write(source.name, source, prediction)
             self.images += 1
             self.advance()
@@ -161,7 +161,7 @@ def _about(model: Predictor) -> dict[str, Any]:
 
 def _classify(model: Predictor, sources: Sequence[Source], as_json: bool) -> int:
     """Prints a line for each image, as comma-separated values; or else all of them as JSON."""
-    complain(f"{model.source}: classifies whole images; their classes follow, and no masks are written.")
+    warn(f"{model.source}: classifies whole images; their classes follow, and no masks are written.")
     table = csv.writer(sys.stdout, lineterminator="\n")
     if not as_json:
         table.writerow(["image", "class", "confidence"])
@@ -174,9 +174,9 @@ def _classify(model: Predictor, sources: Sequence[Source], as_json: bool) -> int
                 raise UserError(f"{source.path}: a video, and this model classifies images. Give its frames as images.")
             pixels = read_image(source.path)
             name, confidence = model.classify(pixels)
-            oddities.look_at(source.path, pixels)
+            oddities.inspect(source.path, pixels)
         except UserError as error:
-            complain(str(error))
+            warn(str(error))
             errors.append(str(error))
         else:
             results.append({"image": str(source.path), "class": name, "confidence": confidence})
@@ -184,11 +184,11 @@ def _classify(model: Predictor, sources: Sequence[Source], as_json: bool) -> int
                 table.writerow([source.path, name, f"{confidence:.4f}"])
     if as_json:
         print(json.dumps({**_about(model), "images": len(results), "errors": errors, "results": results}, indent=1))
-    for remark in oddities.in_words():
-        complain(remark)
+    for remark in oddities.messages():
+        warn(remark)
     return 1 if errors else 0
 
 
-def complain(text: str) -> None:
-    """Prints a complaint on the standard error, apart from results."""
+def warn(text: str) -> None:
+    """Prints a warning on the standard error, apart from results."""
     Console(stderr=True).print(Text.assemble(("oneway: ", "bold red"), text), soft_wrap=True, highlight=False)

@@ -1,4 +1,4 @@
-"""What is odd about images though nothing fails: it would pass for a bad model, or for pages that had no result."""
+"""What is odd about images though nothing fails: nearly black ones look like a bad model, further pages get lost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oneway.data.decode.images import DARK, bits_in_use, read_header
 
 @dataclass
 class Oddities:
-    """What has been noticed about images so far."""
+    """What has been found in the images so far."""
 
     images: int = 0
     dark: list[int] = field(default_factory=list)
@@ -21,15 +21,15 @@ class Oddities:
     pages: dict[Path, int] = field(default_factory=dict)
     """How many pictures are in each file that has several."""
 
-    def look_at(self, path: Path, pixels: Bytes) -> None:
-        """Notices what is odd about an image that was read."""
+    def inspect(self, path: Path, pixels: Bytes) -> None:
+        """Counts what is odd about an image that was read."""
         self.images += 1
         if (brightest := int(pixels.max())) < DARK:
             self.dark.append(brightest)
         if (pages := read_header(path).pages) > 1:
             self.pages[path] = pages
 
-    def in_words(self) -> Iterator[str]:
+    def messages(self) -> Iterator[str]:
         """A line for each kind, with the way out."""
         if self.dark:
             bits, factor = bits_in_use(max(self.dark))

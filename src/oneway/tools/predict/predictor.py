@@ -66,7 +66,7 @@ class Predictor:
         height, width = images[0].shape[:2]
         if tile is not None and min(tile) < SMALLEST_TILE:
             raise UserError(f"tile {tile[0]}×{tile[1]}: too small to see anything. Use {SMALLEST_TILE} pixels or more.")
-        with _explained(height, width):
+        with _explain_failures(height, width):
             if tile is None:
                 found = self._whole(torch.from_numpy(np.stack(images)))
             else:
@@ -80,7 +80,7 @@ class Predictor:
     def probabilities(self, image: Picture) -> Floats:
         """Of every class, C×H×W for every pixel of an image; C for a model that classifies."""
         pixels = pixels_of(image)
-        with _explained(*pixels.shape[:2]):
+        with _explain_failures(*pixels.shape[:2]):
             found: Floats = self._probabilities(torch.tensor(pixels)[None])[0].float().cpu().numpy()
         return found
 
@@ -89,7 +89,7 @@ class Predictor:
         if not self.classifies:
             raise UserError(f"{self.source}: has a class for every pixel. Use predict().")
         pixels = pixels_of(image)
-        with _explained(*pixels.shape[:2]):
+        with _explain_failures(*pixels.shape[:2]):
             probability, winner = self._probabilities(torch.tensor(pixels)[None])[0].max(dim=0)
         return self.classes[int(winner)], float(probability)
 
@@ -162,8 +162,8 @@ def _classifies(network: nn.Module, device: torch.device) -> bool:
 
 
 @contextmanager
-def _explained(height: int, width: int) -> Iterator[None]:
-    """Turns what a network raises about memory or sizes into a UserError, since a user can mend it."""
+def _explain_failures(height: int, width: int) -> Iterator[None]:
+    """Turns what a network raises about memory or sizes into a UserError that says what to do."""
     try:
         yield
     except RuntimeError as error:

@@ -55,7 +55,7 @@ def _command(verb: str, runs: Sequence[RunFacts], *rest: str) -> str:
 
 
 def _looking_closer(runs: Sequence[RunFacts], folder: Path) -> list[Step]:
-    """Commands that show where models about segmentation fail, and what would mend it."""
+    """Commands that show where segmentation models fail, and which labels would help."""
     last = runs[-1]
     shown = (runs[0], last) if len(runs) > 1 else (last,)  # explore takes two
     written = [last.path / name for name in ("suggest.csv", "suggest.png")]
