@@ -78,7 +78,7 @@ def test_the_index_leads_from_every_name_to_its_page(names):
 
 
 def test_the_index_tells_which_names_combine():
-    """Every method meets every variant in the table of combinations; the configuration accepts exactly the yeses."""
+    """The table of combinations has every method with every variant; the configuration accepts those with a yes."""
     table = rows(INDEX.read_text(encoding="utf-8"))
     start = next(i for i, row in enumerate(table) if CODE_SPAN.findall("".join(row)) == list(VARIANTS))
     met = set()
@@ -123,7 +123,7 @@ def written(value: object) -> str:
 
 @pytest.mark.parametrize("path", [*sorted(METHOD_DOCS.glob("*.md")), ROOT / "README.md"], ids=named)
 def test_flags_exist(path):
-    """A flag in the text is a flag of some verb; code spans that call another program are its own affair."""
+    """A flag in the text is a flag of some verb; code spans that call another program are not checked."""
     text = re.sub(r"`(?!oneway\b)[\w./]+ [^`]*`", "", prose(path))
     assert set(FLAG.findall(text)) <= known_flags()
 
@@ -150,7 +150,7 @@ def test_links_lead_somewhere(path):
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=named)
 def test_images_are_described(path):
-    """Who cannot see an image is told what it shows."""
+    """A text says what an image shows, for those who cannot see it."""
     assert not re.search(r"!\[\s*\]\(|<img(?![^>]*\balt=\"[^\"]+\")", prose(path))
 
 

@@ -179,8 +179,8 @@ def test_a_file_that_refuses_a_size_is_noticed(model):
 @pytest.mark.parametrize(
     "agreement", [Agreement(0.9989, 1e-6, 5.0), Agreement(1.0, 0.01, 5.0), Agreement(1.0, float("nan"), 5.0)]
 )
-def test_disagreement_has_limits(agreement):
-    """Too many other classes, logits that are apart, and logits that are none."""
+def test_a_file_that_disagrees_too_much_is_refused(agreement):
+    """Too many other classes, logits that differ too much, and logits that are not finite."""
     with pytest.raises(UserError):
         refuse_difference(agreement)
 
@@ -289,7 +289,7 @@ def test_code_that_only_the_file_names_is_not_run(saved, tmp_path):
 
 
 @pytest.mark.parametrize(("to", "message"), [("model.tflite", "end in .onnx or .pt2"), ("folder.onnx", "is a folder")])
-def test_a_place_that_makes_no_sense_is_refused(trained_run, tmp_path, to, message):
+def test_a_bad_target_file_is_refused(trained_run, tmp_path, to, message):
     """Before anything is loaded."""
     (tmp_path / "folder.onnx").mkdir()
     with pytest.raises(UserError, match=message):

@@ -78,8 +78,8 @@ def test_broken_images_are_named_and_the_others_predicted(model, tmp_path, capfd
     assert (index["images"], len(index["errors"]), index["classes"]) == (48, 2, list(CLASSES))
 
 
-def test_images_that_are_nearly_black_are_told_once(model, photos, tmp_path, capfd):
-    """12 bits in 16 beside photographs: how many, and the factor; that is no failure, and photographs are no case."""
+def test_images_that_are_nearly_black_are_reported_once(model, photos, tmp_path, capfd):
+    """12 bits in 16 beside photographs: how many, and the factor; the exit status is 0, and photographs are not counted."""
     assert predict_files(model, [str(photos)], Outputs(tmp_path / "out"), QUIET) == 0
     assert capfd.readouterr().err == ""
     for name in ("c.tif", "d.png"):
@@ -90,7 +90,7 @@ def test_images_that_are_nearly_black_are_told_once(model, photos, tmp_path, cap
     assert "If 12 bits were saved in 16, multiply the values by 16" in told
 
 
-def test_pages_that_are_not_used_are_told(model, photos, tmp_path, capfd):
+def test_pages_that_are_not_used_are_reported(model, photos, tmp_path, capfd):
     """In one line, with the first such file and how many pages it has."""
     for name in ("c.tif", "d.png"):
         first, *others = (Image.fromarray(scene(index)) for index in range(3))
@@ -204,7 +204,7 @@ def test_nothing_but_results_is_overwritten(model, photos, tmp_path):
     assert {name: content for name, content in files(photos).items() if not name.startswith("out")} == before
 
 
-def test_what_we_wrote_is_no_photo(model, photos, tmp_path):
+def test_results_and_runs_are_not_predicted(model, photos, tmp_path):
     """Results of earlier calls and run folders are passed over, in folders and patterns; a file by its name is not."""
     assert predict_files(model, [str(photos)], Outputs(photos / "a/earlier"), QUIET) == 0
     (photos / "run").mkdir()
@@ -241,8 +241,8 @@ def test_masks_of_a_data_set_are_no_photos(tmp_path, files, expected):
     assert [source.name for source in find_sources([str(tmp_path / "set")], tmp_path / "out")] == expected
 
 
-def test_black_leaves_the_photo_as_it_is():
-    """Over what is background, an overlay would be a dark photo."""
+def test_an_overlay_leaves_black_classes_clear():
+    """Background, mostly: it would only darken the photo."""
     image, labels = scene(), np.zeros((64, 128), np.uint8)
     labels[:, 64:] = 1
     laid = Prediction(image, labels, np.ones((64, 128), np.float32), ("background", "cup"), ((0, 0, 0), (200, 0, 0)))
@@ -251,7 +251,7 @@ def test_black_leaves_the_photo_as_it_is():
     assert np.abs(found[:, 64:] - (image[:, 64:] / 2 + np.array([100, 0, 0]))).max() <= 1
 
 
-def test_a_folder_that_is_no_run_is_called_so(tmp_path):
+def test_a_folder_that_is_no_run_is_refused(tmp_path):
     """One with a configuration is a run that has not ended."""
     with pytest.raises(UserError, match=r"not a run folder \(it has no model\.safetensors\)"):
         load(tmp_path, "cpu")

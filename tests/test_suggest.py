@@ -59,7 +59,7 @@ def test_doubt_is_entropy(run):
 
 
 def test_doubt_about_a_rare_class_counts_more():
-    """Of images that are doubted as much, the one whose doubt is about what others hardly bring to mind is first."""
+    """Of images with equal doubt, the one whose doubt is about a class that is rare in the others comes first."""
     doubts = np.array([[0.5, 0.02], [0.5, 0.02], [0.52, 0.0], [0.42, 0.1]])
     assert doubts[2].sum() == pytest.approx(doubts[3].sum())
     values = balance_classes(doubts)
@@ -74,7 +74,7 @@ def test_classes_count_the_same():
     assert balance_classes(doubts * [1.0, 1e-3, 1e-6]) == pytest.approx(balance_classes(doubts))
 
 
-def test_a_class_that_is_never_thought_of_changes_no_rank():
+def test_a_class_with_probability_zero_changes_no_rank():
     """One that no label has may have a probability of exactly zero, in every pixel of every image."""
     doubts = np.random.default_rng(0).random((5, 3))
     never = np.hstack([doubts, np.zeros((5, 1))])
@@ -100,7 +100,7 @@ def test_contradiction_is_the_consistency_loss(run):
     assert where.mean() == pytest.approx(found, rel=0.3)
 
 
-def test_models_are_judged_at_half_their_strengths(run):
+def test_perturbations_have_half_the_strengths_of_the_run(run):
     """Whatever the run has, and nothing else about its perturbations changes."""
     found = load_judge(open_run(run)).perturb
     assert found == Perturb(photometric=0.5, geometric=0.5)
@@ -133,7 +133,7 @@ def test_near_duplicates_are_suggested_once():
     assert choose_spread(scores, [pattern(9)], count=1)[0] == [1]
 
 
-def test_similar_images_yield_to_different_ones():
+def test_different_images_come_before_similar_ones():
     """Of two equally difficult images, the one that resembles a suggested one less comes first."""
     first, other = (np.frombuffer(pattern(seed), dtype=np.uint8).astype(float) for seed in (0, 1))
     mixture = (0.5 * first + 0.5 * other).astype(np.uint8).tobytes()
@@ -145,7 +145,7 @@ def test_similar_images_yield_to_different_ones():
     assert [scores[index].name for index in choose_spread(scores, [], 3)[0]] == ["first", "unlike it", "half like it"]
 
 
-def test_images_without_a_class_of_trouble_still_get_a_rank():
+def test_images_without_doubt_still_get_a_rank():
     """A model without any contradiction has its images spread all the same."""
     scores = [Score(str(seed), 0.0, 0.0, pattern(seed)) for seed in range(4)]
     assert sorted(choose_spread(scores, [], 4)[0]) == [0, 1, 2, 3]
@@ -226,7 +226,7 @@ def test_a_run_whose_images_have_moved(run, tmp_path):
         suggest(moved, QUIET)
 
 
-def test_a_table_is_not_a_picture(run, tmp_path):
+def test_a_table_that_is_no_csv_file_is_refused(run, tmp_path):
     """The contact sheet would take its name; that is said before any image is looked at."""
     with pytest.raises(UserError, match=r"picks\.png: the table is a \.csv file"):
         suggest(run, QUIET, out=tmp_path / "picks.png")

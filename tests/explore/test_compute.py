@@ -93,7 +93,7 @@ def test_answers_are_those_of_python(client, page_content, two_runs):
 
 
 def test_parameters_may_change_in_any_order(client, page_content):
-    """What is kept between questions never shows in an answer."""
+    """Results that are kept for later requests change no answer."""
     keys = list(page_content.store.offered)[:2]
     questions = [
         {"image": keys[0], **STRONG},
@@ -145,7 +145,7 @@ def test_only_the_latest_uploads_are_kept():
     assert all(store.find(picture.key) for picture in added[1:])
 
 
-def test_many_classes_make_smaller_images():
+def test_images_are_made_smaller_where_there_are_many_classes():
     """A prediction's memory is bounded, however many classes there are."""
     pixels = np.zeros((512, 1024, 3), dtype=np.uint8)
     assert shrink(pixels, most_pixels(19)).shape == (512, 1024, 3)
@@ -157,7 +157,7 @@ def test_many_classes_make_smaller_images():
 
 
 def test_two_runs_need_the_same_classes(two_runs, tmp_path):
-    """Or one legend could not serve both."""
+    """They share one legend."""
     other = tmp_path / "other"
     other.mkdir()
     (other / "config.yaml").write_bytes((two_runs[0] / "config.yaml").read_bytes())
@@ -167,8 +167,8 @@ def test_two_runs_need_the_same_classes(two_runs, tmp_path):
         prepare([two_runs[0], other], QUIET)
 
 
-def test_scenes_stand_in_for_images_that_are_gone(two_runs, tmp_path):
-    """A run whose data are not here any more can still be explored, and the page says with what."""
+def test_embedded_scenes_replace_missing_images(two_runs, tmp_path):
+    """A run whose data are gone can still be explored, and the page says that its images are others."""
     moved = tmp_path / "moved"
     moved.mkdir()
     for name in ("summary.json", "model.safetensors"):

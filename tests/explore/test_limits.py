@@ -183,7 +183,7 @@ def test_broken_http_is_refused(address, client):
 
 
 def test_slow_bodies_time_out(address, client):
-    """A body that trickles is given up, and takes nobody's place."""
+    """A body that arrives too slowly is given up, and occupies no slot."""
     host, port = address.removeprefix("http://").split(":")
     connections = [socket.create_connection((host, int(port)), timeout=10) for _ in range(20)]
     try:
@@ -208,8 +208,8 @@ def test_unlimited_bodies_are_cut_off(client):
     assert healthy(client)
 
 
-def test_fifty_at_once(client):
-    """Some are answered, the others asked to come back; afterwards all is as before."""
+def test_fifty_requests_at_once(client):
+    """Some are answered, the others are asked to try again; afterwards the server answers as before."""
     with ThreadPoolExecutor(50) as threads:
         ask = lambda number: client.post("/api/compare", json={"image": SAMPLE, "hue": number / 1000})  # noqa: E731
         statuses = [answer.status_code for answer in threads.map(ask, range(50))]
@@ -230,8 +230,8 @@ def test_a_silent_connection_is_closed(page_content, monkeypatch):
                 assert connection.recv(100) == b""
 
 
-def test_the_page_asks_nobody_else(client):
-    """No address outside is named anywhere, and the browser is told to load nothing from there."""
+def test_the_page_loads_nothing_from_other_sites(client):
+    """No other address is in its files, and a header forbids the browser to load from one."""
     for path in ("/", "/page.css", "/page.js", "/paint.js", "/icon.svg"):
         answer = client.get(path)
         assert answer.status_code == 200

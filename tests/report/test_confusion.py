@@ -65,7 +65,7 @@ def test_the_most_confused_of_many_classes_are_shown() -> None:
 
 
 def test_few_classes_are_all_shown() -> None:
-    """Also those that nothing is confused with, and nothing needs saying."""
+    """Also those that nothing is confused with; the plot needs no note."""
     assert confusion.most_confused([np.eye(11)]) == list(range(11))
     assert confusion.most_confused([np.eye(30)]) == list(range(30))
     assert words.matrix_note(11, 11) == ""

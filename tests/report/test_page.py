@@ -130,7 +130,7 @@ def test_a_comparison_leaves_the_pages_of_its_runs_alone(copies: list[Path]) -> 
 
 
 def test_few_validation_images_are_warned_of(copies: list[Path]) -> None:
-    """The page says it at its top, in ink, and not among the small print."""
+    """At the top of the page, and not in the small print."""
     change_json(copies[0] / "summary.json", validation_samples=2)
     page = write_report(copies[:1], None).read_text(encoding="utf-8")
     assert '<p class="caution">Every number here rests on 2 validation images, too few' in page
@@ -195,7 +195,7 @@ def test_a_strange_table_of_suggestions_is_left_alone(copies: list[Path]) -> Non
 
 
 def test_no_run_is_refused() -> None:
-    """A page about nothing is none."""
+    """There is nothing to write about."""
     with pytest.raises(UserError, match="No run folder given"):
         write_report([], None)
 
@@ -208,7 +208,7 @@ def test_run_that_has_not_ended_is_refused_by_name(copies: list[Path]) -> None:
 
 
 def test_runs_with_different_classes_are_refused(copies: list[Path]) -> None:
-    """Their scores are of different things; both lists are shown."""
+    """Their scores cannot be compared; both lists are shown."""
     change_json(copies[1] / "summary.json", per_class={"sky": 50.0, "sea": 40.0})
     with pytest.raises(UserError, match=r"cannot be compared.*classes: sky, building.* → sky, sea"):
         write_report(copies, None)
@@ -219,12 +219,12 @@ def test_runs_on_different_images_are_refused(copies: list[Path]) -> None:
     file = copies[1] / "config.yaml"
     text = file.read_text(encoding="utf-8")
     file.write_text(text.replace("- 32\n  - 64\n  images", "- 48\n  - 64\n  images"), encoding="utf-8")
-    change_json(copies[1] / "split.json", validation="")  # as of old runs, which are known by their settings
+    change_json(copies[1] / "split.json", validation="0123456789abcdef")
     with pytest.raises(UserError, match=r"cannot be compared.*data\.size: \[32, 64\] → \[48, 64\]"):
         write_report(copies, None)
 
 
-def test_page_that_cannot_be_written_is_the_users_to_mend(folders: list[Path], tmp_path: Path) -> None:
+def test_page_that_cannot_be_written_is_a_user_error(folders: list[Path], tmp_path: Path) -> None:
     """A file is where its folder should be; the flag that names another place is named."""
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"cannot be written.*--out"):

@@ -46,7 +46,7 @@ def test_curves_begin_with_unchanged_images(folders: list[Path]) -> None:
 
 
 def test_labels_are_warped_with_the_image() -> None:
-    """Who judges pixels by their red withstands every warp, but for the edges, and no change of colours."""
+    """A model that looks at red alone stays right under every warp, except at edges, and not when colours change."""
     model = TrainedModel(ByRed(), ("black", "red"), ((0, 0, 0), (255, 0, 0)))
     found = robustness(blocks(12, 64, 128), [model], (64, 128))
     (photometric,), (geometric,) = found.photometric, found.geometric

@@ -1,4 +1,4 @@
-"""Where the time of a step goes: its kernels by kind, told by their names."""
+"""Where the time of a step goes: its kernels by kind, recognised by their names."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def kind_of(kernel: str) -> str:
 def milliseconds_by_kind(call: Callable[[], object], device: torch.device) -> dict[str, float]:
     """Time of one call in kernels of each kind, and in those of none; on a CPU, in operations."""
     on_gpu = device.type == "cuda"
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler would tell of its own start and stop
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler would report its own start and stop
     calls = CALLS if on_gpu else CALLS_ON_CPU
     with profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as recorded:
         for _ in range(calls):

@@ -18,7 +18,7 @@ COLOUR_MAP = "inferno"
 
 
 def levels(kl: Tensor) -> Tensor:
-    """The colour of each divergence, from 0 to LEVELS − 1, growing with its root: small ones are told apart too."""
+    """The colour of each divergence, from 0 to LEVELS − 1, growing with its root: small ones differ visibly too."""
     return ((kl / TOP).clamp(0, 1).sqrt() * (LEVELS - 1)).round().to(torch.uint8)
 
 

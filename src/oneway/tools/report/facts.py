@@ -22,7 +22,7 @@ RUN_COLOURS = 6
 NOT_LOSSES = frozenset({"iteration", "learning_rate", "skipped"})
 """What a line of `metrics.jsonl` with a learning rate has beside the losses of the method."""
 
-DECIDE_VALIDATION = ("name", "resolution", "size", "holdout", "seed")
+DECIDE_VALIDATION = ("name", "resolution", "size", "holdout", "seed", "path")
 """Settings of the data that decide what a model is validated on."""
 
 
@@ -39,11 +39,11 @@ class RunFacts:
     """One finished run."""
 
     folder: runs.Run
-    name: str  # what tells it from the others on the page
+    name: str  # no two on the page are the same
     colour: int  # index k of the style sheet's --run-k
     labelled: tuple[str, ...]
     further: int  # unlabelled images that are not among the labelled ones
-    validation: str  # a digest of the validation data; empty where an old run does not say
+    validation: str  # a digest of the validation data
     environment: dict[str, Any]
     metrics: tuple[dict[str, Any], ...]
     metric: str  # as summaries call it
@@ -105,7 +105,7 @@ def read_runs(paths: list[Path]) -> list[RunFacts]:
         raise UserError("No run folder given. Name at least one: oneway report runs/quickstart/simple-phtps")
     opened = [runs.open_run(path) for path in paths]
     names = _names([run.config for run in opened], paths)
-    # A run on its own is no baseline, unless that is what its method is.
+    # A single run has the accent colour, unless its method is the baseline.
     alone = [int(not METHODS[opened[0].config.method].supervised)]
     colours = alone if len(opened) == 1 else [index % RUN_COLOURS for index in range(len(opened))]
     facts = [_read(run, name, colour) for run, name, colour in zip(opened, names, colours, strict=True)]
@@ -151,7 +151,7 @@ def _read(run: runs.Run, name: str, colour: int) -> RunFacts:
 
 
 def _names(configs: list[Config], paths: list[Path]) -> list[str]:
-    """The methods; where one occurs twice, also what else tells the runs apart, in the last resort the folder."""
+    """The methods; where one occurs twice, also what else differs between the runs, in the last resort the folder."""
     names: list[str] = [config.method for config in configs]
     for parts in (
         [config.variant for config in configs],
@@ -173,15 +173,13 @@ def _refuse_if_incomparable(first: RunFacts, other: RunFacts) -> None:
 
 
 def _differences(first: RunFacts, other: RunFacts) -> Iterator[str]:
-    """What differs in the data of validation. What runs train on may differ: one may want to compare just that."""
+    """What differs in the validation data. The training data may differ: they may be what is compared."""
     if first.classes != other.classes:
         yield f"classes: {', '.join(first.classes)} → {', '.join(other.classes)}"
-    known = first.validation and other.validation
-    if known and first.validation == other.validation:
+    if first.validation == other.validation:
         return
     of_first, of_other = (run.config.data.model_dump(mode="json") for run in (first, other))
-    for key in (*DECIDE_VALIDATION, "path") if known else DECIDE_VALIDATION:
+    for key in DECIDE_VALIDATION:
         if of_first[key] != of_other[key]:
             yield f"data.{key}: {of_first[key]} → {of_other[key]}"
-    if known:
-        yield f"content of the validation data: {first.validation[:8]} → {other.validation[:8]}"
+    yield f"content of the validation data: {first.validation[:8]} → {other.validation[:8]}"
