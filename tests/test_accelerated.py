@@ -122,4 +122,4 @@ def fact_step_learns_what_the_plain_one_learns(method):
             assert float(ours[name]) == pytest.approx(float(theirs[name]), rel=1e-3, abs=1e-5), name
     for ours, theirs in zip(fast, plain, strict=True):
         for name, value in theirs.items():
-            torch.testing.assert_close(ours[name], value, rtol=1e-2, atol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
+            torch.testing.assert_close(ours[name], value, rtol=1e-2, atol=1e-3, msg=lambda m, n=name: f"{n}: {m}")
