@@ -79,7 +79,7 @@ def test_broken_images_are_named_and_the_others_predicted(model, tmp_path, capfd
 
 
 def test_images_that_are_nearly_black_are_reported_once(model, photos, tmp_path, capfd):
-    """12 bits in 16 beside photographs: how many, and the factor; the exit status is 0, and photographs do not count."""
+    """12 bits in 16 beside photographs: how many, and the factor; the exit status is 0."""
     assert predict_files(model, [str(photos)], Outputs(tmp_path / "out"), QUIET) == 0
     assert capfd.readouterr().err == ""
     for name in ("c.tif", "d.png"):

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from oneway.common.terms import IGNORE
 from oneway.config import Perturb
-from oneway.draws import Boxes, PerturbationDraw, Photometric, draw_perturbation
+from oneway.draws import Photometric, draw_perturbation
 from oneway.models.norm import population_statistics
 from oneway.ops.losses import kl_map, pixels_of, upsample
 from oneway.ops.photometric import with_strength
@@ -96,7 +96,8 @@ def perturbation_of(parameters: Parameters, x: Tensor) -> Perturbation:
         lot=column(0),
     )
     displacements = torch.tensor([parameters.displacements], device=x.device)
-    return phtps(PerturbationDraw(colours, displacements, Boxes(*[column()] * 3), column()), x, AS_CHOSEN)
+    chosen = draw_perturbation(0, 0, count=1)._replace(photometric=colours, displacements=displacements)
+    return phtps(chosen, x, AS_CHOSEN)
 
 
 def logits_of(network: nn.Module, x: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
@@ -42,7 +42,6 @@ HOST = "127.0.0.1"
 LONGEST_NAME = 100
 
 Result = TypeVar("Result")
-Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class Question(Parameters):

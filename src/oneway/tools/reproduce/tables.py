@@ -11,12 +11,12 @@ from oneway.methods import METHODS, VariantName
 
 
 @dataclass(frozen=True)
-class PaperRow:
-    """A method, and the paper's results in the order of the columns: mean and deviation of five runs."""
+class Setup:
+    """A row: a method, and the paper's results in the order of the columns, mean and deviation of five runs."""
 
     method: str
     variant: VariantName = "1w-ct"
-    paper: tuple[str, ...] = ()
+    paper: str = ""
     changes: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Of the recipe, by section and setting."""
 
@@ -30,7 +30,7 @@ class PaperTable:
     columns: tuple[str, ...]
     """As `--labels` takes them."""
 
-    rows: dict[str, PaperRow]
+    rows: dict[str, Setup]
     iterations: dict[str, int] = field(default_factory=dict)
     """Of semi-supervised runs, by column, where the recipe's are those of another column."""
 
@@ -44,7 +44,7 @@ class PaperTable:
 
     def paper(self, row: str, column: str) -> str | None:
         """What the paper has in a cell."""
-        return dict(zip(self.columns, self.rows[row].paper, strict=False)).get(column)
+        return dict(zip(self.columns, filter(None, self.rows[row].paper.split(", ")), strict=False)).get(column)
 
 
 SHARES = ("1/8", "1/4", "1/2", "all")
@@ -60,7 +60,7 @@ WEIGHTS = (0.125, 0.25, 0.5, 0.75, 1)
 def _batch_norm(name: str, columns: tuple[str, ...]) -> PaperTable:
     """The paper's figure of what perturbed inputs do to the statistics, which shows no numbers."""
     rows = {
-        f"{policy} inputs": PaperRow("simple-phtps", changes=_train(batch_norm=policy)) for policy in ("clean", "both")
+        f"{policy} inputs": Setup("simple-phtps", changes=_train(batch_norm=policy)) for policy in ("clean", "both")
     }
     iterations = CIFAR_ITERATIONS if name == "cifar10" else {}
     shows = f"Batch-norm statistics of clean inputs, or of perturbed ones too, on {name}"
@@ -77,15 +77,15 @@ TABLES: dict[str, PaperTable] = {
         "cityscapes-half",
         SHARES,
         {
-            "supervised": PaperRow("supervised", paper=("55.5 ± 0.9", "61.5 ± 0.5", "66.9 ± 0.7", "70.5 ± 0.6")),
-            "supervised-phtps-aug": PaperRow("supervised-phtps-aug", paper=("56.2", "62.2", "67.4", "70.4")),
-            "simple-ph": PaperRow("simple-ph", paper=("59.2", "64.9", "68.3", "71.8")),
-            "simple-tps": PaperRow("simple-tps", paper=("58.2", "63.4", "66.7", "70.1")),
-            "simple-cutmix": PaperRow("simple-cutmix", paper=("59.8 ± 0.5", "63.8 ± 1.2", "67.0 ± 1.4", "69.3 ± 1.1")),
-            "simple-phtps": PaperRow("simple-phtps", paper=("60.8 ± 1.6", "64.8 ± 1.5", "68.8 ± 0.7", "71.1 ± 0.9")),
-            "mt-cutmix-l2": PaperRow("mt-cutmix-l2", paper=("61.6 ± 0.9", "64.6 ± 0.5", "67.6 ± 0.7", "69.9 ± 0.6")),
-            "mt-cutmix": PaperRow("mt-cutmix", paper=("59.3 ± 1.3", "63.3 ± 1.0", "66.8 ± 0.6", "69.7 ± 0.5")),
-            "mt-phtps": PaperRow("mt-phtps", paper=("62.0 ± 1.3", "66.0 ± 1.0", "69.1 ± 0.5", "71.2 ± 0.7")),
+            "supervised": Setup("supervised", paper="55.5 ± 0.9, 61.5 ± 0.5, 66.9 ± 0.7, 70.5 ± 0.6"),
+            "supervised-phtps-aug": Setup("supervised-phtps-aug", paper="56.2, 62.2, 67.4, 70.4"),
+            "simple-ph": Setup("simple-ph", paper="59.2, 64.9, 68.3, 71.8"),
+            "simple-tps": Setup("simple-tps", paper="58.2, 63.4, 66.7, 70.1"),
+            "simple-cutmix": Setup("simple-cutmix", paper="59.8 ± 0.5, 63.8 ± 1.2, 67.0 ± 1.4, 69.3 ± 1.1"),
+            "simple-phtps": Setup("simple-phtps", paper="60.8 ± 1.6, 64.8 ± 1.5, 68.8 ± 0.7, 71.1 ± 0.9"),
+            "mt-cutmix-l2": Setup("mt-cutmix-l2", paper="61.6 ± 0.9, 64.6 ± 0.5, 67.6 ± 0.7, 69.9 ± 0.6"),
+            "mt-cutmix": Setup("mt-cutmix", paper="59.3 ± 1.3, 63.3 ± 1.0, 66.8 ± 0.6, 69.7 ± 0.5"),
+            "mt-phtps": Setup("mt-phtps", paper="62.0 ± 1.3, 66.0 ± 1.0, 69.1 ± 0.5, 71.2 ± 0.7"),
         },
     ),
     "cityscapes-half-deeplabv2": PaperTable(
@@ -93,9 +93,9 @@ TABLES: dict[str, PaperTable] = {
         "cityscapes-half-deeplabv2",
         SHARES,
         {
-            "supervised": PaperRow("supervised", paper=("56.4 ± 0.4", "61.9 ± 1.1", "66.6 ± 0.6", "69.8 ± 0.4")),
-            "mt-cutmix-l2": PaperRow("mt-cutmix-l2", paper=("63.2 ± 1.4", "65.6 ± 0.8", "67.6 ± 0.4", "70.0 ± 0.3")),
-            "mt-phtps": PaperRow("mt-phtps", paper=("61.5 ± 1.0", "66.4 ± 1.1", "69.0 ± 0.6", "71.0 ± 0.7")),
+            "supervised": Setup("supervised", paper="56.4 ± 0.4, 61.9 ± 1.1, 66.6 ± 0.6, 69.8 ± 0.4"),
+            "mt-cutmix-l2": Setup("mt-cutmix-l2", paper="63.2 ± 1.4, 65.6 ± 0.8, 67.6 ± 0.4, 70.0 ± 0.3"),
+            "mt-phtps": Setup("mt-phtps", paper="61.5 ± 1.0, 66.4 ± 1.1, 69.0 ± 0.6, 71.0 ± 0.7"),
         },
     ),
     "cityscapes": PaperTable(
@@ -103,18 +103,16 @@ TABLES: dict[str, PaperTable] = {
         "cityscapes",
         SHARES,
         {
-            "supervised": PaperRow("supervised", paper=("61.1 ± 0.4", "67.3 ± 1.1", "71.9 ± 0.1", "75.4 ± 0.4")),
-            "simple-phtps": PaperRow("simple-phtps", paper=("66.3 ± 1.0", "71.0 ± 0.5", "74.3 ± 0.7", "75.8 ± 0.4")),
-            "mt-phtps": PaperRow("mt-phtps", paper=("68.6 ± 0.6", "72.0 ± 0.3", "73.8 ± 0.4", "75.0 ± 0.4")),
-            "RN34 supervised": PaperRow(
-                "supervised", paper=("64.9 ± 0.8", "69.8 ± 1.0", "73.8 ± 1.4", "76.1 ± 0.8"), changes=RN34
+            "supervised": Setup("supervised", paper="61.1 ± 0.4, 67.3 ± 1.1, 71.9 ± 0.1, 75.4 ± 0.4"),
+            "simple-phtps": Setup("simple-phtps", paper="66.3 ± 1.0, 71.0 ± 0.5, 74.3 ± 0.7, 75.8 ± 0.4"),
+            "mt-phtps": Setup("mt-phtps", paper="68.6 ± 0.6, 72.0 ± 0.3, 73.8 ± 0.4, 75.0 ± 0.4"),
+            "RN34 supervised": Setup(
+                "supervised", paper="64.9 ± 0.8, 69.8 ± 1.0, 73.8 ± 1.4, 76.1 ± 0.8", changes=RN34
             ),
-            "RN34 simple-phtps": PaperRow(
-                "simple-phtps", paper=("69.2 ± 0.8", "73.1 ± 0.7", "76.3 ± 0.7", "77.9 ± 0.2"), changes=RN34
+            "RN34 simple-phtps": Setup(
+                "simple-phtps", paper="69.2 ± 0.8, 73.1 ± 0.7, 76.3 ± 0.7, 77.9 ± 0.2", changes=RN34
             ),
-            "RN34 mt-phtps": PaperRow(
-                "mt-phtps", paper=("70.8 ± 1.5", "74.3 ± 0.5", "76.0 ± 0.5", "77.2 ± 0.4"), changes=RN34
-            ),
+            "RN34 mt-phtps": Setup("mt-phtps", paper="70.8 ± 1.5, 74.3 ± 0.5, 76.0 ± 0.5, 77.2 ± 0.4", changes=RN34),
         },
     ),
     "cityscapes-coarse": PaperTable(
@@ -122,11 +120,11 @@ TABLES: dict[str, PaperTable] = {
         "cityscapes-coarse",
         ("all",),
         {
-            "supervised": PaperRow("supervised", paper=("76.9 ± 0.3",)),
-            "simple-phtps": PaperRow("simple-phtps", paper=("76.5 ± 0.3",)),
-            "mt-phtps": PaperRow("mt-phtps", paper=("75.5 ± 0.3",)),
-            "RN34 supervised": PaperRow("supervised", paper=("77.7 ± 0.4",), changes=RN34),
-            "RN34 simple-phtps": PaperRow("simple-phtps", paper=("78.5 ± 0.4",), changes=RN34),
+            "supervised": Setup("supervised", paper="76.9 ± 0.3"),
+            "simple-phtps": Setup("simple-phtps", paper="76.5 ± 0.3"),
+            "mt-phtps": Setup("mt-phtps", paper="75.5 ± 0.3"),
+            "RN34 supervised": Setup("supervised", paper="77.7 ± 0.4", changes=RN34),
+            "RN34 simple-phtps": Setup("simple-phtps", paper="78.5 ± 0.4", changes=RN34),
         },
     ),
     "perturbation-strength": PaperTable(
@@ -134,7 +132,7 @@ TABLES: dict[str, PaperTable] = {
         "cityscapes-half",
         ("1/4",),
         {
-            f"s_G {geometric:g}, s_P {photometric:g}": PaperRow(
+            f"s_G {geometric:g}, s_P {photometric:g}": Setup(
                 "simple-phtps", changes={"perturb": {"geometric": geometric, "photometric": photometric}}
             )
             for geometric in STRENGTHS
@@ -145,7 +143,7 @@ TABLES: dict[str, PaperTable] = {
         "The weight α of the consistency loss; the paper's figure is best from 0.25 to 0.75",
         "cityscapes-half",
         SHARES,
-        {f"α {alpha:g}": PaperRow("simple-phtps", changes=_train(alpha=alpha)) for alpha in WEIGHTS},
+        {f"α {alpha:g}": Setup("simple-phtps", changes=_train(alpha=alpha)) for alpha in WEIGHTS},
     ),
     "batch-norm-half": _batch_norm("cityscapes-half", SHARES),
     "batch-norm": _batch_norm("cityscapes", SHARES),
@@ -154,14 +152,14 @@ TABLES: dict[str, PaperTable] = {
         "cityscapes-half",
         ("1/4",),
         {
-            "supervised": PaperRow("supervised", paper=("61.5 ± 0.5",)),
-            "simple 1w-ct": PaperRow("simple-phtps", "1w-ct", ("65.3 ± 1.9",)),
-            "simple 1w-cs": PaperRow("simple-phtps", "1w-cs", ("1.6 ± 1.0",)),
-            "simple 2w-c1": PaperRow("simple-phtps", "2w-c1", ("16.7 ± 3.0",)),
-            "simple 1w-p2": PaperRow("simple-phtps", "1w-p2", ("61.6 ± 0.5",)),
-            "mt 1w-ct": PaperRow("mt-phtps", "1w-ct", ("66.0 ± 1.0",)),
-            "mt 1w-cs": PaperRow("mt-phtps", "1w-cs", ("61.5 ± 1.4",)),
-            "mt 1w-p2": PaperRow("mt-phtps", "1w-p2", ("62.0 ± 1.1",)),
+            "supervised": Setup("supervised", paper="61.5 ± 0.5"),
+            "simple 1w-ct": Setup("simple-phtps", "1w-ct", "65.3 ± 1.9"),
+            "simple 1w-cs": Setup("simple-phtps", "1w-cs", "1.6 ± 1.0"),
+            "simple 2w-c1": Setup("simple-phtps", "2w-c1", "16.7 ± 3.0"),
+            "simple 1w-p2": Setup("simple-phtps", "1w-p2", "61.6 ± 0.5"),
+            "mt 1w-ct": Setup("mt-phtps", "1w-ct", "66.0 ± 1.0"),
+            "mt 1w-cs": Setup("mt-phtps", "1w-cs", "61.5 ± 1.4"),
+            "mt 1w-p2": Setup("mt-phtps", "1w-p2", "62.0 ± 1.1"),
         },
     ),
     "cifar10": PaperTable(
@@ -169,14 +167,12 @@ TABLES: dict[str, PaperTable] = {
         "cifar10",
         CIFAR_LABELS,
         {
-            "supervised": PaperRow("supervised", paper=("31.8 ± 0.6", "59.3 ± 1.4", "81.0 ± 0.2", "94.7")),
-            "supervised-phtps-aug": PaperRow(
-                "supervised-phtps-aug", paper=("48.7 ± 0.9", "67.2 ± 0.5", "81.7 ± 0.2", "95.0")
-            ),
-            "vat-entmin": PaperRow("vat-entmin", paper=("41.0 ± 2.5", "73.2 ± 1.5", "84.2 ± 0.4", "90.5 ± 0.2")),
-            "simple 1w-cs": PaperRow("simple-phtps", "1w-cs", ("27.7 ± 5.9", "51.7 ± 3.5", "69.3 ± 4.2", "91.6 ± 1.5")),
-            "simple 2w-c1": PaperRow("simple-phtps", "2w-c1", ("30.3 ± 1.8", "54.8 ± 1.5", "72.9 ± 2.6", "95.9 ± 0.2")),
-            "simple 1w-ct": PaperRow("simple-phtps", "1w-ct", ("68.8 ± 5.4", "84.2 ± 0.4", "90.6 ± 0.4", "96.2 ± 0.2")),
+            "supervised": Setup("supervised", paper="31.8 ± 0.6, 59.3 ± 1.4, 81.0 ± 0.2, 94.7"),
+            "supervised-phtps-aug": Setup("supervised-phtps-aug", paper="48.7 ± 0.9, 67.2 ± 0.5, 81.7 ± 0.2, 95.0"),
+            "vat-entmin": Setup("vat-entmin", paper="41.0 ± 2.5, 73.2 ± 1.5, 84.2 ± 0.4, 90.5 ± 0.2"),
+            "simple 1w-cs": Setup("simple-phtps", "1w-cs", "27.7 ± 5.9, 51.7 ± 3.5, 69.3 ± 4.2, 91.6 ± 1.5"),
+            "simple 2w-c1": Setup("simple-phtps", "2w-c1", "30.3 ± 1.8, 54.8 ± 1.5, 72.9 ± 2.6, 95.9 ± 0.2"),
+            "simple 1w-ct": Setup("simple-phtps", "1w-ct", "68.8 ± 5.4, 84.2 ± 0.4, 90.6 ± 0.4, 96.2 ± 0.2"),
         },
         CIFAR_ITERATIONS,
     ),
@@ -185,14 +181,14 @@ TABLES: dict[str, PaperTable] = {
         "cifar10",
         ("4000",),
         {
-            "supervised": PaperRow("supervised", paper=("80.8 ± 0.4",)),
-            "simple 1w-ct": PaperRow("simple-phtps", "1w-ct", ("90.8 ± 0.3",)),
-            "simple 1w-cs": PaperRow("simple-phtps", "1w-cs", ("69.3 ± 4.2",)),
-            "simple 2w-c1": PaperRow("simple-phtps", "2w-c1", ("72.9 ± 2.6",)),
-            "simple 1w-p2": PaperRow("simple-phtps", "1w-p2", ("73.3 ± 7.0",)),
-            "mt 1w-ct": PaperRow("mt-phtps", "1w-ct", ("90.8 ± 0.4",)),
-            "mt 1w-cs": PaperRow("mt-phtps", "1w-cs", ("80.5 ± 0.5",)),
-            "mt 1w-p2": PaperRow("mt-phtps", "1w-p2", ("73.4 ± 1.4",)),
+            "supervised": Setup("supervised", paper="80.8 ± 0.4"),
+            "simple 1w-ct": Setup("simple-phtps", "1w-ct", "90.8 ± 0.3"),
+            "simple 1w-cs": Setup("simple-phtps", "1w-cs", "69.3 ± 4.2"),
+            "simple 2w-c1": Setup("simple-phtps", "2w-c1", "72.9 ± 2.6"),
+            "simple 1w-p2": Setup("simple-phtps", "1w-p2", "73.3 ± 7.0"),
+            "mt 1w-ct": Setup("mt-phtps", "1w-ct", "90.8 ± 0.4"),
+            "mt 1w-cs": Setup("mt-phtps", "1w-cs", "80.5 ± 0.5"),
+            "mt 1w-p2": Setup("mt-phtps", "1w-p2", "73.4 ± 1.4"),
         },
     ),
     "cifar10-batch-norm": _batch_norm("cifar10", CIFAR_LABELS),
@@ -201,8 +197,8 @@ TABLES: dict[str, PaperTable] = {
         "cifar10",
         CIFAR_LABELS,
         {
-            "the text": PaperRow("simple-phtps", changes=_train(teacher_norm="population", alpha=0.5)),
-            "the code": PaperRow("simple-phtps", changes=_train(teacher_norm="batch", alpha=1.0)),
+            "the text": Setup("simple-phtps", changes=_train(teacher_norm="population", alpha=0.5)),
+            "the code": Setup("simple-phtps", changes=_train(teacher_norm="batch", alpha=1.0)),
         },
         CIFAR_ITERATIONS,
     ),
@@ -211,9 +207,9 @@ TABLES: dict[str, PaperTable] = {
         "camvid",
         ("1/8", "all"),
         {
-            "supervised": PaperRow("supervised"),
-            "simple-phtps": PaperRow("simple-phtps"),
-            "mt-phtps": PaperRow("mt-phtps"),
+            "supervised": Setup("supervised"),
+            "simple-phtps": Setup("simple-phtps"),
+            "mt-phtps": Setup("mt-phtps"),
         },
     ),
 }
