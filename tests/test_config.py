@@ -50,7 +50,7 @@ def test_a_method_of_your_own_can_be_chosen_by_its_name(monkeypatch):
     """Once it is in the table, and its α wins over the recipe's; a flag wins over both. Before, it is unknown."""
     with pytest.raises(UserError, match=r"method: should be .*'simple-phtps'"):
         configured("streets", {"method": "mine"}, source="test")
-    monkeypatch.setitem(METHODS, "mine", Method("supervised", alpha=0.3))
+    monkeypatch.setitem(METHODS, "mine", Method("supervised", train={"alpha": 0.3}))
     assert recipe("streets").train.alpha != 0.3
     assert configured("streets", {"method": "mine"}, source="test").train.alpha == 0.3
     assert configured("streets", {"method": "mine", "train": {"alpha": 0.7}}, source="test").train.alpha == 0.7

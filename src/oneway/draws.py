@@ -54,6 +54,17 @@ class Photometric(NamedTuple):
     lot: Tensor  # N, in [0, 1): the channels are permuted where it is below s_P
 
 
+class Colours(NamedTuple):
+    """Colour jitter as FixMatch and UniMatch have it, at strength 1, with what decides whether a part is used."""
+
+    brightness: Tensor  # N, in [−½, ½): relative change
+    contrast: Tensor  # N, likewise
+    saturation: Tensor  # N, likewise
+    hue: Tensor  # N, in turns, in [−¼, ¼)
+    blur: Tensor  # N, deviation in pixels, in [0.1, 2)
+    lots: Tensor  # 3×N, in [0, 1): for changing colours at all, for grey, for blur
+
+
 class Boxes(NamedTuple):
     """CutMix rectangles, in fractions of the image; one for each pair of images."""
 
@@ -69,6 +80,7 @@ class PerturbationDraw(NamedTuple):
     displacements: Tensor  # N×4×2, γ in standard deviations: (x, y) of the four control points
     boxes: Boxes
     noise: Tensor  # N×…, standard normal, as large as the inputs; empty where no perturbation asks for it
+    colours: Colours
 
 
 class Draws(NamedTuple):
@@ -167,6 +179,7 @@ def draw_perturbation(
         _normal(random, count, 4, 2),
         draw_boxes(random, count // 2),
         _normal(random, count, *noise_shape),
+        draw_colours(random, count),
     )
 
 
@@ -182,6 +195,14 @@ def draw_photometric(random: np.random.Generator, count: int) -> Photometric:
         permutation=torch.from_numpy(u[4:7].argsort(axis=0).T),
         lot=torch.from_numpy(u[7]),
     )
+
+
+def draw_colours(random: np.random.Generator, count: int) -> Colours:
+    """From the ranges of FixMatch's and UniMatch's strong augmentation for segmentation."""
+    u = random.random((8, count), dtype=np.float32)
+    ranges = ((-0.5, 0.5), (-0.5, 0.5), (-0.5, 0.5), (-0.25, 0.25), (0.1, 2.0))
+    values = (torch.from_numpy(_between(*each, u[row])) for row, each in enumerate(ranges))
+    return Colours(*values, torch.from_numpy(u[5:]))
 
 
 def draw_boxes(random: np.random.Generator, count: int) -> Boxes:

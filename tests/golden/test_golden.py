@@ -14,6 +14,7 @@ CASES = record.cases()
 
 
 def test_everything_that_trains_is_recorded():
+    """A new method is recorded too: `python tests/golden/record.py` adds what is missing."""
     assert CASES.keys() == RECORDED["cases"].keys()
 
 

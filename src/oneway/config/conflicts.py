@@ -29,7 +29,7 @@ def conflicts(config: Config) -> Iterator[str]:
         )
     if method.mixes and not variant.first_is_clean and config.data.task == "classification":
         yield f"{chosen}: predictions for whole images cannot be unmixed; use 1w-ct, 1w-cs or 2w-c1"
-    if method.loss == "confident-l2" and not variant.second_learns:
+    if method.loss.startswith("confident") and variant.first_learns:
         yield f"{chosen}: hard targets carry no gradient, so the branch that makes them cannot learn; use 1w-ct"
     if method.losses == "vat" and config.variant != "1w-ct":
         yield f"{chosen}: an adversarial change is searched around the clean prediction that teaches; use 1w-ct"

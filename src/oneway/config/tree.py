@@ -147,6 +147,9 @@ class Perturb(Section):
     deviation: NonNegative = 0.05
     """Standard deviation of a control point's displacement at s_G = 1, as a fraction of the crop's height."""
 
+    colour: NonNegative = 1.0
+    """Strength of colour jitter (methods with `colour` in their name): 1 is that of FixMatch and UniMatch."""
+
     noise: NonNegative = 0.2
     """Standard deviation of additive Gaussian noise (method `simple-noise`)."""
 

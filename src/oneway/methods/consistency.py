@@ -41,4 +41,10 @@ def divergence(first: Tensor, second: Tensor, moves: Perturbation, pixels: Pixel
     if settings.loss == "kl":
         return ops.moved_kl(first, second, moves, pixels)
     target, valid = ops.moved(first, moves, pixels)
-    return ops.confident_l2(target, second, valid, settings.confidence)
+    match settings.loss:
+        case "weighted-kl":
+            return ops.masked_kl(target, second, valid, weight=target.detach().amax(dim=1))
+        case "confident":
+            return ops.confident_cross_entropy(target, second, valid, settings.confidence)
+        case "confident-l2":
+            return ops.confident_l2(target, second, valid, settings.confidence)

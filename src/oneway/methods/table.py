@@ -5,15 +5,16 @@ Nothing here needs PyTorch, so that names are known at once; the losses of a met
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from oneway.methods.interface import LossesOf
 
-PerturbationName = Literal["ph", "tps", "phtps", "cutmix", "noise"]
-LossName = Literal["kl", "confident-l2"]
+PerturbationName = Literal["ph", "tps", "phtps", "colour", "cutmix", "noise"]
+LossName = Literal["kl", "weighted-kl", "confident", "confident-l2"]
 VariantName = Literal["1w-ct", "1w-cs", "2w-c1", "1w-p2", "2w-p2"]
 
 
@@ -34,6 +35,9 @@ class Method:
     """The student itself, or a moving average of it."""
 
     loss: LossName = "kl"
+    """How predictions are compared: KL of soft targets, of all pixels alike or weighted by the teacher's confidence;
+    cross-entropy or squared distance of hard targets above a confidence."""
+
     students: int = 1
     views: int = 1
     """Draws of the perturbation for each unlabelled image."""
@@ -41,8 +45,8 @@ class Method:
     noise: bool = False
     """Whether it draws a number for every number of its input."""
 
-    alpha: float | None = None
-    """Weight of the consistency loss, where the method has one: it wins over a recipe's, and a flag over both."""
+    train: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the section `train` that the method brings: they win over a recipe's, and a flag over both."""
 
     @property
     def supervised(self) -> bool:
@@ -66,6 +70,9 @@ class Method:
         return self.losses
 
 
+FIXMATCH: Mapping[str, Any] = {"alpha": 1.0, "confidence": 0.95, "teacher_norm": "batch", "batch_norm": "both"}
+"""The student teaches in training mode, as in the authors' code."""
+
 METHODS: dict[str, Method] = {
     "supervised": Method("supervised"),
     "supervised-phtps-aug": Method("supervised", augment=("phtps",)),
@@ -75,9 +82,16 @@ METHODS: dict[str, Method] = {
     "mt-phtps": Method("consistency", perturb=("phtps",), teacher="mean"),
     "simple-cutmix": Method("consistency", perturb=("cutmix",)),
     "mt-cutmix": Method("consistency", perturb=("cutmix",), teacher="mean"),
-    "mt-cutmix-l2": Method("consistency", perturb=("cutmix",), teacher="mean", loss="confident-l2", alpha=1.0),
+    "mt-cutmix-l2": Method(
+        "consistency", perturb=("cutmix",), teacher="mean", loss="confident-l2", train={"alpha": 1.0}
+    ),
+    "mt-phtps-cutmix": Method("consistency", perturb=("phtps", "cutmix"), teacher="mean", train={"alpha": 1.0}),
+    "mt-colour-cutmix": Method(
+        "consistency", perturb=("colour", "cutmix"), teacher="mean", loss="weighted-kl", train={"alpha": 1.0}
+    ),
+    "fixmatch": Method("consistency", perturb=("colour", "cutmix"), loss="confident", train=FIXMATCH),
     "simple-noise": Method("consistency", perturb=("noise",), noise=True),
-    "vat-entmin": Method("vat", noise=True, alpha=1.0),
+    "vat-entmin": Method("vat", noise=True, train={"alpha": 1.0}),
 }
 
 

@@ -1,8 +1,9 @@
 """Operations on tensors, each one function with a reference and, for GPUs, a Triton kernel; `backend` picks."""
 
 from oneway.ops.backend import kernels_run, references
+from oneway.ops.colour import jitter_colours
 from oneway.ops.crops import Window, crop_images, crop_labels
-from oneway.ops.cross_entropy import cross_entropy
+from oneway.ops.cross_entropy import confident_cross_entropy, cross_entropy
 from oneway.ops.exchange import exchange
 from oneway.ops.losses import confident_l2, entropy, kl_map, masked_kl, pixels_of, upsample
 from oneway.ops.moved_kl import Geometry, moved, moved_kl
@@ -18,12 +19,14 @@ __all__ = [
     "Geometry",
     "Warp",
     "Window",
+    "confident_cross_entropy",
     "confident_l2",
     "crop_images",
     "crop_labels",
     "cross_entropy",
     "entropy",
     "exchange",
+    "jitter_colours",
     "kernels_run",
     "kl_map",
     "masked_kl",

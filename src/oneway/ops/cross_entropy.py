@@ -8,6 +8,7 @@ Shapes: N images of H×W pixels, C classes, logits at h×w.
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -42,6 +43,16 @@ def cross_entropy(logits: Tensor, labels: Tensor, weight: Tensor | None = None) 
     else:
         total = (weight * F.cross_entropy(logits, labels, ignore_index=IGNORE, reduction="none")).sum()
     return total / (labels != IGNORE).sum().clamp(min=1)
+
+
+def confident_cross_entropy(target: Tensor, logits: Tensor, valid: Tensor | None, confidence: float) -> Tensor:
+    """Cross-entropy with the target's classes, where its probability exceeds `confidence`; mean over all valid pixels.
+
+    Pixels that the target doubts count as zeros, as in FixMatch: the fewer are sure, the smaller the loss.
+    """
+    certainty, labels = target.max(dim=1)
+    labels = labels if valid is None else torch.where(valid, labels, IGNORE)
+    return cross_entropy(logits, labels, weight=(certainty > confidence).to(certainty.dtype))
 
 
 def cross_entropy_by_kernel(logits: Tensor, labels: Tensor, weight: Tensor | None = None) -> Tensor:

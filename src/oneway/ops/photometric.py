@@ -14,15 +14,20 @@ from oneway.draws import Photometric
 def photometric(x: Tensor, draw: Photometric) -> Tensor:
     """T^P_φ(x) for a batch N×3×H×W: add b, multiply saturation by s, shift hue by h, multiply by c, permute by π."""
     b, s, h, c = (p.to(x.dtype).view(-1, 1, 1, 1) for p in (draw.brightness, draw.saturation, draw.hue, draw.contrast))
-    x = x + b
+    x = shift_hue(x + b, h, s) * c
+    return x.gather(1, draw.permutation[:, :, None, None].expand_as(x))
+
+
+def shift_hue(x: Tensor, turns: Tensor, saturation: Tensor | float = 1) -> Tensor:
+    """N×3×H×W colours with their hue shifted and their saturation multiplied, both N×1×1×1.
+
+    A hue is an angle of the colour hexagon in sixths of a turn; value and chroma are those of HSV. All three are
+    defined by differences or by the maximum, so negative channels, which brightness can cause, need no special case.
+    """
     value = x.amax(dim=1, keepdim=True)
     chroma = value - x.amin(dim=1, keepdim=True)
-    # A hue is an angle of the colour hexagon in sixths of a turn; value and chroma are those of HSV. All three are
-    # defined by differences or by the maximum, so negative channels, which brightness can cause, need no special case.
-    hue = _hexagon_angle(x, value, chroma) + 6 * h
-    x = value - s * chroma * _distance_from_peak(hue)
-    x = x * c
-    return x.gather(1, draw.permutation[:, :, None, None].expand_as(x))
+    hue = _hexagon_angle(x, value, chroma) + 6 * turns
+    return value - saturation * chroma * _distance_from_peak(hue)
 
 
 def with_strength(draw: Photometric, strength: float) -> Photometric:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from oneway import ops
 from oneway.draws import PerturbationDraw
-from oneway.perturb.perturbation import Exchange, Perturbation, PhTPS, Shift, compose
+from oneway.perturb.perturbation import ColourJitter, Exchange, Perturbation, PhTPS, Shift, compose
 
 if TYPE_CHECKING:
     from oneway.config import Perturb
@@ -40,6 +40,11 @@ def phtps(draw: PerturbationDraw, x: Tensor, config: Perturb) -> PhTPS:
     return PhTPS(_colours(draw, config), _warp(draw, x, config))
 
 
+def colour(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
+    """Colour jitter: gentler than T^P, since channels keep their order, and grey and blurred images are among it."""
+    return ColourJitter(draw.colours, config.colour)
+
+
 def cutmix(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
     """Pairs of images exchange a rectangle, and so do their predictions."""
     return Exchange(draw.boxes)
@@ -54,6 +59,7 @@ PERTURBATIONS: dict[PerturbationName, Callable[[PerturbationDraw, Tensor, Pertur
     "ph": ph,
     "tps": tps,
     "phtps": phtps,
+    "colour": colour,
     "cutmix": cutmix,
     "noise": noise,
 }

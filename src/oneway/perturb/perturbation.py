@@ -14,7 +14,7 @@ from torch import Tensor
 
 from oneway import ops
 from oneway.common.terms import IGNORE
-from oneway.draws import Boxes, Photometric
+from oneway.draws import Boxes, Colours, Photometric
 from oneway.ops import Geometry, Warp
 
 
@@ -103,6 +103,17 @@ class Exchange(Perturbation):
 
     def inverse(self) -> Perturbation:
         return self
+
+
+@dataclass(frozen=True)
+class ColourJitter(Perturbation):
+    """Colours change within what a camera could see; predictions should not."""
+
+    colours: Colours
+    strength: float
+
+    def image(self, x: Tensor) -> Tensor:
+        return ops.jitter_colours(x, self.colours, self.strength)
 
 
 @dataclass(frozen=True)

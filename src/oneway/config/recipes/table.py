@@ -36,7 +36,7 @@ SUPERVISED: dict[str, Callable[[Config], Config]] = {
 
 
 def recipe(name: str, method: str | None = None) -> Config:
-    """The configuration of a recipe, changed as the method needs if one is given: its own α wins over the recipe's."""
+    """The configuration of a recipe, changed as a method needs if one is given: its settings win over the recipe's."""
     if name not in RECIPES:
         raise unknown("recipe", name, RECIPES)
     config = RECIPES[name]()
@@ -45,8 +45,7 @@ def recipe(name: str, method: str | None = None) -> Config:
     config = config.changed(method=method)
     if METHODS[method].supervised and name in SUPERVISED:
         config = SUPERVISED[name](config)
-    if (alpha := METHODS[method].alpha) is not None:
-        config = config.changed(train={"alpha": alpha})
+    config = config.changed(train=dict(METHODS[method].train))
     if METHODS[method].teacher == "mean":
         config = config.changed(train={"teacher_norm": "population"})  # a recipe's choice is for simple teachers
     return config
