@@ -200,9 +200,14 @@ def draw_photometric(random: np.random.Generator, count: int) -> Photometric:
 def draw_colours(random: np.random.Generator, count: int) -> Colours:
     """From the ranges of FixMatch's and UniMatch's strong augmentation for segmentation."""
     u = random.random((8, count), dtype=np.float32)
-    ranges = ((-0.5, 0.5), (-0.5, 0.5), (-0.5, 0.5), (-0.25, 0.25), (0.1, 2.0))
-    values = (torch.from_numpy(_between(*each, u[row])) for row, each in enumerate(ranges))
-    return Colours(*values, torch.from_numpy(u[5:]))
+    return Colours(
+        brightness=torch.from_numpy(_between(-0.5, 0.5, u[0])),
+        contrast=torch.from_numpy(_between(-0.5, 0.5, u[1])),
+        saturation=torch.from_numpy(_between(-0.5, 0.5, u[2])),
+        hue=torch.from_numpy(_between(-0.25, 0.25, u[3])),
+        blur=torch.from_numpy(_between(0.1, 2.0, u[4])),
+        lots=torch.from_numpy(u[5:]),
+    )
 
 
 def draw_boxes(random: np.random.Generator, count: int) -> Boxes:
