@@ -2,5 +2,3 @@
 
 from oneway.cli.app import app
 from oneway.cli.command import main
-
-__all__ = ["app", "main"]

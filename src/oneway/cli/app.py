@@ -16,7 +16,7 @@ app = App(
     help="Train real-time segmentation models from a few labelled and many unlabelled images.",
     version=__version__,
     help_epilogue="New here? `oneway quickstart` needs no data and ends in a report. "
-    "Behind any command, `--traceback` shows where an error came from.",
+    "After any command, `--traceback` shows where an error came from.",
     default_parameter=Parameter(negative_iterable=(), negative_none=()),
     group_commands=Group("Help", sort_key=4),
 )

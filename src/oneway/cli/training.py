@@ -48,7 +48,7 @@ def check(
 ) -> None:
     """Look at a data set before anything trains on it: what is there, what is wrong, what looks suspicious.
 
-    The data are never changed. Exits with 1 if something in them would hurt.
+    The data are never changed. The exit status is 1 if something in them would harm training.
 
     Args:
         folder: Folder of the data set.

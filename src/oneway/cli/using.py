@@ -38,7 +38,7 @@ def predict(
         confidence: Also write how sure the model is of each pixel, from black to white.
         facts: Also write a JSON file for each image: the share of each class, the mean confidence.
         frames: Write a mask and an overlay for each frame of a video, instead of an overlay video.
-        as_json: Print JSON, for machines: what was predicted from what, shares and confidence, errors.
+        as_json: Print JSON: for each image its mask, the share of each class and the mean confidence; and errors.
         device: auto, cpu, cuda, cuda:1, …
         factory: The function that makes the network, where it is one of your own.
     """
@@ -87,7 +87,7 @@ def explore(
     device: str = "auto",
     factory: Factory = None,
 ) -> None:
-    """Open a local page: perturb an image by hand, and see where one model, or two, contradict themselves.
+    """Serve a page on this computer: perturb an image by hand, and see where one model, or two, contradict themselves.
 
     Args:
         run: Run folder.
