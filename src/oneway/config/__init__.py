@@ -17,24 +17,3 @@ from oneway.config.tree import (
     Train,
     names_of,
 )
-
-__all__ = [
-    "BatchNorm",
-    "Config",
-    "Data",
-    "Jitter",
-    "Model",
-    "Optimiser",
-    "Perturb",
-    "Positive",
-    "TeacherNorm",
-    "Train",
-    "build",
-    "confirm_factory",
-    "explain",
-    "merge",
-    "names_of",
-    "prefer_epochs",
-    "read_yaml",
-    "unused_settings",
-]

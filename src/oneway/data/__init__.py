@@ -2,5 +2,3 @@
 
 from oneway.data.dataset import Dataset, Listing, Samples
 from oneway.data.load import QUIET, READERS, list_files, load
-
-__all__ = ["QUIET", "READERS", "Dataset", "Listing", "Samples", "list_files", "load"]

@@ -1,21 +1,3 @@
 """How images teach: one file for each family of methods, a generator of losses; `table` has them by name."""
 
-from oneway.methods.table import (
-    METHODS,
-    VARIANTS,
-    LossName,
-    Method,
-    PerturbationName,
-    Variant,
-    VariantName,
-)
-
-__all__ = [
-    "METHODS",
-    "VARIANTS",
-    "LossName",
-    "Method",
-    "PerturbationName",
-    "Variant",
-    "VariantName",
-]
+from oneway.methods.table import METHODS, VARIANTS, LossName, Method, PerturbationName, Variant, VariantName

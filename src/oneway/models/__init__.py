@@ -5,5 +5,3 @@ from oneway.models.image import ImageModel
 from oneway.models.named import build
 from oneway.models.norm import NormPolicy
 from oneway.models.roles import Models
-
-__all__ = ["ImageModel", "Models", "NormPolicy", "average_of", "build", "update_average"]

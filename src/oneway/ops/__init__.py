@@ -14,34 +14,3 @@ from oneway.ops.photometric import photometric, with_strength
 from oneway.ops.resize import resize
 from oneway.ops.sum_norm import sum_norm
 from oneway.ops.warp import Warp, splat, warp
-
-__all__ = [
-    "Geometry",
-    "Warp",
-    "Window",
-    "confident_cross_entropy",
-    "confident_l2",
-    "crop_images",
-    "crop_labels",
-    "cross_entropy",
-    "entropy",
-    "exchange",
-    "jitter_colours",
-    "kernels_run",
-    "kl_map",
-    "masked_kl",
-    "moved",
-    "moved_kl",
-    "norm",
-    "norm_pool",
-    "photometric",
-    "pixels_of",
-    "recolour_and_warp",
-    "references",
-    "resize",
-    "splat",
-    "sum_norm",
-    "upsample",
-    "warp",
-    "with_strength",
-]

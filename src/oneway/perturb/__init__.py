@@ -11,19 +11,3 @@ from oneway.perturb.perturbation import (
     compose,
     perturb_labels,
 )
-
-__all__ = [
-    "PERTURBATIONS",
-    "UNCHANGED",
-    "Composed",
-    "Exchange",
-    "Perturbation",
-    "PhTPS",
-    "Shift",
-    "compose",
-    "perturb_labels",
-    "perturbation",
-    "ph",
-    "phtps",
-    "tps",
-]

@@ -5,18 +5,3 @@ from oneway.runs.device import choose_device
 from oneway.runs.folder import Run, data_of, open_run, refuse_occupied, start_run
 from oneway.runs.model_file import TrainedModel, load_model, save_model
 from oneway.runs.reading import read_json
-
-__all__ = [
-    "CONFIG",
-    "METRICS",
-    "Run",
-    "TrainedModel",
-    "choose_device",
-    "data_of",
-    "load_model",
-    "open_run",
-    "read_json",
-    "refuse_occupied",
-    "save_model",
-    "start_run",
-]

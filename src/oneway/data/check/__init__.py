@@ -3,5 +3,3 @@
 from oneway.data.check.defects import Finding
 from oneway.data.check.findings import apply_rules, refuse_errors, summarise
 from oneway.data.check.result import Check, check_data
-
-__all__ = ["Check", "Finding", "apply_rules", "check_data", "refuse_errors", "summarise"]

@@ -7,5 +7,3 @@ by looking at the masks.
 from oneway.data.folder.description import FILE
 from oneway.data.folder.files import Found, find
 from oneway.data.folder.listing import Described, describe, list_described, list_folder
-
-__all__ = ["FILE", "Described", "Found", "describe", "find", "list_described", "list_folder"]

@@ -1,5 +1,3 @@
 """`streets`: procedural street scenes with exact labels, the data that come with the package."""
 
 from oneway.data.streets.scene import CLASSES, COLOURS, render
-
-__all__ = ["CLASSES", "COLOURS", "render"]

@@ -15,17 +15,3 @@ from oneway.runs.checkpoint.files import (
     write,
 )
 from oneway.runs.checkpoint.manifest import FORMAT, Damaged, Manifest, seal_manifest
-
-__all__ = [
-    "FORMAT",
-    "Damaged",
-    "Manifest",
-    "list_complete",
-    "load",
-    "prune",
-    "remove_incomplete",
-    "require_room",
-    "restore_newest",
-    "seal_manifest",
-    "write",
-]

@@ -2,5 +2,3 @@
 
 from oneway.tools.bench.command import BENCHES, Bench, bench
 from oneway.tools.bench.findings import Options
-
-__all__ = ["BENCHES", "Bench", "Options", "bench"]

@@ -2,5 +2,3 @@
 
 from oneway.tools.export.command import export_model
 from oneway.tools.export.graph import OUTPUTS, Output
-
-__all__ = ["OUTPUTS", "Output", "export_model"]

@@ -4,5 +4,3 @@ from oneway.tools.predict.command import predict_files
 from oneway.tools.predict.outputs import Outputs
 from oneway.tools.predict.prediction import Prediction
 from oneway.tools.predict.predictor import Predictor, load
-
-__all__ = ["Outputs", "Prediction", "Predictor", "load", "predict_files"]

@@ -1,5 +1,3 @@
 """`oneway report`: one self-contained page about finished runs."""
 
 from oneway.tools.report.page import write_report
-
-__all__ = ["write_report"]

@@ -2,5 +2,3 @@
 
 from oneway.tools.reproduce.accuracy import Request
 from oneway.tools.reproduce.experiments import EXPERIMENTS, Experiment, reproduce
-
-__all__ = ["EXPERIMENTS", "Experiment", "Request", "reproduce"]

@@ -1,5 +1,3 @@
 """`oneway suggest`: which images to label next."""
 
 from oneway.tools.suggest.command import Suggestions, suggest
-
-__all__ = ["Suggestions", "suggest"]
