@@ -10,8 +10,13 @@ from PIL import Image
 
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
+from oneway.config import Data
+from oneway.config.recipes import configured
+from oneway.data import QUIET, list_files, load
+from oneway.data.cache import Cache
 from oneway.data.camvid import list_camvid
 from oneway.data.dataset import Item
+from oneway.data.splits import choose
 
 
 def add(root: Path, split: str, file: str) -> None:
@@ -120,6 +125,61 @@ def test_further_images_come_last(root):
     assert listing.train[2].mask is None
     assert names(list_camvid(root, root / "val").train) == names(list_camvid(root).train)
     assert "has masks in it" in refusal(root, root)
+
+
+def test_a_drive_is_held_out(root):
+    """Its frames validate, from whichever official split they are, and all others train; test stays as it is."""
+    for split, file in (("train", "0016E5_1.png"), ("val", "0006R0_f02.png"), ("test", "0006R0_f03.png")):
+        add(root, split, file)
+    listing = list_camvid(root, holdout_drive="0006R0")
+    assert names(listing.val) == ["train/0006R0_f01.png", "val/0006R0_f02.png"]
+    assert names(listing.train) == ["train/0001TP_01.jpg", "train/0016E5_1.png", "val/0016E5_2.png"]
+    assert names(listing.test) == ["test/0006R0_f03.png"]
+    assert [item.mask for item in listing.val] == [
+        root / "trainannot" / "0006R0_f01.png",
+        root / "valannot" / "0006R0_f02.png",
+    ]
+    add(root, "more", "0006R0_f09.png")
+    further = list_camvid(root, root / "more", "0006R0")
+    assert names(further.train) == [*names(listing.train), "more/0006R0_f09.png"]
+
+
+def test_each_drive_is_decoded_apart(root, tmp_path):
+    """Every choice of a drive has a place of its own in the cache, and the official split has that of before drives."""
+    folders = set()
+    for drive in (None, "0001TP", "0006R0", "0016E5"):
+        settings = Data(name="camvid", path=root, holdout_drive=drive, cache=tmp_path / "cache")
+        listing = list_files(settings)
+        cache = Cache.of(listing, settings, QUIET)
+        folders |= {cache.folder("train"), cache.folder("val")}
+        held_out = load(settings).read("val").names
+        assert set(held_out) == set(names(listing.val))
+        assert not set(held_out) & set(load(settings).read("train").names)
+    assert len(folders) == 8
+    assert list_camvid(root).selection == {"train": (None,)}
+
+
+def test_labels_are_drawn_from_the_drives_that_train(root, tmp_path):
+    """As many as asked for, none of the held-out drive; all that train serve without labels."""
+    for number in range(6):
+        add(root, "train", f"0001TP_{number + 10}.png")
+    settings = Data(name="camvid", path=root, holdout_drive="0006R0", cache=tmp_path / "cache")
+    samples = load(settings).read("train")
+    split = choose(samples, "4", seed=1)
+    assert len(split.labelled) == 4
+    assert len(split.unlabelled) == 8
+    assert not [name for name in split.unlabelled if "0006R0" in name]
+
+
+def test_a_drive_that_is_not_there_is_answered_with_those_that_are(root, tmp_path):
+    """With their numbers of frames; a part of a name is none; of a single drive nothing can be held out."""
+    for drive in ("0006R1", "0006", ""):
+        assert "0001TP (1), 0006R0 (1), 0016E5 (1)" in refusal(root, None, drive)
+    for split in ("train", "val"):
+        add(tmp_path / "one", split, f"0001TP_{split}.png")
+    assert "nothing would be left to train on" in refusal(tmp_path / "one", None, "0001TP")
+    with pytest.raises(UserError, match="holdout_drive is for the drives of CamVid, and the data are folder"):
+        configured("folder", {"data": {"holdout_drive": "0006R0"}}, source="test")
 
 
 def test_what_is_missing_is_named(root, tmp_path):

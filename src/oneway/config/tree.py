@@ -86,6 +86,9 @@ class Data(Section):
     holdout: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """Share of the labelled images of `folder` that validate, where it has no validation set of its own."""
 
+    holdout_drive: str | None = None
+    """CamVid only: the drive whose frames validate, such as 0006R0; those of all others train, in whichever split."""
+
     resolution: Literal["full", "half"] = "full"
     """Cityscapes only: as it comes, or at `half` the size (2×2 pixels averaged, every second label kept)."""
 

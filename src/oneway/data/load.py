@@ -51,7 +51,7 @@ def list_files(config: Data, all_validate: bool = False) -> Listing:
     """
     match config.name:
         case "camvid":
-            return list_camvid(config.path, config.unlabelled)
+            return list_camvid(config.path, config.unlabelled, config.holdout_drive)
         case "cityscapes":
             return list_cityscapes(config.path, config.resolution, config.coarse, config.unlabelled)
     if config.path is None:
