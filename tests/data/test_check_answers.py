@@ -16,10 +16,9 @@ from files import contents
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.data.check import Finding, check_data, refuse_errors
-from oneway.data.check.contact_sheet import choose, items_by_heading, overlay, write_contact_sheet
+from oneway.data.check.contact_sheet import choose, fitted, items_by_heading, overlay, write_contact_sheet
 from oneway.data.check.inspection import check_folder
 from oneway.data.check.survey import Survey
-from oneway.data.check.typeset import fitted
 from oneway.data.dataset import Item
 
 

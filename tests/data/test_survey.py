@@ -11,7 +11,7 @@ from PIL import Image, ImageEnhance
 
 from oneway.common.terms import IGNORE
 from oneway.data.check.duplicates import ALIKE, BLOCK, nearest
-from oneway.data.check.survey import Unusable, decode, decode_and_survey, fingerprint, survey, survey_all
+from oneway.data.check.survey import decode_and_survey, fingerprint, survey, survey_all
 from oneway.data.dataset import Item, Listing
 
 ORIENTATION = 0x0112
@@ -55,10 +55,10 @@ def test_what_is_stored_is_decoded(tmp_path):
     """Pixels and labels as they were written, and no labels without a mask."""
     pixels, mask = np.asarray(picture(0)), np.random.default_rng(0).integers(2, size=(48, 64))
     with_mask, without = save(tmp_path, pixels, mask), save(tmp_path, pixels)
-    image, labels = decode(listing(tmp_path), with_mask)
+    _, image, labels = decode_and_survey(listing(tmp_path), with_mask)
     assert np.array_equal(image, pixels)
     assert np.array_equal(labels, mask)
-    assert decode(listing(tmp_path), without)[1] is None
+    assert decode_and_survey(listing(tmp_path), without)[2] is None
 
 
 def test_half_resolution_averages_pixels_and_picks_labels(tmp_path):
@@ -66,7 +66,7 @@ def test_half_resolution_averages_pixels_and_picks_labels(tmp_path):
     grey = np.array([[0, 1, 10, 20], [1, 1, 30, 40], [7, 9, 50, 50]], dtype=np.uint8)
     mask = np.array([[0, 1, 1, 0], [1, 1, 1, 1], [255, 0, 1, 0]])
     item = save(tmp_path, np.stack([grey] * 3, axis=-1), mask)
-    image, labels = decode(listing(tmp_path, reduction=2), item)
+    _, image, labels = decode_and_survey(listing(tmp_path, reduction=2), item)
     assert image[..., 0].tolist() == [[1, 25], [8, 50]]
     assert labels.tolist() == [[0, 1], [255, 1]]
 
@@ -74,10 +74,9 @@ def test_half_resolution_averages_pixels_and_picks_labels(tmp_path):
 def test_a_mask_of_another_size_is_refused_with_both_files_and_sizes(tmp_path):
     """Width before height, as programs show it."""
     item = save(tmp_path, picture(0), np.zeros((40, 64)))
-    with pytest.raises(Unusable, match="64×40 labels for the 64×48 pixels") as error:
-        decode(listing(tmp_path), item)
-    assert str(item.image) in str(error.value)
-    assert str(item.mask) in str(error.value)
+    found, _, labels = decode_and_survey(listing(tmp_path), item)
+    assert f"{item.mask}: 64×40 labels for the 64×48 pixels of {item.image}" in found.problem
+    assert (found.part, labels) == ("size", None)
 
 
 def test_a_mask_turned_like_its_image_is_told_from_one_that_is_not(tmp_path):
@@ -87,12 +86,10 @@ def test_a_mask_turned_like_its_image_is_told_from_one_that_is_not(tmp_path):
     upright = save(tmp_path, picture(0), np.zeros((64, 48)), exif=exif)
     lying = save(tmp_path, picture(0), np.zeros((48, 64)), exif=exif)
     turned = save(tmp_path, picture(0), np.zeros((64, 48)))
-    image, labels = decode(listing(tmp_path), upright)
+    _, image, labels = decode_and_survey(listing(tmp_path), upright)
     assert image.shape[:2] == labels.shape == (64, 48)
-    with pytest.raises(Unusable, match="EXIF orientation 6"):
-        decode(listing(tmp_path), lying)
-    with pytest.raises(Unusable, match="turned by 90°"):
-        decode(listing(tmp_path), turned)
+    assert "EXIF orientation 6" in decode_and_survey(listing(tmp_path), lying)[0].problem
+    assert "turned by 90°" in decode_and_survey(listing(tmp_path), turned)[0].problem
 
 
 def test_a_survey_counts_what_is_there(tmp_path):
@@ -110,7 +107,7 @@ def test_a_digest_stands_for_pixels_and_their_shape(tmp_path):
     Image.fromarray(pixels).save(tmp_path / "first" / "a.png")
     Image.fromarray(pixels).save(tmp_path / "b.bmp")
     items = [Item(name, tmp_path / name) for name in ("first/a.png", "b.bmp")]
-    a, b = (decode(listing(tmp_path), item)[0] for item in items)
+    a, b = (decode_and_survey(listing(tmp_path), item)[1] for item in items)
     digests = [survey(items[0], image, None).digest for image in (a, b, pixels.reshape(64, 48, 3))]
     pixels[40, 2, 1] ^= 1
     digests.append(survey(items[0], pixels, None).digest)

@@ -184,8 +184,9 @@ class Cache:
                 for survey, image, label_map in threads.map(lambda item: decode_and_survey(self.listing, item), some):
                     surveys[survey.name] = survey
                     advance()
-                    if image is not None:
-                        pixels.write(np.ascontiguousarray(image).data)
+                    if image is None or survey.problem:
+                        continue
+                    pixels.write(np.ascontiguousarray(image).data)
                     if label_map is not None:
                         labels.write(np.ascontiguousarray(label_map).data)
             for file in (pixels, labels):

@@ -1,4 +1,4 @@
-"""A data set on one page: images, and below each what its mask says.
+"""A data set on one page: images, and below each what its mask says; and sheets of such cells for other verbs.
 
 Shapes: an image has H×W pixels.
 """
@@ -7,47 +7,37 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
+import matplotlib
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
 from oneway.common.terms import IGNORE
-from oneway.data.check.defects import Surveys, every_item
-from oneway.data.check.naming import files_of
+from oneway.data.check.defects import Surveys, every_item, files_of
 from oneway.data.check.result import Check
-from oneway.data.check.survey import decode
-from oneway.data.check.typeset import (
-    ALERT,
-    CELL,
-    COLUMNS,
-    FAINT,
-    GAP,
-    SHEET_WIDTH,
-    cell,
-    column,
-    fitted,
-    heading,
-    line,
-    row,
-    rows_of,
-    sheet,
-    shortened,
-    wrapped,
-)
+from oneway.data.check.survey import decode_and_survey
 from oneway.data.dataset import Bytes, Colour, Item
 from oneway.data.pictures import GROUND, hatched, palette
 
-CHIP = (30, 20)
-
-OPACITY = 0.6
-"""How much of an overlay is the mask's colours; the rest is the image."""
+PAPER: Colour = (255, 255, 255)
+INK: Colour = (28, 30, 33)
+FAINT: Colour = (112, 117, 123)
+ALERT: Colour = (186, 26, 26)
+COLUMNS = 6  # cells side by side on a sheet
+CELL = (300, 225)  # what a picture in a cell may take, in width and height
+GAP, MARGIN = 16, 44
+SHEET_WIDTH = COLUMNS * (CELL[0] + GAP) - GAP  # of a full row, within the margins
+CHIP = (30, 20)  # width and height of a colour in the legend
+OPACITY = 0.6  # how much of an overlay is the mask's colours; the rest is the image
 
 
 def write_contact_sheet(check: Check, path: Path) -> None:
     """Draws a few images of each kind as a PNG: suspicious ones first, and every class among the rest if it can be."""
-    parts = [_title(check), _legend(check)]
+    counts = check.counts | {"classes": len(check.listing.classes)}
+    facts = "   ·   ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+    parts = [heading(check.name, facts), _legend(check)]
     for title, items in items_by_heading(check).items():
         rows = rows_of([_cell(check, item) for item in items])
         parts.append(column([line(title, 20, bold=True), *rows], GAP))
@@ -61,10 +51,10 @@ def items_by_heading(check: Check) -> dict[str, list[Item]]:
     Images with findings come first, before them those whose mask cannot be used.
     """
     named = {finding.file for finding in check.findings}
-    train, val, test = (
-        [item for item in items if not check.surveys[item.name].problem] for items in check.listing.splits.values()
-    )
     surveys = check.surveys
+    train, val, test = (
+        [item for item in items if not surveys[item.name].problem] for items in check.listing.splits.values()
+    )
     broken = [item for item in every_item(check.listing) if surveys[item.name].problem and surveys[item.name].digest]
     suspicious = [*broken, *(item for item in (*train, *val, *test) if named & files_of(item, check.listing))][:COLUMNS]
     rest = {
@@ -75,7 +65,7 @@ def items_by_heading(check: Check) -> dict[str, list[Item]]:
     }
     shown = {"Worth a look": suspicious}
     for title, (items, count) in rest.items():
-        shown[title] = choose([item for item in items if item not in suspicious], check.surveys, count)
+        shown[title] = choose([item for item in items if item not in suspicious], surveys, count)
     return {title: items for title, items in shown.items() if items}
 
 
@@ -103,24 +93,16 @@ def overlay(image: Bytes, labels: Bytes, colours: Sequence[Colour], size: tuple[
 
 def _cell(check: Check, item: Item) -> Image.Image:
     """A picture, its overlay if its mask can be used, its name, and what was found about it."""
-    unmasked = check.surveys[item.name].problem is not None
-    image, labels = decode(check.listing, replace(item, mask=None) if unmasked else item)
-    height, width = image.shape[:2]
-    size = fitted(width, height)
+    _, image, labels = decode_and_survey(check.listing, item)
+    assert image is not None  # others are not shown
+    size = fitted(image.shape[1], image.shape[0])
     pictures = [Image.fromarray(image).resize(size, Image.Resampling.LANCZOS)]
     if labels is not None:
         pictures.append(overlay(image, labels, check.listing.colours, size))
-    words = [line(shortened(item.name, 14, CELL[0], keep_end=True), 14)]
-    for finding in check.findings:
-        if finding.file in files_of(item, check.listing):
-            words.append(line(shortened(finding.message, 13, CELL[0]), 13, ALERT))
-    return cell(pictures, words[:3])
-
-
-def _title(check: Check) -> Image.Image:
-    counts = check.counts | {"classes": len(check.listing.classes)}
-    facts = "   ·   ".join(f"{count:,} {what}" for what, count in counts.items() if count)
-    return heading(check.name, facts)
+    files = files_of(item, check.listing)
+    found = [shortened(finding.message, 13, CELL[0]) for finding in check.findings if finding.file in files][:2]
+    name = line(shortened(item.name, 14, CELL[0], keep_end=True), 14)
+    return cell(pictures, [name, *(line(message, 13, ALERT) for message in found)])
 
 
 def _legend(check: Check) -> Image.Image:
@@ -130,7 +112,12 @@ def _legend(check: Check) -> Image.Image:
         white = np.full((*CHIP[::-1], 3), 255, dtype=np.uint8)
         chip = overlay(white, np.full(CHIP[::-1], IGNORE, dtype=np.uint8), check.listing.colours, CHIP)
         entries.append(_entry(chip, "ignored", check.ignored))
-    return wrapped(entries, 2 * GAP, SHEET_WIDTH)
+    rows: list[list[Image.Image]] = [[]]
+    for entry in entries:
+        if rows[-1] and sum(one.width + 2 * GAP for one in rows[-1]) + entry.width > SHEET_WIDTH:
+            rows.append([])
+        rows[-1].append(entry)
+    return column([row(entries, 2 * GAP, centred=True) for entries in rows], GAP)
 
 
 def _entry(chip: Image.Image, name: str, share: float) -> Image.Image:
@@ -141,3 +128,81 @@ def _entry(chip: Image.Image, name: str, share: float) -> Image.Image:
 def percentage(share: float) -> str:
     """A share of pixels as text: about two digits, and never 0 % of what is there."""
     return "absent" if share == 0 else "< 0.01 %" if share < 1e-4 else f"{100 * share:.{1 if share >= 0.01 else 2}f} %"
+
+
+@lru_cache
+def font(size: int, *, bold: bool = False) -> ImageFont.FreeTypeFont:
+    """DejaVu Sans, which comes with Matplotlib, so that a sheet looks the same everywhere."""
+    name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
+    return ImageFont.truetype(str(Path(matplotlib.get_data_path(), "fonts", "ttf", name)), size)
+
+
+def line(text: str, size: int, colour: Colour = INK, *, bold: bool = False) -> Image.Image:
+    """A line of text."""
+    face = font(size, bold=bold)
+    ascent, descent = face.getmetrics()
+    picture = Image.new("RGB", (round(face.getlength(text)) + 1, ascent + descent), PAPER)
+    ImageDraw.Draw(picture).text((0, 0), text, colour, face)
+    return picture
+
+
+def shortened(text: str, size: int, width: int, *, keep_end: bool = False) -> str:
+    """As much of a text as fits into a width, with an ellipsis for the rest."""
+    face = font(size)
+    if face.getlength(text) <= width:
+        return text
+    length = len(text)
+    while length and face.getlength(kept := "…" + text[-length:] if keep_end else text[:length] + "…") > width:
+        length -= 1
+    return kept if length else "…"
+
+
+def column(pictures: Sequence[Image.Image], gap: int) -> Image.Image:
+    """Pictures one below the other, flush left."""
+    height = sum(picture.height for picture in pictures) + gap * (len(pictures) - 1)
+    page = Image.new("RGB", (max(picture.width for picture in pictures), height), PAPER)
+    top = 0
+    for picture in pictures:
+        page.paste(picture, (0, top))
+        top += picture.height + gap
+    return page
+
+
+def row(pictures: Sequence[Image.Image], gap: int, *, pitch: int = 0, centred: bool = False) -> Image.Image:
+    """Pictures side by side, each at least `pitch` wide; flush at the top, or centred."""
+    widths = [max(picture.width, pitch) for picture in pictures]
+    page = Image.new("RGB", (sum(widths) + gap * (len(pictures) - 1), max(one.height for one in pictures)), PAPER)
+    left = 0
+    for picture, width in zip(pictures, widths, strict=True):
+        page.paste(picture, (left, (page.height - picture.height) // 2 if centred else 0))
+        left += width + gap
+    return page
+
+
+def heading(title: str, facts: str) -> Image.Image:
+    """The top of a sheet."""
+    return column([line(title, 34, bold=True), line(facts, 17, FAINT)], 8)
+
+
+def fitted(width: int, height: int) -> tuple[int, int]:
+    """Width and height that a picture has in a cell: as large as it may be, and at least a pixel each way."""
+    factor = min(CELL[0] / width, CELL[1] / height)
+    return max(1, round(width * factor)), max(1, round(height * factor))
+
+
+def cell(pictures: Sequence[Image.Image], words: Sequence[Image.Image]) -> Image.Image:
+    """Pictures that are `fitted`, one below the other, with lines of text beneath."""
+    return column([column(pictures, 3), column(words, 2)], 7)
+
+
+def rows_of(cells: Sequence[Image.Image]) -> list[Image.Image]:
+    """Cells in order, COLUMNS to a row."""
+    return [row(cells[start : start + COLUMNS], GAP, pitch=CELL[0]) for start in range(0, len(cells), COLUMNS)]
+
+
+def sheet(parts: Sequence[Image.Image], width: int = 0) -> Image.Image:
+    """Parts one below the other, with margins; at least `width` wide within them."""
+    page = column(parts, 2 * GAP)
+    whole = Image.new("RGB", (max(page.width, width) + 2 * MARGIN, page.height + 2 * MARGIN), PAPER)
+    whole.paste(page, (MARGIN, MARGIN))
+    return whole

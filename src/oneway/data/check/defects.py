@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from oneway.common.terms import IGNORE
 from oneway.data.check.duplicates import ALIKE, nearest, nearest_other
-from oneway.data.check.naming import image_file, labels_file
 from oneway.data.check.survey import UPRIGHT, Part, Survey
 from oneway.data.dataset import Item, Listing
-from oneway.data.decode.images import DARK, SIDEWAYS, bits_in_use
+from oneway.data.decode.images import DARK, SIDEWAYS, SUFFIXES, bits_in_use
 
 TINY = 32
 """Height or width below which a network with stride 32 has less than one cell."""
@@ -247,3 +247,24 @@ def every_item(listing: Listing) -> tuple[Item, ...]:
 def held_out(listing: Listing) -> tuple[tuple[str, tuple[Item, ...]], ...]:
     """Validation and test items, by the words for the split."""
     return ("validation", listing.val), ("test", listing.test)
+
+
+def relative(path: Path, root: Path) -> str:
+    """A path below the data folder, or the whole path where it lies elsewhere."""
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+
+
+def image_file(item: Item, listing: Listing) -> str:
+    """An item's name; the path of its image where that lies elsewhere, and the name is one that it was given."""
+    return item.name if item.image.is_relative_to(listing.root) else str(item.image)
+
+
+def labels_file(item: Item, listing: Listing) -> str:
+    """The item's own mask; its image, where one file holds the labels of all."""
+    own = item.mask is not None and item.mask.suffix.lower() in SUFFIXES
+    return relative(item.mask, listing.root) if item.mask and own else image_file(item, listing)
+
+
+def files_of(item: Item, listing: Listing) -> set[str]:
+    """The names under which findings may mention an item."""
+    return {item.name, image_file(item, listing), labels_file(item, listing)}

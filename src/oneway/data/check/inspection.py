@@ -16,8 +16,7 @@ from oneway.common.errors import UserError
 from oneway.common.words import say
 from oneway.config import Data
 from oneway.data.check.contact_sheet import write_contact_sheet
-from oneway.data.check.defects import WHOLE_SET, Finding
-from oneway.data.check.naming import relative
+from oneway.data.check.defects import WHOLE_SET, Finding, relative
 from oneway.data.check.result import Check, check_data
 from oneway.data.check.text import findings_text, summary
 from oneway.data.dataset import Listing

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from PIL import Image
 from torch import Tensor
 
-from oneway.data.check import typeset
-from oneway.data.check.typeset import CELL, FAINT, fitted, heading, line, rows_of, sheet, shortened
+from oneway.data.check import contact_sheet
+from oneway.data.check.contact_sheet import CELL, FAINT, fitted, heading, line, rows_of, sheet, shortened
 from oneway.data.dataset import Bytes
 from oneway.data.pictures import encoded
 from oneway.tools.explore import heat
@@ -20,7 +20,7 @@ def cell(pixels: Bytes, where: Tensor, name: str, found: str) -> Image.Image:
     image = Image.fromarray(pixels)
     coloured = Image.fromarray(heat.colours()[heat.levels(where).numpy()])
     pictures = [one.resize(fitted(*image.size), Image.Resampling.LANCZOS) for one in (image, coloured)]
-    return typeset.cell(pictures, [line(shortened(name, 14, CELL[0]), 14), line(found, 13, FAINT)])
+    return contact_sheet.cell(pictures, [line(shortened(name, 14, CELL[0]), 14), line(found, 13, FAINT)])
 
 
 def draw_sheet(cells: Sequence[Image.Image]) -> bytes:
