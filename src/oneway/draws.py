@@ -22,6 +22,9 @@ from torch import Tensor
 
 from oneway.common.streams import stream
 
+CLASSES = 256
+"""What a label can be: masks are uint8."""
+
 Table = TypeVar("Table", bound=tuple[Any, ...] | None)
 
 PHOTOMETRIC_RANGES = {
@@ -83,6 +86,14 @@ class PerturbationDraw(NamedTuple):
     colours: Colours
 
 
+class Lots(NamedTuple):
+    """Numbers in [0, 1) that decide for each unlabelled image what single methods leave to chance."""
+
+    classes: Tensor  # N×256, one for each class that a label can be; N×0 where the method mixes none
+    channels: Tensor  # N×K, one for each channel of the encoder's feature maps; N×0 where the method drops none
+    whole: Tensor  # N, for an image whose channels are all kept
+
+
 class Draws(NamedTuple):
     """Everything random about one iteration."""
 
@@ -90,6 +101,7 @@ class Draws(NamedTuple):
     unlabelled: Jitters
     views: tuple[PerturbationDraw, ...]  # of the unlabelled images, one for each perturbed view of them
     augmentation: PerturbationDraw | None  # of half of the labelled images, where a method asks for it
+    lots: Lots | None = None  # where a method asks for any
 
     def to(self, device: torch.device) -> Draws:
         """The table on a device."""
@@ -129,6 +141,7 @@ def part(draws: Draws, rank: int, of: int) -> Draws:
         rows(draws.unlabelled, unlabelled),
         rows(draws.views, unlabelled),
         rows(draws.augmentation, labelled),
+        rows(draws.lots, unlabelled),
     )
 
 
@@ -147,6 +160,8 @@ class Plan:
     noise_shape: tuple[int, ...] = (0,)
     views: int = 1  # perturbed views of each unlabelled image
     augment: bool = False
+    mixes_classes: bool = False
+    dropped_channels: int = 0  # of how many channels each image loses some
 
 
 def draw(plan: Plan, iteration: int) -> Draws:
@@ -160,6 +175,7 @@ def draw(plan: Plan, iteration: int) -> Draws:
         unlabelled=_jitters(plan, "unlabelled", plan.unlabelled, plan.batch_unlabelled, iteration),
         views=tuple(perturbation(_role(view), plan.batch_unlabelled) for view in range(plan.views)),
         augmentation=perturbation("labelled ", plan.batch_labelled // 2) if plan.augment else None,
+        lots=draw_lots(plan, iteration) if plan.mixes_classes or plan.dropped_channels else None,
     )
 
 
@@ -214,6 +230,19 @@ def draw_boxes(random: np.random.Generator, count: int) -> Boxes:
     """Rectangles of half the image's area, as French et al. draw them."""
     height, top, left = _uniform(random, 3, count)
     return Boxes(0.5**height, top, left)
+
+
+def draw_lots(plan: Plan, iteration: int) -> Lots:
+    """From streams of their own, so that no method shifts the numbers of another."""
+
+    def uniform(purpose: str, *columns: int) -> Tensor:
+        return _uniform(stream(plan.seed, purpose, iteration), plan.batch_unlabelled, *columns)
+
+    return Lots(
+        uniform("mixed classes", CLASSES if plan.mixes_classes else 0),
+        uniform("dropped channels", plan.dropped_channels),
+        uniform("whole features"),
+    )
 
 
 def batch_of(seed: int, purpose: str, available: int, batch: int, iteration: int) -> list[int]:

@@ -33,6 +33,10 @@ def conflicts(config: Config) -> Iterator[str]:
         yield f"{chosen}: hard targets carry no gradient, so the branch that makes them cannot learn; use 1w-ct"
     if method.losses == "vat" and config.variant != "1w-ct":
         yield f"{chosen}: an adversarial change is searched around the clean prediction that teaches; use 1w-ct"
+    if not method.has_variants and config.variant != "1w-ct":
+        yield f"{chosen}: the method itself says which branch is perturbed and which learns; use 1w-ct"
+    if method.segments and config.data.task == "classification":
+        yield f"method {config.method} segments images, and {config.data.name} has one class for each input"
     if method.augment and config.train.batch_labelled < 2:
         yield f"method {config.method} perturbs half of the labelled images of a batch; use --train.batch-labelled 2"
     if method.mixes and config.train.batch_unlabelled < 2:
@@ -87,3 +91,5 @@ def unused_settings(data: Data) -> Iterator[str]:
         yield f"data.unlabelled {data.unlabelled}: {data.name} takes no further images; leave it out"
     if data.name != "cityscapes" and (data.resolution, data.coarse) != ("full", "none"):
         yield f"data.resolution and data.coarse are for Cityscapes, and the data are {data.name}; leave them out"
+    if data.name != "camvid" and data.holdout_drive is not None:
+        yield f"data.holdout_drive is for the drives of CamVid, and the data are {data.name}; leave it out"

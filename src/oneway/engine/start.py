@@ -13,6 +13,7 @@ from oneway.engine.optim import optimiser_for
 from oneway.engine.state import TrainingState
 from oneway.methods import METHODS, VARIANTS
 from oneway.models.average import average_of
+from oneway.models.features import feature_channels
 from oneway.models.norm import NormPolicy
 from oneway.models.roles import Models
 from oneway.ops import kernels_run
@@ -53,7 +54,13 @@ def batch_of(config: Config) -> tuple[int, int]:
     return config.train.batch_labelled, 0 if METHODS[config.method].supervised else config.train.batch_unlabelled
 
 
-def plan_of(config: Config, labelled: Sequence[int], unlabelled: Sequence[int], channels: int = 3) -> Plan:
+def plan_of(
+    config: Config,
+    labelled: Sequence[int],
+    unlabelled: Sequence[int],
+    channels: int = 3,
+    network: nn.Module | None = None,
+) -> Plan:
     """What a run draws from: its images by number, and all that its method leaves to chance.
 
     Args:
@@ -61,6 +68,7 @@ def plan_of(config: Config, labelled: Sequence[int], unlabelled: Sequence[int], 
         labelled: Which images have labels.
         unlabelled: Which images teach without.
         channels: Of an input: three, or two for points in the plane.
+        network: What trains; a method that drops channels asks how many it has.
     """
     method, variant = METHODS[config.method], VARIANTS[config.variant]
     batch_labelled, batch_unlabelled = batch_of(config)
@@ -76,4 +84,6 @@ def plan_of(config: Config, labelled: Sequence[int], unlabelled: Sequence[int], 
         noise_shape=(channels, *(config.jitter.crop or ())) if method.noise else (0,),
         views=max(method.views, variant.views),
         augment=bool(method.augment),
+        mixes_classes=method.classes,
+        dropped_channels=sum(feature_channels(network)) if method.channels and network is not None else 0,
     )

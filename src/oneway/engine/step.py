@@ -112,6 +112,7 @@ def mixed_batch(store: Store, draws: Draws, config: Config) -> Batch:
         exactly(partial(jitter_inputs, store, draws.unlabelled, config.jitter)),
         exactly(lambda x, view: perturbation(METHODS[config.method].perturb, draws.views[view], x, config.perturb)),
         draws.views[0].noise if METHODS[config.method].noise else None,
+        draws.lots,
     )
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from oneway.perturb import Perturbation
 
 if TYPE_CHECKING:
+    from oneway.draws import Lots
     from oneway.methods.table import LossName, Variant
     from oneway.models.roles import Models
 
@@ -50,6 +51,9 @@ class Batch:
 
     noise: Tensor | None = None
     """As large as x_u, standard normal, where the method asks for it."""
+
+    lots: Lots | None = None
+    """What decides which classes are mixed and which channels dropped, where the method asks for it."""
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,12 @@ class Method:
     noise: bool = False
     """Whether it draws a number for every number of its input."""
 
+    classes: bool = False
+    """Whether it mixes images by their classes: it draws a number for every class."""
+
+    channels: bool = False
+    """Whether it drops channels of the encoder's features: it draws a number for every channel."""
+
     train: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the section `train` that the method brings: they win over a recipe's, and a flag over both."""
 
@@ -56,7 +62,17 @@ class Method:
     @property
     def mixes(self) -> bool:
         """Whether it mixes unlabelled images with one another."""
-        return "cutmix" in self.perturb
+        return "cutmix" in self.perturb or self.classes
+
+    @property
+    def has_variants(self) -> bool:
+        """Whether a variant says which branch is perturbed and which learns."""
+        return callable(self.losses) or self.losses in ("consistency", "supervised")
+
+    @property
+    def segments(self) -> bool:
+        """Whether it needs classes of pixels, or a network with a decoder."""
+        return self.classes or self.channels
 
     @property
     def of_images(self) -> bool:
@@ -72,6 +88,11 @@ class Method:
 
 FIXMATCH: Mapping[str, Any] = {"alpha": 1.0, "confidence": 0.95, "teacher_norm": "batch", "batch_norm": "both"}
 """The student teaches in training mode, as in the authors' code."""
+
+CLASSMIX: Mapping[str, Any] = {"alpha": 1.0, "confidence": 0.968, "teacher_decay": 0.99}
+CPS: Mapping[str, Any] = {"alpha": 1.5, "confidence": 0.0, "teacher_norm": "batch", "batch_norm": "both"}
+UNIMATCH_V2: Mapping[str, Any] = {"alpha": 1.0, "confidence": 0.95, "teacher_decay": 0.996, "batch_norm": "both"}
+"""The settings of the authors, as far as they carry over."""
 
 METHODS: dict[str, Method] = {
     "supervised": Method("supervised"),
@@ -90,6 +111,20 @@ METHODS: dict[str, Method] = {
         "consistency", perturb=("colour", "cutmix"), teacher="mean", loss="weighted-kl", train={"alpha": 1.0}
     ),
     "fixmatch": Method("consistency", perturb=("colour", "cutmix"), loss="confident", train=FIXMATCH),
+    "classmix": Method("classmix", perturb=("colour",), teacher="mean", classes=True, train=CLASSMIX),
+    "cps": Method("cps", perturb=("cutmix",), loss="confident", students=2, train=CPS),
+    "unimatch": Method(
+        "unimatch", perturb=("colour", "cutmix"), loss="confident", views=2, channels=True, train=FIXMATCH
+    ),
+    "unimatch-v2": Method(
+        "unimatch_v2",
+        perturb=("colour", "cutmix"),
+        teacher="mean",
+        loss="confident",
+        views=2,
+        channels=True,
+        train=UNIMATCH_V2,
+    ),
     "simple-noise": Method("consistency", perturb=("noise",), noise=True),
     "vat-entmin": Method("vat", noise=True, train={"alpha": 1.0}),
 }

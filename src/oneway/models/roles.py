@@ -5,11 +5,13 @@ Shapes: N images of H×W pixels, C classes; logits are N×C×h×w, or N×C.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
+from oneway.models.features import scaled_features
 from oneway.models.norm import (
     NormPolicy,
     frozen_statistics,
@@ -27,10 +29,18 @@ class Models:
     teachers: tuple[nn.Module, ...]
     norms: NormPolicy = field(default_factory=NormPolicy)
 
-    def student(self, x: Tensor, clean: bool = True, which: int = 0) -> Tensor:
-        """Logits that learn; `clean` says whether the images are, for the statistics that batch norm keeps."""
+    def student(self, x: Tensor, clean: bool = True, which: int = 0, features: Tensor | None = None) -> Tensor:
+        """Logits that learn.
+
+        Args:
+            x: N×3×H×W.
+            clean: Whether the images are, for the statistics that batch norm keeps.
+            which: Of several students.
+            features: N×K factors of the channels that the decoder receives from the encoder.
+        """
         student = self.students[which]
-        with student_statistics(student, self.norms, clean):
+        dropped = nullcontext() if features is None else scaled_features(student, features)
+        with student_statistics(student, self.norms, clean), dropped:
             return student(x)
 
     def teacher(self, x: Tensor, clean: bool = True, which: int = 0) -> Tensor:

@@ -97,7 +97,7 @@ def _train(
     iterations = optim.total_iterations(config.train, len(split.labelled))
     validate_every = config.train.validate_every or math.ceil(iterations / 10)
     checkpoint_every = config.train.checkpoint_every or validate_every
-    plan = plan_of(config, *places(samples, split), channels=samples.pixels.shape[1])
+    plan = plan_of(config, *places(samples, split), channels=samples.pixels.shape[1], network=state.student)
     fed = feed(samples, plan, device)
     if config.data.task == "segmentation":
         megabytes = (samples.pixels.nbytes + samples.labels.nbytes) / 1e6

@@ -1,0 +1,27 @@
+"""Cross pseudo supervision (Chen et al., 2021), with CutMix: two students, each of which learns what the other says."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from oneway.methods import supervised
+from oneway.methods.consistency import divergence
+from oneway.methods.interface import Batch, Loss, Losses, Settings
+from oneway.models.roles import Models
+from oneway.ops import pixels_of
+
+
+def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
+    """L_s of both students, then α H(y₂, h₁(T(x))) and α H(y₁, h₂(T(x))), one after the other."""
+    yield from supervised.losses(models, batch, settings)
+    for learner, other in ((0, 1), (1, 0)):
+        yield Loss("consistency", cross_supervision(models, batch, settings, learner, other), settings.alpha)
+
+
+def cross_supervision(models: Models, batch: Batch, settings: Settings, learner: int, other: int) -> Tensor:
+    """What the learner predicts for mixed images, against the other's decisions for the unmixed ones, mixed alike."""
+    x = batch.unlabelled()
+    perturbation = batch.perturbation(x, 0)
+    target = models.teacher(x, which=other)
+    logits = models.student(perturbation.image(x), clean=False, which=learner)
+    return divergence(target, logits, perturbation, pixels_of(x), settings)

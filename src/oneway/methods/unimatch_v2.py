@@ -1,0 +1,31 @@
+"""UniMatch V2 (Yang et al., 2025): a mean teacher, and two strong views that share out the features between them.
+
+Shapes: N images; K channels of all feature maps that the decoder receives.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from oneway.draws import Lots
+from oneway.methods import supervised
+from oneway.methods.interface import Batch, Loss, Losses, Settings
+from oneway.methods.unimatch import dropped, strong_view
+from oneway.models.roles import Models
+
+
+def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
+    """L_s, then α times the mean of two strong views' losses."""
+    yield from supervised.losses(models, batch, settings)
+    assert batch.lots is not None
+    x = batch.unlabelled()
+    target = models.teacher(x)
+    for view, features in enumerate(complementary(batch.lots)):
+        yield Loss("consistency", strong_view(models, batch, settings, x, target, view, features), 0.5 * settings.alpha)
+
+
+def complementary(lots: Lots) -> tuple[Tensor, Tensor]:
+    """N×K factors for either view: 2 and 0, or 0 and 2; for half of the images, 1 and 1."""
+    first = torch.where(lots.whole[:, None] < 0.5, 1, dropped(lots.channels))
+    return first, 2 - first

@@ -1,0 +1,50 @@
+"""The features between encoder and decoder, of which some methods drop channels.
+
+Shapes: N images; K channels, those of all feature maps together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from oneway.common.errors import UserError
+
+if TYPE_CHECKING:
+    from oneway.models.encoder import Encoder
+
+
+def feature_channels(network: nn.Module) -> tuple[int, ...]:
+    """How many channels each feature map has that the decoder receives."""
+    return _encoder_of(network).channels
+
+
+@contextmanager
+def scaled_features(network: nn.Module, factors: Tensor) -> Iterator[None]:
+    """The decoder receives the encoder's feature maps with each channel multiplied by one of N×K factors."""
+    encoder = _encoder_of(network)
+    parts = factors[:, :, None, None].split(encoder.channels, dim=1)
+
+    def scale(module: nn.Module, inputs: Any, maps: list[Tensor]) -> list[Tensor]:
+        return [each * factor.to(each.dtype) for each, factor in zip(maps, parts, strict=True)]
+
+    hook = encoder.register_forward_hook(scale)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _encoder_of(network: nn.Module) -> Encoder:
+    from oneway.models.encoder import Encoder  # with timm, which toys do without
+
+    encoder = getattr(network, "encoder", None)
+    if not isinstance(encoder, Encoder):
+        raise UserError(
+            f"The method drops channels between encoder and decoder, and {type(network).__name__} has no `encoder` of "
+            "the class oneway.models.encoder.Encoder. Leave out --model.factory, or use another --method."
+        )
+    return encoder
