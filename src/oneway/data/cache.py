@@ -27,14 +27,13 @@ from oneway.common.progress import progress_bar
 from oneway.common.terms import SplitName
 from oneway.common.words import listed, say
 from oneway.config import Data
-from oneway.data.check.defects import Surveys, decoding_errors, every_item
-from oneway.data.check.findings import NAMED, only_surveyed, refuse_errors
+from oneway.data.check.defects import Surveys, every_item
+from oneway.data.check.findings import NAMED, leave_out, left_out_note
 from oneway.data.check.survey import Survey, decode_and_survey
 from oneway.data.dataset import Item, Listing, Samples
 from oneway.data.decode.images import image_size
 from oneway.data.index import FORMAT, Index, worst_first
 from oneway.data.rows import OnDisk
-from oneway.data.unreadable import FLAG, WORDS, left_out_note, refuse_too_many, undecodable, within_limit
 
 PIXELS, LABELS, INDEX = "pixels", "labels", "index.json"
 AT_ONCE = 64
@@ -120,7 +119,7 @@ class Cache:
             if changed and not self.refresh:
                 raise UserError(self._explain_changes(index.made))
             if not changed and index.is_complete_for(items):
-                self._leave_out_or_refuse(split, index.surveys_left_out, len(items))
+                leave_out(self.listing, split, index.surveys_left_out, len(items), self.skip_unreadable)
                 return index
             if split != "train" and (note := index.other_names(items)):
                 say(self.console, f"Note: {note}")
@@ -162,7 +161,7 @@ class Cache:
             partial.mkdir()
             _require_space(self.listing, items, partial)
             surveys = self._write(items, partial)
-            left_out = self._leave_out_or_refuse(split, surveys, len(items))
+            left_out = leave_out(self.listing, split, surveys, len(items), self.skip_unreadable)
             Index.write(partial / INDEX, items, surveys, left_out)
             if target.exists():
                 target.rename(old)
@@ -193,18 +192,6 @@ class Cache:
                 file.flush()
                 os.fsync(file.fileno())  # before the rename that makes them count
         return surveys
-
-    def _leave_out_or_refuse(self, split: SplitName, surveys: Surveys, among: int) -> set[str]:
-        """The names of items that are left out of a split; a UserError where too many are, or others cannot be used."""
-        broken = undecodable(surveys)
-        left_out = broken if self.skip_unreadable else {}
-        refuse_too_many(self.listing, split, left_out, among)
-        rest = {name: survey for name, survey in surveys.items() if name not in left_out}
-        may_skip = broken and within_limit(len(broken), among)
-        way_out = f"{FLAG} leaves out files that cannot be read." if may_skip else ""
-        errors = decoding_errors(only_surveyed(self.listing, rest), rest)
-        refuse_errors(errors, self.listing, f"{WORDS[split]} images and their masks", way_out)
-        return set(left_out)
 
 
 def _default() -> Path:

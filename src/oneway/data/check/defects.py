@@ -14,17 +14,10 @@ from oneway.data.check.survey import UPRIGHT, Part, Survey
 from oneway.data.dataset import Item, Listing
 from oneway.data.decode.images import DARK, SIDEWAYS, SUFFIXES, bits_in_use
 
-TINY = 32
-"""Height or width below which a network with stride 32 has less than one cell."""
-
-FORGOTTEN = 0.1
-"""Up to this share of a folder's images, those without a mask were probably forgotten."""
-
-REPEATED = 0.1
-"""Share of a split's images from which repeated scenes are reported."""
-
-WHOLE_SET = "."
-"""The file of a finding that is about no single file."""
+TINY = 32  # height or width below which a network with stride 32 has less than one cell
+FORGOTTEN = 0.1  # up to this share of a folder's images, those without a mask were probably forgotten
+REPEATED = 0.1  # share of a split's images from which repeated scenes are reported
+WHOLE_SET = "."  # the file of a finding that is about no single file
 
 Surveys = Mapping[str, Survey]
 
@@ -34,15 +27,9 @@ class Finding:
     """One thing that makes training wrong (an error), or that is suspicious (a warning)."""
 
     level: Literal["error", "warning"]
-
-    kind: str
-    """The heading that it shares with others of its kind."""
-
-    file: str
-    """Its path below the data folder where it lies there, or WHOLE_SET."""
-
-    message: str
-    """The value, and what to do about it where the kind does not say."""
+    kind: str  # the heading that it shares with others of its kind
+    file: str  # its path below the data folder where it lies there, or WHOLE_SET
+    message: str  # the value, and what to do about it where the kind does not say
 
 
 DECODING_ERRORS: dict[Part, str] = {
@@ -54,10 +41,10 @@ DECODING_ERRORS: dict[Part, str] = {
 
 
 def decoding_errors(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
-    """Images and masks that cannot be decoded, mean nothing, or do not fit each other."""
+    """Images and masks that cannot be decoded, mean nothing, or do not fit each other, among those surveyed."""
     for item in every_item(listing):
-        survey = surveys[item.name]
-        if survey.problem and survey.part:
+        survey = surveys.get(item.name)
+        if survey and survey.problem and survey.part:
             file = image_file(item, listing) if survey.part == "image" else labels_file(item, listing)
             # A finding names its file already.
             message = survey.problem.removeprefix(f"{item.image}: ").removeprefix(f"{item.mask}: ")

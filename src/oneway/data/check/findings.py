@@ -1,4 +1,7 @@
-"""Findings about a data set: made by applying all rules to it, told in lines, and raised where they are errors."""
+"""Findings about a data set: made by applying all rules to it, told in lines, and raised where they are errors.
+
+Files that cannot be read are left out where the user says so, as long as they are few, and always reported.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from oneway.common.errors import UserError
-from oneway.common.words import counted
-from oneway.data.check.defects import RULES, WHOLE_SET, Finding, Surveys
+from oneway.common.terms import SplitName
+from oneway.common.words import counted, listed
+from oneway.data.check.defects import RULES, WHOLE_SET, Finding, Surveys, decoding_errors
 from oneway.data.dataset import Listing
 
-NAMED = 5
-"""Files that a message names."""
+NAMED = 5  # files that a message names
+SKIP = "--data.skip-unreadable"
+MOST_LEFT_OUT = 0.01  # share of the images of a split; where there are more, something else is wrong
+WORDS: dict[SplitName, str] = {"train": "training", "val": "validation", "test": "test"}
 
 
 def apply_rules(listing: Listing, surveys: Surveys) -> list[Finding]:
     """What all rules find in the items that have been surveyed, errors first."""
-    seen = only_surveyed(listing, surveys)
-    return errors_first(finding for rule in RULES for finding in rule(seen, surveys))
-
-
-def only_surveyed(listing: Listing, surveys: Surveys) -> Listing:
-    """The listing without the items that have not been surveyed."""
     train, val, test = (tuple(item for item in items if item.name in surveys) for items in listing.splits.values())
-    return replace(listing, train=train, val=val, test=test)
+    seen = replace(listing, train=train, val=val, test=test)
+    return errors_first(finding for rule in RULES for finding in rule(seen, surveys))
 
 
 def refuse_errors(findings: Iterable[Finding], listing: Listing, where: str = "data", way_out: str = "") -> None:
@@ -60,3 +61,44 @@ def in_words(finding: Finding) -> str:
 def errors_first(findings: Iterable[Finding]) -> list[Finding]:
     """Errors, then warnings; each kind stays in its order."""
     return sorted(findings, key=lambda finding: finding.level != "error")
+
+
+def leave_out(listing: Listing, split: SplitName, surveys: Surveys, among: int, skip: bool) -> set[str]:
+    """The names of the items that are left out of a split, since their image or mask cannot be decoded.
+
+    Args:
+        listing: The data set.
+        split: Its part.
+        surveys: Of what was decoded, or could not be.
+        among: The number of images in the split.
+        skip: Leave out what cannot be decoded; without it, nothing is.
+
+    Raises:
+        UserError: There are too many of them; or others cannot be used, such as masks whose values mean nothing.
+    """
+    broken = {name for name, survey in surveys.items() if survey.part in ("image", "mask")}
+    few = len(broken) <= MOST_LEFT_OUT * among
+    if skip and not few:
+        errors = decoding_errors(listing, {name: surveys[name] for name in broken})
+        headline = (
+            f"{listing.root}: {len(broken)} of the {among} {WORDS[split]} images ({100 * len(broken) / among:.1f} %) "
+            f"cannot be read, and {SKIP} leaves out {100 * MOST_LEFT_OUT:.0f} % at most."
+        )
+        way_out = f"Save them again, or remove them. Run `{listing.check_command}` to see all of it."
+        raise refusal(headline, list(errors), way_out)
+    left_out = broken if skip else set()
+    rest = {name: survey for name, survey in surveys.items() if name not in left_out}
+    way_out = f"{SKIP} leaves out files that cannot be read." if broken and few else ""
+    refuse_errors(decoding_errors(listing, rest), listing, f"{WORDS[split]} images and their masks", way_out)
+    return left_out
+
+
+def left_out_note(listing: Listing, split: SplitName, left_out: Surveys, among: int) -> str:
+    """The note about images that are left out of a split."""
+    names = listed((finding.file for finding in decoding_errors(listing, left_out)), NAMED)
+    so = "" if split == "train" else f"; scores are of the other {among - len(left_out)}"
+    verb = "is" if len(left_out) == 1 else "are"
+    return (
+        f"{len(left_out)} of the {among} {WORDS[split]} images cannot be read and {verb} left out ({SKIP}){so}: "
+        f"{names}. `{listing.check_command}` says why."
+    )

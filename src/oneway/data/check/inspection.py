@@ -17,7 +17,7 @@ from oneway.common.words import say
 from oneway.config import Data
 from oneway.data.check.contact_sheet import write_contact_sheet
 from oneway.data.check.defects import WHOLE_SET, Finding, relative
-from oneway.data.check.result import Check, check_data
+from oneway.data.check.result import check_data
 from oneway.data.check.text import findings_text, summary
 from oneway.data.dataset import Listing
 from oneway.data.folder import FILE, describe, list_described
@@ -60,9 +60,12 @@ def check_folder(
     try:
         listing = list_described(folder, defaults.holdout, defaults.seed)
     except UserError as error:
-        status = _not_listed(
-            root, console, [Finding("error", "Not a data set yet", WHOLE_SET, str(error)), *known], as_json
-        )
+        findings = [Finding("error", "Not a data set yet", WHOLE_SET, str(error)), *known]
+        if as_json:
+            print(json.dumps({"data": str(root), "findings": [asdict(finding) for finding in findings]}, indent=1))
+        else:
+            console.print(findings_text(findings), highlight=False)
+        status = 1
     else:
         status = check_listing(listing, console, known=known, out=out, as_json=as_json)
     if not as_json:
@@ -85,12 +88,14 @@ def check_listing(
     """Checks a listed data set of any kind; the exit status is 1 if there is an error in it."""
     sheet = sheet_path(listing.root, out, as_json)
     check = check_data(listing, Console(quiet=True) if as_json else console, known)
+    if not as_json:
+        console.print(summary(check), Text(), findings_text(check.findings), highlight=False)
+    if sheet is not None:
+        with _writing(sheet):
+            write_contact_sheet(check, sheet)
     if as_json:
-        _draw(check, sheet)
         print(json.dumps(check.to_json() | {"sheet": str(sheet) if sheet else None}, indent=1))
     else:
-        console.print(summary(check), Text(), findings_text(check.findings), highlight=False)
-        _draw(check, sheet)
         say(console, f"Contact sheet: {sheet or 'none inside the data unless asked for; --out FILE.png draws it.'}")
     return int(check.has_errors)
 
@@ -110,23 +115,9 @@ def sheet_path(root: Path, out: Path | None, as_json: bool) -> Path | None:
     return out
 
 
-def _draw(check: Check, sheet: Path | None) -> None:
-    if sheet is not None:
-        with _writing(sheet):
-            write_contact_sheet(check, sheet)
-
-
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror or error}).") from error
-
-
-def _not_listed(root: Path, console: Console, findings: list[Finding], as_json: bool) -> int:
-    if as_json:
-        print(json.dumps({"data": str(root), "findings": [asdict(finding) for finding in findings]}, indent=1))
-    else:
-        console.print(findings_text(findings), highlight=False)
-    return 1

@@ -24,11 +24,8 @@ class ClassCount:
     name: str
     colour: Colour
     pixels: int
-    share: float
-    """From 0 to 1, of all pixels that are labelled and not ignored."""
-
-    images: dict[SplitName, int]
-    """How many images of a split show it."""
+    share: float  # from 0 to 1, of all pixels that are labelled and not ignored
+    images: dict[SplitName, int]  # how many images of a split show it
 
 
 @dataclass(frozen=True)
@@ -37,23 +34,12 @@ class Check:
 
     listing: Listing
     surveys: Surveys
-    findings: tuple[Finding, ...]
-    """Errors first."""
+    findings: tuple[Finding, ...]  # errors first
 
     @property
     def name(self) -> str:
         """That of its folder, even where the folder was given as a dot."""
         return self.listing.root.resolve().name
-
-    @property
-    def labelled(self) -> tuple[Item, ...]:
-        """Training images with a mask."""
-        return tuple(item for item in self.listing.train if item.mask)
-
-    @property
-    def unlabelled(self) -> tuple[Item, ...]:
-        """Training images without a mask."""
-        return tuple(item for item in self.listing.train if not item.mask)
 
     @property
     def splits(self) -> dict[SplitName, tuple[Item, ...]]:
@@ -63,12 +49,10 @@ class Check:
     @property
     def counts(self) -> dict[str, int]:
         """The number of images of each kind, by the words for it."""
-        return {
-            "labelled": len(self.labelled),
-            "unlabelled": len(self.unlabelled),
-            "for validation": len(self.listing.val),
-            "for testing": len(self.listing.test),
-        }
+        train, val, test = self.listing.splits.values()
+        labelled = sum(item.mask is not None for item in train)
+        counts = labelled, len(train) - labelled, len(val), len(test)
+        return dict(zip(("labelled", "unlabelled", "for validation", "for testing"), counts, strict=True))
 
     @property
     def sizes(self) -> Counter[tuple[int, int]]:
@@ -105,10 +89,7 @@ class Check:
         """What the check found, for machines."""
         return {
             "data": str(self.listing.root),
-            "labelled": len(self.labelled),
-            "unlabelled": len(self.unlabelled),
-            "validation": len(self.listing.val),
-            "test": len(self.listing.test),
+            **dict(zip(("labelled", "unlabelled", "validation", "test"), self.counts.values(), strict=True)),
             "sizes": [
                 {"height": height, "width": width, "images": count}
                 for (height, width), count in self.sizes.most_common()

@@ -17,25 +17,19 @@ from oneway.data.check.defects import Finding
 from oneway.data.check.findings import in_words
 from oneway.data.check.result import Check
 
-EXAMPLES = 5
-"""Findings of a kind that are shown."""
-
-SIZES = 4
-"""Image sizes that are listed; further ones are only counted."""
-
-ABSENT = 8
-"""Classes that are listed though no mask holds them; further ones are only counted."""
-
-BAR = 20
-"""Characters of the longest bar, which the most frequent class has."""
-
+EXAMPLES = 5  # findings of a kind that are shown
+SIZES = 4  # image sizes that are listed; further ones are only counted
+ABSENT = 8  # classes that are listed though no mask holds them; further ones are only counted
+BAR = 20  # characters of the longest bar, which the most frequent class has
 EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def summary(check: Check) -> Group:
     """What is there: how many images of which sizes, and how often each class occurs."""
     title = Text.assemble((check.name, "bold"), "  ", (str(check.listing.root), "dim"))
-    parts: list[RenderableType] = [title, Text(), _counts(check), _sizes(check), Text(), _classes(check)]
+    shown = [(what, count) for what, count in check.counts.items() if count or what != "for testing"]
+    counts = Text("   ").join(Text.assemble((f"{count:,}", "bold"), f" {what}") for what, count in shown)
+    parts: list[RenderableType] = [title, Text(), counts, _sizes(check), Text(), _classes(check)]
     if check.listing.remarks:
         parts += [Text(), *(Text(f"· {remark}") for remark in check.listing.remarks)]
     return Group(*parts)
@@ -82,23 +76,14 @@ def _examples(findings: list[Finding]) -> list[Finding]:
     turns = Counter[str]()
     ranked = []
     for position, finding in enumerate(findings):
-        ranked.append((turns[_wording(finding)], position))
         turns[_wording(finding)] += 1
+        ranked.append((turns[_wording(finding)], position))
     return [findings[position] for position in sorted(position for _, position in sorted(ranked)[:EXAMPLES])]
 
 
 def _wording(finding: Finding) -> str:
     """What is left of a message without file and numbers."""
     return re.sub(r"\d+", "", finding.message.replace(finding.file, ""))
-
-
-def _counts(check: Check) -> Text:
-    parts = [
-        Text.assemble((f"{count:,}", "bold"), f" {what}")
-        for what, count in check.counts.items()
-        if count or what != "for testing"
-    ]
-    return Text("   ").join(parts)
 
 
 def _sizes(check: Check) -> Text:
