@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from oneway import config as configuration
 from oneway.common.errors import UserError
 from oneway.config import Model
-from oneway.models import build, prepare
-from oneway.models.weights import Loaded, load_weights
+from oneway.models import build
+from oneway.runs.weights import Loaded, load_weights
+from oneway.tools.networks import prepare
 
 CLASSES = ("road", "sky", "car", "tree", "house")
 

@@ -7,7 +7,7 @@ import pytest
 from oneway.common.errors import UserError
 from oneway.config import Model
 from oneway.models import build
-from oneway.models.weights import load_weights
+from oneway.runs.weights import load_weights
 
 
 def test_a_checkpoint_is_told_from_a_model(trained_run):
