@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -32,12 +33,11 @@ from oneway.data.check.findings import NAMED, leave_out, left_out_note
 from oneway.data.check.survey import Survey, decode_and_survey
 from oneway.data.dataset import Item, Listing, Samples
 from oneway.data.decode.images import image_size
-from oneway.data.index import FORMAT, Index, worst_first
+from oneway.data.index import FORMAT, Index
 from oneway.data.rows import OnDisk
 
 PIXELS, LABELS, INDEX = "pixels", "labels", "index.json"
-AT_ONCE = 64
-"""Images decoded before the first of them is written: bounds the memory that decoding takes."""
+AT_ONCE = 64  # images decoded before the first of them is written: bounds the memory that decoding takes
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ class Cache:
     @classmethod
     def of(cls, listing: Listing, config: Data, console: Console) -> Cache:
         """The cache of a listing, in the folder that the user chose or else in the user's cache folder."""
-        return cls(listing, config.cache or _default(), config.refresh, config.skip_unreadable, console)
+        root = config.cache or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oneway"
+        return cls(listing, root, config.refresh, config.skip_unreadable, console)
 
     def folder(self, split: SplitName) -> Path:
         """Where a split is kept: another place for each choice of files, and for each way to read their labels."""
@@ -112,7 +113,10 @@ class Cache:
 
     def _current_index(self, split: SplitName) -> Index:
         """The index of a split: as it was decoded earlier, if nothing has changed since, or else now."""
-        items = _items(self.listing, split)
+        items = self.listing.splits[split]
+        if not items:
+            purpose = "train on" if split == "train" else f"use as {split}"
+            raise UserError(f"{self.listing.root}: has no images to {purpose}.")
         index = self._stored_index(split)
         if index is not None:
             changed = any(index.changed_files(every_item(self.listing)))
@@ -134,9 +138,9 @@ class Cache:
         if index is None:
             return None
         pixels, labelled_pixels = index.pixel_counts
-        files = {PIXELS: 3 * pixels, LABELS: labelled_pixels}
-        whole = all(_size(self.folder(split) / name) == size for name, size in files.items())
-        return index if whole else None
+        files = [self.folder(split) / name for name in (PIXELS, LABELS)]
+        sizes = [file.stat().st_size for file in files if file.is_file()]
+        return index if sizes == [3 * pixels, labelled_pixels] else None
 
     def _explain_changes(self, made: str) -> str:
         """What has changed in all splits."""
@@ -146,7 +150,7 @@ class Cache:
             if (index := self._stored_index(split))
             for change in index.changed_files(every_item(self.listing))
         ]
-        words = [f"{change.path} {change.what}" for change in sorted(changes, key=worst_first)]
+        words = [change for _, change in sorted(changes, key=itemgetter(0))]
         return (
             f"{self.listing.root}: not as it was when it was decoded on {made}: {listed(words, NAMED)}. "
             "Restore what should be there, or accept the change with --data.refresh."
@@ -192,21 +196,6 @@ class Cache:
                 file.flush()
                 os.fsync(file.fileno())  # before the rename that makes them count
         return surveys
-
-
-def _default() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oneway"
-
-
-def _items(listing: Listing, split: SplitName) -> tuple[Item, ...]:
-    items = listing.splits[split]
-    if not items:
-        raise UserError(f"{listing.root}: has no images to {'train on' if split == 'train' else f'use as {split}'}.")
-    return items
-
-
-def _size(path: Path) -> int | None:
-    return path.stat().st_size if path.is_file() else None
 
 
 def _remove(*folders: Path) -> None:

@@ -7,10 +7,10 @@ import os
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from oneway.common.errors import UserError
 from oneway.common.words import listed
@@ -21,32 +21,14 @@ from oneway.data.dataset import Item
 FORMAT = 2
 """Of index files: one with another number was written by another version, and is not read."""
 
-GONE, REPLACED, UNPAIRED = "is gone", "has other content", "has no image of its name any more"
-"""What can have happened to a file, the worst first."""
-
-
-class Change(NamedTuple):
-    """A file that is not what it was."""
-
-    path: str
-    what: str
-
-
-def worst_first(change: Change) -> int:
-    """A sort key: an image that is gone comes before its mask, which has lost its image."""
-    return (GONE, REPLACED, UNPAIRED).index(change.what)
-
 
 @dataclass(frozen=True)
 class Index:
     """What was decoded of a split, item by item: its survey, and what its files were."""
 
-    made: str
-    """When it was written, as text."""
-
+    made: str  # when it was written
     decoded: list[dict[str, Any]]
-    left_out: list[dict[str, Any]]
-    """What could not be read and is left out; it may be repaired or removed without --data.refresh."""
+    left_out: list[dict[str, Any]]  # could not be read; may be repaired or removed without --data.refresh
 
     @classmethod
     def read(cls, path: Path) -> Index | None:
@@ -61,18 +43,19 @@ class Index:
     @staticmethod
     def write(path: Path, items: Sequence[Item], surveys: Surveys, left_out: Container[str] = ()) -> None:
         """Writes the index of items that have just been decoded; those of the names `left_out` could not be."""
-        digests: dict[str, str] = {}
+        digest = cache(_digest)  # items may share a file of annotations
         made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
         index: dict[str, Any] = {"format": FORMAT, "made": made, "items": [], "left_out": []}
         for item in items:
-            skipped = item.name in left_out
-            index["left_out" if skipped else "items"].append(
-                {
-                    "files": [_trace(path) if skipped else _stamp(path, digests) for path in _files(item)],
-                    **asdict(surveys[item.name]),
-                    "fingerprint": surveys[item.name].fingerprint.hex(),
-                }
-            )
+            survey = surveys[item.name]
+            record = {"files": [_trace(path) for path in _files(item)], **asdict(survey)}
+            record["fingerprint"] = survey.fingerprint.hex()
+            if item.name in left_out:
+                index["left_out"].append(record)
+            else:
+                index["items"].append(record)
+                for trace in record["files"]:
+                    trace["digest"] = digest(trace["path"])
         path.write_text(json.dumps(index), encoding="utf-8")
 
     @cached_property
@@ -110,8 +93,10 @@ class Index:
             and all(_trace(trace["path"]) == trace for files in left_out.values() for trace in files)
         )
 
-    def changed_files(self, items: Sequence[Item]) -> Iterator[Change]:
-        """Files that have changed or vanished since, or are not listed for their item any more.
+    def changed_files(self, items: Sequence[Item]) -> Iterator[tuple[int, str]]:
+        """Files that have changed or vanished since, or are not listed for their item any more: how bad, and in words.
+
+        The worst, 0, comes first in a message: an image that is gone, and then its mask, which has lost its image.
 
         Files that are new, or were left out, are no change; nor is an item that has moved to another split, as some do
         when more images are labelled. So `items` are those of all splits.
@@ -121,11 +106,11 @@ class Index:
             for stamp in record["files"]:
                 path = stamp["path"]
                 if not os.path.isfile(path):
-                    yield Change(path, GONE)
+                    yield 0, f"{path} is gone"
                 elif not _unchanged(stamp):
-                    yield Change(path, REPLACED)
+                    yield 1, f"{path} has other content"
                 elif path not in listed.get(record["name"], ()):
-                    yield Change(path, UNPAIRED)
+                    yield 2, f"{path} has no image of its name any more"
 
     def other_names(self, items: Sequence[Item]) -> str:
         """A note on items that have come into the split since it was decoded, or have left it; or nothing."""
@@ -140,25 +125,18 @@ def _files(item: Item) -> list[str]:
     return [os.path.abspath(path) for path in (item.image, item.mask) if path]
 
 
-def _stamp(path: str, digests: dict[str, str]) -> dict[str, Any]:
-    """Size, time and digest of a file, to tell later whether it is the same; items may share a file of annotations."""
-    digest = digests.get(path) or digests.setdefault(path, _digest(path))
-    status = os.stat(path)
-    return {"path": path, "bytes": status.st_size, "modified": status.st_mtime_ns, "digest": digest}
-
-
 def _trace(path: str) -> dict[str, Any]:
-    """Size and time of a file that cannot be read; where they differ, it may have been repaired."""
+    """Size and time of a file, if it is there, to tell later whether it is the same."""
     status = os.stat(path) if os.path.exists(path) else None
     return {"path": path, "bytes": status and status.st_size, "modified": status and status.st_mtime_ns}
 
 
 def _unchanged(stamp: dict[str, Any]) -> bool:
     """Whether a file has the size and time of its stamp; where only the time differs, whether it has the content."""
-    status = os.stat(stamp["path"])
-    if (status.st_size, status.st_mtime_ns) == (stamp["bytes"], stamp["modified"]):
-        return True
-    return status.st_size == stamp["bytes"] and _digest(stamp["path"]) == stamp["digest"]
+    now = _trace(stamp["path"])
+    return now.items() <= stamp.items() or (
+        now["bytes"] == stamp["bytes"] and _digest(stamp["path"]) == stamp["digest"]
+    )
 
 
 def _digest(path: str) -> str:
@@ -170,13 +148,6 @@ def _digest(path: str) -> str:
 
 def _survey(record: dict[str, Any]) -> Survey:
     fields = {key: value for key, value in record.items() if key != "files"}
-    height, width = fields["size"]
-    counts = fields["labels"]
-    return Survey(
-        **fields
-        | {
-            "size": (height, width),
-            "labels": None if counts is None else {int(label): count for label, count in counts.items()},
-            "fingerprint": bytes.fromhex(fields["fingerprint"]),
-        }
-    )
+    if fields["labels"] is not None:
+        fields["labels"] = {int(label): count for label, count in fields["labels"].items()}
+    return Survey(**fields | {"size": tuple(fields["size"]), "fingerprint": bytes.fromhex(fields["fingerprint"])})
