@@ -36,12 +36,12 @@ SUPERVISED: dict[str, Callable[[Config], Config]] = {
 
 
 def recipe(name: str, method: str | None = None) -> Config:
-    """The configuration of a recipe, changed as a method needs if one is given: its settings win over the recipe's."""
+    """The configuration of a recipe with its own or another method, whose settings win over the recipe's."""
     if name not in RECIPES:
         raise unknown("recipe", name, RECIPES)
     config = RECIPES[name]()
     if not isinstance(method, str) or method not in METHODS:
-        return config  # a file can hold anything here: `build` refuses it
+        method = config.method  # a file can hold anything here: `build` refuses it
     config = config.changed(method=method)
     if METHODS[method].supervised and name in SUPERVISED:
         config = SUPERVISED[name](config)
