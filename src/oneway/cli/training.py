@@ -18,6 +18,7 @@ from oneway.common.words import say
 from oneway.config import Config
 from oneway.config.recipes import RECIPES, configured
 from oneway.config.recipes import recipe as recipe_named
+from oneway.methods import METHODS
 
 
 @verb(TRAIN)
@@ -77,6 +78,7 @@ def train(
     *,
     data: Path | None = None,
     out: Path | None = None,
+    compare: Switch = False,
     resume: Switch = False,
     allow_changes: Switch = False,
     config: Path | None = None,
@@ -90,6 +92,8 @@ def train(
         recipe_name: What to start from.
         data: Folder of the data set, for recipes that read one.
         out: Run folder; by default one below runs/ named after recipe (or own data), method, labels and seed.
+        compare: Also train without unlabelled images, with the same seed, labels and length, and report what they
+            brought; the folder then holds two runs, named after their methods.
         resume: Continue the run in the folder from its last checkpoint, to the bit.
         allow_changes: With --resume, go on although settings, split or data are not those the run began with.
         config: Take the settings of a YAML file, such as the config.yaml of an earlier run; flags win over it.
@@ -108,6 +112,8 @@ def train(
         raise UserError(f"{source}: has settings of the recipe {named}, not of {recipe_name}.")
     resolved = configured(recipe_name, changes, source)
     folder = out or Path("runs") / _folder_name(resolved)
+    if compare:
+        folder = _compared_folder(resolved, out, resume and "method" not in changes)
     if allow_changes and not resume:
         raise UserError("--allow-changes: a new run has nothing to change. Add --resume, or leave it out.")
     if resume:
@@ -124,8 +130,16 @@ def train(
         print(resolved.to_yaml(), end="")
         return
 
+    if compare:
+        from oneway.tools.baseline import with_method
+        from oneway.tools.compare import compare as train_both
+
+        # The chosen method first: what was asked for at the start is then in its folder when the two are continued.
+        train_both([resolved, with_method(resolved)], folder.parent, console, resume, allow_changes)
+        return
+
     from oneway.tools.evaluate import METRIC_NAMES
-    from oneway.tools.report import write_report
+    from oneway.tools.report import describe_unlabelled, write_report
     from oneway.tools.train import train
 
     summary = train(resolved, folder, resume, console, allow_changes)
@@ -134,6 +148,7 @@ def train(
         write_report([folder], page, resolved.model.factory)
     metric = METRIC_NAMES[summary["metric"]]
     say(console, f"{summary['value']:.1f} % {metric} on validation with {summary['labels']} labels\nReport: {page}")
+    say(console, str(describe_unlabelled([folder])))
 
 
 @verb(TRAIN, name="eval")
@@ -201,6 +216,27 @@ def report(
 
 def _absent_note(absent: list[str]) -> str | None:
     return f"No pixel of these images is labelled {', '.join(absent)}." if absent else None
+
+
+def _compared_folder(config: Config, out: Path | None, begun: bool) -> Path:
+    """The folder of the run that is compared with `supervised`, inside that of both.
+
+    Args:
+        config: As asked for now.
+        out: The folder of both runs, if the user named one.
+        begun: Whether a comparison is continued whose method the user has not named again.
+    """
+    both, method = out or Path("runs") / f"{_folder_name(config)}-compare", config.method
+    if begun:
+        from oneway.tools.compare import find_compared
+
+        method = find_compared(both) or method
+    if METHODS[method].supervised:
+        raise UserError(
+            f"--compare: {method} uses no unlabelled images, and would be compared with itself. "
+            "Choose another --method, or leave it out."
+        )
+    return both / method
 
 
 def _folder_name(config: Config) -> str:

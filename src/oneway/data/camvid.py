@@ -65,7 +65,7 @@ def list_camvid(root: Path | None, unlabelled: Path | None = None, holdout_drive
         test=test,
         read_labels=read_labels,
         label_coding="CamVid, 11 classes",
-        selection=_selection(unlabelled and os.path.abspath(unlabelled), holdout_drive),
+        selection=_selection(unlabelled, holdout_drive),
         recipe="camvid",
         unlabelled=unlabelled,
     )
@@ -97,9 +97,10 @@ def _drive(item: Item) -> str:
     return item.image.stem.partition("_")[0]
 
 
-def _selection(unlabelled: str | None, drive: str | None) -> dict[SplitName, Sequence[object]]:
-    """What decided which files are in a split; the official splits are kept where they were before drives were."""
-    return {"train": (unlabelled,)} if drive is None else {"train": (unlabelled, drive), "val": (drive,)}
+def _selection(unlabelled: Path | None, drive: str | None) -> dict[SplitName, Sequence[object]]:
+    """What decided which files are in a split."""
+    further = unlabelled and os.path.abspath(unlabelled)
+    return {"train": (further,)} if drive is None else {"train": (further, drive), "val": (drive,)}
 
 
 def _frames(root: Path, split: SplitName) -> tuple[Item, ...]:

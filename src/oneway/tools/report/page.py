@@ -21,6 +21,7 @@ from oneway.runs import TrainedModel, load_model
 from oneway.runs.atomic import refuse_unwritable, write_atomically
 from oneway.tools.evaluate import load_data, refuse_trained_on
 from oneway.tools.report import confusion, plots, words
+from oneway.tools.report.brought import brought
 from oneway.tools.report.facts import RunFacts, differing_settings, read_runs
 from oneway.tools.report.gallery import gallery
 from oneway.tools.report.next_steps import next_steps
@@ -113,6 +114,7 @@ def _gather(
     return {
         "headline": words.headline(runs),
         "lead": words.lead(runs),
+        "brought": brought(runs),
         "caution": words.caution(runs),
         "subtitle": words.subtitle(runs),
         "runs": runs,

@@ -1,0 +1,70 @@
+"""The run without unlabelled images beside which another shows what they brought."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from oneway.config import Config, Perturb
+from oneway.config.recipes import recipe
+from oneway.methods import METHODS
+
+BASELINE = "supervised"
+
+MAY_DIFFER = {
+    *("recipe", "method", "variant"),
+    *(f"data.{name}" for name in ("path", "unlabelled", "cache", "refresh", "skip_unreadable")),
+    *(f"perturb.{name}" for name in Perturb.model_fields),
+    *(f"train.{name}" for name in ("alpha", "batch_unlabelled", "confidence", "consistency_from", "entropy")),
+    *(f"train.{name}" for name in ("teacher_decay", "teacher_norm", "device", "engine", "most_skipped")),
+    *(f"train.{name}" for name in ("validate_every", "checkpoint_every", "log_every")),
+}
+"""Between a run and its baseline: settings that concern unlabelled images, or nothing that is learnt."""
+
+COMPARED_AS_DONE = {"labels", "train.iterations", "train.epochs"}
+"""Settings that can say one thing in several ways; who compares runs, compares what came of them."""
+
+
+def with_method(config: Config, method: str = BASELINE) -> Config:
+    """The same run with another method: seed, labels, length, network and whatever else decides it are unchanged.
+
+    Settings that the one method had brought give way to those of the other, and to the recipe's.
+    """
+    before, after = (recipe(config.recipe, name).train for name in (config.method, method))
+    brought = {"teacher_norm", *METHODS[config.method].train, *METHODS[method].train}
+    left = {name for name in brought if getattr(config.train, name) == getattr(before, name)}
+    return config.changed(method=method, variant="1w-ct", train={name: getattr(after, name) for name in left})
+
+
+def is_baseline_of(one: Config, other: Config) -> bool:
+    """Whether what `other` has and `one` lacks are unlabelled images; number of labels and length are not compared."""
+    return METHODS[one.method].supervised and not METHODS[other.method].supervised and alike(one, other)
+
+
+def alike(one: Config, other: Config) -> bool:
+    """Whether two runs differ in the method, the labels and the length at most."""
+    skipped = MAY_DIFFER | COMPARED_AS_DONE
+    skipped |= {f"train.{name}" for config in (one, other) for name in METHODS[config.method].train}
+    settings = [{key: value for key, value in config.flat().items() if key not in skipped} for config in (one, other)]
+    for each in settings:
+        if each.get("train.batch_norm") == "both":  # there is nothing perturbed for a baseline to count
+            each["train.batch_norm"] = "clean"
+    return settings[0] == settings[1]
+
+
+def train_command(config: Config, *more: str) -> str:
+    """The command that trains as configured: the recipe, the method, and the settings that are not theirs."""
+    usual, words = recipe(config.recipe, config.method).flat(), ["oneway", "train", config.recipe]
+    if config.data.path is not None:
+        words += ["--data", str(config.data.path)]
+    for key, value in config.flat().items():
+        if key not in ("recipe", "method", "data.name", "data.path", "data.refresh") and value != usual[key]:
+            words += _flag(key, value)
+    return shlex.join([*words, "--method", config.method, *more])
+
+
+def _flag(key: str, value: Any) -> list[str]:
+    flag = f"--{key.replace('_', '-')}"
+    if isinstance(value, bool):
+        return [f"{flag}={'yes' if value else 'no'}"]
+    return [flag, *map(str, value if isinstance(value, list) else ["none" if value is None else value])]

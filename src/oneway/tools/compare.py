@@ -1,0 +1,60 @@
+"""Trains with and without unlabelled images, and says what they brought."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from oneway.common.errors import UserError
+from oneway.common.run_files import CONFIG, SUMMARY
+from oneway.common.words import counted, say
+from oneway.config import Config
+from oneway.methods import METHODS
+from oneway.runs import refuse_occupied
+from oneway.runs.atomic import write_json
+from oneway.tools.evaluate import METRIC_NAMES
+from oneway.tools.report import write_report
+from oneway.tools.train import train
+
+
+def compare(
+    configs: Sequence[Config], out: Path, console: Console, resume: bool = True, allow_changes: bool = False
+) -> None:
+    """Trains two runs in `out`, each in a folder named after its method; writes `summary.json` and `report.html` there.
+
+    Args:
+        configs: Of a supervised run and of another, in the order in which they are trained.
+        out: The folder of both.
+        console: Where progress and the result are shown.
+        resume: Continue what has been begun; else a run that is there is refused before anything is trained.
+        allow_changes: Continue although settings, split or data are not those a run was started with.
+    """
+    if (out / CONFIG).is_file():
+        raise UserError(f"{out}: holds a run, whose summary would be overwritten. Choose another folder with --out.")
+    for config in configs:
+        if not resume:
+            refuse_occupied(out / config.method)
+    summaries = {}
+    for config in configs:
+        folder = out / config.method
+        again = resume and (folder / CONFIG).is_file()
+        summaries[config.method] = train(config, folder, again, console, allow_changes)
+    methods = sorted(summaries, key=lambda method: not METHODS[method].supervised)
+    before, after = (summaries[method]["value"] for method in methods)
+    write_json(out / SUMMARY, {**{method: summaries[method]["value"] for method in methods}, "gain": after - before})
+    page = write_report([out / method for method in methods], out / "report.html", configs[0].model.factory)
+    last = summaries[methods[-1]]
+    say(
+        console,
+        f"{counted(last['labels'], 'label')}: {before:.1f} → {after:.1f} % {METRIC_NAMES[last['metric']]} "
+        f"({after - before:+.1f} with unlabelled images)\nReport: {page}",
+    )
+
+
+def find_compared(out: Path) -> str | None:
+    """The method that a comparison in this folder was begun with; None where that is not clear."""
+    runs = [file.parent.name for file in out.glob(f"*/{CONFIG}")]
+    found = [name for name in runs if name in METHODS and not METHODS[name].supervised]
+    return found[0] if len(found) == 1 else None

@@ -1,0 +1,78 @@
+"""What unlabelled images brought, or how to find out: a line of every report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import join
+
+from oneway.config.recipes import recipe
+from oneway.tools.baseline import BASELINE, is_baseline_of, train_command, with_method
+from oneway.tools.report.facts import RunFacts, read_runs
+from oneway.tools.report.words import shown_gain, signed
+
+
+@dataclass(frozen=True)
+class Brought:
+    """A sentence, and the commands that it asks for."""
+
+    text: str
+    commands: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join([self.text, *(f"    {command}" for command in self.commands)])
+
+
+def describe_unlabelled(paths: Sequence[Path]) -> Brought:
+    """What unlabelled images brought to finished runs, by their folders."""
+    return brought(read_runs(list(paths)))
+
+
+def brought(runs: Sequence[RunFacts]) -> Brought:
+    """What unlabelled images brought where a run has its baseline beside it; else how to have them compared."""
+    compared = list(_pairs(runs))
+    if not compared:
+        return _how_to_compare(runs[-1])
+    same = "with the same labels, seed and number of iterations"
+    metric = runs[0].metric_name
+    if len(compared) == 1:
+        ((baseline, run),) = compared
+        gain = shown_gain(baseline.value, run.value)
+        verdict = f"brought {signed(gain)}" if gain > 0 else f"cost {-gain:.1f}" if gain < 0 else "changed nothing: 0.0"
+        return Brought(
+            f"Unlabelled images {verdict} points of {metric}: {baseline.name} {baseline.value:.1f}, "
+            f"{run.name} {run.value:.1f}, {same}."
+        )
+    gains = [f"{run.name} {signed(shown_gain(baseline.value, run.value))}" for baseline, run in compared]
+    return Brought(
+        f"What unlabelled images brought, in points of {metric} over labels alone {same}: {', '.join(gains)}."
+    )
+
+
+def _pairs(runs: Sequence[RunFacts]) -> Iterator[tuple[RunFacts, RunFacts]]:
+    """Each run that used unlabelled images, after the one that differs from it in nothing else; where there is one."""
+    for run in runs:
+        for other in sorted(runs, key=lambda other: other.config.method != BASELINE):
+            same = (other.labelled, other.iterations) == (run.labelled, run.iterations)
+            if same and is_baseline_of(other.config, run.config):
+                yield other, run
+                break
+
+
+def _how_to_compare(run: RunFacts) -> Brought:
+    if run.semi_supervised:
+        beside = f"{run.path}-{BASELINE}"
+        return Brought(
+            "What unlabelled images brought is not known: nothing was compared. `oneway train --compare` trains both "
+            "with and without them; to train only what is missing, and put both runs on one page:",
+            (
+                train_command(with_method(run.config), "--out", beside),
+                join(["oneway", "report", beside, str(run.path)]),
+            ),
+        )
+    usual = recipe(run.config.recipe).method
+    return Brought(
+        "No unlabelled image was used, and nothing was compared. What they would bring:",
+        (train_command(with_method(run.config, usual), "--compare", "--out", f"{run.path}-compare"),),
+    )

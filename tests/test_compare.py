@@ -1,0 +1,262 @@
+"""What unlabelled images brought: trained, said and asked for."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from rich.console import Console
+
+from files import change_json, contents
+from oneway.cli import app
+from oneway.common.errors import UserError
+from oneway.config import Config, build
+from oneway.config.recipes import RECIPES, configured, recipe
+from oneway.methods import METHODS
+from oneway.runs import open_run
+from oneway.tools import compare as compare_module
+from oneway.tools import quickstart as quickstart_module
+from oneway.tools.baseline import is_baseline_of, train_command, with_method
+from oneway.tools.report.brought import brought, describe_unlabelled
+from oneway.tools.report.facts import read_runs
+from processes import forked
+from small_runs import SMALL, small_streets
+
+TINY = (
+    "--data.images 16 --data.size 32 64 --jitter.crop 32 64 --model.width 0.125 --labels 4 "
+    "--train.batch-labelled 2 --train.batch-unlabelled 2 --train.iterations 4 --train.log-every 2"
+).split()
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory) -> SimpleNamespace:
+    """The folder of a comparison that has ended, and what it printed."""
+    folder = tmp_path_factory.mktemp("compared")
+    words = ["--method", "fixmatch", "--seed", "3", "--out", "both"]
+    done = forked("train", "streets", "--compare", *TINY, *words, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return SimpleNamespace(out=folder / "both", said=done.stdout)
+
+
+def test_two_runs_differ_in_the_method_alone(both):
+    """The same seed, labelled images, length and start; what the method brings stays with it; one page about both."""
+    supervised, other = (open_run(both.out / name) for name in ("supervised", "fixmatch"))
+    assert is_baseline_of(supervised.config, other.config)
+    assert supervised.split == other.split
+    keys = [key for key, value in supervised.config.flat().items() if value != other.config.flat()[key]]
+    assert keys == ["method", "train.confidence", "train.batch_norm", "train.teacher_norm"]
+    values = [run.summary["value"] for run in (supervised, other)]
+    gain = values[1] - values[0]
+    kept = json.loads((both.out / "summary.json").read_text())
+    assert kept == {"supervised": values[0], "fixmatch": values[1], "gain": gain}
+    line = f"4 labels: {values[0]:.1f} → {values[1]:.1f} % mIoU ({gain:+.1f} with unlabelled images)"
+    assert both.said.splitlines()[-2:] == [line, "Report: both/report.html"]
+    assert "with the same labels, seed and number of iterations" in (both.out / "report.html").read_text()
+
+
+def test_a_comparison_is_continued_as_one(both, tmp_path):
+    """With no setting named again: the run that has ended stays, the other is trained as if nothing had happened."""
+    out = Path(shutil.copytree(both.out, tmp_path / "both"))
+    shutil.rmtree(out / "supervised")
+    before = contents(out / "fixmatch")
+    done = forked("train", "streets", "--compare", "--resume", "--out", out, cwd=tmp_path, report=False)
+    assert done.returncode == 0, done.stderr
+    assert contents(out / "fixmatch") == before
+    models = [folder / "supervised" / "model.safetensors" for folder in (out, both.out)]
+    assert models[0].read_bytes() == models[1].read_bytes()
+    assert done.stdout.splitlines()[-2] == both.said.splitlines()[-2]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--out both", "both/supervised: holds a run already. Continue it with --resume"),
+        ("--out both/supervised", "both/supervised: holds a run, whose summary would be overwritten"),
+        ("--out new --method supervised", "supervised uses no unlabelled images, and would be compared with itself"),
+        ("--out new --resume", "not a run folder"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_at_once(words, message, both, tmp_path):
+    """Before anything is trained."""
+    out = Path(shutil.copytree(both.out, tmp_path / "both"))
+    shutil.rmtree(out / "fixmatch")
+    before = sorted(tmp_path.rglob("*"))
+    done = forked("train", "streets", "--compare", *words.split(), cwd=tmp_path)
+    assert done.returncode == 1
+    assert message in " ".join(done.stderr.split())
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ((44.42, 46.64), "50 labels: 44.4 → 46.6 % mIoU (+2.2 with unlabelled images)"),
+        ((54.4, 52.7), "50 labels: 54.4 → 52.7 % mIoU (-1.7 with unlabelled images)"),
+    ],
+)
+def test_a_loss_is_called_one(values, line, monkeypatch, tmp_path, capsys):
+    """Whatever the order in which the two were trained."""
+    found = dict(zip(("supervised", "simple-phtps"), values, strict=True))
+    monkeypatch.setattr(
+        compare_module, "train", lambda config, *_: {"value": found[config.method], "labels": 50, "metric": "miou"}
+    )
+    monkeypatch.setattr(compare_module, "write_report", lambda runs, out, factory: out)
+    configs = [small_streets(method=method) for method in found]
+    for number, order in enumerate((configs, configs[::-1])):
+        (out := tmp_path / str(number)).mkdir()
+        compare_module.compare(order, out, Console())
+        assert capsys.readouterr().out.splitlines() == [line, f"Report: {out / 'report.html'}"]
+        assert list(json.loads((out / "summary.json").read_text())) == [*found, "gain"]
+
+
+def test_the_quickstart_is_a_comparison(monkeypatch):
+    """Of the embedded scenes with `supervised` first, as before there were comparisons."""
+    asked = []
+    monkeypatch.setattr(quickstart_module, "compare", lambda *arguments: asked.append(arguments))
+    console = Console(quiet=True)
+    quickstart_module.quickstart(Path("x"), 5, console)
+    assert asked == [
+        (
+            [configured("streets", {"method": m, "seed": 5}, "") for m in ("supervised", "simple-phtps")],
+            Path("x"),
+            console,
+        )
+    ]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if not method.supervised])
+def test_every_method_has_a_baseline(name, method):
+    """A configuration that is valid, of the same length, and counts as its baseline, on every recipe that allows it."""
+    try:
+        config = configured(name, {"method": method, "seed": 2}, "test")
+    except UserError:
+        return  # not on this recipe
+    baseline = with_method(config)
+    assert build(baseline.model_dump(), "test") == baseline
+    assert is_baseline_of(baseline, config)
+    assert (baseline.train.iterations, baseline.train.epochs) == (config.train.iterations, config.train.epochs)
+    assert (baseline.seed, baseline.labels) == (2, config.labels)
+
+
+@pytest.mark.parametrize(
+    ("changes", "counts"),
+    [
+        ({}, True),
+        ({"train": {"alpha": 0.1, "batch_norm": "both", "batch_unlabelled": 3}}, True),
+        ({"perturb": {"geometric": 2.0}, "data": {"path": Path("/elsewhere")}}, True),
+        ({"seed": 1}, False),
+        ({"model": {"width": 0.5}}, False),
+        ({"optimiser": {"learning_rate": 1e-3}}, False),
+        ({"train": {"batch_norm": "frozen"}}, False),
+        ({"train": {"batch_labelled": 4}}, False),
+        ({"data": {"seed": 4}}, False),
+    ],
+    ids=str,
+)
+def test_a_baseline_differs_in_nothing_that_is_learnt(changes, counts):
+    """What concerns unlabelled images alone may differ; two with unlabelled images are no pair, nor two without."""
+    supervised = recipe("folder", "supervised")
+    assert is_baseline_of(supervised, recipe("folder", "mt-phtps").changed(**changes)) == counts
+    assert not is_baseline_of(supervised, supervised)
+    assert not is_baseline_of(recipe("folder", "simple-phtps"), recipe("folder", "mt-phtps"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"labels": "1/4", "seed": 7, "data": {"path": Path("/some where/photos"), "holdout": 0.25}},
+        {"jitter": {"crop": (96, 128), "flip": False}, "train": {"iterations": 50, "device": "cpu"}},
+        {"train": {"iterations": None, "epochs": 3.0}, "data": {"skip_unreadable": True}},
+        {"model": {"weights": None, "backbone": "resnet34"}, "optimiser": {"betas": (0.8, 0.95)}},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("method", ["supervised", "fixmatch"])
+def test_a_command_says_every_setting(changes, method, capsys):
+    """Pasted, it gives the configuration that it was made of."""
+    config = recipe("folder", method).changed(**changes)
+    words = shlex.split(train_command(config, "--dry-run"))
+    assert words[0] == "oneway"
+    app(words[1:], print_error=False, exit_on_error=False, result_action="return_value")
+    printed = yaml.safe_load(capsys.readouterr().out)
+    assert Config.model_validate(printed) == config
+
+
+@pytest.fixture
+def copies(two_runs, tmp_path) -> list[Path]:
+    """A supervised and a semi-supervised run, for a test to change."""
+    return [Path(shutil.copytree(run, tmp_path / run.name)) for run in two_runs]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ((44.42, 46.64), "Unlabelled images brought +2.2 points of mIoU: supervised 44.4, simple-phtps 46.6, with the"),
+        ((54.4, 52.7), "Unlabelled images cost 1.7 points of mIoU: supervised 54.4, simple-phtps 52.7, with the same"),
+        ((50.01, 49.99), "Unlabelled images changed nothing: 0.0 points of mIoU"),
+    ],
+)
+def test_a_report_says_what_unlabelled_images_brought(values, said, copies):
+    """In whichever order the runs are named."""
+    for folder, value in zip(copies, values, strict=True):
+        change_json(folder / "summary.json", value=value)
+    for order in (copies, copies[::-1]):
+        found = brought(read_runs(order))
+        assert found.text.startswith(said)
+        assert not found.commands
+
+
+def test_several_runs_are_each_compared(copies, tmp_path):
+    """With the one baseline among them."""
+    third = Path(shutil.copytree(copies[1], tmp_path / "third"))
+    for folder, value in zip((*copies, third), (44.4, 46.6, 43.4), strict=True):
+        change_json(folder / "summary.json", value=value)
+    said = brought(read_runs([third, *copies])).text
+    assert said.startswith("What unlabelled images brought, in points of mIoU over labels alone with the same labels")
+    assert "third −1.0" in said
+    assert "simple-phtps +2.2." in said
+
+
+def test_a_run_of_another_length_is_no_baseline(copies):
+    """Nor is one with other labels: then nothing was compared, and that is said."""
+    change_json(copies[0] / "summary.json", iterations=5)
+    assert "nothing was compared" in brought(read_runs(copies)).text
+
+
+def test_what_was_not_compared_comes_with_the_command(copies, capsys):
+    """For a run with unlabelled images, the missing baseline; for a baseline, a comparison with its settings."""
+    found = describe_unlabelled(copies[1:])
+    train, report = found.commands
+    assert report == f"oneway report {copies[1]}-supervised {copies[1]}"
+    assert shlex.split(train)[-2:] == ["--out", f"{copies[1]}-supervised"]
+    assert _dry_run(train, capsys) == with_method(open_run(copies[1]).config)
+    (compared,) = describe_unlabelled(copies[:1]).commands
+    assert "--compare" in shlex.split(compared)
+    assert _dry_run(compared, capsys) == small_streets(method=recipe("streets").method, seed=3)
+
+
+def _dry_run(command: str, capsys: pytest.CaptureFixture[str]) -> Config:
+    app([*shlex.split(command)[1:], "--dry-run"], print_error=False, exit_on_error=False, result_action="return_value")
+    return Config.model_validate(yaml.safe_load(capsys.readouterr().out))
+
+
+def test_training_ends_with_how_to_compare(tmp_path):
+    """In the terminal and on the page, the same command; brackets and ampersands in paths survive."""
+    settings = yaml.safe_dump(json.loads(json.dumps(SMALL)))
+    (tmp_path / "settings.yaml").write_text(settings)
+    done = forked("train", "streets", "--config", "settings.yaml", "--out", "r [b]", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    *_, sentence, train, report = done.stdout.splitlines()
+    assert "nothing was compared" in sentence
+    assert train.endswith("--method supervised --out 'r [b]-supervised'")
+    assert report.strip() == "oneway report 'r [b]-supervised' 'r [b]'"
+    page = (tmp_path / "r [b]" / "report.html").read_text()
+    assert "nothing was compared" in page
+    assert train.strip().replace("'", "&#39;") in page
