@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from data.folders import labelled, listing, mask, names, photo, write
+from oneway.common.run_files import is_output
 from oneway.data.folder import find
-from oneway.data.folder.outputs import is_output
 
 MARKS = {
     "predictions.json": ["predictions.json"],

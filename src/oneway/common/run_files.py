@@ -1,4 +1,8 @@
-"""What the files of a run folder are called."""
+"""What the files are called that oneway writes, and how folders of them are recognised."""
+
+from __future__ import annotations
+
+from pathlib import Path
 
 CONFIG = "config.yaml"
 ENVIRONMENT = "environment.json"
@@ -8,3 +12,12 @@ SUMMARY = "summary.json"
 MODEL = "model.safetensors"
 CHANGES = "changes.json"
 TRACEBACK = "traceback.txt"
+PREDICTIONS = "predictions.json"  # beside predicted masks and overlays
+
+
+def is_output(folder: Path) -> bool:
+    """Whether a folder is a run, or holds predictions: what was found in images is nothing to learn from."""
+    if (folder / PREDICTIONS).is_file():
+        return True
+    beside = (ENVIRONMENT, SPLIT, METRICS, SUMMARY)
+    return (folder / CONFIG).is_file() and any((folder / name).is_file() for name in beside)

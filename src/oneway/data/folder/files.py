@@ -1,24 +1,30 @@
-"""Which files of a folder make a data set: its training, validation and unlabelled images, with their masks."""
+"""Which files of a folder make a data set: its training, validation and unlabelled images, with their masks.
+
+The mask of an image, and its entry in a file of annotations, have the same path as the image, but for the suffix.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
+from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
 
 from oneway.common.errors import UserError
 from oneway.data.dataset import Item
-from oneway.data.decode.coco import Coco
-from oneway.data.folder.description import FILE, Description, read_description
-from oneway.data.folder.layout import Problem, images_in, recognise, require_inside
-from oneway.data.folder.pairs import Pairs, name_below, pair, subfolder
-from oneway.data.folder.unsupported import unsupported_images
+from oneway.data.decode.coco import Coco, read_coco
+from oneway.data.folder.description import FILE, Description, Part, read_description
+from oneway.data.folder.layout import Problem, images_in, recognise, require_inside, unsupported_images
 
-ELSEWHERE = "unlabelled"
-"""What the names of images from another folder begin with."""
+ELSEWHERE = "unlabelled"  # what the names of images from another folder begin with
+MARKERS = ("_mask", "_masks", "_label", "_labels", "_seg", "_gt")
+"""What the name of a mask may have in addition to that of its image, before the suffix."""
+
+Stems = dict[str, list[Path]]  # files by their path below a folder, without the suffix
+Outlines = Mapping[str, tuple[Coco, str]]
+"""By name of item, where labels come from COCO: the annotations, and the file name in them."""
 
 
 @dataclass(frozen=True)
@@ -26,23 +32,12 @@ class Found:
     """The files of a data set, none of them decoded, and what is known about them."""
 
     root: Path
-    description: Description
-    """As read, and with the folders that were found; the classes may still be unknown."""
-
-    train: tuple[Item, ...]
-    """Those with labels first, each kind in order of name; nothing is held out yet."""
-
-    val: tuple[Item, ...]
-    """All with labels; none where there is no validation set."""
-
-    problems: tuple[Problem, ...]
-    """What is wrong with single files, though the others can be used."""
-
-    unlabelled: Path | None
-    """Another folder, whose images are among those of training."""
-
-    outlines: Mapping[str, tuple[Coco, str]]
-    """By name of item, where labels come from COCO: the annotations, and the file name in them."""
+    description: Description  # as read, and with the folders that were found; the classes may still be unknown
+    train: tuple[Item, ...]  # those with labels first, each kind in order of name; nothing is held out yet
+    val: tuple[Item, ...]  # all with labels; none where there is no validation set
+    problems: tuple[Problem, ...]  # what is wrong with single files, though the others can be used
+    unlabelled: Path | None  # another folder, whose images are among those of training
+    outlines: Outlines
 
 
 def find(root: Path, unlabelled: Path | None = None) -> Found:
@@ -58,16 +53,20 @@ def find(root: Path, unlabelled: Path | None = None) -> Found:
     _require_folder(root)
     description = _with_folders(root)
     problems: list[Problem] = []
-    train, val = (_pairs(root, description, key, problems) for key in ("train", "val"))
-    for item in val.items:
+    train, outlines = _pair(root, description.train, "train", problems)
+    val, outlines_of_val = _pair(root, description.val, "val", problems)
+    for (one, _), (other, _) in zip(outlines.values(), outlines_of_val.values(), strict=False):
+        if one.classes != other.classes:
+            raise UserError(f"{other.path}: its categories differ from those of {one.path}. Give both the same.")
+    for item in val:
         if item.mask is None:
             problems.append(Problem(item.image, "left out: an image without labels cannot validate."))
-    taken = _files(val.items)
-    items = [item for item in train.items if item.image not in taken]
+    taken = _files(val)
+    items = [item for item in train if item.image not in taken]
     for name in description.unlabelled:
         taken |= _files(items)
-        images = images_in(subfolder(root, name, "unlabelled"), root, problems)
-        items += [Item(name_below(root, image), image) for image in images if image not in taken]
+        images = images_in(_subfolder(root, name, "unlabelled"), root, problems)
+        items += [Item(_name_below(root, image), image) for image in images if image not in taken]
     if unlabelled is not None:
         items += _from_elsewhere(unlabelled, items, taken | _files(items), problems)
     if not items:
@@ -79,10 +78,10 @@ def find(root: Path, unlabelled: Path | None = None) -> Found:
         root=root,
         description=description,
         train=tuple(sorted(items, key=lambda item: (item.mask is None, item.name))),
-        val=tuple(item for item in val.items if item.mask),
+        val=tuple(item for item in val if item.mask),
         problems=tuple(problems),
         unlabelled=unlabelled,
-        outlines=_outlines(train, val),
+        outlines={**outlines, **outlines_of_val},
     )
 
 
@@ -113,15 +112,20 @@ def _with_folders(root: Path) -> Description:
         raise UserError(f"{file}: {error.errors()[0]['msg'].removeprefix('Value error, ')}.") from None
 
 
-def _pairs(root: Path, description: Description, key: Literal["train", "val"], problems: list[Problem]) -> Pairs:
-    part = description.train if key == "train" else description.val
-    pairs = pair(root, part, key) if part else Pairs((), ())
-    problems += pairs.problems
-    return pairs
-
-
 def _files(items: Iterable[Item]) -> set[Path]:
     return {path for item in items for path in (item.image, item.mask) if path}
+
+
+def _name_below(root: Path, path: Path) -> str:
+    return path.relative_to(root).as_posix()
+
+
+def _subfolder(root: Path, name: str, key: str) -> Path:
+    """The folder that `key` of a description names; a UserError if it is missing or outside."""
+    folder = require_inside(root / name, root)
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder, though `{key}` names it.")
+    return folder
 
 
 def _from_elsewhere(folder: Path, items: list[Item], taken: set[Path], problems: list[Problem]) -> list[Item]:
@@ -132,12 +136,121 @@ def _from_elsewhere(folder: Path, items: list[Item], taken: set[Path], problems:
         prefix += "_"
     used = {path.resolve() for path in taken}
     images = images_in(folder, folder, problems)
-    return [Item(f"{prefix}/{name_below(folder, image)}", image) for image in images if image.resolve() not in used]
+    return [Item(f"{prefix}/{_name_below(folder, image)}", image) for image in images if image.resolve() not in used]
 
 
-def _outlines(*parts: Pairs) -> dict[str, tuple[Coco, str]]:
-    files = [part.coco for part in parts if part.coco]
-    for coco in files[1:]:
-        if coco.classes != files[0].classes:
-            raise UserError(f"{coco.path}: its categories differ from those of {files[0].path}. Give both the same.")
-    return {name: (part.coco, file_name) for part in parts if part.coco for name, file_name in part.listed.items()}
+def _pair(root: Path, part: Part | None, key: str, problems: list[Problem]) -> tuple[list[Item], Outlines]:
+    """The images of a part of the folder in order of name, which a description calls `key`, and their labels."""
+    if part is None:
+        return [], {}
+    folder = _subfolder(root, part.images, f"{key}.images")
+    files = images_in(folder, root, problems)
+    if part.coco is not None:
+        return _outlined(root, folder, files, read_coco(require_inside(root / part.coco, root)), problems)
+    if part.masks is None:
+        images, masks = _beside(_stems(files, folder))
+    else:
+        place = _subfolder(root, part.masks, f"{key}.masks")
+        found = images_in(place, root, problems)
+        images = _stems(sorted({*files} - {*found}), folder)  # where one folder is inside the other
+        masks = defaultdict(list)
+        for stem, paths in _stems(found, place).items():
+            masks[stem if stem in images or _unmarked(stem) not in images else _unmarked(stem)] += paths
+    problems += _mismatches(images, masks)
+    items = [
+        Item(_name_below(root, image), image, masks[stem][0] if stem in masks else None)
+        for stem, (image, *_) in images.items()
+    ]
+    return sorted(items, key=lambda item: item.name), {}
+
+
+def _stems(files: Iterable[Path], folder: Path) -> Stems:
+    stems: Stems = defaultdict(list)
+    for path in files:
+        stems[path.relative_to(folder).with_suffix("").as_posix()].append(path)
+    return stems
+
+
+def _unmarked(stem: str) -> str:
+    return next((stem[: -len(marker)] for marker in MARKERS if stem.lower().endswith(marker)), stem)
+
+
+def _beside(files: Stems) -> tuple[Stems, Stems]:
+    """Images and masks in one folder: `X.jpg` with `X.png`, or `X.png` with `X_mask.png` and the like."""
+    images: Stems = defaultdict(list)
+    masks: Stems = defaultdict(list)
+    for stem, paths in files.items():
+        pngs = [path for path in paths if path.suffix.lower() == ".png"]
+        if _unmarked(stem) in files and _unmarked(stem) != stem:
+            masks[_unmarked(stem)] += paths
+        elif 0 < len(pngs) < len(paths):
+            images[stem] += [path for path in paths if path not in pngs]
+            masks[stem] += pngs
+        else:
+            images[stem] += paths
+    return images, masks
+
+
+def _beginning_of(stem: str, images: Stems) -> str | None:
+    """The longest name of an image that the name of a mask begins with, up to a sign such as `_`."""
+    start = stem.rfind("/") + 1
+    ends = (end for end in range(len(stem) - 1, start, -1) if not stem[end].isalnum())
+    return next((stem[:end] for end in ends if stem[:end] in images), None)
+
+
+def _mismatches(images: Stems, masks: Stems) -> Iterator[Problem]:
+    for first, *others in images.values():
+        for path in others:
+            yield Problem(path, f"left out: but for the suffix it has the name of {first.name}. Rename or remove it.")
+    names = {PurePosixPath(stem).name for stem in images}
+    misplaced: dict[Path, int] = defaultdict(int)
+    longer: Stems = defaultdict(list)
+    for stem, (first, *others) in masks.items():
+        for path in others:
+            yield Problem(path, f"left out: {first.name} is the mask of the same image. Remove one of them.")
+        if stem in images:
+            continue
+        if {first.stem, _unmarked(first.stem)} & names:
+            misplaced[first.parent] += 1
+        elif image := _beginning_of(stem, images):
+            longer[image].append(first)
+        else:
+            yield Problem(first, "no image has the name of this mask. Add the image, or remove the mask.")
+    for stem, paths in longer.items():
+        image, alone = images[stem][0].name, len(paths) == 1 and stem not in masks
+        name = f"{PurePosixPath(stem).name}{paths[0].suffix}"
+        way_out = f"rename it to {name}" if alone else f"paint all masks of this image into one, {name}"
+        for path in paths:
+            yield Problem(
+                path, f"no image has the name of this mask. It seems to be that of the image {image}: {way_out}."
+            )
+    for folder, count in misplaced.items():
+        yield Problem(
+            folder,
+            f"{count} masks here have the names of images elsewhere. Give both the same subfolders; where masks show "
+            "one class each, paint those of an image into one, with a number for each class.",
+        )
+
+
+def _outlined(
+    root: Path, folder: Path, files: list[Path], coco: Coco, problems: list[Problem]
+) -> tuple[list[Item], Outlines]:
+    """Images that COCO lists, by their path or else by a name that no other has; the others are without labels."""
+    by_path = {_name_below(start, path): path for start in (root, folder) for path in files}
+    by_name: Stems = defaultdict(list)
+    for path in files:
+        by_name[path.name].append(path)
+    listed: dict[str, tuple[Coco, str]] = {}
+    for file_name in coco.images:
+        wanted = PurePosixPath(file_name.replace("\\", "/"))
+        same_name = by_name.get(wanted.name, [])
+        found = by_path.get(wanted.as_posix()) or (same_name[0] if len(same_name) == 1 else None)
+        if found is None:
+            reason = "several have this name" if same_name else "it is not there"
+            problems.append(Problem(coco.path, f"lists {file_name!r}, which is not found in {folder}: {reason}."))
+        elif (name := _name_below(root, found)) in listed:
+            problems.append(Problem(coco.path, f"lists {found.name} as {listed[name][1]!r} and as {file_name!r}."))
+        else:
+            listed[name] = coco, file_name
+    names = sorted((_name_below(root, path), path) for path in files)
+    return [Item(name, path, coco.path if name in listed else None) for name, path in names], listed

@@ -1,17 +1,23 @@
-"""Which files a folder holds, and which of the common layouts they follow; nothing outside the folder is read."""
+"""Which files a folder holds, and which of the common layouts they follow; nothing outside the folder is read.
+
+Labels in formats that are not supported are recognised, so that a message can say what to do.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from oneway.common.errors import UserError
+from oneway.common.run_files import is_output
+from oneway.data.dataset import Item
 from oneway.data.decode.coco import is_coco, read_json
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.folder.description import FILE, Description, Part
-from oneway.data.folder.outputs import is_output
 
 IMAGES = ("images", "jpegimages")
 MASKS = ("masks", "labels", "annotations", "segmentationclass")
@@ -20,16 +26,22 @@ VAL = ("val", "valid", "validation")
 UNLABELLED = ("unlabelled", "unlabeled")
 """Names of folders, in lower case, the preferred ones first."""
 
-CAMVID = "annot"
-"""What CamVid appends to the name of an image folder to name the folder of its masks."""
+CAMVID = "annot"  # appended to the name of an image folder, the folder of its masks
 
 UNSUPPORTED = frozenset(
     ".gif .heic .heif .avif .jp2 .jxl .svg .psd .dcm .npy .npz .mat .dng .nef .cr2 .mp4 .mov .avi .mkv .zip".split()
 )
 """Suffixes of kinds that are not read, though a user may expect it."""
 
-MOST_JSON_FILES = 8
-"""With more of them in a folder, each belongs to a single image, and they are not COCO."""
+FOREIGN = {
+    ".json": ("Labelme", rb'"shapes"\s*:'),
+    ".txt": ("YOLO", rb"\A\d+( -?[\d.]+){4,}\s"),
+    ".xml": ("Pascal VOC", rb"<annotation>"),
+}
+"""Whose labels of single images have this suffix, and the content that tells these files from others."""
+
+MOST_READ = 2**20  # bytes of such a file that are looked at
+MOST_JSON_FILES = 8  # with more of them in a folder, each belongs to a single image, and they are not COCO
 
 
 @dataclass(frozen=True)
@@ -161,3 +173,36 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
     except OSError as error:
         raise UserError(f"{folder}: cannot be listed ({error.strerror}).") from None
     return [entry for entry in entries if not hidden(PurePosixPath(entry.name))]
+
+
+def unsupported_labels(root: Path, items: Sequence[Item]) -> list[str]:
+    """Remarks on files that have the names of images without a mask, and seem to hold their labels."""
+    bare = {item.image.stem for item in items if item.mask is None}
+    found: dict[str, list[Path]] = defaultdict(list)
+    for folder, inner, files in os.walk(root) if bare else ():
+        inner[:] = sorted(name for name in inner if not is_output(Path(folder, name)))
+        for path in (Path(folder, name) for name in sorted(files)):
+            if path.suffix.lower() in FOREIGN and path.stem in bare:
+                found[path.suffix.lower()].append(path)
+    remarks = []
+    for suffix, paths in found.items():
+        kind, sign = FOREIGN[suffix]
+        try:
+            start = paths[0].read_bytes()[:MOST_READ]
+        except OSError:
+            continue
+        if re.search(sign, start):
+            first = paths[0].relative_to(root).as_posix()
+            remarks.append(
+                f"{kind} files with the names of images are not read ({len(paths)}; {first} is the first). "
+                "Export these labels as PNG masks, or as COCO."
+            )
+    return remarks
+
+
+def unsupported_images(problems: Iterable[Problem]) -> str:
+    """A phrase that counts files of unsupported kinds; empty where there are none."""
+    suffixes = (problem.file.suffix.lower() for problem in problems)
+    kinds = Counter(suffix for suffix in suffixes if suffix in UNSUPPORTED)
+    counts = " and ".join(f"{count} of kind {suffix}" for suffix, count in sorted(kinds.items()))
+    return f", but files that are not read: {counts}. Convert them to JPEG or PNG" if kinds else ""

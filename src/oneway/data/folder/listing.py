@@ -19,8 +19,8 @@ from oneway.data.folder.classes import default_colours
 from oneway.data.folder.description import FILE, Description
 from oneway.data.folder.files import Found, find
 from oneway.data.folder.infer import SHOWN, Inferred, infer
+from oneway.data.folder.layout import unsupported_labels
 from oneway.data.folder.tables import find_table
-from oneway.data.folder.unsupported import unsupported_labels
 
 
 @dataclass(frozen=True)

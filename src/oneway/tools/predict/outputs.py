@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from oneway.common.errors import UserError
-from oneway.data.folder.outputs import PREDICTIONS
+from oneway.common.run_files import PREDICTIONS
 from oneway.data.pictures import encoded
 from oneway.runs.atomic import CannotWrite, write_atomically
 from oneway.tools.predict.prediction import Prediction

@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 
 from oneway.common.errors import UserError
+from oneway.common.run_files import is_output
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.folder import FILE, find
-from oneway.data.folder.outputs import is_output
 
 VIDEO_SUFFIXES = frozenset({".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg"})
 
