@@ -180,6 +180,30 @@ def test_cps():
     torch.testing.assert_close(measured["consistency"], sum(crossed).detach(), atol=1e-9, rtol=0)
 
 
+@pytest.mark.parametrize("method", ["fixmatch", "augseg"])
+def test_confident_labels(method):
+    """H(y, h(T(x))) where the teacher is sure of y; other pixels count as 0, in a mean over all of them."""
+    x, student, teacher = images(1), network(0), average_of(network(1))
+    reference, batch = deepcopy(student), batch_for(method, x)
+    certainty, winner = probabilities(frozen(teacher), x).max(dim=1)
+    view = draws()[0]
+    changed = (
+        ops.jitter_colours(x, view.colours, 1.0) if method == "fixmatch" else ops.vary_intensity(x, view.intensities)
+    )
+    mixed, labels, sure = changed.clone(), winner.clone(), certainty > 0.5
+    for pair, i, j in box_mask(view.boxes, SIZE).nonzero().tolist():
+        for here, there in ((pair, pair + 2), (pair + 2, pair)):
+            mixed[here, :, i, j], labels[here, i, j] = changed[there, :, i, j], winner[there, i, j]
+            sure[here, i, j] = certainty[there, i, j] > 0.5
+    x_l, y_l = labelled()
+    expected = literal_cross_entropy(probabilities(reference, x_l), y_l)
+    consistency = literal_cross_entropy(probabilities(reference, mixed), labels, sure)
+    chosen = settings(alpha=0.7, confidence=0.5, loss=METHODS[method].loss)
+    losses = METHODS[method].generator()(Models((student,), (teacher,)), batch, chosen)
+    measured = assert_same_gradients(losses, [student], expected + 0.7 * consistency, [reference])
+    torch.testing.assert_close(measured["consistency"], consistency.detach(), atol=1e-9, rtol=0)
+
+
 class TinyEncoder(Encoder):
     """Two feature maps, of 5 and 6 channels."""
 
@@ -332,7 +356,7 @@ def test_whole_images_are_refused(method):
         configured("cifar10", {"method": method}, source="test")
 
 
-FIELD = ("classmix", "cps", "unimatch", "unimatch-v2")
+FIELD = ("fixmatch", "classmix", "cps", "unimatch", "unimatch-v2", "augseg")
 SMALL = {
     "jitter": {"crop": (32, 48)},
     "train": {"batch_unlabelled": 4, "checkpoint_every": 2, "log_every": 1, "confidence": 0.05},

@@ -25,6 +25,9 @@ from oneway.common.streams import stream
 CLASSES = 256
 """What a label can be: masks are uint8."""
 
+OPERATIONS = 11
+"""How many AugSeg chooses from: `ops.intensity` has them."""
+
 Table = TypeVar("Table", bound=tuple[Any, ...] | None)
 
 PHOTOMETRIC_RANGES = {
@@ -65,7 +68,15 @@ class Colours(NamedTuple):
     saturation: Tensor  # N, likewise
     hue: Tensor  # N, in turns, in [−¼, ¼)
     blur: Tensor  # N, deviation in pixels, in [0.1, 2)
-    lots: Tensor  # 3×N, in [0, 1): for changing colours at all, for grey, for blur
+    lots: Tensor  # N×3, in [0, 1): for changing colours at all, for grey, for blur
+
+
+class Intensities(NamedTuple):
+    """Random intensities as AugSeg has them: one to three operations on each image, in a random order."""
+
+    steps: Tensor  # N int64, 1 … 3: how many of the three that follow are done
+    operation: Tensor  # N×3 int64, places in the list of operations
+    strength: Tensor  # N×3, in [0, 1): where each lies in its range
 
 
 class Boxes(NamedTuple):
@@ -84,6 +95,7 @@ class PerturbationDraw(NamedTuple):
     boxes: Boxes
     noise: Tensor  # N×…, standard normal, as large as the inputs; empty where no perturbation asks for it
     colours: Colours
+    intensities: Intensities
 
 
 class Lots(NamedTuple):
@@ -196,6 +208,7 @@ def draw_perturbation(
         draw_boxes(random, count // 2),
         _normal(random, count, *noise_shape),
         draw_colours(random, count),
+        draw_intensities(random, count),
     )
 
 
@@ -222,7 +235,16 @@ def draw_colours(random: np.random.Generator, count: int) -> Colours:
         saturation=torch.from_numpy(_between(-0.5, 0.5, u[2])),
         hue=torch.from_numpy(_between(-0.25, 0.25, u[3])),
         blur=torch.from_numpy(_between(0.1, 2.0, u[4])),
-        lots=torch.from_numpy(u[5:]),
+        lots=torch.from_numpy(u[5:].T),
+    )
+
+
+def draw_intensities(random: np.random.Generator, count: int) -> Intensities:
+    """Every number of operations, every operation and every strength alike."""
+    return Intensities(
+        torch.from_numpy(random.integers(1, 4, size=count)),
+        torch.from_numpy(random.integers(OPERATIONS, size=(count, 3))),
+        _uniform(random, count, 3),
     )
 
 

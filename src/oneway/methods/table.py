@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from oneway.methods.interface import LossesOf
 
-PerturbationName = Literal["ph", "tps", "phtps", "colour", "cutmix", "noise"]
+PerturbationName = Literal["ph", "tps", "phtps", "colour", "augseg", "cutmix", "noise"]
 LossName = Literal["kl", "weighted-kl", "confident", "confident-l2"]
 VariantName = Literal["1w-ct", "1w-cs", "2w-c1", "1w-p2", "2w-p2"]
 
@@ -91,6 +91,7 @@ FIXMATCH: Mapping[str, Any] = {"alpha": 1.0, "confidence": 0.95, "teacher_norm":
 
 CLASSMIX: Mapping[str, Any] = {"alpha": 1.0, "confidence": 0.968, "teacher_decay": 0.99}
 CPS: Mapping[str, Any] = {"alpha": 1.5, "confidence": 0.0, "teacher_norm": "batch", "batch_norm": "both"}
+AUGSEG: Mapping[str, Any] = {"alpha": 1.0, "confidence": 0.95, "teacher_decay": 0.999}
 UNIMATCH_V2: Mapping[str, Any] = {"alpha": 1.0, "confidence": 0.95, "teacher_decay": 0.996, "batch_norm": "both"}
 """The settings of the authors, as far as they carry over."""
 
@@ -125,6 +126,7 @@ METHODS: dict[str, Method] = {
         channels=True,
         train=UNIMATCH_V2,
     ),
+    "augseg": Method("consistency", perturb=("augseg", "cutmix"), teacher="mean", loss="confident", train=AUGSEG),
     "simple-noise": Method("consistency", perturb=("noise",), noise=True),
     "vat-entmin": Method("vat", noise=True, train={"alpha": 1.0}),
 }

@@ -25,28 +25,28 @@ GREY = (0.2989, 0.587, 0.114)
 
 def jitter_colours(x: Tensor, draw: Colours, strength: float) -> Tensor:
     """N×3×H×W images; at strength 0 the identity but for rounding, and above 1 no more probable than at 1."""
-    pairs = zip(draw.lots, PROBABILITIES, strict=True)
+    pairs = zip(draw.lots.T, PROBABILITIES, strict=True)
     coloured, grey, blurred = ((lot < min(1, strength) * probability).view(-1, 1, 1, 1) for lot, probability in pairs)
     brightness, contrast, saturation, hue = (
         torch.where(coloured, strength * change.to(x.dtype).view(-1, 1, 1, 1), 0)
         for change in (draw.brightness, draw.contrast, draw.saturation, draw.hue)
     )
     x = (x * (1 + brightness)).clamp(0, 1)
-    mean = _grey(x).mean(dim=(2, 3), keepdim=True)
+    mean = grey_of(x).mean(dim=(2, 3), keepdim=True)
     x = torch.lerp(mean.expand_as(x), x, 1 + contrast).clamp(0, 1)
-    x = torch.lerp(_grey(x).expand_as(x), x, 1 + saturation).clamp(0, 1)
+    x = torch.lerp(grey_of(x).expand_as(x), x, 1 + saturation).clamp(0, 1)
     x = shift_hue(x, hue)
-    x = torch.where(grey, _grey(x), x)
-    return torch.where(blurred, _blur(x, draw.blur.to(x.dtype)), x)
+    x = torch.where(grey, grey_of(x), x)
+    return torch.where(blurred, blur(x, draw.blur.to(x.dtype)), x)
 
 
-def _grey(x: Tensor) -> Tensor:
+def grey_of(x: Tensor) -> Tensor:
     """N×1×H×W."""
     red, green, blue = x.split(1, dim=1)
     return GREY[0] * red + GREY[1] * green + GREY[2] * blue
 
 
-def _blur(x: Tensor, deviation: Tensor) -> Tensor:
+def blur(x: Tensor, deviation: Tensor) -> Tensor:
     """Each image with a Gaussian of its own, mirrored at the border: rows, then columns."""
     offsets = torch.arange(-REACH, REACH + 1, device=x.device, dtype=x.dtype)
     weights = (-0.5 * (offsets / deviation[:, None]).square()).softmax(dim=1)  # N×11

@@ -12,7 +12,15 @@ from torch import Tensor
 
 from oneway import ops
 from oneway.draws import PerturbationDraw
-from oneway.perturb.perturbation import ColourJitter, Exchange, Perturbation, PhTPS, Shift, compose
+from oneway.perturb.perturbation import (
+    ColourJitter,
+    Exchange,
+    Perturbation,
+    PhTPS,
+    RandomIntensity,
+    Shift,
+    compose,
+)
 
 if TYPE_CHECKING:
     from oneway.config import Perturb
@@ -45,6 +53,11 @@ def colour(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
     return ColourJitter(draw.colours, config.colour)
 
 
+def augseg(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
+    """One to three random operations on the colours, or on their sharpness."""
+    return RandomIntensity(draw.intensities)
+
+
 def cutmix(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
     """Pairs of images exchange a rectangle, and so do their predictions."""
     return Exchange(draw.boxes)
@@ -60,6 +73,7 @@ PERTURBATIONS: dict[PerturbationName, Callable[[PerturbationDraw, Tensor, Pertur
     "tps": tps,
     "phtps": phtps,
     "colour": colour,
+    "augseg": augseg,
     "cutmix": cutmix,
     "noise": noise,
 }

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from oneway import ops
 from oneway.common.terms import IGNORE
-from oneway.draws import Boxes, Colours, Photometric
+from oneway.draws import Boxes, Colours, Intensities, Photometric
 from oneway.ops import Geometry, Warp
 
 
@@ -114,6 +114,16 @@ class ColourJitter(Perturbation):
 
     def image(self, x: Tensor) -> Tensor:
         return ops.jitter_colours(x, self.colours, self.strength)
+
+
+@dataclass(frozen=True)
+class RandomIntensity(Perturbation):
+    """A few of AugSeg's operations on colours, each of a random strength; predictions should not change."""
+
+    intensities: Intensities
+
+    def image(self, x: Tensor) -> Tensor:
+        return ops.vary_intensity(x, self.intensities)
 
 
 @dataclass(frozen=True)
