@@ -77,7 +77,10 @@ def test_a_comparison_is_continued_as_one(both, tmp_path):
     [
         ("--out both", "both/supervised: holds a run already. Continue it with --resume"),
         ("--out both/supervised", "both/supervised: holds a run, whose summary would be overwritten"),
-        ("--out new --method supervised", "supervised uses no unlabelled images, and would be compared with itself"),
+        (
+            "--out new --method supervised",
+            "supervised uses no unlabelled images, and would be compared with labels alone",
+        ),
         ("--out new --resume", "not a run folder"),
     ],
 )

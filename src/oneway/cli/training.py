@@ -18,7 +18,6 @@ from oneway.common.words import say
 from oneway.config import Config
 from oneway.config.recipes import RECIPES, configured
 from oneway.config.recipes import recipe as recipe_named
-from oneway.methods import METHODS
 
 
 @verb(TRAIN)
@@ -231,11 +230,6 @@ def _compared_folder(config: Config, out: Path | None, begun: bool) -> Path:
         from oneway.tools.compare import find_compared
 
         method = find_compared(both) or method
-    if METHODS[method].supervised:
-        raise UserError(
-            f"--compare: {method} uses no unlabelled images, and would be compared with itself. "
-            "Choose another --method, or leave it out."
-        )
     return both / method
 
 

@@ -33,6 +33,11 @@ def compare(
     """
     if (out / CONFIG).is_file():
         raise UserError(f"{out}: holds a run, whose summary would be overwritten. Choose another folder with --out.")
+    if all(METHODS[config.method].supervised for config in configs):
+        raise UserError(
+            f"--compare: {configs[0].method} uses no unlabelled images, and would be compared with labels alone. "
+            "Choose another --method, or leave it out."
+        )
     for config in configs:
         if not resume:
             refuse_occupied(out / config.method)
