@@ -13,24 +13,28 @@ from typing import Any
 from oneway.common.terms import IGNORE
 from oneway.data.dataset import Colour, class_name
 
-MOST_CLASSES = IGNORE
-"""Class indices are bytes below IGNORE."""
-
-SHADES = ((0.65, 0.95), (0.85, 0.7), (0.45, 0.85))
-"""Saturation and brightness of eight hues each."""
-
-Value = int | Colour
-"""What stands for a class in masks."""
+MOST_CLASSES = IGNORE  # class indices are bytes below
+SHADES = ((0.65, 0.95), (0.85, 0.7), (0.45, 0.85))  # saturation and brightness of eight hues each
+Value = int | Colour  # what stands for a class in masks
 
 
 @dataclass(frozen=True)
 class Classes:
-    """Names, in order of class index, and the class index of each value that stands for one."""
+    """Names, in order of class index, and the class index of each value that stands for one.
+
+    Raises:
+        ValueError: Two have the same name, or there are too many.
+    """
 
     names: tuple[str, ...]
     table: dict[Value, int]
-    rare: frozenset[Value] = frozenset()
-    """Values that hardly occur, among classes that were inferred."""
+    rare: frozenset[Value] = frozenset()  # values that hardly occur, among classes that were inferred
+
+    def __post_init__(self) -> None:
+        if len(set(self.names)) < len(self.names):
+            raise ValueError(f"the name {Counter(self.names).most_common(1)[0][0]!r} appears twice")
+        if len(self.names) > MOST_CLASSES:
+            raise ValueError(f"{len(self.names)} classes are too many; the most is {MOST_CLASSES}")
 
     @property
     def coloured(self) -> bool:
@@ -46,28 +50,20 @@ class Classes:
 def by_index(names: Iterable[str]) -> Classes:
     """Classes whose masks hold class indices."""
     names = tuple(names)
-    return _unique(Classes(names, {index: index for index in range(len(names))}))
+    return Classes(names, {index: index for index in range(len(names))})
 
 
 def by_number(names: dict[int, str]) -> Classes:
     """Classes by the numbers of masks; several may have one name, and are one class."""
     distinct = tuple(dict.fromkeys(names.values()))
-    return _unique(Classes(distinct, {value: distinct.index(name) for value, name in names.items()}))
+    return Classes(distinct, {value: distinct.index(name) for value, name in names.items()})
 
 
 def by_colour(colours: dict[str, Colour]) -> Classes:
     """Classes by the colours of masks."""
     if len(set(colours.values())) < len(colours):
         raise ValueError("two classes have the same colour")
-    return _unique(Classes(tuple(colours), {colour: index for index, colour in enumerate(colours.values())}))
-
-
-def _unique(classes: Classes) -> Classes:
-    if len(set(classes.names)) < len(classes.names):
-        raise ValueError(f"the name {Counter(classes.names).most_common(1)[0][0]!r} appears twice")
-    if len(classes.names) > MOST_CLASSES:
-        raise ValueError(f"{len(classes.names)} classes are too many; the most is {MOST_CLASSES}")
-    return classes
+    return Classes(tuple(colours), {colour: index for index, colour in enumerate(colours.values())})
 
 
 def parse_classes(value: Any) -> Classes | None:

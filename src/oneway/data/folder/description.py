@@ -30,8 +30,7 @@ from oneway.data.folder.classes import Classes, Value, default_colours, parse_cl
 
 FILE = "dataset.yaml"
 
-MOST_COMMENTS = 2**16
-"""Bytes in a file of nothing but comments."""
+MOST_COMMENTS = 2**16  # bytes in a file of nothing but comments
 
 
 def _several(value: Any) -> Any:
@@ -48,12 +47,8 @@ class Part(Section):
     """Where the images of a training or validation set are, and their labels; paths are below the data folder."""
 
     images: str
-
-    masks: str | None = None
-    """A folder with the subfolders of the images'; without it, masks are looked for beside the images."""
-
-    coco: str | None = None
-    """A file of instance annotations, in place of masks."""
+    masks: str | None = None  # a folder with the subfolders of the images'; without it, they are beside the images
+    coco: str | None = None  # a file of instance annotations, in place of masks
 
     @model_validator(mode="after")
     def _labelled_once(self) -> Part:
@@ -69,7 +64,6 @@ class Description(Section):
     """None until they are known: from COCO's categories, or by looking at the masks."""
 
     colours: Annotated[tuple[Colour, ...] | None, PlainValidator(parse_colours)] = None
-
     ignore: Annotated[tuple[Value, ...] | None, PlainValidator(parse_values)] = None
     """By default 255, unless it is a class; among colours, none."""
 
@@ -79,7 +73,7 @@ class Description(Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Description:
-        for refusal in _refusals(self):
+        if refusal := next(_refusals(self), None):
             raise ValueError(refusal)
         return self
 
@@ -126,9 +120,8 @@ def _is_blank(path: Path) -> bool:
             start = file.read(MOST_COMMENTS + 1)
     except OSError:
         return False
-    return len(start) <= MOST_COMMENTS and all(
-        not line or line.startswith(b"#") for line in map(bytes.strip, start.splitlines())
-    )
+    lines = map(bytes.strip, start.splitlines())
+    return len(start) <= MOST_COMMENTS and all(not line or line.startswith(b"#") for line in lines)
 
 
 def _refusals(description: Description) -> Iterator[str]:
@@ -157,7 +150,9 @@ def _refusals(description: Description) -> Iterator[str]:
 
 def _lines(description: Description) -> Iterator[str]:
     if classes := description.classes:
-        yield f"classes:  # {_explain_classes(classes)}"
+        where = "behind" if classes.plain else "before"
+        colours = "the colour of each in the masks: red, green, blue"
+        yield f"classes:  # {colours if classes.coloured else f'masks hold the number {where} each'}"
         for value, label in classes.table.items():
             name = _flow(classes.names[label])
             if classes.plain:
@@ -175,12 +170,6 @@ def _lines(description: Description) -> Iterator[str]:
             yield f"{key}: {_flow(part.model_dump(exclude_none=True))}"
     if description.unlabelled:
         yield f"unlabelled: {_flow(description.unlabelled)}"
-
-
-def _explain_classes(classes: Classes) -> str:
-    if classes.coloured:
-        return "the colour of each in the masks: red, green, blue"
-    return "masks hold the number behind each" if classes.plain else "masks hold the number before each"
 
 
 def _flow(value: Any) -> str:

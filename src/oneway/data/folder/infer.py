@@ -1,4 +1,4 @@
-"""Which classes masks have, where no description says it: inferred from the values of all masks.
+"""Which classes masks have, where no description says it: inferred from the values of all masks, and from a table.
 
 Numbers are taken for classes by four rules, in this order:
 
@@ -13,6 +13,7 @@ Numbers are taken for classes by four rules, in this order:
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,30 +23,34 @@ from pathlib import Path
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.common.words import listed
-from oneway.data.dataset import Colour
+from oneway.data.dataset import Colour, class_name
 from oneway.data.decode.masks import pack, unpack
-from oneway.data.folder.classes import MOST_CLASSES, Classes, Value, by_colour, by_index, by_number
+from oneway.data.folder.classes import MOST_CLASSES, Classes, Value, by_colour, by_index, by_number, parse_colour
+from oneway.data.folder.layout import require_inside
 from oneway.data.folder.mask_summary import MaskSummary, summarise_mask
-from oneway.data.folder.tables import Table
+
+TABLES = ("labelmap.txt", "classes.txt")
+"""Files that name the classes, in lower case: CVAT's table of colours, or a list; the first that is there is read."""
+
+COLOUR = re.compile(r"#[0-9a-fA-F]{6}$|[\[(]?(?<![\d.-])(\d+)[\s,;]+(\d+)[\s,;]+(\d+)[\])]?$")
+"""At the end of a line of such a file: `60,180,75`, `60 180 75`, `[60, 180, 75]` or `#3cb44b`."""
 
 BINARY = {0: "background", 255: "foreground"}
 TWO = {0: "background", 1: "foreground"}
-WHITE = 0x010101
-"""Times a level of grey, this is the same grey as a colour, 0xRRGGBB."""
-SHOWN = 8
-"""Values that a message lists."""
+WHITE = 0x010101  # times a level of grey, this is the same grey as a colour, 0xRRGGBB
+SHOWN = 8  # values that a message lists
+MOST_SCATTERED = 32  # classes whose numbers do not count up; more of them number instances, or are shades
+SMALL = 64  # where other numbers are all below, 255 is far from them: it is set apart, as what is ignored is
+FILLS = 0.25  # share of a value's pixels from which on they fill areas: 0 in lines one pixel wide, a half in two
+RARE = 1e-4  # share of all pixels below which a colour in a single mask is marked: it was rarely painted on purpose
 
-MOST_SCATTERED = 32
-"""Classes whose numbers do not count up; more of them number instances, or are shades."""
 
-SMALL = 64
-"""Where other numbers are all below this, 255 is far from them: it is set apart, as what is ignored is."""
+@dataclass(frozen=True)
+class Table:
+    """The classes that a file names, by their colours or, where it has none, in order of number."""
 
-FILLS = 0.25
-"""Share of a value's pixels from which on they fill areas: 0 in lines one pixel wide, a half in lines of two."""
-
-RARE = 1e-4
-"""Share of all pixels below which a colour in a single mask is marked: it was rarely painted on purpose."""
+    path: Path
+    classes: Classes
 
 
 @dataclass(frozen=True)
@@ -53,14 +58,9 @@ class Inferred:
     """Classes, and how they were inferred."""
 
     classes: Classes
-    colours: tuple[Colour, ...] | None = None
-    """From the palette of the masks, where they have one."""
-
-    remarks: tuple[str, ...] = ()
-    """First where the classes are from, then what else was decided."""
-
-    named: bool = True
-    """False for colours that no table explains: the names are placeholders."""
+    colours: tuple[Colour, ...] | None = None  # from the palette of the masks, where they have one
+    remarks: tuple[str, ...] = ()  # first where the classes are from, then what else was decided
+    named: bool = True  # False for colours that no table explains: the names are placeholders
 
 
 def infer(masks: Iterable[Path], ignore: tuple[Value, ...] | None, table: Table | None) -> Inferred:
@@ -245,3 +245,42 @@ def _remarks(classes: Classes, values: Sequence[int], masks: int, ignored: float
 
 def _shown(values: Iterable[object]) -> str:
     return listed(values, SHOWN)
+
+
+def find_table(root: Path) -> Table | None:
+    """The table in a folder, if there is one; a UserError names the line that cannot be understood."""
+    present = {path.name.lower(): path for path in root.iterdir() if path.name.lower() in TABLES}
+    files = [require_inside(present[name], root) for name in TABLES if name in present]
+    return next((Table(path, _read_table(path)) for path in files if path.is_file()), None)
+
+
+def _read_table(path: Path) -> Classes:
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
+        entries = {number: _entry(line) for number, line in enumerate(lines, 1) if line and not line.startswith("#")}
+        if all(colour is None for _, colour in entries.values()):
+            return by_index(name for name, _ in entries.values())
+        colours: dict[str, Colour] = {}
+        for number, (name, colour) in entries.items():
+            if name in colours:
+                raise ValueError(f"line {number}: the name {name!r} appears twice")
+            if colour is None:
+                raise ValueError(f"line {number} has no colour, as others have: {name!r}")
+            colours[name] = colour
+        return by_colour(colours)
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: has characters in another encoding than UTF-8. Save it as UTF-8.") from None
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path}: not a table of lines `name: red,green,blue`, nor a list of names, one on each line ({error}). "
+            "Correct it, or call it something else if it is not meant to name the classes."
+        ) from None
+
+
+def _entry(line: str) -> tuple[str, Colour | None]:
+    """The name on a line, and its colour if it has one; CVAT appends `:parts:actions` to these."""
+    for text in (line.rstrip(":"), line.rsplit(":", 2)[0]):
+        if found := COLOUR.search(text):
+            channels = [int(channel) for channel in found.groups() if channel is not None]
+            return class_name(text[: found.start()].strip(" \t:=,;")), parse_colour(channels or found.group())
+    return class_name(line), None

@@ -18,9 +18,8 @@ from oneway.data.decode.masks import Coding, read_mask
 from oneway.data.folder.classes import default_colours
 from oneway.data.folder.description import FILE, Description
 from oneway.data.folder.files import Found, find
-from oneway.data.folder.infer import SHOWN, Inferred, infer
+from oneway.data.folder.infer import SHOWN, Inferred, find_table, infer
 from oneway.data.folder.layout import unsupported_labels
-from oneway.data.folder.tables import find_table
 
 
 @dataclass(frozen=True)
@@ -28,11 +27,8 @@ class Described:
     """The files of a folder, and how they are read."""
 
     found: Found
-    description: Description
-    """With the classes; where masks have colours that no table explains, with placeholders for their names."""
-
-    inferred: Inferred | None
-    """How the classes were inferred, where no description gives them."""
+    description: Description  # with the classes; placeholders for names where no table explains the colours of masks
+    inferred: Inferred | None  # how the classes were inferred, where no description gives them
 
 
 def describe(root: Path, unlabelled: Path | None = None) -> Described:

@@ -13,8 +13,7 @@ from oneway.data.dataset import Colour
 from oneway.data.decode.masks import Numbers, read_raw
 from oneway.data.folder.classes import MOST_CLASSES
 
-MOST_COUNTED = 2**16
-"""Numbers below this are counted; larger ones are no classes."""
+MOST_COUNTED = 2**16  # numbers below this are counted; larger ones are no classes
 
 
 @dataclass(frozen=True)
@@ -24,16 +23,10 @@ class MaskSummary:
     path: Path
     mode: str
     coloured: bool
-    values: frozenset[int]
-    """Numbers, or colours as 0xRRGGBB; where there are too many for classes, only the first."""
-
+    values: frozenset[int]  # numbers, or colours as 0xRRGGBB; where there are too many for classes, only the first
     palette: tuple[Colour, ...] | None
-
-    pixels: Mapping[int, int]
-    """Of each number below MOST_COUNTED, or of each colour among `values`."""
-
-    squares: Mapping[int, int]
-    """How many of these pixels are the first of 2×2 of the same number; empty for colours."""
+    pixels: Mapping[int, int]  # of each number below MOST_COUNTED, or of each colour among `values`
+    squares: Mapping[int, int]  # how many of these are the first of 2×2 of the same number; empty for colours
 
 
 def summarise_mask(path: Path) -> MaskSummary | UserError:
