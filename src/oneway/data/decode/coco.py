@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,12 +26,8 @@ from oneway.data.decode.images import MOST_PIXELS
 from oneway.data.decode.outlines import outline_mask
 
 BACKGROUND = "background"
-KEYS = frozenset({"images", "annotations", "categories"})
-"""A JSON file with these at the top is taken for COCO's."""
-
-NAMED = 5
-"""Entries that a message names."""
-
+KEYS = frozenset({"images", "annotations", "categories"})  # a JSON file with these at the top is taken for COCO's
+NAMED = 5  # entries that a message names
 Length = Annotated[int, Field(gt=0, le=MOST_PIXELS)]
 
 
@@ -65,12 +60,8 @@ class _File(BaseModel):
 class Region:
     """An annotation; its outline is not looked at before it is painted."""
 
-    key: str
-    """Where it stands in the file."""
-
-    label: int
-    """Class index, or IGNORE for a crowd."""
-
+    key: str  # where it stands in the file
+    label: int  # class index, or IGNORE for a crowd
     segmentation: Any
 
 
@@ -78,11 +69,8 @@ class Region:
 class CocoImage:
     """An image as COCO lists it, and what was annotated on it."""
 
-    size: tuple[int, int]
-    """Height and width."""
-
-    regions: tuple[Region, ...]
-    """In the order in which they are painted."""
+    size: tuple[int, int]  # height and width
+    regions: tuple[Region, ...]  # in the order in which they are painted
 
 
 @dataclass(frozen=True)
@@ -91,8 +79,7 @@ class Coco:
 
     path: Path
     classes: tuple[str, ...]
-    images: dict[str, CocoImage]
-    """By file name."""
+    images: dict[str, CocoImage]  # by file name
 
 
 def is_coco(tree: object) -> bool:
@@ -142,13 +129,18 @@ def _checked(path: Path, file: _File) -> Coco:
     """What a file says, where its entries fit each other; a ValueError names the key where they do not."""
     classes, labels = _classes(file.categories)
     sizes = {image.id: (image.height, image.width) for image in file.images}
-    if dangling := [*_references(file, sizes.keys(), labels.keys())]:
-        raise ValueError(listed(dangling, NAMED))
+    dangling: list[str] = []  # references to an image or a category that is not there
     regions: dict[int, list[Region]] = defaultdict(list)
     for index, annotation in enumerate(file.annotations):
         key = f"annotations[{index}]"
-        label = IGNORE if annotation.iscrowd else labels[annotation.category_id]
+        if annotation.image_id not in sizes:
+            dangling.append(f"{key}.image_id: no image has id {annotation.image_id}")
+        if annotation.category_id not in labels:
+            dangling.append(f"{key}.category_id: no category has id {annotation.category_id}")
+        label = IGNORE if annotation.iscrowd else labels.get(annotation.category_id, IGNORE)
         regions[annotation.image_id].append(Region(key, label, annotation.segmentation))
+    if dangling:
+        raise ValueError(listed(dangling, NAMED))
     images = {}
     for index, image in enumerate(file.images):
         if image.file_name in images or len(sizes) < len(file.images):
@@ -158,15 +150,6 @@ def _checked(path: Path, file: _File) -> Coco:
         painted = sorted(regions[image.id], key=lambda region: region.label != IGNORE)  # stable: later ones stay later
         images[image.file_name] = CocoImage(sizes[image.id], tuple(painted))
     return Coco(path, classes, images)
-
-
-def _references(file: _File, images: Container[int], categories: Container[int]) -> Iterator[str]:
-    """Which annotations refer to an image or a category that is not there."""
-    for index, annotation in enumerate(file.annotations):
-        if annotation.image_id not in images:
-            yield f"annotations[{index}].image_id: no image has id {annotation.image_id}"
-        if annotation.category_id not in categories:
-            yield f"annotations[{index}].category_id: no category has id {annotation.category_id}"
 
 
 def _classes(categories: list[_Category]) -> tuple[tuple[str, ...], dict[int, int]]:

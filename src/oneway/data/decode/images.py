@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from PIL import ExifTags, Image, UnidentifiedImageError
 from PIL.TiffImagePlugin import TiffImageFile
 
@@ -22,11 +20,8 @@ from oneway.common.errors import UserError
 from oneway.data.dataset import Bytes
 
 FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP")
-SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".tif", ".tiff", ".bmp"})
-"""How the names of image files end, in lower case."""
-
-CLUTTER = ("thumbs.db", "desktop.ini", "__macosx")
-"""What file managers and archives leave behind, in lower case."""
+SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".tif", ".tiff", ".bmp"})  # in lower case
+CLUTTER = ("thumbs.db", "desktop.ini", "__macosx")  # what file managers and archives leave behind, in lower case
 
 MOST_PIXELS = 2**28
 """Images with more are refused; Pillow would reserve a GiB for this many."""
@@ -60,24 +55,17 @@ ANIMATED = ("PNG", "WEBP")
 MOST_PAGES = 10_000
 """Pages of a TIFF that are counted: to find one, Pillow compares it with all before."""
 
-SUBFILE = 254
-"""The tag of a TIFF that says how a page relates to the one before."""
-REDUCED, TRANSPARENCY = 1, 4
-"""Bits of it: a smaller copy, or a mask."""
+SUBFILE = 254  # the tag of a TIFF that says how a page relates to the one before
+REDUCED, TRANSPARENCY = 1, 4  # bits of it: a smaller copy, or a mask
 
 
 @dataclass(frozen=True)
 class Header:
     """What a file says about an image besides its pixels."""
 
-    orientation: int
-    """The EXIF orientation that `read_image` undoes: 1 is upright, 5 to 8 lie on their side."""
-
-    deep: bool
-    """Whether its samples have more than 8 bits, of which `read_image` keeps the upper 8."""
-
-    pages: int
-    """How many pictures are in the file, of which `read_image` gives the first; up to MOST_PAGES are counted."""
+    orientation: int  # the EXIF orientation that `read_image` undoes: 1 is upright, 5 to 8 lie on their side
+    deep: bool  # whether its samples have more than 8 bits, of which `read_image` keeps the upper 8
+    pages: int  # how many pictures are in the file, of which `read_image` gives the first; at most MOST_PAGES
 
 
 def hidden(path: PurePath) -> bool:
@@ -98,22 +86,22 @@ def read_image(path: Path) -> Bytes:
     Raises:
         UserError: The file is missing, damaged, too large, or of another kind; says which.
     """
-    with open_image(path, FORMATS) as image:
+    with open_image(path) as image:
         turn = TURNS.get(_orientation(image))
-        upright = _as_rgb(path, image) if turn is None else _as_rgb(path, image).transpose(turn)
-        return np.asarray(upright)
+        rgb = _as_rgb(path, image)
+        return np.asarray(rgb if turn is None else rgb.transpose(turn))
 
 
 def image_size(path: Path) -> tuple[int, int]:
     """Height and width of what `read_image` gives, from the file's header."""
-    with open_image(path, FORMATS) as image:
+    with open_image(path) as image:
         width, height = image.size
         return (width, height) if _orientation(image) in SIDEWAYS else (height, width)
 
 
 def read_header(path: Path) -> Header:
     """What a file says about the image that `read_image` gives."""
-    with open_image(path, FORMATS) as image:
+    with open_image(path) as image:
         return Header(_orientation(image), image.mode.startswith("I") or only_upper_bits(image), _pages(image))
 
 
@@ -129,18 +117,18 @@ def bits_in_use(brightest: int) -> tuple[int, int]:
 
 
 @contextmanager
-def open_image(path: Path, formats: Iterable[str]) -> Iterator[Image.Image]:
-    """A file of one of Pillow's `formats`, its header read; whatever fails in the block becomes a UserError."""
+def open_image(path: Path) -> Iterator[Image.Image]:
+    """A file of one of FORMATS, its header read; whatever fails in the block becomes a UserError."""
     if not path.is_file():  # a pipe would block
         raise Unreadable(f"{path}: {'not a file' if path.exists() else 'no such file'}.")
     try:
-        with _pillow, Image.open(path, formats=tuple(formats)) as image:
+        with _pillow, Image.open(path, formats=FORMATS) as image:
             _refuse_implausible(path, image)
             yield image
     except UserError:
         raise
     except UnidentifiedImageError:
-        kinds = ", ".join(formats)
+        kinds = ", ".join(FORMATS)
         raise Unreadable(f"{path}: damaged, or of another kind than {kinds}. Save it again, or remove it.") from None
     except Exception as error:  # hostile bytes make Pillow raise errors of some twenty kinds
         cause = " ".join(str(error).split())[:200] or type(error).__name__
@@ -221,13 +209,10 @@ def _as_rgb(path: Path, image: Image.Image) -> Image.Image:
     if image.mode == "F":
         raise UserError(f"{path}: floating-point samples have no agreed range. Save it with 8 or 16 bits per sample.")
     if image.mode.startswith("I"):
-        return Image.fromarray(_upper_bits(path, np.asarray(image))).convert("RGB")
+        samples = np.asarray(image)
+        low, high = int(samples.min()), int(samples.max())
+        if low < 0 or high > 0xFFFF:
+            raise UserError(f"{path}: samples from {low} to {high} need more than 16 bits. Save it with 8 or 16.")
+        image = Image.fromarray((samples >> 8).astype(np.uint8))
     image.info.pop("transparency", None)  # Pillow would warn that it is lost, and it is meant to be
     return image.convert("RGB")
-
-
-def _upper_bits(path: Path, samples: npt.NDArray[Any]) -> Bytes:
-    low, high = int(samples.min()), int(samples.max())
-    if low < 0 or high > 0xFFFF:
-        raise UserError(f"{path}: samples from {low} to {high} need more than 16 bits. Save it with 8 or 16.")
-    return (samples >> 8).astype(np.uint8)

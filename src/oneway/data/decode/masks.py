@@ -19,41 +19,31 @@ from PIL import Image
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.data.dataset import Bytes, Colour
-from oneway.data.decode.images import FORMATS, only_upper_bits, open_image
+from oneway.data.decode.images import only_upper_bits, open_image
 
 Numbers = npt.NDArray[np.int32]
 
 LOSSY = ("JPEG", "MPO", "WEBP", "jpeg", "tiff_jpeg", "webp")
 """Formats, and compressions within TIFF, that change values; a WebP does not say whether it is lossless."""
 
-BLOCK = 2**20
-"""Pixels looked up at once: their indices take eight times the memory of their labels."""
+BLOCK = 2**20  # pixels looked up at once: their indices take eight times the memory of their labels
 
 
 @dataclass(frozen=True)
 class RawMask:
     """A mask as it is stored."""
 
-    values: Numbers
-    """H×W: the number of each pixel, or 0xRRGGBB where `coloured`; in a mask of one bit, 0 or 1."""
-
-    coloured: bool
-    """Whether it has three channels that differ somewhere; where they agree it is greyscale, however it is stored."""
-
-    palette: tuple[Colour, ...] | None
-    """The colours in which the numbers of a palette image are shown."""
-
-    mode: str
-    """Pillow's name for the kind of its pixels."""
+    values: Numbers  # H×W: the number of each pixel, or 0xRRGGBB where `coloured`; in a mask of one bit, 0 or 1
+    coloured: bool  # whether it has three channels that differ somewhere; where they agree, it is greyscale
+    palette: tuple[Colour, ...] | None  # the colours in which the numbers of a palette image are shown
+    mode: str  # Pillow's name for the kind of its pixels
 
 
 @dataclass(frozen=True)
 class Coding:
     """What the numbers or the colours of masks stand for."""
 
-    table: Mapping[int, int]
-    """Class index, or IGNORE, of each number, or of each colour as 0xRRGGBB."""
-
+    table: Mapping[int, int]  # class index, or IGNORE, of each number, or of each colour as 0xRRGGBB
     coloured: bool
     names: tuple[str, ...]
 
@@ -71,7 +61,7 @@ def unpack(packed: int) -> Colour:
 
 def read_raw(path: Path) -> RawMask:
     """A mask as it is stored; a UserError where it cannot be read, or could only be read with losses."""
-    with open_image(path, FORMATS) as image:
+    with open_image(path) as image:
         _refuse_losses(path, image)
         pixels = np.asarray(image)
         if image.mode in ("RGB", "RGBA"):

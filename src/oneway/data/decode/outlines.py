@@ -13,12 +13,9 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-FARTHEST = 2**24
-"""Pixels from the origin: beyond, a coordinate is a mistake."""
-BLOCK = 2**22
-"""Crossings of edges and rows computed at once, which bounds the memory of a polygon with countless edges."""
-MOST_DIGITS = 13
-"""Of five bits, in a compressed run length: 64 bits hold no more."""
+FARTHEST = 2**24  # pixels from the origin: beyond, a coordinate is a mistake
+BLOCK = 2**22  # crossings of edges and rows computed at once: bounds the memory of a polygon with countless edges
+MOST_DIGITS = 13  # of five bits, in a compressed run length: 64 bits hold no more
 
 Mask = npt.NDArray[np.bool_]
 
