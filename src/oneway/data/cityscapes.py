@@ -49,15 +49,6 @@ TRAIN_IDS = {index: index for index in range(len(TABLE))} | {IGNORE: IGNORE}
 IMAGE_ENDING = "_leftImg8bit.png"
 TRAIN_IDS_ENDING = "_labelTrainIds.png"
 OFFICIAL_COUNTS = {"train": 2975, "val": 500, "train_extra": 19998}
-ARCHIVES = {
-    "train": "leftImg8bit_trainvaltest.zip",
-    "val": "leftImg8bit_trainvaltest.zip",
-    "train_extra": "leftImg8bit_trainextra.zip",
-    "gtFine": "gtFine_trainvaltest.zip",
-    "gtCoarse": "gtCoarse.zip",
-}
-
-
 Coarse = Literal["none", "images", "labels"]
 
 
@@ -80,10 +71,8 @@ def list_cityscapes(
         UserError: A folder or file is missing; says what was looked for.
     """
     root = require_folder(root, "Cityscapes")
-    train, val = (_with_labels(root, split, "gtFine") for split in ("train", "val"))
-    extra: tuple[Item, ...] = ()
-    if coarse != "none":
-        extra = _with_labels(root, "train_extra", "gtCoarse") if coarse == "labels" else _images(root, "train_extra")
+    train, val = (_list(root, split, "gtFine") for split in ("train", "val"))
+    extra = () if coarse == "none" else _list(root, "train_extra", "gtCoarse" if coarse == "labels" else None)
     further = further_images(unlabelled, root, (*train, *val, *extra))
     return Listing(
         root=root,
@@ -92,7 +81,7 @@ def list_cityscapes(
         train=in_order((*train, *extra, *further)),
         val=val,
         read_labels=read_labels,
-        reduction={"full": 1, "half": 2}[resolution],
+        reduction=2 if resolution == "half" else 1,
         remarks=tuple(
             f"{len(items)} of the {OFFICIAL_COUNTS[split]} images of Cityscapes {split} are there."
             for split, items in (("train", train), ("val", val), ("train_extra", extra))
@@ -100,9 +89,7 @@ def list_cityscapes(
         ),
         label_coding="Cityscapes, 19 classes",
         selection={"train": (coarse, unlabelled and os.path.abspath(unlabelled))},
-        recipe="cityscapes-coarse"
-        if coarse != "none"
-        else {"full": "cityscapes", "half": "cityscapes-half"}[resolution],
+        recipe="cityscapes" + ("-coarse" if coarse != "none" else "-half" if resolution == "half" else ""),
         unlabelled=unlabelled,
     )
 
@@ -115,28 +102,29 @@ def read_labels(item: Item) -> Bytes:
     return read_ids(item.mask, LABEL_IDS, "Label ids of Cityscapes are 0 to 33; unpack its archives again.")
 
 
-def _images(root: Path, split: str) -> tuple[Item, ...]:
+def _list(root: Path, split: str, masks: Literal["gtFine", "gtCoarse"] | None) -> tuple[Item, ...]:
+    """The images of a split; with their labels, where the folder of those is given."""
     folder = root / "leftImg8bit" / split
     files = visible_files(folder, f"*/*{IMAGE_ENDING}")
     if not files:
+        archive = f"leftImg8bit_{'trainextra' if split == 'train_extra' else 'trainvaltest'}.zip"
         raise UserError(
             f"{folder}: no image found; looked for {folder}/CITY/NAME{IMAGE_ENDING}. "
-            f"Unpack {ARCHIVES[split]} in {root}, or give another folder with --data DIR."
+            f"Unpack {archive} in {root}, or give another folder with --data DIR."
         )
-    return in_order(Item(file.relative_to(root).as_posix(), file) for file in files)
+    return in_order(
+        Item(file.relative_to(root).as_posix(), file, masks and _mask(file, root, split, masks)) for file in files
+    )
 
 
-def _with_labels(root: Path, split: str, kind: Literal["gtFine", "gtCoarse"]) -> tuple[Item, ...]:
-    return tuple(Item(item.name, item.image, _mask(root, split, kind, item.image)) for item in _images(root, split))
-
-
-def _mask(root: Path, split: str, kind: Literal["gtFine", "gtCoarse"], image: Path) -> Path:
+def _mask(image: Path, root: Path, split: str, kind: Literal["gtFine", "gtCoarse"]) -> Path:
     start = root / kind / split / image.parent.name / f"{image.name.removesuffix(IMAGE_ENDING)}_{kind}"
-    candidates = [start.with_name(start.name + ending) for ending in ("_labelIds.png", TRAIN_IDS_ENDING)]
-    for candidate in candidates:
-        if candidate.is_file():
-            return candidate
+    by_label, by_train_id = (start.with_name(start.name + ending) for ending in ("_labelIds.png", TRAIN_IDS_ENDING))
+    if by_label.is_file():
+        return by_label
+    if by_train_id.is_file():
+        return by_train_id
+    archive = "gtFine_trainvaltest.zip" if kind == "gtFine" else "gtCoarse.zip"
     raise UserError(
-        f"{candidates[0]}: no such file, nor {candidates[1].name}, though {image} is there. "
-        f"Unpack {ARCHIVES[kind]} in {root}."
+        f"{by_label}: no such file, nor {by_train_id.name}, though {image} is there. Unpack {archive} in {root}."
     )

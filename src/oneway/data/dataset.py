@@ -21,9 +21,7 @@ from oneway.common.terms import SplitName, Task
 if TYPE_CHECKING:
     from oneway.engine.store import FlatArray
 
-LONGEST_NAME = 200
-"""Characters of a class name."""
-
+LONGEST_NAME = 200  # characters of a class name
 Bytes = npt.NDArray[np.uint8]
 Colour = tuple[int, int, int]
 
@@ -43,13 +41,9 @@ def class_name(text: str) -> str:
 class Item:
     """An image on disk, not yet decoded."""
 
-    name: str
-    """Its path below the data folder, with forward slashes; no two items share one."""
-
+    name: str  # its path below the data folder, with forward slashes; no two items share one
     image: Path
-
-    mask: Path | None = None
-    """The file that holds its labels; None for an unlabelled image."""
+    mask: Path | None = None  # the file that holds its labels; None for an unlabelled image
 
 
 @dataclass(frozen=True)
@@ -59,34 +53,22 @@ class Listing:
     root: Path
     classes: tuple[str, ...]
     colours: tuple[Colour, ...]
-    train: tuple[Item, ...]
-    """Those with labels first, each kind in order of name."""
-
+    train: tuple[Item, ...]  # those with labels first, each kind in order of name
     val: tuple[Item, ...]
-
     read_labels: Callable[[Item], Bytes]
     """H×W class indices, or IGNORE, of an item with a mask; a UserError names the file, the value and the way out."""
 
-    test: tuple[Item, ...] = ()
-    """A further split with labels, where the set has one."""
-
-    reduction: int = 1
-    """2 for half resolution: images averaged over 2×2 pixels, labels of every second pixel."""
-
-    remarks: tuple[str, ...] = ()
-    """What was decided for the user, to be said before training."""
-
+    test: tuple[Item, ...] = ()  # a further split with labels, where the set has one
+    reduction: int = 1  # 2 for half resolution: images averaged over 2×2 pixels, labels of every second pixel
+    remarks: tuple[str, ...] = ()  # what was decided for the user, to be said before training
     label_coding: str = ""
     """Identifies how labels are read from masks: with another text here, decoded labels cannot be reused."""
 
     selection: Mapping[SplitName, Sequence[object]] = field(default_factory=dict)
     """Folders and settings that decided which files are in a split; with others, it is another split."""
 
-    recipe: str = "folder"
-    """The recipe with which `oneway check` lists the same files."""
-
-    unlabelled: Path | None = None
-    """Another folder, whose images are among those of training."""
+    recipe: str = "folder"  # with which `oneway check` lists the same files
+    unlabelled: Path | None = None  # another folder, whose images are among those of training
 
     @property
     def splits(self) -> dict[SplitName, tuple[Item, ...]]:
@@ -129,15 +111,15 @@ class Samples:
 
     def image(self, index: int) -> npt.NDArray[Any]:
         """H×W×3."""
-        height, width = self.sizes[index]
-        start = self.starts[index]
-        return self.pixels[start : start + height * width].reshape(height, width, -1)
+        return self._part(self.pixels, index)
 
     def label_map(self, index: int) -> Bytes:
         """H×W, of an input whose pixels have labels."""
-        height, width = self.sizes[index]
-        start = self.starts[index]
-        return self.labels[start : start + height * width].reshape(height, width)
+        return self._part(self.labels, index)[..., 0]
+
+    def _part(self, row: FlatArray, index: int) -> npt.NDArray[Any]:
+        (height, width), start = self.sizes[index], self.starts[index]
+        return row[start : start + height * width].reshape(height, width, -1)
 
     @classmethod
     def stacked(cls, names: tuple[str, ...], images: npt.NDArray[Any], labels: Bytes) -> Samples:

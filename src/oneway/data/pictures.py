@@ -26,8 +26,7 @@ STROKE: Colour = (140, 140, 140)
 GROUND: Colour = (215, 215, 215)
 """The two greys of the hatching; `report/page.css` has the same."""
 
-PERIOD = 8
-"""Pixels from one stroke to the next; a quarter of them are its own."""
+PERIOD = 8  # pixels from one stroke to the next; a quarter of them are its own
 
 
 def encoded(picture: Image.Image, kind: str, **options: Any) -> bytes:

@@ -13,8 +13,7 @@ from oneway.data.dataset import Bytes, Item
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.masks import read_raw
 
-UNKNOWN = 254
-"""Marks a number that stands for nothing: a byte that is neither a class index nor IGNORE."""
+UNKNOWN = 254  # marks a number that stands for nothing: a byte that is neither a class index nor IGNORE
 
 
 def read_ids(path: Path, table: Mapping[int, int], expected: str) -> Bytes:
@@ -80,15 +79,12 @@ def further_images(folder: Path | None, root: Path, listed: Iterable[Item]) -> t
     listed = tuple(listed)
     images = {item.image.resolve() for item in listed}
     masks = {item.mask.resolve() for item in listed if item.mask}
-    found = {path: path.resolve() for path in files}
-    for path, resolved in found.items():
-        if resolved in masks:
+    items = []
+    for path in files:
+        if (target := path.resolve()) in masks:
             raise UserError(f"{folder}: has masks in it, such as {path}. Give a folder of images (--data.unlabelled).")
-    return in_order(Item(_name(path, folder, root), path) for path in files if found[path] not in images)
-
-
-def _name(path: Path, folder: Path, root: Path) -> str:
-    """An image's path below the data folder, or below one called `unlabelled` where it lies elsewhere."""
-    if path.is_relative_to(root):
-        return path.relative_to(root).as_posix()
-    return f"unlabelled/{path.relative_to(folder).as_posix()}"
+        if target not in images:
+            inside = path.is_relative_to(root)
+            name = path.relative_to(root if inside else folder).as_posix()
+            items.append(Item(name if inside else f"unlabelled/{name}", path))
+    return in_order(items)
