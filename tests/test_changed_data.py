@@ -46,7 +46,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run on photographs, begun with `--data.refresh`."""
     folder = tmp_path_factory.mktemp("photographs")
     data = {"path": write_photographs(folder / "photos"), "cache": folder / "cache", "refresh": True}
-    changes = merge(SMALL, {"labels": "all", "data": data, "jitter": {"crop": (32, 64)}})
+    changes = merge(SMALL, {"labels": "all", "data": data, "jitter": {"crop": (32, 64)}, "model": {"weights": None}})
     train(build(merge(recipe("folder").model_dump(), changes), source="test"), folder / "run", False, QUIET)
     return folder
 

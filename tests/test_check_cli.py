@@ -26,7 +26,8 @@ SIZES = [(48, 64), (40, 72), (64, 48)]
 LABELLED, UNLABELLED = 8, 6
 PALETTE = [channel for colour in streets.COLOURS for channel in colour]
 TINY = (
-    "--jitter.crop 32 32 --model.width 0.125 --train.batch-labelled 2 --train.batch-unlabelled 2 --train.iterations"
+    "--jitter.crop 32 32 --model.width 0.125 --model.weights none --train.batch-labelled 2 --train.batch-unlabelled 2 "
+    "--train.iterations"
 ).split()
 
 
@@ -151,9 +152,9 @@ def test_check_takes_further_images_from_elsewhere(place):
         ("check photos --recipe camvid --save", "camvid is read as it comes, without a dataset.yaml"),
         ("check photos --recipe streets", "streets"),
         ("check", "is missing; `oneway check --help`"),
-        ("train folder", "--data DIR"),
-        ("train folder --data nowhere", "nowhere: no such folder"),
-        ("train folder --data photos --labels 7", "asks for 7 labelled images, there are 6"),
+        ("train folder --model.weights none", "--data DIR"),
+        ("train folder --model.weights none --data nowhere", "nowhere: no such folder"),
+        ("train folder --model.weights none --data photos --labels 7", "asks for 7 labelled images, there are 6"),
     ],
 )
 def test_bad_input_is_answered_with_a_way_out(place, arguments, message):
@@ -219,7 +220,7 @@ def test_other_classes_are_refused_and_the_same_elsewhere_are_evaluated(trained,
 
 def test_an_image_that_changes_after_decoding_stops_training_until_it_is_accepted(place):
     """The file is named, until `--data.refresh`; that more labels are asked for than there are is said after that."""
-    begin = ("train", "folder", "--data", "photos", "--labels", "99", "--out", "run")
+    begin = "train folder --data photos --model.weights none --labels 99 --out run".split()
     decoded, too_many = call(*begin, cwd=place), "asks for 99 labelled images"
     assert too_many in decoded.stderr
     image = place / "photos" / "images" / "09.png"

@@ -81,18 +81,27 @@ EXPECTED: dict[tuple[str, str | None], dict[str, Any]] = {
     ("cifar10", "vat-entmin"): {"train.alpha": 1.0},
     ("camvid", None): {
         "model.backbone": None,
-        "model.weights": None,
+        "model.weights": "imagenet",
         "jitter.crop": [352, 352],
         "train.batch_labelled": 8,
         "train.batch_unlabelled": 8,
         "optimiser.name": "adam",
         "optimiser.learning_rate": 4e-4,
+        "optimiser.learning_rate_pretrained": 1e-4,
         "optimiser.weight_decay": 1e-4,
         "optimiser.schedule": "quarter-cosine",
         "train.iterations": 8000,
         "labels": "1/8",
     },
-    ("folder", None): {"model.weights": None, "labels": "all", "train.iterations": 4000},
+    ("folder", None): {
+        "model.weights": "imagenet",
+        "optimiser.learning_rate": 4e-4,
+        "optimiser.learning_rate_pretrained": 1e-4,
+        "labels": "all",
+        "train.iterations": 4000,
+    },
+    # Embedded, narrow and trained from nothing: no network, no download.
+    ("streets", None): {"model.weights": None, "model.width": 0.5},
 }
 
 

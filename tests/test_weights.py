@@ -1,4 +1,4 @@
-"""Facts about `model.weights`: ImageNet's, a file's, an earlier run's, and what is said about what does not fit."""
+"""Facts about `model.weights`: a file's, an earlier run's, and what is said about what does not fit."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import pytest
 import safetensors.torch
 import timm
 import torch
+import torchvision
 from torch import Tensor, nn
+from torchvision.models.feature_extraction import create_feature_extractor
 
-from oneway import config as configuration
 from oneway.common.errors import UserError
 from oneway.config import Model
 from oneway.models import build
-from oneway.runs.weights import Loaded, load_weights
+from oneway.runs.weights import Loaded, load_weights, read
 from oneway.tools.networks import prepare
 
 CLASSES = ("road", "sky", "car", "tree", "house")
@@ -26,7 +27,7 @@ def small(seed: int = 0, classes: int = 5, **settings: object) -> nn.Module:
 
 
 def filled(network: nn.Module, weights: object) -> Loaded:
-    return load_weights(network, str(weights))
+    return load_weights(network, read(str(weights)))
 
 
 def saved(tensors: dict[str, Tensor], path: Path) -> Path:
@@ -70,7 +71,15 @@ def test_what_stands_before_all_names_does_not_matter(tmp_path, prefix):
     assert torch.equal(network.encoder.net.layer1[0].conv1.weight, source.layer1[0].conv1.weight)
 
 
-@pytest.mark.parametrize("backbone", ["mobilenetv4_conv_small_035", "efficientnet_lite0", "convnext_atto"])
+@pytest.mark.parametrize(
+    "backbone",
+    [
+        "mobilenetv4_conv_small_035",
+        "efficientnet_lite0",
+        "convnext_atto",
+        "mvitv2_tiny",  # is not taken apart but wrapped
+    ],
+)
 def test_names_that_timm_changes_are_found_again(tmp_path, backbone):
     """A classifier's `stages.0` is `stages_0` where timm takes a network apart; every feature is then the same."""
     source = timm.create_model(backbone).eval()
@@ -80,6 +89,49 @@ def test_names_that_timm_changes_are_found_again(tmp_path, backbone):
     x = torch.randn(1, 3, 64, 64)
     with torch.no_grad():
         torch.testing.assert_close(network.encoder(x)[-1], source.forward_intermediates(x)[1][-1])
+
+
+TORCHVISIONS = {"resnet18": "resnet18", "mobilenet_v2": "mobilenetv2_100", "regnet_y_400mf": "regnety_004"}
+"""Its names of networks, and timm's."""
+
+
+@pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
+@pytest.mark.parametrize("name", TORCHVISIONS)
+def test_files_of_torchvision_fill_timms_encoders(tmp_path, name, suffix):
+    """Under names that are the same, that timm's loader knows, or that differ where the tensors' order does not.
+
+    torchvision itself says what the features should be. Safetensors have no order but that of names.
+    """
+    torch.manual_seed(3)
+    source = torchvision.models.get_model(name).eval()
+    for buffer in source.buffers():
+        if buffer.is_floating_point():
+            buffer.uniform_(0.5, 1.5)
+    path = saved(source.state_dict(), tmp_path / f"weights{suffix}")
+    network = small(width=1, backbone=TORCHVISIONS[name]).eval()
+    if (name, suffix) == ("mobilenet_v2", ".safetensors"):
+        with pytest.raises(UserError, match="of another network: it has"):
+            filled(network, path)
+        return
+    assert len(filled(network, path).parameters) == len(list(network.encoder.parameters()))
+    deepest = {"resnet18": "layer4", "mobilenet_v2": "features.17", "regnet_y_400mf": "trunk_output"}
+    layers = create_feature_extractor(source, {deepest[name]: "deepest"})
+    x = torch.randn(1, 3, 64, 64)
+    with torch.no_grad():
+        ours, theirs = network.encoder(x)[-1], layers(x)["deepest"]
+    torch.testing.assert_close(ours.relu() if name == "resnet18" else ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_stored_not_trained(tmp_path, dtype):
+    """A small file's numbers, exactly, in parameters of full precision."""
+    source = timm.create_model("resnet18", channels=(8, 16, 32, 64), num_classes=0).state_dict()
+    halves = {name: tensor.to(dtype) if tensor.is_floating_point() else tensor for name, tensor in source.items()}
+    network = small()
+    filled(network, saved(halves, tmp_path / "weights.safetensors"))
+    own = network.encoder.net.state_dict()
+    assert all(torch.equal(own[name], tensor.float()) for name, tensor in halves.items())
+    assert {p.dtype for p in network.parameters()} == {torch.float32}
 
 
 def test_what_a_file_lacks_is_said(tmp_path):
@@ -175,21 +227,3 @@ def test_a_file_that_lies_about_itself_is_refused(tmp_path, about):
     safetensors.torch.save_file(small().state_dict(), path, {"oneway": about})
     with pytest.raises(UserError, match="not a readable state dict"):
         filled(small(), path)
-
-
-def test_imagenet_is_for_networks_with_an_encoder():
-    """A factory's network brings what weights it wants."""
-    for model in ({"name": "wrn-28-2"}, {"factory": "package.module:function"}):
-        data = {"name": "cifar10" if "name" in model else "streets"}
-        with pytest.raises(UserError, match=r"model\.weights imagenet fills the encoder of swiftnet"):
-            configuration.build({"data": data, "model": {**model, "weights": "imagenet"}}, source="test")
-
-
-def test_weights_that_cannot_be_fetched_are_a_line(tmp_path, monkeypatch):
-    """Without a network, a file is the way out."""
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_HOME", str(tmp_path))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(UserError, match=r"ImageNet weights of regnety_002 could not be fetched.*--model\.weights FILE"):
-        load_weights(small(width=1, backbone="regnety_002"), "imagenet")

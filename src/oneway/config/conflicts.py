@@ -57,6 +57,7 @@ def _model_conflicts(config: Config) -> Iterator[str]:
     model, train, name = config.model, config.train, config.model.name
     own = model.factory is not None
     segments = name in SEGMENTERS
+    narrows = segments and re.fullmatch(r"resnet\d+[cdst]?(\..+)?", model.backbone or "resnet18")
     fitting = SEGMENTERS if config.data.task == "segmentation" else (CLASSIFIERS[config.data.name],)
     if own and config.data.name == "moons":
         yield "model.factory makes networks for images, and moons has points; leave it out"
@@ -68,9 +69,13 @@ def _model_conflicts(config: Config) -> Iterator[str]:
             f"model.weights imagenet fills the encoder of {listed(SEGMENTERS, joint='or')}, and {having} is none of "
             "them; use --model.weights none"
         )
+    if model.weights == "imagenet" and model.width != 1 and not own and narrows:
+        yield (
+            f"model.width {model.width} makes a narrower network, and ImageNet weights are of the whole one; use "
+            "--model.weights none, or --model.width 1"
+        )
     if model.backbone is not None and not own and not segments:
         yield f"model.backbone is for {listed(SEGMENTERS)}, and {name} has none; use --model.backbone none"
-    narrows = segments and re.fullmatch(r"resnet\d+[cdst]?(\..+)?", model.backbone or "resnet18")
     if model.width != 1 and not own and not narrows:
         yield (
             f"model.width {model.width} narrows resnets, and {model.backbone or name} comes in one width; "

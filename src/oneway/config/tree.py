@@ -176,7 +176,7 @@ class Model(Section):
     """A network of your own instead: `package.module:function`, called with the number of classes."""
 
     weights: str | None = None
-    """Initial weights: `imagenet` to download an encoder's, a .safetensors or .pth file, an earlier run, or `none`."""
+    """Initial weights: `imagenet` (the encoder's, fetched once), a .safetensors or .pth file, an earlier run, or `none`."""
 
 
 class Optimiser(Section):

@@ -105,12 +105,17 @@ def pyramid_encoder(backbone: str, width: float = 1.0) -> Encoder:
     return FeatureEncoder(backbone, (4, 8, 16, 32), width)
 
 
-def _create(backbone: str, **options: Any) -> Any:
+def refuse_unknown(backbone: str) -> None:
+    """Raises a UserError with the nearest known names where timm has no model of this name."""
     if not timm.is_model(backbone):
         known = timm.list_models()
         near = get_close_matches(backbone, known, n=4) or [name for name in known if backbone in name][:4]
         suggestion = f"Did you mean {listed(near, most=None, joint='or')}?" if near else WAY_OUT
         raise UserError(f"model.backbone {backbone}: timm knows no such model. {suggestion}")
+
+
+def _create(backbone: str, **options: Any) -> Any:
+    refuse_unknown(backbone)
     try:
         return timm.create_model(backbone, **options)
     except Exception as error:  # timm's models refuse options in many ways

@@ -12,6 +12,9 @@ from oneway.models.seed import seed_cpu
 if TYPE_CHECKING:
     from oneway.config import Model
 
+BACKBONES = {"swiftnet": "resnet18", "deeplabv2": "resnet101", "deeplabv3plus": "resnet50"}
+"""The networks with an encoder of timm's, and which they have unless told otherwise."""
+
 
 def build(config: Model, classes: int, seed: int) -> nn.Module:
     """The configured network with random weights, a function of the seed. Runs `model.factory`, if there is one."""
@@ -27,15 +30,15 @@ def _named(config: Model, classes: int) -> nn.Module:
         case "swiftnet":
             from oneway.models.swiftnet import SwiftNet
 
-            return SwiftNet(classes, config.backbone or "resnet18", config.width)
+            return SwiftNet(classes, config.backbone or BACKBONES[config.name], config.width)
         case "deeplabv2":
             from oneway.models.deeplab import DeepLabV2
 
-            return DeepLabV2(classes, config.backbone or "resnet101", config.width)
+            return DeepLabV2(classes, config.backbone or BACKBONES[config.name], config.width)
         case "deeplabv3plus":
             from oneway.models.deeplab import DeepLabV3Plus
 
-            return DeepLabV3Plus(classes, config.backbone or "resnet50", config.width)
+            return DeepLabV3Plus(classes, config.backbone or BACKBONES[config.name], config.width)
         case "wrn-28-2":
             from oneway.models.wrn import WideResNet
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import safetensors
 import timm
@@ -17,9 +17,13 @@ from oneway.common.errors import UserError
 from oneway.common.run_files import MODEL
 from oneway.common.words import listed
 from oneway.models.encoder import Encoder
+from oneway.models.named import BACKBONES
+from oneway.models.seed import seed_cpu
+from oneway.runs.imagenet import fetch
 
-TORCHVISION_TAG = "tv_in1k"
-"""torchvision's ImageNet training, the one the paper starts from."""
+if TYPE_CHECKING:
+    from oneway.config import Model
+
 WRAPPINGS = ("state_dict", "model_state_dict", "model")
 """Keys under which training checkpoints keep the weights."""
 
@@ -38,35 +42,51 @@ class Loaded(NamedTuple):
 class Source:
     """Named tensors; with `classes` they are a whole network of ours, trained earlier."""
 
+    name: str
+    """What the user gave, and what it stands for."""
+
     tensors: Mapping[str, Tensor]
     classes: tuple[str, ...] | None = None
     flags: str = ""
     """That make that network."""
 
 
-def load_weights(network: nn.Module, weights: str) -> Loaded:
-    """Fills the network as `model.weights` says, in place; a tensor of another shape than it should have is refused."""
+def locate(config: Model) -> Source | None:
+    """What `model.weights` names, or nothing where weights are random. Needs no data and no network that is built.
+
+    Raises:
+        UserError: It cannot be fetched or read.
+    """
+    if config.weights != "imagenet":
+        return None if config.weights is None else read(config.weights)
+    published = fetch(config.backbone or BACKBONES[config.name])
+    return replace(read(str(published.file)), name=f"imagenet ({published.name})", classes=None)
+
+
+def load_weights(network: nn.Module, source: Source) -> Loaded:
+    """Fills the network, in place; a tensor of another shape than it should have is refused."""
     encoder = getattr(network, "encoder", None)
-    if not isinstance(encoder, Encoder):
-        encoder = None
-    source = _imagenet(encoder.backbone) if encoder and weights == "imagenet" else read(weights)
+    part, target, tensors = "network", network, source.tensors
     # A state dict from elsewhere is a classifier's, of use to the encoder; ours knows the decoder too.
-    part, target = ("encoder", encoder.net) if encoder and source.classes is None else ("network", network)
+    if isinstance(encoder, Encoder) and source.classes is None:
+        part, target = "encoder", getattr(encoder.net, "model", encoder.net)  # timm wraps what it cannot take apart
+        if len(_origins(target.state_dict(), tensors)) < len(target.state_dict()):
+            tensors = _renamed(encoder.backbone, tensors)
     own = target.state_dict()
-    origins = _origins(own, source.tensors)
-    found = {name: source.tensors[origin] for name, origin in origins.items()}
+    origins = _origins(own, tensors)
+    found = {name: tensors[origin] for name, origin in origins.items()}
     differing = [name for name in found if found[name].shape != own[name].shape]
     anew = [name for name in differing if _counts_classes(found[name], own[name], source.classes)]
     filling = {name: tensor for name, tensor in found.items() if name not in differing}
 
-    said = f"model.weights {weights}"
+    said = f"model.weights {source.name}"
     if conflicts := [name for name in differing if name not in anew]:
         shapes = [f"{name} has shape {_shape(found[name])} there and {_shape(own[name])} here" for name in conflicts]
         made_by = f" It was made by {source.flags}." if source.flags else ""
         raise UserError(f"{said}: of another network: {listed(shapes)}.{made_by}")
     parameters = [parameter for name, parameter in target.named_parameters() if name in filling]
     if not parameters:
-        raise UserError(f"{said}: of another network: it has {listed(source.tensors)}; wanted are {listed(own)}.")
+        raise UserError(f"{said}: of another network: it has {listed(tensors)}; wanted are {listed(own)}.")
     target.load_state_dict(filling, strict=False)
 
     missing = [name for name in own if name not in found and not name.endswith("num_batches_tracked")]
@@ -77,8 +97,8 @@ def load_weights(network: nn.Module, weights: str) -> Loaded:
         remark += f" It has {len(source.classes)} classes instead of {len(own[anew[0]])}: {listed(anew)} start anew."
     elif source.classes is not None and not missing:
         remark += f" Its classes are, in this order, {', '.join(source.classes)}."
-    if unused := source.tensors.keys() - origins.values():
-        remark += f" Of no use here: {listed(name for name in source.tensors if name in unused)}."
+    if unused := tensors.keys() - origins.values():
+        remark += f" Of no use here: {listed(name for name in tensors if name in unused)}."
     return Loaded(parameters, [remark])
 
 
@@ -90,7 +110,7 @@ def read(weights: str) -> Source:
     if not path.is_file():
         raise UserError(f"model.weights {path}: no such file. Give 'imagenet', a .safetensors or .pth file, or a run.")
     try:
-        return _safetensors(path) if path.suffix == ".safetensors" else Source(_pickled_tensors(path))
+        return _safetensors(path) if path.suffix == ".safetensors" else Source(str(path), _pickled_tensors(path))
     except UserError:
         raise
     except Exception as error:  # damaged, truncated, hostile: to the user they are one
@@ -107,10 +127,10 @@ def _safetensors(path: Path) -> Source:
             "the model is there once the run has ended."
         )
     if about is None:
-        return Source(tensors)
+        return Source(str(path), tensors)
     model = {key: value for key, value in about.get("model", {}).items() if key in ("name", "backbone", "width")}
     flags = " ".join(f"--model.{key} {value}" for key, value in model.items() if value is not None)
-    return Source(tensors, tuple(map(str, about["classes"])), flags)
+    return Source(str(path), tensors, tuple(map(str, about["classes"])), flags)
 
 
 def _pickled_tensors(path: Path) -> Mapping[str, Tensor]:
@@ -122,16 +142,21 @@ def _pickled_tensors(path: Path) -> Mapping[str, Tensor]:
     return state
 
 
-def _imagenet(backbone: str) -> Source:
-    known = timm.list_pretrained(f"{backbone}.*")
-    name = f"{backbone}.{TORCHVISION_TAG}"
-    try:
-        return Source(timm.create_model(name if name in known else backbone, pretrained=True).state_dict())
-    except Exception as error:  # hubs, caches and networks fail in many ways; to the user they are one
-        raise UserError(
-            f"ImageNet weights of {backbone} could not be fetched ({type(error).__name__}). "
-            "Give a file instead (--model.weights FILE), or start from random weights (--model.weights none)."
-        ) from error
+def _renamed(backbone: str, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """The tensors under the names of timm's classifier, if it is the same network; else as they are.
+
+    timm's own loader knows many names that authors gave. Some of torchvision's it does not know; there, all tensors
+    have the same shapes in the same order.
+    """
+    with seed_cpu(0):
+        own = timm.create_model(backbone).state_dict()
+        if [tensor.shape for tensor in own.values()] == [tensor.shape for tensor in tensors.values()]:
+            return dict(zip(own, tensors.values(), strict=True))
+        try:  # refuses what is missing, and what is left over
+            given = {"state_dict": dict(tensors)}
+            return timm.create_model(backbone, pretrained=True, pretrained_cfg_overlay=given).state_dict()
+        except Exception:  # in as many ways as there are networks
+            return tensors
 
 
 def _origins(own: Iterable[str], there: Iterable[str]) -> dict[str, str]:

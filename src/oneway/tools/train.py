@@ -36,7 +36,7 @@ from oneway.runs import TrainedModel, continuation
 from oneway.runs.checkpoint.state import bytes_needed
 from oneway.runs.checkpoint.writer import open_writer
 from oneway.tools.evaluate import METRIC_NAMES, as_json, evaluate
-from oneway.tools.networks import prepare, student_seed
+from oneway.tools.networks import locate_weights, prepare, student_seed
 
 QUICK_ON_A_CPU = 1e9
 """Pixels to train on, at full width, that take about an hour."""
@@ -72,6 +72,7 @@ def _train(
         continued = resources.enter_context(continuation.reopen(out, config, allow_changes))
     else:
         runs.refuse_occupied(out)
+    weights = locate_weights(config.model)  # minutes of decoding would be in vain without them
 
     dataset = data.load(config.data, console)
     samples, held_out = dataset.read("train"), dataset.read("val")
@@ -84,7 +85,7 @@ def _train(
     classes = len(dataset.classes)
 
     prepared = [
-        prepare(config.model, classes, student_seed(config.seed, which), config.data.task, config.jitter.crop)
+        prepare(config.model, classes, student_seed(config.seed, which), config.data.task, config.jitter.crop, weights)
         for which in range(METHODS[config.method].students)
     ]
     for remark in prepared[0].remarks:
@@ -190,7 +191,7 @@ def slow_on_cpu(config: Config, iterations: int) -> str:
         return f"Note: with --train.device {config.train.device} this will take hours. Leave it out to use the GPU."
     return (
         "Note: there is no GPU here, and this will take hours. For a first result in minutes, add "
-        "--model.width 0.25 --jitter.crop 160 160 --train.iterations 300."
+        "--model.width 0.25 --model.weights none --jitter.crop 160 160 --train.iterations 300."
     )
 
 
