@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
+from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 import pytest
+import scipy.stats
 import torch
+from PIL import Image
 from rich.console import Console
 
-from files import change_json
+from files import change_json, contents
+from oneway.cli import app
 from oneway.common.errors import UserError
-from oneway.runs.environment import hardware
+from oneway.config import Config, build, merge
+from oneway.data import streets
+from oneway.runs import open_run
+from oneway.runs.atomic import write_json
+from oneway.runs.environment import environment, hardware
+from oneway.tools.baseline import is_baseline_of
 from oneway.tools.reproduce import EXPERIMENTS, Request, reproduce
 from oneway.tools.reproduce.tables import TABLES
 from oneway.tools.reproduce.two_moons import panel_config
+from oneway.tools.reproduce.yardsticks import ROWS, YARDSTICKS
 
 QUIET = Console(quiet=True)
 
@@ -92,6 +105,189 @@ def test_results_carry_the_hardware_of_the_runs(tiny_cifar, tmp_path):
     assert "environment" not in results
 
 
+TINY: dict[str, Any] = {
+    "model": {"weights": None, "width": 0.125},
+    "jitter": {"crop": (32, 48)},
+    "train": {"batch_labelled": 2, "batch_unlabelled": 2, "device": "cpu"},
+}
+DRIVES = ("0001TP", "0006R0", "0016E5")
+
+
+@pytest.fixture(scope="module")
+def drives(tmp_path_factory) -> Path:
+    """CamVid's layout, small: three drives of twelve frames, a third of one of them official validation."""
+    root = tmp_path_factory.mktemp("data") / "camvid"
+    for number, (drive, frame) in enumerate(product(DRIVES, range(12))):
+        split = "val" if drive == "0016E5" and frame < 4 else "train"
+        image, labels = streets.render(7, number, 32, 48)
+        for folder, pixels in ((split, image), (f"{split}annot", labels)):
+            (root / folder).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(root / folder / f"{drive}_{frame:02d}.png")
+    return root
+
+
+def test_drives_are_held_out_in_turn(drives, tmp_path):
+    """Each run validates on the frames of its drive, and learns from those of the others; a seed's value is their mean.
+
+    Filled in parts, with what is there used again.
+    """
+    changes = merge(TINY, {"data": {"cache": tmp_path / "cache"}})
+    rows = ("supervised", "mt-phtps")
+    request = Request(tmp_path, data=drives, rows=rows, columns=("20",), iterations=1, changes=changes, side_by_side=2)
+    folder = tmp_path / "camvid"
+    reproduce("camvid", replace(request, rows=("supervised",), drives=("0001TP",)), QUIET)
+    (part,) = json.loads((folder / "results.json").read_text())["by_drive"]["0001TP"]
+    written = contents(folder / "supervised-20" / "0001TP")
+    reproduce("camvid", request, QUIET)
+    assert contents(folder / "supervised-20" / "0001TP") == written
+    values = {}
+    for method, drive in product(rows, DRIVES):
+        run = open_run(folder / f"{method}-20" / drive / "seed0")
+        split = json.loads((run.path / "split.json").read_text())
+        assert (len(split["labelled"]), len(split["unlabelled"])) == (20, 24)
+        assert not [name for name in split["unlabelled"] if drive in name]
+        assert run.summary["validation_samples"] == 12
+        values[method, drive] = run.summary["value"]
+    results = json.loads((folder / "results.json").read_text())
+    supervised, teacher = results["cells"]
+    assert part["score"]["values"] == [values["supervised", "0001TP"]]
+    means = [mean(values[method, drive] for drive in DRIVES) for method in rows]
+    assert [cell["score"]["mean"] for cell in (supervised, teacher)] == pytest.approx(means)
+    assert supervised["difference"] is None
+    assert teacher["difference"]["mean"] == pytest.approx(means[1] - means[0])
+    assert len(results["runs"]) == 6
+    assert str(drives) not in (folder / "results.json").read_text()
+    table = (folder / "table.md").read_text()
+    assert f"| `mt-phtps` | {means[1]:.1f} ({means[1] - means[0]:+.1f}) |" in table
+    assert "0006R0 held out:" in table
+
+
+def stub(folder: Path, config: Config, value: float, iterations: int = 4000) -> None:
+    """A run folder as far as a table reads it."""
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text(config.to_yaml())
+    write_json(folder / "environment.json", environment(torch.device("cpu")))
+    summary = {"method": config.method, "variant": "1w-ct", "seed": config.seed, "labels": 20, "iterations": iterations}
+    summary |= {"metric": "miou", "value": value, "per_class": {}, "absent": [], "confusion": []}
+    write_json(folder / "summary.json", summary | {"validation_samples": 1, "seconds": 1, "peak_memory_mib": 1})
+
+
+def facade(out: Path, scores: dict[tuple[str, str], Sequence[float]], **changes: Any) -> None:
+    """Runs of `reproduce facade` that scored so, seed by seed."""
+    for (method, labels), values in scores.items():
+        for seed, value in enumerate(values):
+            config = YARDSTICKS["facade"].config(method, labels, "").changed(seed=seed, **changes)
+            stub(out / "facade" / f"{method}-{labels}" / f"seed{seed}", config, value)
+
+
+def table_of(name: str, out: Path) -> tuple[dict[tuple[str, str], dict[str, Any]], str]:
+    """The cells and the text of a table of what is there."""
+    reproduce(name, Request(out, table_only=True), QUIET)
+    cells = json.loads((out / name / "results.json").read_text())["cells"]
+    return {(cell["row"], cell["column"]): cell for cell in cells}, (out / name / "table.md").read_text()
+
+
+def test_methods_are_paired_by_seed(tmp_path):
+    """SciPy's paired t-test has the same statistic; the share of the distance to all labels is that of the means."""
+    supervised, teacher, complete = [40.0, 46.0, 43.0], [42.5, 47.5, 46.5], [50.0, 50.5, 51.0]
+    facade(tmp_path, {("supervised", "50"): supervised, ("mt-phtps", "50"): teacher, ("supervised", "all"): complete})
+    cells, table = table_of("facade", tmp_path)
+    cell = cells["mt-phtps", "50"]
+    assert cell["score"]["deviation"] == pytest.approx(stdev(teacher))
+    difference = cell["difference"]
+    assert (difference["values"], difference["n"]) == ([2.5, 1.5, 3.5], 3)
+    statistic = scipy.stats.ttest_rel(teacher, supervised).statistic
+    assert difference["mean"] / difference["standard_error"] == pytest.approx(statistic)
+    assert cell["closed"] == pytest.approx(2.5 / 7.5)
+    assert cells["supervised", "50"]["distance"]["mean"] == pytest.approx(7.5)
+    assert (cells["supervised", "all"]["distance"], cells["supervised", "50"]["closed"]) == (None, None)
+    assert "| `mt-phtps` | 45.5 ± 2.6 (+2.5 ± 0.6) |" in table
+    assert "| `mt-phtps` | 33 % |" in table
+    assert "over 3 seeds" in table
+
+
+def test_a_loss_is_negative_in_every_column(tmp_path):
+    """In points and as a share; with one seed there is no deviation to show."""
+    facade(tmp_path, {("supervised", "20"): [40.0], ("fixmatch", "20"): [38.0], ("supervised", "all"): [50.0]})
+    _, table = table_of("facade", tmp_path)
+    assert "| `fixmatch` | 38.0 (-2.0) |" in table
+    assert "| `fixmatch` | -20 % |" in table
+
+
+def test_only_seeds_with_a_pair_are_compared(tmp_path):
+    """A seed that one of the two lacks counts in the mean, and not in the difference; its number is said."""
+    facade(tmp_path, {("supervised", "20"): [40.0, 41.0], ("cps", "20"): [43.0, 45.0, 99.0]})
+    cells, table = table_of("facade", tmp_path)
+    assert cells["cps", "20"]["score"]["n"] == 3
+    assert cells["cps", "20"]["difference"]["values"] == [3.0, 4.0]
+    assert "| `supervised` | 40.5 ± 0.7 n = 2 |" in table
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"train": {"iterations": 4000, "batch_labelled": 4}}, {"model": {"weights": None, "backbone": "resnet34"}}],
+    ids=str,
+)
+def test_other_runs_are_no_pair(changes, tmp_path):
+    """Of another network or batch, or of another length."""
+    facade(tmp_path, {("supervised", "20"): [40.0]})
+    facade(tmp_path, {("cps", "20"): [43.0]}, **changes)
+    stub(tmp_path / "facade/fixmatch-20/seed0", YARDSTICKS["facade"].config("fixmatch", "20", ""), 44.0, iterations=9)
+    cells, table = table_of("facade", tmp_path)
+    assert cells["cps", "20"]["difference"] is None
+    assert cells["fixmatch", "20"]["difference"] is None
+    assert "44.0 after 9 iterations" in table
+
+
+def test_a_seed_counts_when_all_its_drives_are_there(tmp_path):
+    """A mean over other drives would be of something else; each drive's own table has what there is."""
+    yardstick = YARDSTICKS["camvid"]
+    for method, drive, seed in product(("supervised", "mt-phtps"), DRIVES, range(2)):
+        if (method, drive, seed) != ("mt-phtps", "0016E5", 1):
+            config = yardstick.config(method, "45", drive).changed(seed=seed)
+            value = 10.0 * DRIVES.index(drive) + seed + 3 * (method == "mt-phtps")
+            stub(tmp_path / "camvid" / f"{method}-45" / drive / f"seed{seed}", config, value)
+    cells, table = table_of("camvid", tmp_path)
+    assert cells["supervised", "45"]["score"]["values"] == [10.0, 11.0]
+    assert cells["mt-phtps", "45"]["score"]["values"] == [13.0]
+    assert cells["mt-phtps", "45"]["difference"]["values"] == [3.0]
+    by_drive = json.loads((tmp_path / "camvid" / "results.json").read_text())["by_drive"]
+    assert [len(by_drive[drive][1]["score"]["values"]) for drive in DRIVES] == [2, 2, 1]
+    assert "the mean over 0001TP, 0006R0 and 0016E5" in table
+
+
+def test_yardsticks_have_a_configuration_for_every_cell():
+    """All of one length, and each a valid pair with labels alone."""
+    for name, yardstick in YARDSTICKS.items():
+        assert name in EXPERIMENTS
+        for row, column, drive in product(ROWS, yardstick.columns, yardstick.parts):
+            config = yardstick.config(row, column, drive)
+            assert build(config.model_dump(), "test") == config
+            assert (config.labels, config.train.iterations, config.data.holdout_drive) == (column, 4000, drive or None)
+            assert row == "supervised" or is_baseline_of(yardstick.config("supervised", column, drive), config)
+
+
+def test_the_command_takes_several_of_each(monkeypatch, tmp_path):
+    """`--methods a b`, or `--row a --row b`; weights in a file are named from the root."""
+    asked = []
+    monkeypatch.setattr("oneway.tools.reproduce.reproduce", lambda *arguments: asked.append(arguments))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "w.safetensors").touch()
+    for words in (
+        "camvid --methods supervised cps --labels 20 45 --drives 0001TP --seeds 3 --weights w.safetensors",
+        "camvid --row supervised --row cps --column 20 --column 45 --drives 0001TP --seeds 3 --weights none",
+    ):
+        app(f"reproduce {words}", print_error=False, exit_on_error=False, result_action="return_value")
+    for (name, request, _), weights in zip(asked, (str(tmp_path / "w.safetensors"), "none"), strict=True):
+        assert (name, request.rows, request.columns, request.seeds) == (
+            "camvid",
+            ("supervised", "cps"),
+            ("20", "45"),
+            3,
+        )
+        assert (request.drives, request.changes) == (("0001TP",), {"model": {"weights": weights}})
+
+
 def test_the_moons_are_as_long_as_asked_for():
     """By default as the paper's."""
     assert panel_config("1w-ct", seed=0).train.iterations == 20_000
@@ -116,6 +312,13 @@ def test_the_moons_are_as_long_as_asked_for():
             "the table decides train.teacher_norm",
         ),
         ("two-moons", {"data": None, "rows": ("1w-ct",)}, "takes no --data, --row"),
+        ("camvid", {"rows": ("supervized",)}, "supervised"),
+        ("camvid", {"drives": ("0006R1",)}, "0006R0"),
+        ("camvid", {"data": None}, "--data"),
+        ("camvid", {"changes": {"data": {"holdout_drive": "0006R0"}}}, "the table decides data.holdout_drive"),
+        ("facade", {"drives": ("0006R0",)}, "no drives"),
+        ("facade", {"table_only": True}, "no run of facade has ended there"),
+        ("cifar10", {"drives": ("0006R0",)}, "holds no drive out"),
     ],
 )
 def test_what_is_not_there_is_named(name, changes, words, tiny_cifar, tmp_path):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
 
 from oneway.cli.app import STUDY, Json, Several, Switch, console, list_names, messages, verb
-from oneway.config import Positive, read_yaml
+from oneway.config import Positive, merge, read_yaml
 
 
 @verb(STUDY)
@@ -17,13 +19,16 @@ def reproduce(
     data: Path | None = None,
     out: Path = Path("runs/reproduce"),
     seeds: Positive = 1,
-    row: Several = (),
-    column: Several = (),
+    methods: Annotated[Several, Parameter(name=("--methods", "--row"), consume_multiple=True)] = (),
+    labels: Annotated[Several, Parameter(name=("--labels", "--column"), consume_multiple=True)] = (),
+    drives: Annotated[Several, Parameter(consume_multiple=True)] = (),
     iterations: Positive | None = None,
+    weights: str | None = None,
+    table_only: Switch = False,
     config: Path | None = None,
     side_by_side: Positive | None = None,
 ) -> None:
-    """Train and draw what the paper shows: a table or a figure by name; without a name, list them.
+    """Train and draw what the paper shows, or a table that tells methods apart, by name; without a name, list them.
 
     What has been trained before is not trained again; what was stopped goes on.
 
@@ -32,9 +37,12 @@ def reproduce(
         data: Folder of the data set.
         out: Folder of the runs and the result.
         seeds: Number of runs of each setup; the result is their mean and deviation.
-        row: Only this row of the table (a method); can be repeated.
-        column: Only this column of the table (a number of labels); can be repeated.
-        iterations: Length of every run, if not the paper's.
+        methods: Only these rows of the table, which are methods in most.
+        labels: Only these columns of the table, which are numbers of labels.
+        drives: With camvid, hold out only these drives.
+        iterations: Length of every run, if not the table's.
+        weights: Initial weights of every run: imagenet, a file, or none.
+        table_only: Train nothing; write the table of the runs that are there.
         config: YAML file of settings for every run of the table.
         side_by_side: How many runs train at once.
     """
@@ -44,7 +52,13 @@ def reproduce(
         list_names({known: experiment.shows for known, experiment in EXPERIMENTS.items()})
         return
     changes = {} if config is None else read_yaml(config)
-    reproduce(name, Request(out, seeds, data, row, column, iterations, changes, side_by_side), console)
+    if weights is not None:
+        given = str(Path(weights).absolute()) if Path(weights).exists() else weights
+        changes = merge(changes, {"model": {"weights": given}})
+    asked = Request(
+        out, seeds, data, methods, labels, iterations, changes, side_by_side, drives=drives, table_only=table_only
+    )
+    reproduce(name, asked, console)
 
 
 @verb(STUDY)

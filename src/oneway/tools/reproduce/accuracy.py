@@ -41,6 +41,11 @@ class Request:
     """Of every run, by section and setting."""
 
     side_by_side: int | None = None
+    drives: tuple[str, ...] = ()
+    """To hold out, of those of a yardstick; all if none are named."""
+
+    table_only: bool = False
+    """Train nothing: show what is there."""
 
 
 @dataclass(frozen=True)
@@ -85,19 +90,27 @@ class Cell:
 def fill_table(name: str, request: Request, console: Console) -> None:
     """Trains the missing runs of those asked for; prints the results of all runs, and writes them beside the runs."""
     table = TABLES[name]
-    places = list(_choose_cells(name, table, request))
-    _refuse_what_the_table_decides(table, request.changes)
-    jobs = [
-        Job(f"{row}, {column} labels, seed {seed}", _cell_folder(request.out, row, column) / f"seed{seed}", config)
-        for row, column in places
-        for seed, config in _configs(table.config(row, column), request)
-    ]
-    train_all(jobs, request.side_by_side or 1, console)
+    if request.drives:
+        raise UserError(f"--drives {request.drives[0]}: {name} holds no drive out; leave it away.")
+    if not request.table_only:
+        train_all(_jobs(name, table, request), request.side_by_side or 1, console)
     cells = list(_read_cells(table, request.out))
     console.print(_to_rich(table, cells))
     write_results(request.out, name, cells)
     write_atomically(request.out / "table.md", to_markdown(cells).encode())
     say(console, f"{request.out / 'results.json'} and table.md")
+
+
+def _jobs(name: str, table: PaperTable, request: Request) -> list[Job]:
+    cells = list(choose_cells(name, request, tuple(table.rows), table.columns))
+    refuse_decided(
+        {key for row in table.rows.values() for key in names_of(row.changes) - row.changes.keys()}, request.changes
+    )
+    return [
+        Job(f"{row}, {column} labels, seed {seed}", cell_folder(request.out, row, column) / f"seed{seed}", config)
+        for row, column in cells
+        for seed, config in configs_of(table.config(row, column), request)
+    ]
 
 
 def write_results(folder: Path, name: str, cells: Sequence[Cell]) -> None:
@@ -118,36 +131,40 @@ def read_cell(row: str, column: str, paper: str | None, folders: Iterable[Path],
 def _read_cells(table: PaperTable, out: Path) -> Iterator[Cell]:
     """All cells with runs in a folder: a table may be filled in parts."""
     for row, column in product(table.rows, table.columns):
-        if folders := [path.parent for path in _cell_folder(out, row, column).glob(f"seed*/{SUMMARY}")]:
+        if folders := [path.parent for path in cell_folder(out, row, column).glob(f"seed*/{SUMMARY}")]:
             yield read_cell(row, column, table.paper(row, column), folders, table.config(row, column).train)
 
 
-def _choose_cells(name: str, table: PaperTable, request: Request) -> Iterator[tuple[str, str]]:
-    for kind, asked, known in (("row", request.rows, tuple(table.rows)), ("column", request.columns, table.columns)):
+def choose_cells(
+    name: str, request: Request, rows: Sequence[str], columns: Sequence[str], usual: Sequence[str] = ()
+) -> Iterator[tuple[str, str]]:
+    """Those that were asked for; where no row was, all of them, or the `usual` ones."""
+    for kind, asked, known in (("row", request.rows, rows), ("column", request.columns, columns)):
         for one in asked:
             if one not in known:
                 raise unknown(f"{kind} of {name}", one, known)
     if request.data is None:
         raise UserError(f"reproduce {name}: give the folder of the data set with --data DIR.")
-    return product(dict.fromkeys(request.rows or table.rows), dict.fromkeys(request.columns or table.columns))
+    return product(dict.fromkeys(request.rows or usual or rows), dict.fromkeys(request.columns or columns))
 
 
-def _refuse_what_the_table_decides(table: PaperTable, changes: dict[str, Any]) -> None:
-    """Else cells would hold other runs than their row and column say."""
-    decided = {"recipe", "method", "variant", "labels", "seed", "data.path"}
-    decided |= {name for row in table.rows.values() for name in names_of(row.changes) - row.changes.keys()}
+def refuse_decided(by_table: set[str], changes: dict[str, Any]) -> None:
+    """Refuses changes of what a table decides: cells would hold other runs than their row and column say."""
+    decided = {"recipe", "method", "variant", "labels", "seed", "data.path"} | by_table
     if surplus := sorted(decided & names_of(changes)):
         raise UserError(f"--config: the table decides {listed(surplus)}, by row, column and seed; leave them out.")
 
 
-def _configs(config: Config, request: Request) -> Iterator[tuple[int, Config]]:
+def configs_of(config: Config, request: Request) -> Iterator[tuple[int, Config]]:
+    """The seeds of a cell, and the configuration of each, with the changes that were asked for."""
     changed = build(merge(config.model_dump(), prefer_epochs(request.changes)), "reproduce")
     length = {} if request.iterations is None else {"iterations": request.iterations}
     for seed in range(request.seeds):
         yield seed, changed.changed(seed=seed, data={"path": request.data}, train=length)
 
 
-def _cell_folder(out: Path, row: str, column: str) -> Path:
+def cell_folder(out: Path, row: str, column: str) -> Path:
+    """Where the runs of a cell are."""
     return out / f"{row.replace(',', '').replace(' ', '-')}-{column.replace('/', 'of')}"
 
 

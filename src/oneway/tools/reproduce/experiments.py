@@ -1,4 +1,4 @@
-"""The paper's tables and figures as commands: each trains what is missing and shows ours beside theirs."""
+"""The paper's tables and figures as commands, and tables that tell methods apart: each trains what is missing."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from rich.console import Console
 
 from oneway.common.errors import unknown
 from oneway.tools.reproduce.accuracy import Request, fill_table
+from oneway.tools.reproduce.paired import fill_yardstick
 from oneway.tools.reproduce.tables import TABLES
 from oneway.tools.reproduce.two_moons import two_moons
+from oneway.tools.reproduce.yardsticks import YARDSTICKS
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """Something the paper shows."""
+    """Something to train and show."""
 
     shows: str
     run: Callable[[Request, Console], None]
 
 
 EXPERIMENTS: dict[str, Experiment] = {
+    **{name: Experiment(yardstick.shows, partial(fill_yardstick, name)) for name, yardstick in YARDSTICKS.items()},
     "two-moons": Experiment("Decision surfaces of four kinds of consistency on two moons, as a figure", two_moons),
     **{name: Experiment(table.shows, partial(fill_table, name)) for name, table in TABLES.items()},
 }

@@ -37,8 +37,10 @@ PANELS: dict[str, tuple[str, str, VariantName]] = {
 
 def two_moons(request: Request, console: Console) -> None:
     """Trains the four panels for each seed, draws the figure of the first seed, and prints the means."""
-    if request.data is not None or request.rows or request.columns or request.changes:
-        raise UserError("two-moons draws its own points: it takes no --data, --row, --column or --config.")
+    if request.data or request.rows or request.columns or request.changes or request.drives or request.table_only:
+        raise UserError(
+            "two-moons draws its own points: it takes no --data, --row, --column, --drives, --table-only or --config."
+        )
     out = request.out
     # The runs are too small for more than a core each. A few more of them than cores: at the end, no core is idle.
     jobs = [
