@@ -90,7 +90,7 @@ EXPECTED: dict[tuple[str, str | None], dict[str, Any]] = {
         "optimiser.learning_rate_pretrained": 1e-4,
         "optimiser.weight_decay": 1e-4,
         "optimiser.schedule": "quarter-cosine",
-        "train.iterations": 8000,
+        "train.iterations": 4000,
         "labels": "1/8",
     },
     ("folder", None): {
@@ -121,8 +121,17 @@ def test_the_length_of_training_is_the_paper_s_count_of_epochs():
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_method_that_learns_from_unlabelled_images_changes_nothing(name):
     """But the name of the method: a recipe is written for those. A mean teacher is not told what a simple one does."""
-    assert recipe(name, "simple-phtps") == recipe(name).changed(method="simple-phtps")
-    assert recipe(name, "mt-phtps") == recipe(name).changed(method="mt-phtps", train={"teacher_norm": "population"})
+    written = RECIPES[name]()
+    assert recipe(name, "simple-phtps") == written.changed(method="simple-phtps")
+    assert recipe(name, "mt-phtps") == written.changed(method="mt-phtps", train={"teacher_norm": "population"})
+
+
+@pytest.mark.parametrize("name", ["folder", "camvid"])
+def test_photographs_are_learnt_by_the_method_that_gains_on_them(name):
+    """With its own weight of the consistency loss; another method comes without it."""
+    assert recipe(name).method == "mt-colour-cutmix"
+    assert recipe(name).train.alpha == 1.0
+    assert recipe(name, "mt-phtps").train.alpha == 0.5
 
 
 @pytest.mark.parametrize("method", [method for method, row in METHODS.items() if row.supervised])
