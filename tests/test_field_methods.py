@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,17 +18,13 @@ from algorithms import settings
 from oneway import ops
 from oneway.common.errors import UserError
 from oneway.common.streams import stream
-from oneway.config import Model, Perturb
+from oneway.config import Perturb
 from oneway.config.recipes import configured
-from oneway.draws import Lots, PerturbationDraw, draw_perturbation
+from oneway.draws import Draws, Lots, PerturbationDraw, Plan, draw, draw_perturbation, each_column, part
 from oneway.engine.step import Measured, add_gradients
 from oneway.methods import METHODS
 from oneway.methods.interface import Batch
-from oneway.models import build
 from oneway.models.average import average_of
-from oneway.models.encoder import Encoder
-from oneway.models.features import feature_channels
-from oneway.models.norm import NormPolicy
 from oneway.models.roles import Models
 from oneway.ops.exchange import box_mask
 from oneway.perturb import perturbation
@@ -60,6 +57,12 @@ def lots(channels: int = 0) -> Lots:
 
 def labelled() -> tuple[Tensor, Tensor]:
     return images(8), torch.randint(0, CLASSES, (N, *SIZE), generator=torch.Generator().manual_seed(9))
+
+
+def columns_of(table: Draws) -> list[Tensor]:
+    columns: list[Tensor] = []
+    each_column(table, lambda column: columns.append(column) or column)
+    return columns
 
 
 def draws() -> list[PerturbationDraw]:
@@ -204,156 +207,33 @@ def test_confident_labels(method):
     torch.testing.assert_close(measured["consistency"], consistency.detach(), atol=1e-9, rtol=0)
 
 
-class TinyEncoder(Encoder):
-    """Two feature maps, of 5 and 6 channels."""
-
-    def __init__(self) -> None:
-        nn.Module.__init__(self)
-        self.channels = (5, 6)
-        self.fine, self.coarse = nn.Conv2d(3, 5, 3, padding=1), nn.Conv2d(5, 6, 3, stride=2, padding=1)
-
-    def forward(self, x: Tensor) -> list[Tensor]:
-        fine = self.fine(x)
-        return [fine, self.coarse(fine.tanh())]
-
-
-class TinyDecoder(nn.Module):
-    """Logits of features of both maps."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm = nn.BatchNorm2d(11)
-        self.head = nn.Conv2d(11, CLASSES, 1)
-
-    def forward(self, fine: Tensor, coarse: Tensor) -> Tensor:
-        joined = torch.cat((fine, F.interpolate(coarse, fine.shape[-2:])), dim=1)
-        return 3 * self.head(self.norm(joined).tanh())
-
-
-class Segmenter(nn.Module):
-    """An encoder, and a decoder that receives its feature maps."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.encoder, self.decoder = TinyEncoder(), TinyDecoder()
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.decoder(*self.encoder(x))
-
-
-def segmenter(seed: int) -> Segmenter:
-    torch.manual_seed(seed)
-    model = Segmenter().double()
-    model(torch.rand(N, 3, *SIZE, dtype=torch.float64))
-    return model
-
-
-def literal_dropped(model: Segmenter, x: Tensor, factors: list[list[float]]) -> Tensor:
-    """Probabilities of a network of which each image's channels are multiplied one by one."""
-    maps = [
-        torch.stack([torch.stack([factors[n][start + k] * each[n, k] for k in range(each.shape[1])]) for n in range(N)])
-        for each, start in zip(model.encoder(x), (0, 5), strict=True)
-    ]
-    return F.interpolate(model.decoder(*maps), SIZE, mode="bilinear").softmax(dim=1)
-
-
-def literal_views(x: Tensor, p: Tensor, threshold: float) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Of both strong views: the images, the teacher's decisions, and where it is sure."""
-    found = []
-    for view in draws():
-        inside = box_mask(view.boxes, SIZE)
-
-        def exchanged(values: Tensor, inside: Tensor = inside) -> Tensor:
-            partner = torch.cat((values[2:], values[:2]))
-            mask = torch.cat((inside, inside)).view(N, *[1] * (values.ndim - 3), *SIZE)
-            return torch.where(mask, partner, values)
-
-        certainty, winner = p.max(dim=1)
-        coloured = ops.jitter_colours(x, view.colours, 1.0)
-        found.append((exchanged(coloured), exchanged(winner), exchanged(certainty) > threshold))
-    return found
-
-
-def test_unimatch():
-    """L_s + α (¼ view 1 + ¼ view 2 + ½ dropped features), pixels that the teacher doubts counting as 0."""
-    x, student = images(1), segmenter(0)
-    reference, batch = deepcopy(student), batch_for("unimatch", x, channels=11)
-    x_l, y_l = labelled()
-    expected = literal_cross_entropy(probabilities(reference, x_l), y_l)
-    p = probabilities(frozen(reference), x)
-    certainty, winner = p.max(dim=1)
-    assert 0.1 < (certainty > 0.5).double().mean() < 0.9
-    for image, labels, sure in literal_views(x, p, 0.5):
-        expected = expected + 0.8 / 4 * literal_cross_entropy(probabilities(reference, image), labels, sure)
-    factors = [[0.0 if lot < 0.5 else 2.0 for lot in row] for row in batch.lots.channels.tolist()]
-    features = literal_cross_entropy(literal_dropped(reference, x, factors), winner, certainty > 0.5)
-    chosen = settings(alpha=0.8, confidence=0.5, loss="confident")
-    losses = METHODS["unimatch"].generator()(Models((student,), (student,)), batch, chosen)
-    measured = assert_same_gradients(losses, [student], expected + 0.8 / 2 * features, [reference])
-    torch.testing.assert_close(measured["features"], features.detach(), atol=1e-9, rtol=0)
-
-
-def test_unimatch_v2():
-    """L_s + α/2 (view 1 + view 2): what one view loses of the features, the other has twice; some images lose none."""
-    x, student, teacher = images(1), segmenter(0), average_of(segmenter(1))
-    reference, batch = deepcopy(student), batch_for("unimatch-v2", x, channels=11)
-    x_l, y_l = labelled()
-    expected = literal_cross_entropy(probabilities(reference, x_l), y_l)
-    whole = (batch.lots.whole < 0.5).tolist()
-    assert 0 < sum(whole) < N
-    factors = [
-        [1.0 if kept else 0.0 if lot < 0.5 else 2.0 for lot in row]
-        for row, kept in zip(batch.lots.channels.tolist(), whole, strict=True)
-    ]
-    others = [[2 - factor for factor in row] for row in factors]
-    views = literal_views(x, probabilities(teacher, x), 0.5)
-    for (image, labels, sure), kept in zip(views, (factors, others), strict=True):
-        expected = expected + 0.8 / 2 * literal_cross_entropy(literal_dropped(reference, image, kept), labels, sure)
-    chosen = settings(alpha=0.8, confidence=0.5, loss="confident")
-    losses = METHODS["unimatch-v2"].generator()(Models((student,), (teacher,)), batch, chosen)
-    assert_same_gradients(losses, [student], expected, [reference])
-
-
-def test_dropped_features_leave_no_trace():
-    """The next pass through the network is whole again, also where one failed."""
-    model, x = segmenter(0).eval(), images(1)
-    before = model(x)
-    models = Models((model,), (model,))
-    assert not torch.equal(models.student(x, features=torch.zeros(N, 11)), before)
-    with pytest.raises(RuntimeError):
-        models.student(x, features=torch.zeros(N + 1, 11))
-    assert torch.equal(model(x), before)
-    assert torch.equal(models.student(x, features=torch.ones(N, 11)), before)
-
-
-@pytest.mark.parametrize("name", ["swiftnet", "deeplabv2", "deeplabv3plus"])
-def test_every_segmenter_has_features_to_drop(name):
-    """A number for every channel, and all dropped changes the prediction."""
-    model = build(Model(name=name, backbone="resnet18", width=0.125), classes=3, seed=0).eval()
-    x, channels = torch.rand(2, 3, 64, 64), sum(feature_channels(model))
-    models = Models((model,), (model,), NormPolicy("frozen"))
-    assert torch.equal(models.student(x, features=torch.ones(2, channels)), model(x))
-    assert not torch.allclose(models.student(x, features=torch.zeros(2, channels)), model(x))
-
-
-def without_encoder(classes: int) -> nn.Module:
-    return nn.Conv2d(3, classes, 1)
-
-
-@pytest.mark.parametrize("method", ["unimatch", "unimatch-v2"])
-def test_a_network_without_an_encoder_is_refused_before_training(method, tmp_path):
-    """With the way out."""
-    config = small_streets(method=method, model={"factory": "test_field_methods:without_encoder", "width": 1.0})
-    with pytest.raises(UserError, match=r"Conv2d has no `encoder`.*another --method"):
-        train(config, tmp_path / "run", resume=False, console=QUIET)
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.parametrize("method", ["classmix", "unimatch", "unimatch-v2"])
 def test_whole_images_are_refused(method):
     """There are no pixels to mix and no decoder."""
     with pytest.raises(UserError, match=f"{method} segments images"):
         configured("cifar10", {"method": method}, source="test")
+
+
+PLAN = Plan(0, tuple(range(6)), tuple(range(16)), 4, 8, (0.7, 1.4), True, views=2, mixes_classes=True)
+
+
+def test_lots_shift_no_other_number():
+    """A table with them is the table without, and more; they are their iteration's and nobody else's."""
+    plain, more = (draw(replace(PLAN, mixes_classes=mixes, dropped_channels=7 * mixes), 3) for mixes in (False, True))
+    assert plain.lots is None
+    assert [tuple(column.shape) for column in more.lots] == [(8, 256), (8, 7), (8,)]
+    for one, other in zip(columns_of(plain), columns_of(more._replace(lots=None)), strict=True):
+        assert torch.equal(one, other)
+    assert not torch.isclose(more.lots.whole, draw(replace(PLAN, dropped_channels=7), 4).lots.whole).any()
+
+
+def test_processes_share_every_column():
+    """A row for each image, or for each pair: each share has half of the rows, and no row is in both."""
+    whole = draw(replace(PLAN, dropped_channels=7), 3)
+    shares = [part(whole, rank, 2) for rank in range(2)]
+    for column, *parts in zip(columns_of(whole), *map(columns_of, shares), strict=True):
+        assert [len(each) for each in parts] == [len(column) // 2] * 2
+        assert sorted(torch.cat(parts).flatten().tolist()) == sorted(column.flatten().tolist())
 
 
 FIELD = ("fixmatch", "classmix", "cps", "unimatch", "unimatch-v2", "augseg")

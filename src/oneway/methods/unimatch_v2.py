@@ -5,14 +5,18 @@ Shapes: N images; K channels of all feature maps that the decoder receives.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
-from oneway.draws import Lots
 from oneway.methods import supervised
 from oneway.methods.interface import Batch, Loss, Losses, Settings
 from oneway.methods.unimatch import dropped, strong_view
 from oneway.models.roles import Models
+
+if TYPE_CHECKING:
+    from oneway.draws import Lots
 
 
 def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
