@@ -9,7 +9,7 @@ import pytest
 from oneway.common.errors import UserError
 from oneway.config import Config
 from oneway.runs import Run, choose_device
-from oneway.runs.continuation import Change, Continued
+from oneway.runs.continuation import Continued
 
 
 def test_a_message_about_a_device_names_no_flag() -> None:
@@ -23,4 +23,4 @@ def test_the_message_about_changes_names_the_command_that_allows_them() -> None:
     """`quickstart` and `reproduce` continue runs too, and have no such flag."""
     continued = Continued(Run(Path("run"), Config()), Config(), allow_changes=False)
     with pytest.raises(UserError, match=r"seed: 0 → 1.*or insist with oneway train --resume --allow-changes\.$"):
-        continued.accept([Change("seed", 0, 1)])
+        continued.accept(["seed: 0 → 1"])

@@ -1,7 +1,6 @@
 """The run folder: what a training run leaves behind, and how it is read again."""
 
 from oneway.common.run_files import CONFIG, METRICS
-from oneway.runs.device import choose_device
-from oneway.runs.folder import Run, data_of, open_run, refuse_occupied, start_run
+from oneway.runs.environment import choose_device
+from oneway.runs.folder import Run, data_of, open_run, read_json, refuse_occupied, start_run
 from oneway.runs.model_file import TrainedModel, load_model, save_model
-from oneway.runs.reading import read_json

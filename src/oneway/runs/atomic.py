@@ -6,18 +6,15 @@ import errno
 import json
 import os
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from oneway.common.errors import UserError
 
-SUFFIX = ".tmp"
-"""The end of the names of incomplete files; they begin with a dot."""
-
+SUFFIX = ".tmp"  # the end of the names of incomplete files; they begin with a dot
 BYTES_AT_ONCE = 2**22
-
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""The system's errors for a full disk, and for a quota or a limit that is reached."""
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, and a quota or a limit that is reached
 
 
 class CannotWrite(UserError):
@@ -30,10 +27,21 @@ def write_atomically(path: Path, content: bytes) -> None:
     Raises:
         CannotWrite: With the bytes needed and free. No part of the new content is left behind.
     """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{SUFFIX}")
     try:
-        _write(path, content)
-    except OSError as error:
-        raise cannot_write(path, len(content), error) from error
+        with _create(temporary) as descriptor:
+            rest = memoryview(content)
+            while rest:
+                rest = rest[os.write(descriptor, rest[:BYTES_AT_ONCE]) :]
+            os.fsync(descriptor)  # or a power cut could leave the new name without the content
+        os.replace(temporary, path)
+        sync(path.parent)  # the new name itself
+    except BaseException as error:
+        with suppress(OSError):
+            os.unlink(temporary)
+        if isinstance(error, OSError):
+            raise cannot_write(path, len(content), error) from error
+        raise
 
 
 def write_json(path: Path, values: object) -> None:
@@ -41,32 +49,27 @@ def write_json(path: Path, values: object) -> None:
     write_atomically(path, (json.dumps(values, indent=1) + "\n").encode())
 
 
-def _write(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}{SUFFIX}")
+@contextmanager
+def open_descriptor(path: Path, flags: int) -> Iterator[int]:
+    """A descriptor of a file or a folder, closed after the block."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
     try:
-        descriptor = _create(temporary)
-        try:
-            rest = memoryview(content)
-            while rest:
-                rest = rest[os.write(descriptor, rest[:BYTES_AT_ONCE]) :]
-            os.fsync(descriptor)  # or a power cut could leave the new name without the content
-        finally:
-            os.close(descriptor)
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-    sync(path.parent)  # the new name itself
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _create(path: Path) -> AbstractContextManager[int]:
+    """A descriptor of a new file; what had that name, perhaps a link to elsewhere, is removed and not followed."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    return open_descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
 
 
 def sync(path: Path) -> None:
     """Returns when a file or a folder is on the disk, and not only in the system's memory."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
+    with open_descriptor(path, os.O_RDONLY) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def sweep(folder: Path) -> None:
@@ -92,13 +95,12 @@ def require_room(folder: Path, total: int, largest: int) -> None:
         )
     probe = folder / f".room.{os.getpid()}{SUFFIX}"
     try:
-        descriptor = _create(probe)
-        try:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(descriptor, 0, largest)
-        finally:
-            os.close(descriptor)
-            os.unlink(probe)
+        with _create(probe) as descriptor:
+            try:
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(descriptor, 0, largest)
+            finally:
+                os.unlink(probe)
     except OSError as error:
         raise cannot_write(folder, largest, error) from error
 
@@ -127,10 +129,3 @@ def bytes_free(folder: Path) -> int | None:
         return shutil.disk_usage(folder).free
     except OSError:
         return None
-
-
-def _create(path: Path) -> int:
-    """A descriptor of a new file; what had that name, perhaps a link to elsewhere, is removed and not followed."""
-    with suppress(FileNotFoundError):
-        os.unlink(path)
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)

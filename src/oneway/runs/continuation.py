@@ -18,23 +18,10 @@ from oneway.data.splits import Split, choose
 from oneway.engine.state import TrainingState
 from oneway.runs import atomic, checkpoint, lock
 from oneway.runs.checkpoint.state import bytes_needed
-from oneway.runs.folder import Run, open_run
-from oneway.runs.reading import read_json
+from oneway.runs.folder import Run, open_run, read_json
 
 MAY_CHANGE = ("data.path", "data.unlabelled", "data.cache", "data.refresh", "data.skip_unreadable", "train.device")
 """Where a run finds its data and computes may differ when it is continued; the data are known by their content."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """A difference between a run and its continuation."""
-
-    what: str
-    before: Any
-    after: Any
-
-    def __str__(self) -> str:
-        return f"{self.what}: {self.before} → {self.after}"
 
 
 @dataclass(frozen=True)
@@ -42,18 +29,15 @@ class Continued:
     """A run that is continued."""
 
     run: Run
-    before: Config
-    """Its configuration until now."""
-
+    before: Config  # its configuration until now
     allow_changes: bool
-    changes: list[Change] = field(default_factory=list)
-    """Those that were found and allowed."""
+    changes: list[str] = field(default_factory=list)  # those that were found and allowed
 
-    def accept(self, changes: Sequence[Change]) -> None:
+    def accept(self, changes: Sequence[str]) -> None:
         """Refuses changes, unless they were asked for."""
         if changes and not self.allow_changes:
             raise UserError(
-                f"{self.run.path}: continuing would change the run ({'; '.join(map(str, changes))}). "
+                f"{self.run.path}: continuing would change the run ({'; '.join(changes)}). "
                 "Leave those settings and data as they were, start another run with --out, or insist with "
                 "oneway train --resume --allow-changes."
             )
@@ -76,7 +60,7 @@ def load_ended(path: Path, config: Config) -> dict[str, Any] | None:
     summary = run.summary
     if summary is not None and (changes := _compare_settings(run.config.flat(), config.flat())):
         raise UserError(
-            f"{path}: this run has ended, and continuing would change it ({'; '.join(map(str, changes))}). "
+            f"{path}: this run has ended, and continuing would change it ({'; '.join(changes)}). "
             f"Start another run with --out; with --model.weights {path} it begins where this one ended."
         )
     return summary
@@ -123,7 +107,7 @@ def restore(
         then = configuration.build(found.configuration, source=str(run.checkpoints))
         continued.accept(_compare_settings(then.flat(), run.config.flat()))
         if found.split != split.hash:
-            continued.accept([Change("split", found.split[:8], split.hash[:8])])
+            continued.accept([f"split: {found.split[:8]} → {split.hash[:8]}"])
     checkpoint.require_room(run.checkpoints, bytes_needed(state))
     if continued.changes:
         now = [f"after {done} iterations, {change}" for change in continued.changes]
@@ -135,21 +119,17 @@ def restore(
     return done, seconds
 
 
-def _compare_settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
+def _compare_settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     changed = [key for key in before if before[key] != after[key] and key not in MAY_CHANGE]
-    return [Change(key, before[key], after[key]) for key in changed]
+    return [f"{key}: {before[key]} → {after[key]}" for key in changed]
 
 
-def _compare_data(stored: Split, samples: Samples, held_out: Samples) -> Iterator[Change]:
-    for names, kind in (
-        (sorted(set(stored.unlabelled) - set(samples.names)), "gone"),
-        (sorted(set(samples.names) - set(stored.unlabelled)), "new"),
-    ):
+def _compare_data(stored: Split, samples: Samples, held_out: Samples) -> Iterator[str]:
+    was, now = set(stored.unlabelled), set(samples.names)
+    for names, kind in ((was - now, "gone"), (now - was, "new")):
         if names:
-            yield Change("training images", len(stored.unlabelled), f"{kind}: {listed(names)}")
-    for part, before, after in (
-        ("training", stored.content, samples.content),
-        ("validation", stored.validation, held_out.content),
-    ):
-        if before != after:
-            yield Change(f"content of the {part} data", before[:8], after[:8])
+            yield f"training images: {len(stored.unlabelled)} → {kind}: {listed(sorted(names))}"
+    if stored.content != samples.content:
+        yield f"content of the training data: {stored.content[:8]} → {samples.content[:8]}"
+    if stored.validation != held_out.content:
+        yield f"content of the validation data: {stored.validation[:8]} → {held_out.content[:8]}"

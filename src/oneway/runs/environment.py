@@ -1,4 +1,4 @@
-"""What a number needs beside it: versions, hardware, commit and command."""
+"""Where a run computes: the device that a user names; and what a number needs beside it, from versions to command."""
 
 from __future__ import annotations
 
@@ -15,14 +15,33 @@ from typing import Any
 import torch
 
 from oneway import __version__
+from oneway.common.errors import UserError
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of a name; `auto` takes the GPU where there is one. A GPU with a number becomes the current one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UserError(f"device {name}: no such kind of device. Use auto, cpu, cuda or cuda:1.") from None
+    if device.type not in ("cpu", "cuda"):
+        raise UserError(f"device {name}: only cpu and cuda are supported.")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UserError(f"device {name}: {torch.cuda.device_count()} CUDA devices are visible. Use auto or cpu.")
+    if device.index is not None and device.type == "cuda":
+        torch.cuda.set_device(device)  # Triton launches kernels on the current device
+    return device
 
 
 def environment(device: torch.device) -> dict[str, Any]:
     """Of this process, as kept in a run folder."""
     packages = ("torch", "timm", "numpy", "Pillow")
     commit, uncommitted = find_commit(Path(__file__).parents[1])
+    program = Path(sys.argv[0]).name
     return {
-        "command": shlex.join([_program(), *sys.argv[1:]]),
+        "command": shlex.join(["oneway" if program == "__main__.py" else program, *sys.argv[1:]]),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {"oneway": __version__, **{name: importlib.metadata.version(name) for name in packages}},
         "python": platform.python_version(),
@@ -69,8 +88,3 @@ def _git(folder: Path, *words: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
-
-
-def _program() -> str:
-    name = Path(sys.argv[0]).name
-    return "oneway" if name == "__main__.py" else name

@@ -1,11 +1,14 @@
-"""A run's folder: started once, by one process, and read by many."""
+"""A run's folder: started once, by one process, and read by many.
+
+It may come from anywhere: what is wrong with one of its files is a UserError that names it.
+"""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +21,12 @@ from oneway.config import Config, Data
 from oneway.data.splits import Split
 from oneway.runs import atomic, checkpoint, lock
 from oneway.runs.atomic import write_atomically, write_json
-from oneway.runs.device import choose_device
-from oneway.runs.environment import environment
-from oneway.runs.reading import Types, read_json, read_log, refuse_unusual, require_types
+from oneway.runs.environment import choose_device, environment
+
+MOST_BYTES = 2**26  # of a text file in a run folder
+
+Types = Mapping[str, type | tuple[type, ...]]
+"""What an object must have: the type, or types, of the value under each key."""
 
 IN_SUMMARY: Types = {
     "method": str,
@@ -70,20 +76,19 @@ class Run:
     @property
     def environment(self) -> dict[str, Any]:
         """Versions, hardware, commit and command."""
-        file = self.path / ENVIRONMENT
-        return require_types(read_json(file), IN_ENVIRONMENT, file)
+        return _read_object(self.path / ENVIRONMENT, IN_ENVIRONMENT)
 
     @property
     def summary(self) -> dict[str, Any] | None:
         """The result, once the run has ended."""
         file = self.path / SUMMARY
-        return require_types(read_json(file), IN_SUMMARY, file) if file.exists() else None
+        return _read_object(file, IN_SUMMARY) if file.exists() else None
 
     @property
     def split(self) -> Split:
         """Which images the run was started with."""
         file = self.path / SPLIT
-        stored = require_types(read_json(file), IN_SPLIT, file)
+        stored = _read_object(file, IN_SPLIT)
         labelled, unlabelled = (tuple(map(str, stored[part])) for part in ("labelled", "unlabelled"))
         split = Split(labelled, unlabelled, stored["content"], stored["validation"])
         if split.hash != stored["hash"]:
@@ -93,26 +98,23 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of `metrics.jsonl`, in order."""
         file = self.path / METRICS
-        return _refuse_damaged(read_log(file), file)
+        return _refuse_damaged(_read_log(file), file)
 
     def log(self, **values: Any) -> None:
         """Adds a line to `metrics.jsonl`."""
         file = self.path / METRICS
         line = (json.dumps(values) + "\n").encode()
         try:
-            descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            try:
+            with atomic.open_descriptor(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as descriptor:
                 if os.write(descriptor, line) < len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            finally:
-                os.close(descriptor)
         except OSError as error:
             raise atomic.cannot_write(file, len(line), error) from error
 
     def forget_metrics_after(self, iteration: int) -> None:
         """Drops what a killed run logged after the checkpoint it resumes from, readable or not."""
         file = self.path / METRICS
-        lines = read_log(file)
+        lines = _read_log(file)
         while lines and not ((last := lines[-1]) and last["iteration"] <= iteration):
             lines.pop()
         kept = [line for line in _refuse_damaged(lines, file) if line["iteration"] <= iteration]
@@ -132,12 +134,10 @@ def refuse_occupied(path: Path) -> None:
     """Refuses a folder that a new run would share with something else: nothing is ever overwritten."""
     if (path / CONFIG).is_file():
         raise UserError(f"{path}: holds a run already. Continue it with --resume, or choose another folder with --out.")
-    if path.exists() and not path.is_dir():
-        raise UserError(f"{path}: exists and is not a run folder. Choose another folder with --out.")
     # A run that was killed before it had a configuration has left nothing worth keeping.
     unfinished = {lock.NAME, ENVIRONMENT, SPLIT, METRICS, TRACEBACK}
-    entries = [entry.name for entry in path.iterdir()] if path.exists() else []
-    if any(name not in unfinished and not name.endswith(atomic.SUFFIX) for name in entries):
+    names = [entry.name for entry in path.iterdir() if not entry.name.endswith(atomic.SUFFIX)] if path.is_dir() else []
+    if {*names} - unfinished or (path.exists() and not path.is_dir()):
         raise UserError(f"{path}: exists and is not a run folder. Choose another folder with --out.")
 
 
@@ -169,7 +169,7 @@ def open_run(path: Path) -> Run:
     file = path / CONFIG
     if not file.is_file():
         raise UserError(f"{path}: not a run folder (it has no {CONFIG}).")
-    refuse_unusual(file)
+    _refuse_unusual(file)
     return Run(path, configuration.build(configuration.read_yaml(file), source=str(file)))
 
 
@@ -183,7 +183,60 @@ def data_of(config: Config, path: Path | None = None, refresh: bool = False) -> 
     return config.data.model_copy(update={"path": path or config.data.path, "refresh": refresh})
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object of a run folder."""
+    try:
+        found = json.loads(_read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: damaged; not JSON ({str(error)[:200]}).") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{path}: damaged; expected an object, found {type(found).__name__}.")
+    return found
+
+
+def _read_object(path: Path, types: Types) -> dict[str, Any]:
+    """A JSON object whose values are of these types; refused where one is missing or of another type."""
+    found = read_json(path)
+    for key, expected in types.items():
+        if not isinstance(found.get(key), expected):
+            raise UserError(f"{path}: damaged; {key} is {found.get(key)!r:.200}.")
+    return found
+
+
+def _read_log(path: Path) -> list[dict[str, Any] | None]:
+    """The lines of `metrics.jsonl`; None for one that is no JSON object with an iteration.
+
+    A last line without its end is left out: it was being written when the machine stopped.
+    """
+    return [_parse(line) for line in _read_text(path).split("\n")[:-1]] if path.exists() else []
+
+
+def _parse(line: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and isinstance(found.get("iteration"), int) else None
+
+
 def _refuse_damaged(lines: Sequence[dict[str, Any] | None], file: Path) -> list[dict[str, Any]]:
     if None in lines:
         raise UserError(f"{file}: damaged; line {lines.index(None) + 1} is no JSON object with an iteration.")
     return [line for line in lines if line is not None]
+
+
+def _read_text(path: Path) -> str:
+    """The text of a file; bytes that are not UTF-8 become U+FFFD."""
+    _refuse_unusual(path)
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+
+
+def _refuse_unusual(path: Path) -> None:
+    """Refuses a link, which could lead out of the folder, a pipe, and a file that would fill the memory."""
+    if path.is_symlink() or not path.is_file():
+        raise UserError(f"{path}: {'not an ordinary file' if path.exists() else 'no such file'}.")
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise UserError(f"{path}: damaged; {size} bytes are too many.")

@@ -6,12 +6,14 @@ place in it: an iteration's draws are a function of its number.
 """
 
 from oneway.runs.checkpoint.files import (
+    FORMAT,
+    Damaged,
     list_complete,
     load,
     prune,
     remove_incomplete,
     require_room,
     restore_newest,
+    seal_manifest,
     write,
 )
-from oneway.runs.checkpoint.manifest import FORMAT, Damaged, Manifest, seal_manifest

@@ -1,27 +1,50 @@
-"""Checkpoints in their folder: written, listed, removed and restored."""
+"""Checkpoints in their folder: written, listed, removed and restored.
+
+A manifest says what the tensors belong to, and has the checksums by which damage is found.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from oneway.common.errors import UserError
 from oneway.engine.state import TrainingState
 from oneway.runs import atomic
 from oneway.runs.checkpoint import tensors
-from oneway.runs.checkpoint.manifest import FORMAT, Damaged, Manifest, read_manifest, seal_manifest, verify_tensors
 from oneway.runs.checkpoint.state import expected, restore
 
-KEPT = 2
-"""How many checkpoints a run keeps."""
-
+KEPT = 2  # how many checkpoints a run keeps
 TENSORS, MANIFEST, DAMAGED = ".safetensors", ".json", ".damaged"
+MOST_BYTES = 2**24  # of a manifest
+FORMAT = 3
+"""Format 2, of the first version, also had a digest of each tensor, which that of the file covers; it is still read."""
+
+
+class Damaged(Exception):
+    """The bytes are not those that were written."""
+
+
+class Manifest(BaseModel):
+    """What is known about the tensors of a checkpoint."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    format: int = FORMAT
+    iteration: int = Field(ge=0)
+    seconds: float = Field(ge=0, allow_inf_nan=False)  # trained until then
+    bytes: int  # of the file of tensors
+    sha256: str  # of the file of tensors
+    configuration: dict[str, Any]
+    split: str  # its hash
 
 
 def write(
@@ -108,11 +131,11 @@ def load(path: Path, state: TrainingState) -> Manifest:
         Damaged: It is not.
         UserError: It is, and yet cannot be used: a newer format, or another model.
     """
-    manifest = read_manifest(path)
+    manifest = _read_manifest(path)
     if path.stem != f"{manifest.iteration:08d}":
         raise Damaged(f"it is of iteration {manifest.iteration}")
     file = path.with_suffix(TENSORS)
-    verify_tensors(file, manifest)
+    _verify_tensors(file, manifest)
     with tensors.open_file(file) as opened:
         content = tensors.read(opened, file, *expected(state))
     restore(state, content)
@@ -124,3 +147,57 @@ def _set_aside(path: Path) -> None:
     for file in (path, path.with_suffix(TENSORS)):
         with suppress(FileNotFoundError):
             os.replace(file, file.with_name(f"{file.name}{DAMAGED}"))
+
+
+def seal_manifest(manifest: Mapping[str, Any]) -> bytes:
+    """A manifest as a file, its own SHA-256 at the end. Every format keeps this form, to tell newer from damaged."""
+    seal = hashlib.sha256(json.dumps(manifest).encode()).hexdigest()
+    return (json.dumps({**manifest, "seal": seal}, indent=1) + "\n").encode()
+
+
+def _read_manifest(path: Path) -> Manifest:
+    """The manifest in a file.
+
+    Raises:
+        Damaged: It is not what was written.
+        UserError: A newer version has written it.
+    """
+    try:
+        if (size := path.stat().st_size) > MOST_BYTES:
+            raise Damaged(f"{path.name} has {size} bytes")
+        text = path.read_bytes()
+        found = json.loads(text)
+        del found["seal"]
+        intact = seal_manifest(found) == text
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise Damaged(f"{path.name} cannot be read: {' '.join(str(error).split())[:200]}") from None
+    if not intact:
+        raise Damaged(f"{path.name} does not match its own SHA-256")
+    number = found.get("format")
+    if isinstance(number, int) and number > FORMAT:
+        raise UserError(
+            f"{path}: a checkpoint of format {number}, and this version of oneway knows formats up to {FORMAT}. "
+            "Continue with the version that wrote it, or a newer one."
+        )
+    if number not in (2, FORMAT):
+        raise Damaged(f"{path.name} is of the unknown format {number!r:.20}")
+    if number == 2:
+        found.pop("tensors", None)
+    try:
+        return Manifest.model_validate(found)
+    except ValidationError as error:
+        raise Damaged(f"{path.name} is wrong at {error.errors()[0]['loc']}") from None
+
+
+def _verify_tensors(path: Path, manifest: Manifest) -> None:
+    """Raises Damaged for a file of tensors that does not have the size and the SHA-256 of its manifest."""
+    try:
+        size = path.stat().st_size
+        if size != manifest.bytes:
+            raise Damaged(f"{path.name} has {size} bytes instead of {manifest.bytes}")
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise Damaged(f"{path.name} cannot be read: {error.strerror or error}") from None
+    if found != manifest.sha256:
+        raise Damaged(f"{path.name} does not match its SHA-256")

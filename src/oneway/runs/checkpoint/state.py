@@ -13,8 +13,7 @@ from oneway.runs.checkpoint.tensors import Expected, expected_of
 MOMENTS = {torch.optim.Adam: ("exp_avg", "exp_avg_sq"), torch.optim.SGD: ("momentum_buffer",)}
 """What an optimiser keeps for each parameter, in its shape; Adam also counts its steps."""
 
-SKIPS = "skips"
-"""How many steps have been skipped, and how many in a row."""
+SKIPS = "skips"  # how many steps have been skipped, and how many in a row
 
 
 def tensors_of(state: TrainingState) -> dict[str, Tensor]:

@@ -15,12 +15,8 @@ from torch import Tensor
 
 from oneway.common.errors import UserError
 
-MOST_HEADER_BYTES = 2**24
-"""A ResNet-34 with its optimiser has a header of 100 kB."""
-
-KEY = "oneway"
-"""The key of our own metadata, a JSON object."""
-
+MOST_HEADER_BYTES = 2**24  # a ResNet-34 with its optimiser has a header of 100 kB
+KEY = "oneway"  # of our own metadata, a JSON object
 Expected = Mapping[str, tuple[torch.Size, torch.dtype]]
 DTYPES = {
     "F64": torch.float64,
@@ -31,8 +27,7 @@ DTYPES = {
     "I32": torch.int32,
     "U8": torch.uint8,
     "BOOL": torch.bool,
-}
-"""Types by the names they have in files."""
+}  # types by the names they have in files
 
 
 def serialise(tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> bytes:
