@@ -259,21 +259,14 @@ CAR_SHAPES = (  # length; heights of waist and roof; where the cabin begins and 
 )
 Quad = list[Point]
 Slab = tuple[float, float, float, float]  # rear, front, half width and height of the bottom or the top of a box
-FACES = {  # of a box whose corners are counted around its bottom, then its top; and how much sun each face gets
-    "rear": ((0, 1, 5, 4), 0.35),
-    "right": ((1, 2, 6, 5), 0.5),
-    "front": ((2, 3, 7, 6), 0.35),
-    "left": ((3, 0, 4, 7), 0.5),
-    "top": ((4, 5, 6, 7), 0.95),
-}
 ONE_PANE, TWO_PANES = ((0.07, 0.93),), ((0.07, 0.48), (0.54, 0.93))  # from where to where on a face of the cabin
-PANES: dict[str, tuple[Point, ...]] = {
-    "rear": ONE_PANE,
-    "right": TWO_PANES,
-    "front": ONE_PANE,
-    "left": TWO_PANES,
-    "top": (),
-}
+FACES: dict[str, tuple[tuple[int, ...], float, tuple[Point, ...]]] = {
+    "rear": ((0, 1, 5, 4), 0.35, ONE_PANE),
+    "right": ((1, 2, 6, 5), 0.5, TWO_PANES),
+    "front": ((2, 3, 7, 6), 0.35, ONE_PANE),
+    "left": ((3, 0, 4, 7), 0.5, TWO_PANES),
+    "top": ((4, 5, 6, 7), 0.95, ()),
+}  # of a box whose corners are counted around its bottom, then its top; how much sun each face gets; and its panes
 
 
 class Vehicle:
@@ -294,7 +287,7 @@ class Vehicle:
         for rear, front, half, up in (bottom, top):
             corners += [self.at(a, b, up) for a, b in ((rear, -half), (rear, half), (front, half), (front, -half))]
         seen = {}
-        for name, (order, sunlit) in FACES.items():
+        for name, (order, sunlit, _) in FACES.items():
             quad = [corners[corner] for corner in order]
             if _faces_viewer(quad):
                 self._stage.canvas.shape(quad, self._stage.light.on(albedo, self._z, sunlit), CAR)
@@ -323,7 +316,7 @@ def draw_car(stage: Stage, x: float, z: float, heading: float) -> None:
             car.wheel(half * 0.62, across)
     glass = stage.light.on(dice.near(GLASS, 14), z)
     for name, face in car.box((*cabin, wide - 0.06, waist), (*top, wide - 0.2, roof), paint).items():
-        for left, right in PANES[name]:
+        for left, right in FACES[name][2]:
             stage.canvas.shape(_inset(face, left, right, 0.1, 0.87), glass)
     for end, bright, dull in (("rear", (255, 60, 44), (170, 26, 30)), ("front", (255, 246, 214), (226, 228, 226))):
         if end in body:

@@ -33,8 +33,6 @@ from oneway.data.streets.stage import (
     Stage,
 )
 
-__all__ = ["CLASSES", "COLOURS", "render"]
-
 CLASSES: tuple[str, ...] = ("sky", "building", "road", "pavement", "tree", "car", "person", "pole", "sign")
 COLOURS: tuple[tuple[int, int, int], ...] = (
     *((112, 172, 214), (92, 84, 92), (128, 64, 128), (236, 130, 210), (96, 146, 52)),
@@ -46,6 +44,8 @@ Bytes = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
 Thing = tuple[float, Callable[[Stage], None]]  # a depth, and how to draw what stands there
 
+SURFACES = 6
+ASPHALT, CYCLE_LANE, KERB, SLABS, MARKING, PUDDLE = range(SURFACES)
 FARTHEST = 140.0  # metres: there the ground ends
 LAST_HOUSE = 80.0
 JUNCTION_HALF_WIDTH = 4.5
@@ -83,6 +83,7 @@ def render(seed: int, index: int, height: int, width: int) -> tuple[Bytes, Bytes
 
 
 def choose_light(dice: Dice) -> Light:
+    """The hour and the weather, no two quite alike."""
     light = dice.pick(LIGHTS)
     return replace(
         light,
@@ -114,6 +115,7 @@ class Street:
 
 
 def plan_street(dice: Dice) -> Street:
+    """Its widths, its bend, and where it is crossed."""
     half_width, lane = dice.between(3.9, 5.4), dice.pick((-1, 1))
     camera = Camera(
         x=lane * half_width * dice.between(0.15, 0.4),
@@ -141,20 +143,13 @@ def plan_houses(dice: Dice, street: Street) -> list[House]:
             length, before_junction = dice.between(8, 20), street.junction - JUNCTION_HALF_WIDTH - start
             detached = start > end
             end = start + (min(length, before_junction) if before_junction > 0 else length)
-            houses.append(plan_house(dice, street, side, (start, end), usual, detached))
+            offset = side * (street.edge + dice.between(0, 0.6))
+            near, far = ((street.beside(z, offset), z) for z in (start, end))
+            storeys = usual + dice.pick((-1, 0, 0, 1))
+            wall = dice.one_of(dice.pick((BRICK, PLASTER, PLASTER, parts.CONCRETE)))
+            glazed, pitched = storeys > 2 and dice.chance(0.25), storeys < 4 and dice.chance(0.6)
+            houses.append(House(side, near, far, storeys, wall, glazed, pitched, detached))
     return houses
-
-
-def plan_house(
-    dice: Dice, street: Street, side: int, span: tuple[float, float], usual_storeys: int, detached: bool
-) -> House:
-    """One house of a row that stands between those two places along the street."""
-    offset = side * (street.edge + dice.between(0, 0.6))
-    near, far = ((street.beside(z, offset), z) for z in span)
-    storeys = usual_storeys + dice.pick((-1, 0, 0, 1))
-    wall = dice.one_of(dice.pick((BRICK, PLASTER, PLASTER, parts.CONCRETE)))
-    glazed, pitched = storeys > 2 and dice.chance(0.25), storeys < 4 and dice.chance(0.6)
-    return House(side, near, far, storeys, wall, glazed, pitched, detached)
 
 
 @cache
@@ -215,10 +210,6 @@ def paint_sky(dice: Dice, light: Light, camera: Camera, down: Floats, right: Flo
     cloud = 0.5 * horizon + 128 * planes(light.ambient)
     sky: Floats = clear + (cloud - clear) * cover + planes(light.sun) * (90 / (1 + 30 * away))
     return np.clip(sky, 0, 255).astype(np.uint8)
-
-
-ASPHALT, CYCLE_LANE, KERB, SLABS, MARKING, PUDDLE = range(6)
-SURFACES = 6
 
 
 def paint_ground(
@@ -299,11 +290,8 @@ def place_things(dice: Dice, street: Street, houses: list[House]) -> list[Thing]
     A house counts by its far end, since whatever stands before its front is nearer the middle of the street.
     """
     things: list[Thing] = [(house.far[1], partial(parts.draw_house, house=house)) for house in houses]
-    things += place_traffic(dice, street)
-    things += place_people(dice, street)
-    for side in (-1, 1):
-        things += place_furniture(dice, street, side)
-    return things
+    things += [*place_traffic(dice, street), *place_people(dice, street)]
+    return [*things, *place_furniture(dice, street, -1), *place_furniture(dice, street, 1)]
 
 
 def place_people(dice: Dice, street: Street) -> list[Thing]:
