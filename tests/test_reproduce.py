@@ -137,6 +137,7 @@ def test_drives_are_held_out_in_turn(drives, tmp_path):
     folder = tmp_path / "camvid"
     reproduce("camvid", replace(request, rows=("supervised",), drives=("0001TP",)), QUIET)
     (part,) = json.loads((folder / "results.json").read_text())["by_drive"]["0001TP"]
+    assert "No seed has been trained with every drive held out." in (folder / "table.md").read_text()
     written = contents(folder / "supervised-20" / "0001TP")
     reproduce("camvid", request, QUIET)
     assert contents(folder / "supervised-20" / "0001TP") == written

@@ -13,9 +13,9 @@ from oneway.tools.reproduce.pairs import Cell, Mean
 from oneway.tools.reproduce.yardsticks import Yardstick
 
 
-def to_rich(yardstick: Yardstick, cells: Sequence[Cell]) -> Table:
+def to_rich(yardstick: Yardstick, cells: Sequence[Cell], title: str) -> Table:
     """A line for each cell, those of one number of labels together."""
-    printed = Table(title=yardstick.shows, caption=_describe(yardstick, cells))
+    printed = Table(title=title, caption=_describe(yardstick, cells))
     for head in ("labels", "method", "mIoU in %", "n", f"over {BASELINE}", "n", "of the distance to all labels"):
         printed.add_column(head, justify="left" if head == "method" else "right")
     usual = _usual_length(cells)
@@ -28,7 +28,9 @@ def to_rich(yardstick: Yardstick, cells: Sequence[Cell]) -> Table:
 
 def to_markdown(yardstick: Yardstick, cells: Sequence[Cell], by_drive: dict[str, list[Cell]]) -> str:
     """The table of all methods, the distance to all labels, and a table for each drive."""
-    parts = [f"{yardstick.shows}.", _describe(yardstick, cells), _scores(yardstick, cells)]
+    everything = [*cells, *(cell for found in by_drive.values() for cell in found)]
+    parts = [f"{yardstick.shows}.", _describe(yardstick, everything)]
+    parts.append(_scores(yardstick, cells) if cells else "No seed has been trained with every drive held out.")
     if any(cell.distance for cell in cells):
         fewer = [cell for cell in cells if cell.column != yardstick.columns[-1]]
         parts += [

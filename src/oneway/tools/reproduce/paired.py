@@ -32,7 +32,10 @@ def fill_yardstick(name: str, request: Request, console: Console) -> None:
         raise UserError(f"{request.out}: no run of {name} has ended there.")
     cells = _measure_all(yardstick, runs, yardstick.parts)
     by_drive = {drive: _measure_all(yardstick, runs, (drive,)) for drive in yardstick.drives}
-    console.print(to_rich(yardstick, cells))
+    shown = {"": cells} if cells else by_drive  # until a seed has all its drives
+    for drive, found in shown.items():
+        if found:
+            console.print(to_rich(yardstick, found, f"{yardstick.shows}{f', {drive}' if drive else ''}"))
     write_json(request.out / "results.json", _to_json(name, runs, cells, by_drive))
     write_atomically(request.out / "table.md", to_markdown(yardstick, cells, by_drive).encode())
     say(console, f"{request.out / 'results.json'} and table.md")
