@@ -151,7 +151,7 @@ class Perturb(Section):
     """Standard deviation of a control point's displacement at s_G = 1, as a fraction of the crop's height."""
 
     colour: NonNegative = 1.0
-    """Strength of colour jitter (methods with `colour` in their name): 1 is that of FixMatch and UniMatch."""
+    """Strength of colour jitter (methods like `mt-colour-cutmix`): 1 is that of FixMatch and UniMatch."""
 
     noise: NonNegative = 0.2
     """Standard deviation of additive Gaussian noise (method `simple-noise`)."""
@@ -176,7 +176,7 @@ class Model(Section):
     """A network of your own instead: `package.module:function`, called with the number of classes."""
 
     weights: str | None = None
-    """Initial weights: `imagenet` (the encoder's, fetched once), a .safetensors or .pth file, an earlier run, or `none`."""
+    """Initial weights: `imagenet` for the encoder, fetched once; a .safetensors or .pth file; a run; or `none`."""
 
 
 class Optimiser(Section):
@@ -232,13 +232,13 @@ class Train(Section):
     """Fraction of the run before which α is zero: a warm-up on the labels alone."""
 
     confidence: Fraction = 0.97
-    """Teacher's confidence above which a pixel counts in the thresholded L2 loss (method `mt-cutmix-l2`)."""
+    """Teacher's confidence above which a pixel counts in losses with hard targets; most such methods bring theirs."""
 
     entropy: NonNegative = 1.0
     """Weight of entropy minimisation (method `vat-entmin`)."""
 
     teacher_decay: Fraction = 0.99
-    """Decay of the mean teacher's moving average (methods `mt-…`)."""
+    """Decay of the mean teacher's moving average (methods `mt-…` and others with such a teacher)."""
 
     batch_norm: BatchNorm = "clean"
     """Which inputs of the student update the running statistics: clean ones, `both`, or none (`frozen`)."""
