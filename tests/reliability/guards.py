@@ -15,7 +15,8 @@ SIGKILL = -9
 FOLDER = (
     f"train folder --data data --data.cache cache --method supervised --jitter.crop 32 64 --model.width 0.125 "
     f"--model.backbone resnet18 --model.weights none --labels all --train.batch-labelled 2 "
-    f"--train.iterations {ITERATIONS} --train.checkpoint-every {EVERY} --train.validate-every 12 --train.log-every 1 --train.device cpu --out run"
+    f"--train.iterations {ITERATIONS} --train.checkpoint-every {EVERY} "
+    f"--train.validate-every 12 --train.log-every 1 --train.device cpu --out run"
 ).split()
 
 CHANGES = {
