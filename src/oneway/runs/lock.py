@@ -30,7 +30,11 @@ def hold(folder: Path) -> Iterator[None]:
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"process {os.getpid()} on {platform.node()}\n".encode())
     except BlockingIOError:
-        raise UserError(f"{folder}: {_holder(path)} trains into it. Wait for it to end, or stop it.") from None
+        holder = ""
+        with suppress(OSError):
+            holder = path.read_text(encoding="utf-8", errors="replace").strip()[:200]
+        holder = holder or "another process"
+        raise UserError(f"{folder}: {holder} trains into it. Wait for it to end, or stop it.") from None
     except OSError as error:
         raise cannot_write(path, 0, error) from error
     try:
@@ -56,10 +60,3 @@ def _open_locked(path: Path) -> int:
             if os.path.samestat(os.fstat(descriptor), os.stat(path)):
                 return descriptor
         os.close(descriptor)
-
-
-def _holder(path: Path) -> str:
-    with suppress(OSError):
-        if text := path.read_text(encoding="utf-8", errors="replace").strip()[:200]:
-            return text
-    return "another process"

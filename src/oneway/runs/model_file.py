@@ -122,6 +122,6 @@ def _build(about: About, path: Path) -> nn.Module:
 
 def digest(about: Mapping[str, Any], content: Mapping[str, Tensor]) -> str:
     """SHA-256 of what the file says and of its tensors, which are on the CPU and contiguous."""
-    found = {name: hashlib.sha256(content[name].reshape(-1).view(torch.uint8).numpy().data) for name in sorted(content)}
-    parts = [about, {name: each.hexdigest() for name, each in found.items()}]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    parts = {name: content[name].reshape(-1).view(torch.uint8).numpy().data for name in sorted(content)}
+    digests = {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}
+    return hashlib.sha256(json.dumps([about, digests]).encode()).hexdigest()

@@ -43,8 +43,13 @@ def expected_of(tensors: Mapping[str, Tensor]) -> Expected:
 @contextmanager
 def open_file(path: Path) -> Iterator[safetensors.safe_open]:
     """Opens a file whose header is of a plausible size; an error within the block becomes a UserError that names it."""
+    if not path.is_file():  # a pipe would keep us waiting
+        raise UserError(f"{path}: {'not a file' if path.exists() else 'no such file'}.")
     try:
-        _check_header_size(path)
+        with path.open("rb") as start:
+            announced = int.from_bytes(start.read(8), "little")
+        if announced > min(MOST_HEADER_BYTES, path.stat().st_size):
+            raise UserError(f"{path}: damaged, or no safetensors file (its header would have {announced} bytes).")
         with safetensors.safe_open(path, framework="pt") as file:
             yield file
     except UserError:
@@ -58,9 +63,8 @@ def open_file(path: Path) -> Iterator[safetensors.safe_open]:
 
 def read_about(file: safetensors.safe_open, path: Path) -> dict[str, Any]:
     """Our own metadata in a file."""
-    text = (file.metadata() or {}).get(KEY)
     try:
-        found = json.loads(text or "")
+        found = json.loads((file.metadata() or {}).get(KEY, ""))
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
@@ -73,14 +77,12 @@ def check(file: safetensors.safe_open, path: Path, required: Expected, optional:
     known = {**required, **(optional or {})}
     names = list(file.keys())
     problems = [f"it lacks {name}" for name in required.keys() - set(names)]
-    problems += [f"it has an unknown {name[:200]!r}" for name in names if name not in known]
-    problems += [
-        f"its {name} is {dtype} {found} instead of {known[name][1]} {list(known[name][0])}"
-        for name in names
-        if name in known
-        for found, dtype in [(file.get_slice(name).get_shape(), file.get_slice(name).get_dtype())]
-        if (torch.Size(found), DTYPES.get(dtype)) != known[name]
-    ]
+    for name in names:
+        found, dtype = file.get_slice(name).get_shape(), file.get_slice(name).get_dtype()
+        if name not in known:
+            problems.append(f"it has an unknown {name[:200]!r}")
+        elif (torch.Size(found), DTYPES.get(dtype)) != known[name]:
+            problems.append(f"its {name} is {dtype} {found} instead of {known[name][1]} {list(known[name][0])}")
     if problems:
         raise UserError(f"{path}: of another model: {'; '.join(sorted(problems)[:3])}.")
 
@@ -91,12 +93,3 @@ def read(
     """All tensors of a file that passes `check`."""
     check(file, path, required, optional)
     return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-
-
-def _check_header_size(path: Path) -> None:
-    if not path.is_file():  # a pipe would keep us waiting
-        raise UserError(f"{path}: {'not a file' if path.exists() else 'no such file'}.")
-    with path.open("rb") as file:
-        announced = int.from_bytes(file.read(8), "little")
-    if announced > min(MOST_HEADER_BYTES, path.stat().st_size):
-        raise UserError(f"{path}: damaged, or no safetensors file (its header would have {announced} bytes).")
