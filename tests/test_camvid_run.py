@@ -24,8 +24,8 @@ PLAYED_BY = {"person": "pedestrian", "sign": "sign symbol"}
 """Classes of street scenes that have another name in CamVid."""
 FRAMES = {"train": 64, "val": 12}
 SETTINGS = (
-    "--method simple-phtps --model.width 0.5 --model.weights none --jitter.crop 96 128 --train.batch-labelled 4 --train.batch-unlabelled 4 "
-    "--train.device cpu --train.validate-every 1000"
+    "--method simple-phtps --model.width 0.5 --model.weights none --jitter.crop 96 128 --train.batch-labelled 4 "
+    "--train.batch-unlabelled 4 --train.device cpu --train.validate-every 1000"
 ).split()
 
 

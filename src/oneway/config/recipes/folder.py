@@ -8,10 +8,10 @@ from oneway.config import Config, Data, Jitter, Model, Optimiser, Train
 def folder() -> Config:
     """SwiftNet-RN18 from ImageNet weights, all masks in use, and a mean teacher with colour jitter and CutMix.
 
-    The method is the one that gains on photographs (docs/methods/mt-colour-cutmix.md); the rest are the paper's settings
-    for images of middling size, with a quarter of the decoder's rate for the encoder. Expect a first answer: how well
-    the classes can be told apart, and with `--compare` what unlabelled images bring. For the best model, train longer
-    and choose a `--jitter.crop` in which objects are seen with what surrounds them.
+    The method is the one that gains on photographs (docs/methods/mt-colour-cutmix.md); the rest are the paper's
+    settings for images of middling size, with a quarter of the decoder's rate for the encoder. Expect a first answer:
+    how well the classes can be told apart, and with `--compare` what unlabelled images bring. For the best model, train
+    longer and choose a `--jitter.crop` in which objects are seen with what surrounds them.
     """
     return Config(
         recipe="folder",
