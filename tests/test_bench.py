@@ -17,14 +17,11 @@ from oneway.engine.store import Store
 from oneway.tools.bench import bench, data, infer, memory, step
 from oneway.tools.bench.cases import Case, random_plan, random_samples, segmentation, training_cases
 from oneway.tools.bench.findings import Options, table
-from oneway.tools.bench.floors import Work, count_work
-from oneway.tools.bench.kernels import kind_of
-from oneway.tools.bench.memory_figure import draw_memory
 from oneway.tools.bench.meters import SavedTensors
 from oneway.tools.bench.paper import TRAINING
 from oneway.tools.bench.params import NETWORKS, count_parameters
-from oneway.tools.bench.step_tables import profile_table, time_table
-from oneway.tools.bench.timing import Effort, Rates
+from oneway.tools.bench.profile import Work, count_work, kind_of
+from oneway.tools.bench.timing import Rates
 
 CPU = torch.device("cpu")
 TINY = Model(backbone="resnet18", width=0.125)
@@ -165,8 +162,8 @@ def test_one_way_consistency_keeps_about_what_supervised_training_keeps():
     lines = {way: memory.measure(tiny(64), setup, "oneway", CPU) for way, setup in memory.WAYS.items()}
     one, two = lines["one-way"], lines["two-way"]
     supervised = memory.peak_of(one[: memory.SUPERVISED])
-    assert [(line.number, line.does) for line in one] == list(memory.LINES)
-    assert one[2].after_mib == one[3].during_mib == one[7].after_mib == two[7].after_mib == 0
+    assert [(line["number"], line["does"]) for line in one] == list(memory.LINES)
+    assert one[2]["after_mib"] == one[3]["during_mib"] == one[7]["after_mib"] == two[7]["after_mib"] == 0
     assert supervised == memory.peak_of(two[: memory.SUPERVISED])
     assert memory.peak_of(one) < 1.3 * supervised
     assert memory.peak_of(two) > 1.9 * supervised
@@ -180,7 +177,7 @@ def test_memory_is_drawn(tmp_path):
     ]
     files = [tmp_path / name for name in ("a.svg", "b.svg")]
     for file in files:
-        draw_memory(ways, file, "MiB")
+        memory.draw_memory(ways, file, "MiB")
     assert files[0].read_bytes() == files[1].read_bytes()
     assert b"<svg" in files[0].read_bytes()
 
@@ -198,26 +195,26 @@ def test_a_step_is_measured():
         assert row["oneway"]["milliseconds"] > 0
         assert row["plain"] is None, "on a CPU there is no other engine to compare with"
     json.dumps(rows)
-    assert time_table(rows).row_count == 4
+    assert step.time_table(rows).row_count == 4
 
 
 def test_a_step_is_profiled():
     """Its operations by kind, with the two floors; a teacher and a second student do more than a student alone."""
     case = tiny()
     store = Store.hold(random_samples(case), CPU)
-    kinds = step.measure(case, "supervised", "oneway", store, profiled=True).kinds
+    kinds = step.measure(case, "supervised", "oneway", store, profiled=True)["kinds"]
     assert kinds is not None
     assert min(kinds[kind] for kind in ("convolution", "batch norm", "losses", "interpolation", "optimiser")) > 0
     work = {setup: step.count_work_of_step(case, setup, store) for setup in ("supervised", "simple-phtps")}
     assert 2 * work["supervised"].flops < work["simple-phtps"].flops < 3 * work["supervised"].flops
     floors = work["supervised"].milliseconds(Rates(flops=1e9, bytes=1e9), CPU)
     row = {"case": "tiny", "setup": "supervised", "oneway": {"kinds": kinds}, "plain": None, "floors": floors}
-    assert profile_table([row], "1 GFLOP/s").row_count == len(kinds) + 3
+    assert step.profile_table([row], "1 GFLOP/s").row_count == len(kinds) + 3
 
 
 def test_inference_is_measured():
     """Eager and optimised, with the loss and with classes; the memory layout changes logits by rounding alone."""
-    row = infer.measure("swiftnet-rn18", TINY, (32, 64), CPU, Effort(1, 1), classes=5)
+    row = infer.measure("swiftnet-rn18", TINY, (32, 64), CPU, classes=5)
     assert row["difference"] < 1e-4
     assert all(row[kind][ending] > 0 for kind in ("eager", "optimised") for ending in ("loss", "classes"))
     json.dumps(row)

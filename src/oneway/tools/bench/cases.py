@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Literal
 
 import numpy as np
@@ -13,7 +14,7 @@ from oneway import models
 from oneway.config import Config, Data, Jitter, Model, Train
 from oneway.config.recipes import recipe
 from oneway.data.dataset import Samples
-from oneway.draws import Draws, Plan
+from oneway.draws import Draws, Plan, draw
 from oneway.engine import start
 from oneway.engine.capture import choose_step
 from oneway.engine.state import TrainingState
@@ -103,6 +104,12 @@ def random_plan(case: Case) -> Plan:
     return Plan(0, items, items, train.batch_labelled, train.batch_unlabelled, jitter.scale, jitter.flip)
 
 
+def random_draws(case: Case) -> Iterator[Draws]:
+    """Those of eight iterations over and over, made beforehand."""
+    plan = random_plan(case)
+    return cycle([draw(plan, iteration) for iteration in range(8)])
+
+
 def configured(case: Case, setup: str, engine: Engine) -> Config:
     """A case trained by a method; plain PyTorch computes in single precision (TF32) and with functions of its own."""
     method, variant = SETUPS[setup]
@@ -122,13 +129,13 @@ def fresh_state(config: Config, classes: int, device: torch.device) -> TrainingS
 
 def make_iteration(state: TrainingState, config: Config, store: Store) -> Advance:
     """A function that does one iteration, as a run would."""
-    advance = choose_step(state, store, config, _refuse_to_measure)
+
+    def refuse(complaint: str) -> None:
+        raise CannotCapture(complaint)
+
+    advance = choose_step(state, store, config, refuse)
     return lambda draws: advance(draws, config.train.alpha)
 
 
 class CannotCapture(Exception):
     """A step that fell back to a slower way would be measured as the fast one."""
-
-
-def _refuse_to_measure(complaint: str) -> None:
-    raise CannotCapture(complaint)

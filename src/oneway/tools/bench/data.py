@@ -4,32 +4,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from itertools import cycle
+from itertools import repeat
 
 import torch
 from rich.table import Table
 
 from oneway.data.dataset import Samples
-from oneway.draws import Draws, Plan, draw
+from oneway.draws import Plan
 from oneway.engine.capture import WARM_UP
 from oneway.engine.feed import Feed, resident, streamed
 from oneway.tools.bench.cases import (
-    Advance,
     Case,
     configured,
     fresh_state,
     make_iteration,
+    random_draws,
     random_plan,
     random_samples,
     training_cases,
 )
 from oneway.tools.bench.findings import Findings, Options, Result, Say, number, table, times
-from oneway.tools.bench.timing import effort, milliseconds, release, synchronise
+from oneway.tools.bench.timing import milliseconds, release, synchronise
 
 FEEDS: dict[str, Callable[[Samples, Plan, torch.device], Feed]] = {"resident": resident, "streamed": streamed}
 SETUP = "simple-phtps"
-ITERATIONS, SMALL_ITERATIONS = 100, 4
-TABLES_OF_DRAWS = 8
 
 
 def bench_data(options: Options, say: Say) -> Findings:
@@ -54,18 +52,19 @@ def bench_data(options: Options, say: Say) -> Findings:
 def measure(case: Case, feed_name: str, samples: Samples, device: torch.device) -> Result:
     """Images per second of the feed alone, of the step alone, and of both in a loop."""
     release(device)
-    iterations = ITERATIONS if device.type == "cuda" else SMALL_ITERATIONS
+    iterations = 100 if device.type == "cuda" else 4
     plan, config = random_plan(case), configured(case, SETUP, "oneway")
     images = plan.batch_labelled + plan.batch_unlabelled
     fed = FEEDS[feed_name](samples, plan, device)
-    seconds_fed, _ = _seconds(lambda iteration: fed.draws(iteration), iterations, device)
+    seconds_fed, _ = _seconds(fed.draws, iterations, device)
 
-    state = fresh_state(config, case.classes, device)
-    advance = make_iteration(state, config, fed.store)
+    advance = make_iteration(fresh_state(config, case.classes, device), config, fed.store)
     ready = fed.draws(0)
     for _ in range(WARM_UP + 2 if device.type == "cuda" else 1):
         advance(ready)
-    seconds_of_step = _milliseconds_alone(advance, feed_name, plan, ready, device) / 1000
+    # A window holds one batch, so its draws stay the same.
+    draws = random_draws(case) if feed_name == "resident" else repeat(ready)
+    seconds_of_step = milliseconds(lambda: advance(next(draws)), device) / 1000
     seconds_of_loop, cores = _seconds(lambda iteration: advance(fed.draws(iteration)), iterations, device)
     return {
         "case": case.name,
@@ -80,13 +79,6 @@ def measure(case: Case, feed_name: str, samples: Samples, device: torch.device) 
         "busy": min(1.0, seconds_of_step / seconds_of_loop),
         "cores": cores,
     }
-
-
-def _milliseconds_alone(advance: Advance, feed_name: str, plan: Plan, ready: Draws, device: torch.device) -> float:
-    """Of steps on draws that are there already; a window holds one batch, so that its draws stay the same."""
-    tables = [draw(plan, iteration) for iteration in range(TABLES_OF_DRAWS)] if feed_name == "resident" else [ready]
-    draws = cycle(tables)
-    return milliseconds(lambda: advance(next(draws)), device, effort(device))
 
 
 def _seconds(call: Callable[[int], object], iterations: int, device: torch.device) -> tuple[float, float]:

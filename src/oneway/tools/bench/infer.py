@@ -18,7 +18,7 @@ from oneway.ops import cross_entropy, pixels_of, references, upsample
 from oneway.tools.bench.findings import Findings, Options, Result, Say, number, ratio, table, times
 from oneway.tools.bench.paper import INFERENCE
 from oneway.tools.bench.params import NETWORKS
-from oneway.tools.bench.timing import Effort, effort, milliseconds_apart, release, synchronise
+from oneway.tools.bench.timing import milliseconds_apart, release, synchronise
 
 SIZES = ((512, 1024), (1024, 2048))
 SMALL_SIZES = ((64, 128),)
@@ -48,18 +48,14 @@ def bench_infer(options: Options, say: Say) -> Findings:
     rows = []
     for name, config in options.choose(networks).items():
         for size in SMALL_SIZES if options.small else SIZES:
-            rows.append(row := measure(name, config, size, options.device, effort(options.device)))
+            rows.append(row := measure(name, config, size, options.device))
             rates = ", ".join(
                 f"{ending} {row['eager'][ending]:.1f} → {row['optimised'][ending]:.1f}" for ending in ENDINGS
             )
             say(f"{name:20} {size[0]}×{size[1]}  images/s with {rates}; logits differ by {row['difference']:.1e}")
-    how = (
-        "channels-last"
-        if options.small
-        else "batch norm, sum and ReLU in one pass, bfloat16, channels-last, a CUDA graph"
-    )
+    on_gpu = "batch norm, sum and ReLU in one pass, bfloat16, channels-last, a CUDA graph"
     notes = [
-        f"eager is PyTorch as it comes (TF32 on a GPU). optimised: {how}. "
+        f"eager is PyTorch as it comes (TF32 on a GPU). optimised: {'channels-last' if options.small else on_gpu}. "
         "One image after another, without overlap, already on the device; random weights.",
         "with loss: the cross-entropy at full resolution is computed, as in the paper. with classes: the most probable "
         "class of each pixel at full resolution.",
@@ -68,9 +64,7 @@ def bench_infer(options: Options, say: Say) -> Findings:
 
 
 @torch.no_grad()
-def measure(
-    name: str, config: Model, size: tuple[int, int], device: torch.device, effort: Effort, classes: int = 19
-) -> Result:
+def measure(name: str, config: Model, size: tuple[int, int], device: torch.device, classes: int = 19) -> Result:
     """Images per second with each ending, eager and optimised, and how far the logits of the two are apart."""
     release(device)
     generator = torch.Generator().manual_seed(0)
@@ -81,10 +75,10 @@ def measure(
     row: Result = {"network": name, "size": size, "eager": {}, "optimised": {}}
     for ending, end in ENDINGS.items():
         ordinary = _warm(partial(_image, eager, end, x, labels), device)
-        row["eager"][ending] = 1000 / milliseconds_apart(ordinary, device, effort)
+        row["eager"][ending] = 1000 / milliseconds_apart(ordinary, device)
         with cudnn_autotune():
             replayed = capture(partial(_image, fast, end, x, labels), device)
-        row["optimised"][ending] = 1000 / milliseconds_apart(replayed, device, effort)
+        row["optimised"][ending] = 1000 / milliseconds_apart(replayed, device)
     expected, found = eager(x).double(), fast(x).double()
     row["difference"] = float((found - expected).norm() / expected.norm())
     row["paper"] = INFERENCE[name].get(size)

@@ -1,15 +1,19 @@
-"""`oneway bench memory`: the paper's figure of memory during and after each line of Algorithm 1."""
+"""`oneway bench memory`: the paper's table and figure of memory during and after each line of Algorithm 1."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
-from typing import Any
+from pathlib import Path
 
+import matplotlib as mpl
 import torch
+from matplotlib.axes import Axes
+from matplotlib.backend_bases import FigureCanvasBase
+from matplotlib.figure import Figure
 from rich.table import Table
 from torch import Tensor, nn
 
+from oneway.common.errors import UserError
 from oneway.config import Config, Model
 from oneway.draws import draw_perturbation, each_column
 from oneway.engine.capture import cudnn_autotune
@@ -20,8 +24,7 @@ from oneway.methods.interface import Batch, Loss
 from oneway.ops import references
 from oneway.perturb import Perturbation, PhTPS, phtps
 from oneway.tools.bench.cases import Case, Engine, configured, engines, fresh_state, segmentation
-from oneway.tools.bench.findings import Findings, Options, Say, number, ratio, table, times
-from oneway.tools.bench.memory_figure import draw_memory, refuse_unknown_format
+from oneway.tools.bench.findings import Findings, Options, Result, Say, number, ratio, table, times
 from oneway.tools.bench.meters import AllocatedMemory, SavedTensors
 from oneway.tools.bench.paper import OVERHEAD
 from oneway.tools.bench.timing import MIB, release
@@ -47,15 +50,9 @@ SUPERVISED = 3
 Meter = AllocatedMemory | SavedTensors
 Inputs = tuple[Tensor, Tensor, Tensor]
 
-
-@dataclass(frozen=True)
-class Line:
-    """Memory of one line of the algorithm."""
-
-    number: int
-    does: str
-    during_mib: float
-    after_mib: float
+COLOURS = {"one-way": "#2b6cb0", "two-way": "#c05621"}
+ENGINES = {"oneway": "this engine", "plain": "plain PyTorch"}
+BAR_WIDTH = 0.4
 
 
 def memory_cases(small: bool) -> dict[str, Case]:
@@ -68,9 +65,10 @@ def memory_cases(small: bool) -> dict[str, Case]:
 
 def bench_memory(options: Options, say: Say) -> Findings:
     """Measures and draws both ways of consistency, by both engines."""
-    if options.figure is not None:
-        refuse_unknown_format(options.figure)
-    results: list[dict[str, Any]] = []
+    figure = options.figure
+    if figure is not None and figure.suffix.removeprefix(".") not in FigureCanvasBase.filetypes:
+        raise UserError(f"{figure}: unknown kind of picture '{figure.suffix}'. Use .png, .svg or .pdf.")
+    results: list[Result] = []
     for case in options.choose(memory_cases(options.small)).values():
         for engine in engines(options.device):
             for way, setup in WAYS.items():
@@ -78,7 +76,7 @@ def bench_memory(options: Options, say: Say) -> Findings:
                 peak, supervised = peak_of(lines), peak_of(lines[:SUPERVISED])
                 say(f"{case.name:9} {engine:7} {way}  {peak:7.1f} MiB, {peak / supervised:.2f}× its supervised part")
                 key = {"case": case.name, "batch": case.batch, "engine": engine, "way": way}
-                results.append({**key, "lines": [asdict(line) for line in lines], "peak_mib": peak})
+                results.append({**key, "lines": lines, "peak_mib": peak})
     unit = "MiB kept for the backward pass" if options.small else "MiB allocated"
     notes = [
         f"{unit}: at most while a line runs / when it is done. ÷ supervised: the peak over that of lines 7 to 9 of the "
@@ -89,31 +87,25 @@ def bench_memory(options: Options, say: Say) -> Findings:
             "A CPU does not count what is allocated. These are the tensors that autograd holds for a backward pass, "
             "each piece of memory once, without weights, gradients and temporary results."
         )
-    if options.figure is not None:
-        draw_memory(results, options.figure, unit)
-        notes.append(f"Figure: {options.figure}")
-    by_case = [
-        [row for row in results if row["case"] == name] for name in dict.fromkeys(row["case"] for row in results)
-    ]
-    return Findings([memory_table(rows, unit) for rows in by_case], results, notes)
+    if figure is not None:
+        draw_memory(results, figure, unit)
+        notes.append(f"Figure: {figure}")
+    cases = dict.fromkeys(row["case"] for row in results)
+    tables = [memory_table([row for row in results if row["case"] == case], unit) for case in cases]
+    return Findings(tables, results, notes)
 
 
-def memory_table(results: list[dict[str, Any]], unit: str) -> Table:
+def memory_table(results: list[Result], unit: str) -> Table:
     """One case: a row for each line of the algorithm, a column for each way of each engine."""
-    columns = [[Line(**line) for line in row["lines"]] for row in results]
-    peaks = [peak_of(lines) for lines in columns]
-    ratios = [ratio(peak, peak_of(lines[:SUPERVISED])) for peak, lines in zip(peaks, columns, strict=True)]
+    ratios = [ratio(row["peak_mib"], peak_of(row["lines"][:SUPERVISED])) for row in results]
     theirs = [OVERHEAD.get(row["case"]) if row["way"] == "one-way" else None for row in results]
     shown = [
         *(
-            (
-                f"{lines[0].number:2} {lines[0].does}",
-                *(f"{line.during_mib:,.1f} / {line.after_mib:,.1f}" for line in lines),
-            )
-            for lines in zip(*columns, strict=True)
+            (f"{line:2} {does}", *(f"{at['during_mib']:,.1f} / {at['after_mib']:,.1f}" for at in measured))
+            for (line, does), *measured in zip(LINES, *(row["lines"] for row in results), strict=True)
         ),
         None,
-        ("peak", *map(number, peaks)),
+        ("peak", *(number(row["peak_mib"]) for row in results)),
         ("÷ supervised", *map(times, ratios)),
         *([("paper", *map(times, theirs))] if any(theirs) else []),
     ]
@@ -121,12 +113,38 @@ def memory_table(results: list[dict[str, Any]], unit: str) -> Table:
     return table(f"{results[0]['case']}, batch {results[0]['batch']}: {unit}", headings, shown)
 
 
-def peak_of(lines: list[Line]) -> float:
+def draw_memory(results: list[Result], file: Path, unit: str) -> None:
+    """Draws what `bench_memory` measured into a file, whose ending is its format."""
+    rows, columns = (list(dict.fromkeys(row[key] for row in results)) for key in ("engine", "case"))
+    with mpl.rc_context({"svg.hashsalt": "memory", "font.size": 9}):
+        figure = Figure(figsize=(4.2 * len(columns), 0.8 + 2.4 * len(rows)), layout="constrained")
+        panels = figure.subplots(len(rows), len(columns), squeeze=False, sharex=True, sharey=True)
+        for axes_of_row, engine in zip(panels, rows, strict=True):
+            for axes, case in zip(axes_of_row, columns, strict=True):
+                _draw_panel(axes, [row for row in results if (row["engine"], row["case"]) == (engine, case)])
+                axes.set_title(f"SwiftNet-{case.upper()}, {ENGINES[engine]}")
+            axes_of_row[0].set_ylabel(unit)
+        figure.savefig(file, dpi=200, metadata={"Date": None} if file.suffix == ".svg" else None)
+
+
+def _draw_panel(axes: Axes, results: list[Result]) -> None:
+    for place, row in enumerate(results):
+        lines, colour = row["lines"], COLOURS[row["way"]]
+        x = [index + (place - 0.5) * BAR_WIDTH for index in range(len(lines))]
+        axes.bar(x, [line["during_mib"] for line in lines], BAR_WIDTH, color=colour, alpha=0.35)
+        axes.bar(x, [line["after_mib"] for line in lines], BAR_WIDTH, color=colour, label=row["way"])
+    labels = [f"{line} {does}" for line, does in LINES]
+    axes.set_xticks(range(len(labels)), labels, rotation=40, ha="right", rotation_mode="anchor")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(title="pale: during, full: after", frameon=False, fontsize=8, title_fontsize=8)
+
+
+def peak_of(lines: list[Result]) -> float:
     """The most of several lines."""
-    return max(line.during_mib for line in lines)
+    return max(line["during_mib"] for line in lines)
 
 
-def measure(case: Case, setup: str, engine: Engine, device: torch.device) -> list[Line]:
+def measure(case: Case, setup: str, engine: Engine, device: torch.device) -> list[Result]:
     """The lines of the second iteration, as in the paper: the optimiser has its memory, and algorithms are chosen."""
     release(device)
     on_gpu = device.type == "cuda"
@@ -157,15 +175,16 @@ def random_inputs(case: Case, device: torch.device) -> Inputs:
     return x[:labelled].clone(), y, x[labelled:].clone()
 
 
-def trace(state: TrainingState, inputs: Inputs, config: Config, meter: Meter) -> list[Line]:
+def trace(state: TrainingState, inputs: Inputs, config: Config, meter: Meter) -> list[Result]:
     """Runs Algorithm 1 itself, with a reading of the meter wherever one of its lines ends."""
     x_l, y_l, x_u = inputs
-    lines: list[Line] = []
+    lines: list[Result] = []
     forward_passes = 0
 
     def ended(upto: int) -> None:
         during, after = meter.read()
-        lines.append(Line(*LINES[len(lines)], during / MIB, after / MIB))
+        line, does = LINES[len(lines)]
+        lines.append({"number": line, "does": does, "during_mib": during / MIB, "after_mib": after / MIB})
         assert len(lines) == upto, "a line of the algorithm was passed over"
 
     def after_forward(module: nn.Module, args: tuple[Tensor, ...], logits: Tensor) -> None:

@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
-
-
-class Reading(NamedTuple):
-    """Bytes: at most since the last reading, and now."""
-
-    most: int
-    now: int
 
 
 class AllocatedMemory:
@@ -23,11 +15,11 @@ class AllocatedMemory:
         self.device = device
         self.at_first = torch.cuda.memory_allocated(device)
 
-    def read(self) -> Reading:
-        """The allocator counts as the program runs, whether or not the device has followed."""
+    def read(self) -> tuple[int, int]:
+        """Bytes at most since the last reading, and now; the allocator does not wait for the device."""
         most, now = torch.cuda.max_memory_allocated(self.device), torch.cuda.memory_allocated(self.device)
         torch.cuda.reset_peak_memory_stats(self.device)
-        return Reading(most - self.at_first, now - self.at_first)
+        return most - self.at_first, now - self.at_first
 
 
 class SavedTensors:
@@ -44,11 +36,10 @@ class SavedTensors:
     def __exit__(self, *error: object) -> None:
         self.hooks.__exit__(*error)
 
-    def read(self) -> Reading:
-        """What is held, and the most since the last reading."""
-        reading = Reading(self.most, self.now)
-        self.most = self.now
-        return reading
+    def read(self) -> tuple[int, int]:
+        """Bytes held at most since the last reading, and now."""
+        most, self.most = self.most, self.now
+        return most, self.now
 
     def _pack(self, tensor: Tensor) -> Tensor | _Held:
         return tensor if isinstance(tensor, torch.nn.Parameter) else _Held(tensor, self)

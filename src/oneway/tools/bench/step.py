@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
-from itertools import cycle
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import asdict
 
 import torch
+from rich.table import Table
 
 from oneway.draws import draw
 from oneway.engine.capture import WARM_UP
@@ -22,36 +22,15 @@ from oneway.tools.bench.cases import (
     engines,
     fresh_state,
     make_iteration,
+    random_draws,
     random_plan,
     random_samples,
     training_cases,
 )
-from oneway.tools.bench.findings import Findings, Options, Result, Say
-from oneway.tools.bench.floors import Work, count_work
-from oneway.tools.bench.kernels import milliseconds_by_kind
+from oneway.tools.bench.findings import Findings, Options, Result, Say, number, ratio, table, times
 from oneway.tools.bench.paper import TRAINING
-from oneway.tools.bench.step_tables import memory_table, profile_table, time_table
-from oneway.tools.bench.timing import MIB, Rates, effort, milliseconds, rates, release, synchronise
-
-TABLES_OF_DRAWS = 8
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One iteration of one setup by one engine."""
-
-    milliseconds: float
-    start_seconds: float
-    """From building the network until iterations take their usual time."""
-
-    peak_mib: float | None
-    """Most memory allocated at once, the images apart; None on a CPU, which does not count it."""
-
-    reserved_mib: float | None
-    """Most memory taken from the device, with the images and with what is kept for later use."""
-
-    kinds: dict[str, float] | None = None
-    """Milliseconds in kernels of each kind."""
+from oneway.tools.bench.profile import KINDS, OTHER, Work, count_work, milliseconds_by_kind
+from oneway.tools.bench.timing import MIB, Rates, milliseconds, rates, release, synchronise
 
 
 def bench_step(options: Options, say: Say) -> Findings:
@@ -75,45 +54,38 @@ def bench_step(options: Options, say: Say) -> Findings:
 
 
 def measure_case(case: Case, device: torch.device, found: Rates | None, say: Say) -> list[Result]:
-    """The rows of a case, its supervised one first: that is what the others are compared with."""
+    """The rows of a case, its supervised one first: that is what the others are compared with.
+
+    What each engine measured is under its name in a row, or None.
+    """
     store, rows = Store.hold(random_samples(case), device), []
     for setup in SETUPS:
-        by_engine: dict[Engine, Measurement | None] = {"oneway": None, "plain": None}
+        theirs = TRAINING.get((case.name, setup))
+        row: Result = {"case": case.name, "batch": case.batch, "setup": setup, "oneway": None, "plain": None}
+        row |= {"paper": theirs and theirs._asdict(), "work": None, "floors": None}
         for engine in engines(device):
             name = f"{case.name:9} {setup:13} {engine:7}"
             try:
-                by_engine[engine] = measured = measure(case, setup, engine, store, profiled=found is not None)
-                say(f"{name} {_to_text(measured)}")
+                row[engine] = measured = measure(case, setup, engine, store, profiled=found is not None)
+                memory = "" if measured["peak_mib"] is None else f"  {measured['peak_mib']:6.0f} MiB"
+                ready = f"ready after {measured['start_seconds']:.1f} s"
+                say(f"{name} {measured['milliseconds']:8.2f} ms{memory}  {ready}")
             except (torch.OutOfMemoryError, CannotCapture) as error:
                 say(f"{name} not measured: {str(error).splitlines()[0]}")
-        work = count_work_of_step(case, setup, store) if found is not None and by_engine["oneway"] is not None else None
-        theirs = TRAINING.get((case.name, setup))
-        rows.append(
-            {
-                "case": case.name,
-                "batch": case.batch,
-                "setup": setup,
-                "oneway": _as_json(by_engine["oneway"]),
-                "plain": _as_json(by_engine["plain"]),
-                "paper": None if theirs is None else theirs._asdict(),
-                "work": _as_json(work),
-                "floors": work.milliseconds(found, device) if found is not None and work is not None else None,
-            }
-        )
+        if found is not None and row["oneway"] is not None:
+            work = count_work_of_step(case, setup, store)
+            row |= {"work": asdict(work), "floors": work.milliseconds(found, device)}
+        rows.append(row)
     return rows
 
 
-def _as_json(found: Measurement | Work | None) -> dict[str, Any] | None:
-    return None if found is None else asdict(found)
-
-
-def measure(case: Case, setup: str, engine: Engine, store: Store, profiled: bool = False) -> Measurement:
+def measure(case: Case, setup: str, engine: Engine, store: Store, profiled: bool = False) -> Result:
     """Builds what a run would start with, warms it up, and times it."""
     device = store.pixels.device
     on_gpu = device.type == "cuda"
     release(device)
     before = torch.cuda.memory_allocated(device) if on_gpu else 0
-    draws = cycle([draw(random_plan(case), iteration) for iteration in range(TABLES_OF_DRAWS)])
+    draws = random_draws(case)
 
     began = time.perf_counter()
     config = configured(case, setup, engine)
@@ -132,13 +104,14 @@ def measure(case: Case, setup: str, engine: Engine, store: Store, profiled: bool
         iterate()
         synchronise(device)
     start_seconds = time.perf_counter() - began
-    return Measurement(
-        milliseconds(iterate, device, effort(device)),
-        start_seconds,
-        (torch.cuda.max_memory_allocated(device) - before) / MIB if on_gpu else None,
-        torch.cuda.max_memory_reserved(device) / MIB if on_gpu else None,
-        milliseconds_by_kind(iterate, device) if profiled else None,
-    )
+    return {
+        "milliseconds": milliseconds(iterate, device),
+        "start_seconds": start_seconds,  # until iterations take their usual time
+        # Most allocated at once, the images apart; and taken from the device, with them and what is kept for later.
+        "peak_mib": (torch.cuda.max_memory_allocated(device) - before) / MIB if on_gpu else None,
+        "reserved_mib": torch.cuda.max_memory_reserved(device) / MIB if on_gpu else None,
+        "kinds": milliseconds_by_kind(iterate, device) if profiled else None,
+    }
 
 
 def count_work_of_step(case: Case, setup: str, store: Store) -> Work:
@@ -151,6 +124,59 @@ def count_work_of_step(case: Case, setup: str, store: Store) -> Work:
     return count_work(lambda: step(state, store, draws, config), state.student, state.teacher)
 
 
-def _to_text(measured: Measurement) -> str:
-    memory = "" if measured.peak_mib is None else f"  {measured.peak_mib:6.0f} MiB"
-    return f"{measured.milliseconds:8.2f} ms{memory}  ready after {measured.start_seconds:.1f} s"
+def time_table(rows: list[Result]) -> Table:
+    """Milliseconds of an iteration: ours, plain PyTorch's and the paper's."""
+    papers = {place: theirs.milliseconds for place, theirs in TRAINING.items()}
+    return _compared("Time of one training iteration", "ms", rows, "milliseconds", 2, papers)
+
+
+def memory_table(rows: list[Result]) -> Table:
+    """Peak memory in MiB, likewise."""
+    papers = {place: theirs.mib for place, theirs in TRAINING.items()}
+    return _compared("Peak memory of one training iteration", "MiB", rows, "peak_mib", 0, papers)
+
+
+def _compared(
+    title: str, unit: str, rows: list[Result], key: str, decimals: int, papers: Mapping[tuple[str, str], float]
+) -> Table:
+    """Of each row: ours, plain PyTorch's, their ratio, ours over our supervised one, and the paper's two numbers."""
+    ours = {(row["case"], row["setup"]): _of(row, "oneway", key) for row in rows}
+    shown: list[tuple[str, ...] | None] = []
+    for row in rows:
+        place, baseline = (row["case"], row["setup"]), (row["case"], "supervised")
+        if shown and place == baseline:
+            shown.append(None)
+        plain = _of(row, "plain", key)
+        shown.append(
+            (
+                *place,
+                number(ours[place], decimals),
+                number(plain, decimals),
+                times(ratio(plain, ours[place])),
+                times(ratio(ours[place], ours.get(baseline))),
+                number(papers.get(place), 0),
+                times(ratio(papers.get(place), papers.get(baseline))),
+                number(_of(row, "oneway", "start_seconds") if unit == "ms" else None),
+            )
+        )
+    headings = (unit, f"plain {unit}", "plain / ours", "÷ sup.", f"paper {unit}", "÷ sup.", "ready after s")
+    return table(title, ("case", "setup", *headings), shown, texts=2)
+
+
+def profile_table(rows: list[Result], floors: str) -> Table:
+    """One case: a row for each kind of kernel and for the two floors, a column for each setup and engine."""
+    measured = [(row, engine) for row in rows for engine in ("oneway", "plain") if row[engine] is not None]
+    kinds = [row[engine]["kinds"] for row, engine in measured]
+    shown = [
+        *((kind, *(number(spent[kind], 2) for spent in kinds)) for kind in (*KINDS, OTHER)),
+        None,
+        ("all kernels", *(number(sum(spent.values()), 2) for spent in kinds)),
+        ("least, by arithmetic", *(number(_of(row, "floors", "arithmetic_ms"), 2) for row, _ in measured)),
+        ("least, by bytes", *(number(_of(row, "floors", "bytes_ms"), 2) for row, _ in measured)),
+    ]
+    headings = ("milliseconds in", *(f"{row['setup']} {engine}" for row, engine in measured))
+    return table(f"{rows[0]['case']}: where the time goes; least at {floors}", headings, shown)
+
+
+def _of(row: Result, part: str, key: str) -> float | None:
+    return None if row[part] is None else row[part][key]

@@ -14,32 +14,26 @@ import torch
 MIB = 2**20
 
 
-class Effort(NamedTuple):
-    """How often something is done to time it: the median of repetitions of several calls each."""
-
-    calls: int
-    repetitions: int
-
-
-def effort(device: torch.device) -> Effort:
-    """Enough for a steady median on a GPU; on a CPU, enough to show that it runs."""
-    return Effort(10, 3) if device.type == "cuda" else Effort(1, 3)
-
-
-def milliseconds(call: Callable[[], object], device: torch.device, effort: Effort) -> float:
+def milliseconds(call: Callable[[], object], device: torch.device, repetitions: int = 3) -> float:
     """Of one call, by the device's own clock, with calls following one another as they do in a loop."""
-    return median(_elapsed(call, device, effort.calls) / effort.calls for _ in range(effort.repetitions))
+    calls = _calls(device)
+    return median(_elapsed(call, device, calls) / calls for _ in range(repetitions))
 
 
-def milliseconds_apart(call: Callable[[], object], device: torch.device, effort: Effort) -> float:
+def milliseconds_apart(call: Callable[[], object], device: torch.device) -> float:
     """Of one call, by the wall clock, where each has ended before the next begins."""
     durations = []
-    for _ in range(effort.calls * effort.repetitions):
+    for _ in range(3 * _calls(device)):
         began = time.perf_counter()
         call()
         synchronise(device)
         durations.append(1000 * (time.perf_counter() - began))
     return median(durations)
+
+
+def _calls(device: torch.device) -> int:
+    """Enough for a steady median on a GPU; on a CPU, enough to show that it runs."""
+    return 10 if device.type == "cuda" else 1
 
 
 def _elapsed(call: Callable[[], object], device: torch.device, calls: int) -> float:
@@ -96,7 +90,6 @@ def rates(device: torch.device) -> Rates:
     on_gpu = device.type == "cuda"
     side, room = (8192, 2**30) if on_gpu else (512, 2**25)
     dtype = torch.bfloat16 if on_gpu else torch.float32
-    often = Effort(10, 5)
     left, right = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
     product = torch.empty_like(left)
     source = torch.zeros(room, device=device, dtype=torch.uint8)
@@ -105,6 +98,6 @@ def rates(device: torch.device) -> Rates:
         torch.mm(left, right, out=product)
         target.copy_(source)
     return Rates(
-        flops=2 * side**3 / (milliseconds(lambda: torch.mm(left, right, out=product), device, often) / 1000),
-        bytes=2 * room / (milliseconds(lambda: target.copy_(source), device, often) / 1000),
+        flops=2 * side**3 / (milliseconds(lambda: torch.mm(left, right, out=product), device, 5) / 1000),
+        bytes=2 * room / (milliseconds(lambda: target.copy_(source), device, 5) / 1000),
     )
