@@ -187,6 +187,14 @@ def test_without_weights_there_is_nothing_to_say():
     assert (prepared.pretrained, prepared.remarks) == ([], [])
 
 
+def test_weights_are_found_from_another_folder(tmp_path, monkeypatch):
+    """As data are: a run that is continued elsewhere reads the same file."""
+    monkeypatch.chdir(tmp_path)
+    assert Model(weights="earlier/run").weights == str(tmp_path / "earlier" / "run")
+    assert Model(weights="~/w.pth").weights == str(Path.home() / "w.pth")
+    assert [Model(weights=word).weights for word in ("imagenet", "none", None)] == ["imagenet", None, None]
+
+
 class Trap:
     """What a hostile pickle does: runs something when it is read."""
 

@@ -30,6 +30,11 @@ def _absolute(path: Path | None) -> Path | None:
     return None if path is None else path.expanduser().absolute()
 
 
+def _absolute_weights(weights: str | None) -> str | None:
+    """A path, as other paths are; what is no path stays as it is."""
+    return weights if weights in (None, "imagenet") else str(_absolute(Path(weights)))
+
+
 def _importable(name: str | None) -> str | None:
     if name is not None and not re.fullmatch(r"\w+(\.\w+)*:\w+(\.\w+)*", name):
         raise ValueError("should be package.module:function")
@@ -175,7 +180,7 @@ class Model(Section):
     factory: Annotated[str | None, AfterValidator(_importable)] = None
     """A network of your own instead: `package.module:function`, called with the number of classes."""
 
-    weights: str | None = None
+    weights: Annotated[str | None, AfterValidator(_absolute_weights)] = None
     """Initial weights: `imagenet` for the encoder, fetched once; a .safetensors or .pth file; a run; or `none`."""
 
 
