@@ -22,7 +22,7 @@ from oneway.draws import PHOTOMETRIC_RANGES, draw_perturbation
 from oneway.models.swiftnet import SwiftNet
 from oneway.perturb import phtps
 from oneway.runs.model_file import TrainedModel, save_model
-from oneway.tools.explore import explore, heat, prepare
+from oneway.tools.explore import heat, prepare
 from oneway.tools.explore.compute import RANGES, Parameters, draw_parameters, perturbation_of
 from oneway.tools.explore.images import KEPT_UPLOADS, MOST_PIXELS, ImageStore, most_pixels, shrink
 from oneway.tools.explore.server import listen
@@ -199,14 +199,14 @@ def test_classifiers_are_refused(tmp_path):
     )
     (tmp_path / "config.yaml").write_text(config.to_yaml())
     with pytest.raises(UserError, match="segmentation"):
-        explore([tmp_path], QUIET)
+        prepare([tmp_path], QUIET)
 
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it(two_runs, monkeypatch):
     """Before any model is loaded."""
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(UserError, match=r"uvicorn.* pip install 'oneway\[explore\]'"):
-        explore(two_runs, QUIET)
+        prepare(two_runs, QUIET)
 
 
 def test_a_taken_port_is_named():

@@ -98,10 +98,10 @@ def explore(
         device: auto, cpu, cuda, cuda:1, …
         factory: The function that makes the network, where it is one of your own.
     """
-    from oneway.tools.explore import explore
+    from oneway.tools.explore import explore, prepare
 
     paths = [run, other] if other else [run]
-    explore(paths, console, data=data, refresh=refresh, port=port, factory=factory, device=device)
+    explore(prepare(paths, console, data=data, refresh=refresh, factory=factory, device=device), console, port)
 
 
 @verb(USE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -15,41 +15,16 @@ from oneway.common.extras import import_extra
 from oneway.common.words import say
 from oneway.tools.evaluate import METRIC_NAMES
 from oneway.tools.explore.compute import Comparer
-from oneway.tools.explore.images import ImageStore, Picture, load_pictures, most_pixels, render_scenes
+from oneway.tools.explore.images import ImageStore, load_pictures, most_pixels, render_scenes
 
 if TYPE_CHECKING:  # needs packages that not everyone has
-    from oneway.tools.explore.server import PageContent, RunInfo
+    from oneway.tools.explore.server import PageContent
 
 
-def explore(
-    paths: Sequence[Path],
-    console: Console,
-    *,
-    data: Path | None = None,
-    refresh: bool = False,
-    port: int | None = None,
-    factory: str | None = None,
-    device: str = "auto",
-) -> None:
-    """Serves the page about one run or two until it is interrupted.
-
-    Args:
-        paths: Run folders, the baseline first.
-        console: Where the address of the page is printed.
-        data: Folder of the data set, where it is not the one trained on.
-        refresh: Accept that files of it have changed since they were decoded.
-        port: Of the address; by default 8421, or a free one.
-        factory: The `model.factory` that the user agrees to run.
-        device: Where the models run.
-
-    Raises:
-        UserError: A run is unfinished or not about segmentation, two have different classes, or a package is missing.
-    """
-    for package in ("starlette", "uvicorn"):
-        import_extra(package, "explore", "oneway explore")
+def explore(page_content: PageContent, console: Console, port: int | None = None) -> None:
+    """Serves the page until it is interrupted; its address is printed on the console, its port 8421 or a free one."""
     from oneway.tools.explore.server import application, listen, server
 
-    page_content = prepare(paths, console, data=data, refresh=refresh, factory=factory, device=device)
     if page_content.remark:
         say(console, page_content.remark)
     with listen(port) as listening:
@@ -68,7 +43,21 @@ def prepare(
     factory: str | None = None,
     device: str = "auto",
 ) -> PageContent:
-    """The models of runs that can be shown together, and images for them."""
+    """The models of one run or two that can be shown together, and images for them.
+
+    Args:
+        paths: Run folders, the baseline first.
+        console: Shows progress.
+        data: Folder of the data set, where it is not the one trained on.
+        refresh: Accept that files of it have changed since they were decoded.
+        factory: The `model.factory` that the user agrees to run.
+        device: Where the models run.
+
+    Raises:
+        UserError: A run is unfinished or not about segmentation, two have different classes, or a package is missing.
+    """
+    for package in ("starlette", "uvicorn"):
+        import_extra(package, "explore", "oneway explore")
     from oneway.tools.explore.server import PageContent
 
     opened = [runs.open_run(path) for path in paths]
@@ -83,10 +72,19 @@ def prepare(
                 f"{path}: has the classes {', '.join(model.classes)}, and {paths[0]} {', '.join(first.classes)}. "
                 "Two runs side by side need the same ones in the same order."
             )
-    most = most_pixels(len(first.classes))
-    pictures, remark = _choose_pictures(opened[0], data, refresh, most, console)
+    most, remark = most_pixels(len(first.classes)), ""
+    try:
+        pictures = load_pictures(runs.data_of(opened[0].config, data, refresh), most, console)
+    except UserError as error:
+        if data is not None:
+            raise
+        pictures, remark = render_scenes(most), f"{error} The page shows embedded street scenes instead."
+    names = [run.path.resolve().name for run in opened]
     return PageContent(
-        runs=[_run_info(run, opened) for run in opened],
+        runs=[
+            _run_info(run, name if names.count(name) == 1 else str(run.path))
+            for run, name in zip(opened, names, strict=True)
+        ],
         classes=first.classes,
         colours=first.colours,
         comparer=Comparer([model.network for model in models], place),
@@ -102,28 +100,9 @@ def require_segmentation(run: runs.Run, what_for: str) -> None:
         raise UserError(f"{run.path}: {what_for} segmentation, and {run.config.data.name} is classified.")
 
 
-def _choose_pictures(
-    run: runs.Run, path: Path | None, refresh: bool, most: int, console: Console
-) -> tuple[list[Picture], str]:
-    """Validation images of the run's data; where those are gone, embedded scenes and a remark that says so."""
-    try:
-        return load_pictures(runs.data_of(run.config, path, refresh), most, console), ""
-    except UserError as error:
-        if path is not None:
-            raise
-        return render_scenes(most), f"{error} The page shows embedded street scenes instead."
-
-
-def _run_info(run: runs.Run, among: Sequence[runs.Run]) -> RunInfo:
-    from oneway.tools.explore.server import RunInfo
-
-    names = [other.path.resolve().name for other in among]
-    name = run.path.resolve().name
+def _run_info(run: runs.Run, name: str) -> dict[str, Any]:
+    """What the page says about a run."""
     summary = run.summary or {}
-    return RunInfo(
-        name=name if names.count(name) == 1 else str(run.path),
-        method=run.config.method,
-        labels=summary.get("labels"),
-        metric=METRIC_NAMES[summary.get("metric", "miou")],
-        value=summary.get("value"),
-    )
+    metric = METRIC_NAMES[summary.get("metric", "miou")]
+    facts = {"labels": summary.get("labels"), "metric": metric, "value": summary.get("value")}
+    return {"name": name, "method": run.config.method, **facts}

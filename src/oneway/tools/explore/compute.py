@@ -5,11 +5,9 @@ Shapes: N images of H×W pixels, C classes; logits at h×w.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Annotated, Generic, TypeVar
+from functools import partial
+from typing import Annotated, Any, TypeVar
 
 import torch
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -36,6 +34,7 @@ Shift = Annotated[float, Field(ge=-FARTHEST, le=FARTHEST, allow_inf_nan=False)]
 Point = tuple[Shift, Shift]
 Channel = Annotated[int, Field(ge=0, le=2)]
 Permutation = tuple[Channel, Channel, Channel]
+Value = TypeVar("Value")
 
 
 def _chosen(name: str) -> object:
@@ -117,75 +116,41 @@ def masked_means(values: Tensor, valid: Tensor) -> Tensor:
     return torch.where(valid, values, 0).sum(dim=(1, 2)) / valid.sum(dim=(1, 2)).clamp(min=1)
 
 
-@dataclass(frozen=True)
-class Target:
-    """A clean prediction, warped: what a model should say. It can be kept as long as nothing but colours changes."""
+def compare(target: Tensor, classes: Tensor, logits: Tensor, valid: Tensor) -> dict[str, Any]:
+    """What a model says about a perturbed image, beside what it should say.
 
-    probabilities: Tensor
-    """1×C×H×W."""
+    Args:
+        target: 1×C×H×W, the probabilities of the clean prediction, warped.
+        classes: 1×H×W, the most probable ones there.
+        logits: Of the prediction for the perturbed image.
+        valid: 1×H×W, which pixels count.
 
-    @cached_property
-    def classes(self) -> Tensor:
-        """1×H×W: the most probable classes."""
-        return self.probabilities.max(dim=1).indices  # on a CPU, several times as fast as argmax
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One model, one image: what it says about the perturbed image, and what it should say."""
-
-    target: Tensor
-    """H×W uint8: the classes of the clean prediction, warped; IGNORE where a pixel is not valid."""
-
-    prediction: Tensor
-    """H×W uint8: the classes of the prediction on the perturbed image; IGNORE likewise."""
-
-    kl: Tensor
-    """H×W: KL(target ‖ prediction); 0 where a pixel is not valid."""
-
-    mean_kl: float
-    """Over valid pixels."""
-
-    agreement: float
-    """Share of valid pixels where the two have the same class."""
-
-
-def compare(target: Target, logits: Tensor, valid: Tensor) -> Comparison:
-    """Compares the target with the logits for the perturbed image, where `valid` (1×H×W)."""
-    log_prediction = upsample(logits, pixels_of(target.probabilities)).log_softmax(dim=1)
-    kl = torch.where(valid, kl_map(target.probabilities, log_prediction), 0).clamp(min=0)  # rounding can go below
+    Returns:
+        `target` and `prediction`, H×W bytes: the classes, IGNORE where a pixel does not count. `kl`, H×W:
+        KL(target ‖ prediction), 0 likewise; `mean_kl`. `agreement`: the share of pixels where both have the same class.
+    """
+    log_prediction = upsample(logits, pixels_of(target)).log_softmax(dim=1)
+    kl = torch.where(valid, kl_map(target, log_prediction), 0).clamp(min=0)  # rounding can go below
     predicted = log_prediction.max(dim=1).indices
 
     def shown(classes: Tensor) -> Tensor:
         return torch.where(valid, classes, IGNORE).to(torch.uint8)[0].cpu()
 
-    return Comparison(
-        target=shown(target.classes),
-        prediction=shown(predicted),
-        kl=kl[0].cpu(),
-        mean_kl=float(masked_means(kl, valid)),
-        agreement=float(masked_means((target.classes == predicted).float(), valid)),
-    )
+    return {
+        "target": shown(classes),
+        "prediction": shown(predicted),
+        "kl": kl[0].cpu(),
+        "mean_kl": float(masked_means(kl, valid)),
+        "agreement": float(masked_means((classes == predicted).float(), valid)),
+    }
 
 
-Value = TypeVar("Value")
-
-
-class RecentResults(Generic[Value]):
-    """Keeps the latest results of functions that take long, by key."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.kept: OrderedDict[Hashable, Value] = OrderedDict()
-
-    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """The result that is kept under a key, or else one that is made now."""
-        if key not in self.kept:
-            self.kept[key] = make()
-        self.kept.move_to_end(key)
-        while len(self.kept) > self.most:
-            self.kept.popitem(last=False)
-        return self.kept[key]
+def recall(kept: dict[Hashable, Value], key: Hashable, most: int, make: Callable[[], Value]) -> Value:
+    """What is kept under a key, or else is made now; the latest `most` are kept."""
+    kept[key] = value = kept.pop(key) if key in kept else make()
+    while len(kept) > most:
+        del kept[next(iter(kept))]
+    return value
 
 
 class Comparer:
@@ -194,11 +159,11 @@ class Comparer:
     def __init__(self, networks: Sequence[nn.Module], device: torch.device) -> None:
         self.networks = tuple(network.to(memory_format=torch.channels_last) for network in networks)
         self.device = device
-        self.clean: RecentResults[Tensor] = RecentResults(2 * len(networks))
-        self.warped: RecentResults[Target] = RecentResults(len(networks))
+        self.clean: dict[Hashable, Tensor] = {}
+        self.warped: dict[Hashable, tuple[Tensor, Tensor]] = {}
 
     @torch.inference_mode()
-    def compare(self, key: str, x: Tensor, parameters: Parameters) -> tuple[Tensor, Tensor, list[Comparison]]:
+    def compare(self, key: str, x: Tensor, parameters: Parameters) -> tuple[Tensor, Tensor, list[dict[str, Any]]]:
         """The perturbed image, which pixels are valid (H×W), and a comparison for each network.
 
         `key` identifies the image x (1×3×H×W): its clean predictions are kept, and so are the warped ones until the
@@ -208,15 +173,16 @@ class Comparer:
         perturbation = perturbation_of(parameters, x)
         valid = perturbation.valid
         assert valid is not None
-        perturbed = perturbation.image(x)
+        perturbed, count = perturbation.image(x), len(self.networks)
 
-        def target(index: int, network: nn.Module) -> Target:
-            clean = self.clean.get((key, index), lambda: probabilities_of(network, x))
+        def target(index: int, network: nn.Module) -> tuple[Tensor, Tensor]:
+            clean = recall(self.clean, (key, index), 2 * count, lambda: probabilities_of(network, x))
+            warped = perturbation.prediction(clean)
+            return warped, warped.max(dim=1).indices  # on a CPU, several times as fast as argmax
+
+        comparisons = []
+        for index, network in enumerate(self.networks):
             geometry = key, index, parameters.displacements
-            return self.warped.get(geometry, lambda: Target(perturbation.prediction(clean)))
-
-        comparisons = [
-            compare(target(index, network), logits_of(network, perturbed), valid)
-            for index, network in enumerate(self.networks)
-        ]
+            kept = recall(self.warped, geometry, count, partial(target, index, network))
+            comparisons.append(compare(*kept, logits_of(network, perturbed), valid))
         return perturbed, valid[0].cpu(), comparisons

@@ -7,7 +7,7 @@ import re
 import socket
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,7 +29,7 @@ from oneway.config import Perturb
 from oneway.data.dataset import Colour
 from oneway.draws import PHOTOMETRIC_RANGES
 from oneway.tools.explore import heat
-from oneway.tools.explore.compute import FARTHEST, RANGES, Comparer, Comparison, Parameters, draw_parameters
+from oneway.tools.explore.compute import FARTHEST, RANGES, Comparer, Parameters, draw_parameters
 from oneway.tools.explore.images import ImageStore, Picture, as_data_uri, pack, thumbnail
 from oneway.tools.explore.limits import Connection, Guard, Limits, Slots, body, require_type
 
@@ -51,21 +51,10 @@ class Question(Parameters):
 
 
 @dataclass(frozen=True)
-class RunInfo:
-    """What the page says about a run."""
-
-    name: str
-    method: str
-    labels: int | None
-    metric: str
-    value: float | None
-
-
-@dataclass(frozen=True)
 class PageContent:
     """What the page shows: runs with their networks, and pictures."""
 
-    runs: Sequence[RunInfo]
+    runs: Sequence[dict[str, Any]]
     classes: Sequence[str]
     colours: Sequence[Colour]
     comparer: Comparer
@@ -169,7 +158,7 @@ def server(app: Starlette) -> uvicorn.Server:
 
 def _about(page_content: PageContent, limits: Limits) -> dict[str, Any]:
     return {
-        "runs": [asdict(run) for run in page_content.runs],
+        "runs": page_content.runs,
         "classes": page_content.classes,
         "colours": page_content.colours,
         "ignore": IGNORE,
@@ -203,17 +192,15 @@ def _answer(page_content: PageContent, picture: Picture, parameters: Parameters)
         "width": width,
         "valid": float(valid.float().mean()),
         "picture": as_data_uri(perturbed),
-        "runs": [_comparison_info(comparison, valid) for comparison in comparisons],
-    }
-
-
-def _comparison_info(comparison: Comparison, valid: torch.Tensor) -> dict[str, Any]:
-    return {
-        "mean_kl": comparison.mean_kl,
-        "agreement": comparison.agreement,
-        "target": pack(comparison.target),
-        "prediction": pack(comparison.prediction),
-        "kl": pack(torch.where(valid, heat.levels(comparison.kl), IGNORE)),
+        "runs": [
+            {
+                **comparison,
+                "target": pack(comparison["target"]),
+                "prediction": pack(comparison["prediction"]),
+                "kl": pack(torch.where(valid, heat.levels(comparison["kl"]), IGNORE)),
+            }
+            for comparison in comparisons
+        ],
     }
 
 
