@@ -21,7 +21,7 @@ from oneway.ops.losses import masked_kl, pixels_of, upsample
 from oneway.perturb import phtps, tps
 from oneway.runs import load_model, open_run
 from oneway.tools.suggest import suggest
-from oneway.tools.suggest.choice import choose_spread
+from oneway.tools.suggest.command import choose_spread
 from oneway.tools.suggest.scores import DRAWS, SEED, Judge, Score, balance_classes, bring_back, load_judge, weaken
 from oneway.tools.train import train
 from small_runs import QUIET, small_streets, train_two

@@ -24,8 +24,7 @@ from oneway.runs.atomic import CannotWrite
 from oneway.tools.predict.batches import AHEAD, Decoded, batches, decode_ahead
 from oneway.tools.predict.oddities import Oddities
 from oneway.tools.predict.outputs import Outputs
-from oneway.tools.predict.prediction import Prediction
-from oneway.tools.predict.predictor import Predictor, Size
+from oneway.tools.predict.predictor import Prediction, Predictor, Size
 from oneway.tools.predict.sources import Source, find_sources
 from oneway.tools.predict.video import read_frames, require_video, video_writer
 
@@ -131,17 +130,17 @@ class _Job:
 
     def _frames(self, source: Source) -> int:
         count = 0
-        for frame in read_frames(source.path):
+        for pixels, _ in read_frames(source.path):
             count += 1
-            self._write(f"{source.name}.frames/{count:06}", source, self.model.predict(frame.pixels, self.tile))
+            self._write(f"{source.name}.frames/{count:06}", source, self.model.predict(pixels, self.tile))
         return count
 
     def _overlays(self, source: Source) -> int:
         count, file = 0, self.outputs.place(f"overlays/{source.name}.mp4")
         with video_writer(file) as append:
-            for frame in read_frames(source.path):
+            for pixels, shown_at in read_frames(source.path):
                 count += 1
-                append(np.asarray(self.model.predict(frame.pixels, self.tile).overlay()), frame.time)
+                append(np.asarray(self.model.predict(pixels, self.tile).overlay()), shown_at)
         self.results.append({"video": str(source.path), "overlay": str(file), "frames": count})
         return count
 

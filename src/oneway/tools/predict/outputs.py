@@ -14,10 +14,7 @@ from oneway.common.errors import UserError
 from oneway.common.run_files import PREDICTIONS
 from oneway.data.pictures import encoded
 from oneway.runs.atomic import CannotWrite, write_atomically
-from oneway.tools.predict.prediction import Prediction
-
-INDEX = PREDICTIONS
-"""Says what the results are, and by its presence that the folder holds nothing else."""
+from oneway.tools.predict.predictor import Prediction
 
 OVERLAY = {"quality": 92, "subsampling": 0}
 
@@ -41,19 +38,19 @@ class Outputs:
             occupied = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
         except OSError as error:
             raise UserError(f"{folder}: cannot be read ({error.strerror}). Choose another with --out.") from None
-        if occupied and not (folder / INDEX).is_file():
+        if occupied and not (folder / PREDICTIONS).is_file():
             raise UserError(
                 f"{folder}: exists, and holds no earlier results that could be replaced. Choose another with --out."
             )
 
     def prepare(self) -> None:
         """Makes the folder and marks it."""
-        self.place(INDEX)
+        self.place(PREDICTIONS)
         self.write_index({})
 
     def write_index(self, about: dict[str, Any]) -> None:
         """Writes the file that says what the results are, and marks the folder as one of results."""
-        write_atomically(self.folder / INDEX, _json(about))
+        write_atomically(self.folder / PREDICTIONS, _json(about))
 
     def write(self, name: str, image: Path, prediction: Prediction) -> dict[str, Any]:
         """Writes all files about one image, each of them whole or not at all; returns the facts about it."""

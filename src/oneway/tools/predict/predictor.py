@@ -1,4 +1,4 @@
-"""A trained model as a function of images.
+"""A trained model as a function of images, and what it makes of one.
 
 Shapes: N images of H×W pixels, C classes.
 """
@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from PIL import Image, ImageOps
 from torch import Tensor, nn
@@ -22,18 +24,65 @@ from oneway.common.run_files import CONFIG, MODEL
 from oneway.data.dataset import Bytes, Colour
 from oneway.data.decode.images import read_image
 from oneway.data.folder.classes import default_colours
+from oneway.data.pictures import encoded, palette
 from oneway.models.mlp import Perceptron
 from oneway.ops.losses import upsample
 from oneway.runs import choose_device, load_model
+from oneway.runs.atomic import write_atomically
 from oneway.tools.evaluate import PIXELS_AT_ONCE, as_input
-from oneway.tools.predict.prediction import Floats, Prediction
 from oneway.tools.predict.tiles import SMALLEST_TILE, slide
 
 PROBE = 64
 """Side of the black image that shows whether a network predicts for pixels or for whole images."""
 
 Size = tuple[int, int]
+Floats = npt.NDArray[np.float32]
 Picture = Image.Image | Bytes | str | PathLike[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """The class of every pixel of an image."""
+
+    image: Bytes  # H×W×3 in RGB
+    labels: Bytes  # H×W, indices into classes
+    confidence: Floats  # H×W, the probability of that class
+    classes: tuple[str, ...]
+    colours: tuple[Colour, ...]
+
+    def mask(self) -> Image.Image:
+        """Class indices in a palette image: any viewer shows it in the colours of the classes."""
+        picture = Image.fromarray(self.labels)
+        picture.putpalette(palette(self.colours).tobytes())
+        return picture
+
+    def overlay(self, opacity: float = 0.5) -> Image.Image:
+        """The image with the colours of the classes laid over, but for black: it would only darken it."""
+        colours, image = palette(self.colours), Image.fromarray(self.image)
+        painted = Image.blend(image, Image.fromarray(colours[self.labels]), opacity)
+        return Image.composite(painted, image, Image.fromarray(colours.max(axis=1)[self.labels] > 0))
+
+    def shares(self) -> dict[str, float]:
+        """The share of each class in the pixels, from 0 to 1."""
+        counts = np.bincount(self.labels.reshape(-1), minlength=len(self.classes))
+        return dict(zip(self.classes, (counts / self.labels.size).tolist(), strict=True))
+
+    def facts(self) -> dict[str, Any]:
+        """What JSON files say: size, shares and mean confidence."""
+        height, width = self.labels.shape
+        return {
+            "height": height,
+            "width": width,
+            "confidence": float(self.confidence.mean(dtype=np.float64)),
+            "shares": self.shares(),
+        }
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes the mask as a PNG file: other formats would lose the class numbers."""
+        path = Path(path)
+        if path.suffix.lower() != ".png":
+            raise UserError(f"{path}: masks are PNG files, which keep class numbers and colours. Let it end in .png.")
+        write_atomically(path, encoded(self.mask(), "PNG"))
 
 
 @dataclass(frozen=True, eq=False)

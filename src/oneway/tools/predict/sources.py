@@ -63,7 +63,7 @@ def _matches(text: str, out: Path) -> Iterator[tuple[Path, Path]]:
             raise UserError(f"{path}: no such file or folder.")
         files = [(path.parent, path)]
     else:
-        root = _fixed_part(path)
+        root = next(folder for folder in path.parents if not glob.has_magic(str(folder)))  # above the first wildcard
         files = [(root, file) for file in _wanted(map(Path, glob.glob(text, recursive=True)), root)]
         if not files:
             raise UserError(f"{text}: no image or video matches, apart from results.")
@@ -101,11 +101,6 @@ def _below(path: Path, folder: Path) -> bool:
     return path.resolve().is_relative_to(folder.resolve())
 
 
-def _fixed_part(pattern: Path) -> Path:
-    """The folder above the first wildcard."""
-    return next(folder for folder in pattern.parents if not glob.has_magic(str(folder)))
-
-
 def _names(found: dict[Path, Path]) -> list[str]:
     """Names as short as can be that still differ, also where a file system takes upper and lower case for the same."""
     choices = [_choices(path, relative) for path, relative in found.items()]
@@ -116,7 +111,8 @@ def _names(found: dict[Path, Path]) -> list[str]:
         clashing = [index for index, name in enumerate(names) if count[name.casefold()] > 1]
         longer = [index for index in clashing if length[index] < len(choices[index]) - 1]
         if not longer:
-            return _numbered(names, clashing)
+            # What differs in nothing but case gets a number behind it.
+            return [f"{name}-{clashing.index(at) + 1}" if at in clashing else name for at, name in enumerate(names)]
         for index in longer:
             length[index] += 1
 
@@ -124,15 +120,5 @@ def _names(found: dict[Path, Path]) -> list[str]:
 def _choices(path: Path, relative: Path) -> tuple[str, ...]:
     """Names of one source, the shortest first."""
     above = path.parents[len(relative.parts) - 1]
-    forms = (
-        relative.with_suffix(""),
-        relative,
-        above.name / relative,
-        path.relative_to(path.anchor),
-    )
+    forms = (relative.with_suffix(""), relative, above.name / relative, path.relative_to(path.anchor))
     return tuple(form.as_posix() for form in forms)
-
-
-def _numbered(names: Iterable[str], clashing: Sequence[int]) -> list[str]:
-    """The names, with a number behind each of those that differ in nothing but case."""
-    return [f"{name}-{clashing.index(at) + 1}" if at in clashing else name for at, name in enumerate(names)]

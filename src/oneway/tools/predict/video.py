@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -32,21 +31,16 @@ CODECS = {"libx264": {"crf": "18"}, "mpeg4": {"qscale": "2"}}
 """The preferred one first, each with options for the quality of a good copy."""
 
 
-@dataclass(frozen=True)
-class Frame:
-    """A picture of a video, and when it is shown."""
-
-    pixels: Bytes  # H×W×3 in RGB, upright
-    time: Fraction | None  # in seconds
-
-
 def require_video() -> Any:
     """PyAV, or an error that says how to get it."""
     return import_extra("av", "video", "A video")
 
 
-def read_frames(path: Path) -> Iterator[Frame]:
-    """The frames of a video, one after the other; a UserError names a file that is no video, or breaks off."""
+def read_frames(path: Path) -> Iterator[tuple[Bytes, Fraction | None]]:
+    """The frames of a video, H×W×3 in RGB and upright, each with its time in seconds where that is known.
+
+    A UserError names a file that is no video, or breaks off.
+    """
     av = require_video()
     count = 0
     try:
@@ -55,7 +49,7 @@ def read_frames(path: Path) -> Iterator[Frame]:
                 if frame.width * frame.height > MOST_PIXELS:
                     raise UserError(f"{path}: frames of {frame.width}×{frame.height} pixels are more than we decode.")
                 upright = np.rot90(frame.to_ndarray(format="rgb24"), round(frame.rotation / 90) % 4)
-                yield Frame(np.ascontiguousarray(upright), None if frame.pts is None else frame.pts * frame.time_base)
+                yield np.ascontiguousarray(upright), None if frame.pts is None else frame.pts * frame.time_base
                 count += 1
     except (av.FFmpegError, OSError, ValueError, IndexError) as error:
         cause = " ".join(str(error).split())[:200]
@@ -69,45 +63,33 @@ def video_writer(path: Path) -> Iterator[Callable[[Bytes, Fraction | None], None
     """A function that appends a frame; the file has its name only once the block has ended well."""
     av = require_video()
     temporary = path.with_name(f".{path.name}.{os.getpid()}{SUFFIX}")
+    stream: Any = None
+    ticks = -1
+
+    def append(pixels: Bytes, time: Fraction | None) -> None:
+        nonlocal stream, ticks
+        # Colours are kept for 2×2 pixels together: an odd side gets its last row or column twice.
+        height, width = pixels.shape[:2]
+        even = np.pad(pixels, ((0, height % 2), (0, width % 2), (0, 0)), "edge")
+        frame = av.VideoFrame.from_ndarray(even, format="rgb24")
+        if stream is None:
+            codec = next(name for name in CODECS if name in av.codecs_available)
+            stream = container.add_stream(codec, USUAL_RATE, options=CODECS[codec])
+            stream.width, stream.height, stream.pix_fmt = frame.width, frame.height, "yuv420p"
+            stream.codec_context.time_base = TICK
+        # A damaged clock must not stand still or go back.
+        step = round(1 / (USUAL_RATE * TICK)) if ticks >= 0 else 1
+        ticks = ticks + step if time is None else max(ticks + 1, round(time / TICK))
+        frame.pts, frame.time_base = ticks, TICK
+        container.mux(stream.encode(frame))
+
     try:
         with av.open(str(temporary), "w", format="mp4") as container:
-            track = _Track(av, container)
-            yield track.append
-            track.finish()
+            yield append
+            if stream is not None:
+                container.mux(stream.encode(None))
         os.replace(temporary, path)
     except (av.FFmpegError, OSError) as error:
         raise CannotWrite(f"{path}: cannot be written ({error}).") from error
     finally:
         temporary.unlink(missing_ok=True)
-
-
-class _Track:
-    """The pictures of a video that is being written."""
-
-    def __init__(self, av: Any, container: Any) -> None:
-        self.av, self.container = av, container
-        self.stream: Any = None
-        self.ticks = -1
-
-    def append(self, pixels: Bytes, time: Fraction | None) -> None:
-        # Colours are kept for 2×2 pixels together: an odd side gets its last row or column twice.
-        height, width = pixels.shape[:2]
-        even = np.pad(pixels, ((0, height % 2), (0, width % 2), (0, 0)), "edge")
-        frame = self.av.VideoFrame.from_ndarray(even, format="rgb24")
-        self.stream = self.stream or self._begun(frame.width, frame.height)
-        # A damaged clock must not stand still or go back.
-        step = round(1 / (USUAL_RATE * TICK)) if self.ticks >= 0 else 1
-        self.ticks = self.ticks + step if time is None else max(self.ticks + 1, round(time / TICK))
-        frame.pts, frame.time_base = self.ticks, TICK
-        self.container.mux(self.stream.encode(frame))
-
-    def finish(self) -> None:
-        if self.stream is not None:
-            self.container.mux(self.stream.encode(None))
-
-    def _begun(self, width: int, height: int) -> Any:
-        codec = next(name for name in CODECS if name in self.av.codecs_available)
-        stream = self.container.add_stream(codec, USUAL_RATE, options=CODECS[codec])
-        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
-        stream.codec_context.time_base = TICK
-        return stream

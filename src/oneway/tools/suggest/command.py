@@ -13,15 +13,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 from rich.console import Console
+from torch import Tensor
 
 from oneway import runs
 from oneway.common.errors import UserError
+from oneway.data.check import contact_sheet
+from oneway.data.check.contact_sheet import CELL, FAINT, fitted, heading, line, rows_of, sheet, shortened
+from oneway.data.check.duplicates import ALIKE, nearest
+from oneway.data.dataset import Bytes
+from oneway.data.pictures import encoded
 from oneway.runs.atomic import refuse_unwritable, write_atomically
-from oneway.tools.suggest.candidates import candidates_in_folder, candidates_of_run
-from oneway.tools.suggest.choice import choose_spread
-from oneway.tools.suggest.scores import Score, load_judge, score_images
-from oneway.tools.suggest.sheet import cell, draw_sheet
+from oneway.tools.explore import heat
+from oneway.tools.suggest.scores import (
+    DRAWS,
+    Score,
+    candidates_in_folder,
+    candidates_of_run,
+    load_judge,
+    score_images,
+)
 
 
 @dataclass(frozen=True)
@@ -77,18 +89,17 @@ def suggest(
         raise UserError(f"{folder or path}: no image without labels to choose from. Give a folder with --data DIR.")
     order, alike = choose_spread(scores, labelled, count)
     chosen = tuple(scores[index] for index in order)
-    sheet = table.with_suffix(".png")
-    by_name = {candidate.name: candidate for candidate in candidates}
+    picture, read = table.with_suffix(".png"), dict(candidates)
     cells, divergences = [], []
     for rank, score in enumerate(chosen, start=1):
-        pixels = np.asarray(by_name[score.name].read())
+        pixels = np.asarray(read[score.name]())
         kl, where = judge.contradiction(pixels)
         cells.append(cell(pixels, where, f"{rank}.  {score.name}", f"score {score.value:.2f}   KL {kl:.2f}"))
         divergences.append(kl)
     table.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(table, to_csv(chosen, divergences).encode())
-    write_atomically(sheet, draw_sheet(cells))
-    return Suggestions(chosen, alike, tuple(unreadable), table, sheet)
+    write_atomically(picture, draw_sheet(cells))
+    return Suggestions(chosen, alike, tuple(unreadable), table, picture)
 
 
 def to_csv(chosen: Sequence[Score], divergences: Sequence[float]) -> str:
@@ -99,3 +110,46 @@ def to_csv(chosen: Sequence[Score], divergences: Sequence[float]) -> str:
     for rank, (score, kl) in enumerate(zip(chosen, divergences, strict=True), start=1):
         writer.writerow([rank, score.name, *(f"{value:.4f}" for value in (score.value, score.doubt, kl))])
     return text.getvalue()
+
+
+def choose_spread(scores: Sequence[Score], labelled: Sequence[bytes], count: int) -> tuple[list[int], int]:
+    """Indices of up to `count` scores, best first, and how many were left out as near-duplicates.
+
+    Greedily takes the one with the highest product of its value and its distance from all that are taken or
+    labelled (by fingerprint); near-duplicates of those are never taken.
+    """
+    fingerprints = [*(score.fingerprint for score in scores), *labelled]
+    values = np.array([score.value for score in scores])
+    similarity = np.zeros(len(scores))
+    if labelled:
+        similarity = nearest(labelled, fingerprints[: len(scores)])[1].astype(np.float64)
+    taken: list[int] = []
+    free = np.ones(len(scores), dtype=bool)
+    while len(taken) < count:
+        free &= similarity < ALIKE
+        if not free.any():
+            break
+        best = int(np.argmax(np.where(free, (values + 1e-9) * (1 - np.clip(similarity, 0, 1)), -1)))
+        taken.append(best)
+        # All fingerprints go in every time, since similarity is judged against what a whole set has in common.
+        others = [index for index in range(len(fingerprints)) if index != best]
+        to_best = nearest([fingerprints[best]], [fingerprints[index] for index in others])[1]
+        similarity_to_best = np.ones(len(fingerprints))
+        similarity_to_best[others] = to_best
+        similarity = np.maximum(similarity, similarity_to_best[: len(scores)])
+    return taken, int((similarity >= ALIKE).sum()) - len(taken)
+
+
+def cell(pixels: Bytes, where: Tensor, name: str, found: str) -> Image.Image:
+    """An H×W×3 picture, where the model contradicts itself about it, its name, and what was found."""
+    image = Image.fromarray(pixels)
+    coloured = Image.fromarray(heat.colours()[heat.levels(where).numpy()])
+    pictures = [one.resize(fitted(*image.size), Image.Resampling.LANCZOS) for one in (image, coloured)]
+    return contact_sheet.cell(pictures, [line(shortened(name, 14, CELL[0]), 14), line(found, 13, FAINT)])
+
+
+def draw_sheet(cells: Sequence[Image.Image]) -> bytes:
+    """The cells under a heading, as the content of a PNG file."""
+    title = f"Label these {len(cells)} next" if len(cells) > 1 else "Label this next"
+    meaning = f"Bright where the model contradicts itself: KL over {DRAWS} perturbations, from 0 to {heat.TOP:g} nats"
+    return encoded(sheet([heading(title, meaning), *rows_of(cells)]), "PNG")

@@ -5,8 +5,10 @@ Shapes: N images, or N draws of one image, of H×W pixels; C classes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +16,14 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from oneway import runs
+from oneway import data, runs
 from oneway.common.errors import UserError
 from oneway.common.progress import progress_bar
 from oneway.config import Perturb
 from oneway.data.check.survey import fingerprint
 from oneway.data.dataset import Bytes
+from oneway.data.decode.images import read_image
+from oneway.data.folder.files import find
 from oneway.draws import PerturbationDraw, draw_perturbation, each_column
 from oneway.ops.losses import kl_map, pixels_of, upsample
 from oneway.perturb import Perturbation, phtps
@@ -27,7 +31,6 @@ from oneway.tools.evaluate import as_input
 from oneway.tools.explore import require_segmentation
 from oneway.tools.explore.compute import logits_of, masked_means, probabilities_of
 from oneway.tools.explore.images import shrink
-from oneway.tools.suggest.candidates import Candidate
 
 DRAWS = 4
 SEED = 0
@@ -41,6 +44,23 @@ MOST_VALUES = 2**26
 """Probabilities of one prediction, 256 MiB: with very many classes, images are made smaller."""
 
 Doubts = npt.NDArray[np.float64]
+Candidate = tuple[str, Callable[[], Bytes]]
+"""The name of an image without labels, and a function that decodes it."""
+
+
+def candidates_of_run(run: runs.Run, console: Console, refresh: bool = False) -> tuple[list[Candidate], list[bytes]]:
+    """A run's training images without labels, and fingerprints of those with."""
+    samples = data.load(runs.data_of(run.config, refresh=refresh), console).read("train")
+    labelled = set(run.split.labelled)
+    images = [(name, partial(samples.image, index)) for index, name in enumerate(samples.names)]
+    candidates: list[Candidate] = [(name, read) for name, read in images if name not in labelled]
+    return candidates, [fingerprint(read()) for name, read in images if name in labelled]
+
+
+def candidates_in_folder(folder: Path) -> list[Candidate]:
+    """Images of a folder that have no mask there."""
+    items = find(folder).train
+    return [(item.name, partial(read_image, item.image)) for item in items if item.mask is None]
 
 
 @dataclass(frozen=True)
@@ -125,12 +145,12 @@ def score_images(judge: Judge, candidates: Sequence[Candidate], console: Console
     found: list[tuple[str, Doubts, bytes]] = []
     unreadable = []
     with progress_bar(console, "Scoring images", len(candidates)) as advance:
-        for candidate in candidates:
+        for name, read in candidates:
             try:
-                pixels = np.asarray(candidate.read())
-                found.append((candidate.name, judge.doubts(pixels), fingerprint(pixels)))
+                pixels = np.asarray(read())
+                found.append((name, judge.doubts(pixels), fingerprint(pixels)))
             except UserError as error:
-                unreadable.append(f"{candidate.name}: {error}")
+                unreadable.append(f"{name}: {error}")
             advance()
     if not found:
         return [], unreadable
