@@ -2,76 +2,46 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from oneway import __version__, runs
+from oneway import runs
 from oneway.common.errors import UserError
 from oneway.common.run_files import ENVIRONMENT
-from oneway.config import Model
+from oneway.models.encoder import Encoder
 from oneway.tools.evaluate import METRIC_NAMES
+from oneway.tools.predict import Predictor
 
-NO_LICENCE = "not stated; fill it in, and mind the licence of the training images"
-
-
-@dataclass(frozen=True)
-class Speed:
-    """Images per second, one by one."""
-
-    hardware: str
-    size: tuple[int, int]
-    exported: float
-    pytorch: float
+Rows = Mapping[str, object]
 
 
-@dataclass(frozen=True)
-class Exported:
-    """A file that was exported, and what is known about it."""
+def model_card(name: str, file: Rows, model: Predictor, folder: Path, where: str, speeds: dict[str, float]) -> str:
+    """The text, with the history of the run folder, if it is one.
 
-    path: Path
-    content: bytes
-    input: str
-    output: str
-    classes: tuple[str, ...]
-    backbone: str | None
-    """Of a network that has one by name."""
-
-    parameters: int
-    agreement: str
-    runtime: str
-    speed: Speed
-    licence: str | None
-
-
-def model_card(exported: Exported, folder: Path) -> str:
-    """The text, with the history of the run folder, if it is one."""
-    history, summary = read_history(folder, exported.backbone)
+    Args:
+        name: Of the exported file.
+        file: What is known about it.
+        model: What was exported.
+        folder: Where it came from.
+        where: A sentence about the images and the hardware that speed was measured on.
+        speeds: Images per second of each runtime.
+    """
+    backbone = next((part.backbone for part in model.network.modules() if isinstance(part, Encoder)), None)
+    history, summary = read_history(folder, backbone)
+    rates = {runtime: f"{speed:.1f}" for runtime, speed in speeds.items()}
     sections = [
-        f"# {exported.path.name}",
-        _table(_file_rows(exported)),
+        f"# {name}",
+        _table(file),
         "## Training",
         _table(history),
         "## Quality",
-        quality(summary, exported.classes),
+        quality(summary, model.classes),
         "## Speed",
-        _speed(exported),
+        where,
+        _table(rates, ("runtime", "images per second")),
     ]
     return "\n\n".join(sections) + "\n"
-
-
-def _file_rows(exported: Exported) -> dict[str, object]:
-    return {
-        "input": exported.input,
-        "output": exported.output,
-        "classes": ", ".join(f"{index} {name}" for index, name in enumerate(exported.classes)),
-        "parameters": f"{exported.parameters:,}",
-        "agreement": exported.agreement,
-        "SHA-256": hashlib.sha256(exported.content).hexdigest(),
-        "exported by": f"oneway {__version__}",
-        "licence": exported.licence or NO_LICENCE,
-    }
 
 
 def read_history(folder: Path, backbone: str | None) -> tuple[dict[str, object], dict[str, Any] | None]:
@@ -86,8 +56,9 @@ def read_history(folder: Path, backbone: str | None) -> tuple[dict[str, object],
 
 
 def _training_rows(run: runs.Run, backbone: str | None) -> dict[str, object]:
-    config, split, summary, environment = run.config, run.split, run.summary, _environment(run.path)
-    labelled = set(split.labelled)
+    config, split, summary, file = run.config, run.split, run.summary, run.path / ENVIRONMENT
+    environment = runs.read_json(file) if file.is_file() else {}
+    labelled, name, width = set(split.labelled), config.model.name, config.model.width
     data = config.data.name if config.data.path is None else f"{config.data.name}: {config.data.path.name}"
     return {
         "data": data,
@@ -96,15 +67,11 @@ def _training_rows(run: runs.Run, backbone: str | None) -> dict[str, object]:
         "method": f"{config.method}, variant {config.variant}",
         "seed": config.seed,
         "iterations": summary["iterations"] if summary else "the run has not ended",
-        "network": config.model.factory or _network(config.model, backbone),
+        "network": config.model.factory or (f"{name}, backbone {backbone}, width {width:g}" if backbone else name),
         "initial weights": Path(config.model.weights).name if config.model.weights else "random",
         "hardware": environment.get("hardware", "not known"),
-        "versions": ", ".join(f"{name} {version}" for name, version in environment.get("versions", {}).items()),
+        "versions": ", ".join(f"{package} {version}" for package, version in environment.get("versions", {}).items()),
     }
-
-
-def _network(model: Model, backbone: str | None) -> str:
-    return f"{model.name}, backbone {backbone}, width {model.width:g}" if backbone else model.name
 
 
 def quality(summary: dict[str, Any] | None, classes: tuple[str, ...]) -> str:
@@ -119,21 +86,7 @@ def quality(summary: dict[str, Any] | None, classes: tuple[str, ...]) -> str:
     return f"{header}\n\n{_table(rows, ('class', column))}"
 
 
-def _speed(exported: Exported) -> str:
-    speed = exported.speed
-    rows = {exported.runtime: f"{speed.exported:.1f}", "PyTorch": f"{speed.pytorch:.1f}"}
-    height, width = speed.size
-    return f"Images of {height}×{width} pixels, one by one, on {speed.hardware}.\n\n" + _table(
-        rows, ("runtime", "images per second")
-    )
-
-
-def _environment(folder: Path) -> dict[str, Any]:
-    file = folder / ENVIRONMENT
-    return runs.read_json(file) if file.is_file() else {}
-
-
-def _table(rows: dict[str, Any], header: tuple[str, str] = ("", "")) -> str:
+def _table(rows: Rows, header: tuple[str, str] = ("", "")) -> str:
     lines = [header, ("---", "---"), *rows.items()]
     return "\n".join(f"| {_cell(name)} | {_cell(value)} |" for name, value in lines)
 

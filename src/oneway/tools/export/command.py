@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import statistics
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -15,13 +17,12 @@ from torch import Tensor
 from oneway import __version__
 from oneway.common.errors import UserError
 from oneway.common.words import say
-from oneway.models.encoder import Encoder
 from oneway.ops.losses import pixels_of, upsample
 from oneway.runs.atomic import sync, write_atomically
 from oneway.runs.environment import hardware
 from oneway.tools.evaluate import as_input
 from oneway.tools.export.agreement import BATCHES, compare, refuse_difference
-from oneway.tools.export.card import Exported, Speed, model_card
+from oneway.tools.export.card import model_card
 from oneway.tools.export.formats import FORMATS, Call
 from oneway.tools.export.graph import Output
 from oneway.tools.predict.predictor import Predictor, load
@@ -30,6 +31,7 @@ TIMED_SIZES = {False: (256, 512), True: (32, 32)}
 """Of images to segment, and to classify."""
 
 TIMED_RUNS = 3
+NO_LICENCE = "not stated; fill it in, and mind the licence of the training images"
 INPUT_WORDS = "images: N×H×W×3 bytes (uint8) in RGB, of any number and size; the normalisation is inside"
 OUTPUT_WORDS: dict[tuple[Output, bool], str] = {
     ("labels", False): "labels: N×H×W class indices (uint8)",
@@ -60,34 +62,30 @@ def export_model(
         f"Exporting {model.source} to {to}, then comparing it with PyTorch at {len(BATCHES)} sizes and timing both: "
         "about a minute",
     )
-    about = {
-        "oneway": __version__,
-        "input": INPUT_WORDS,
-        "output": OUTPUT_WORDS[output, model.classifies],
-        "classes": list(model.classes),
-        "colours": [list(colour) for colour in model.colours],
-    }
+    described = {"input": INPUT_WORDS, "output": OUTPUT_WORDS[output, model.classifies]}
+    lists = {"classes": list(model.classes), "colours": [list(colour) for colour in model.colours]}
     temporary = to.with_name(f".{to.stem}.{os.getpid()}{to.suffix}")
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
-        kind.write(model.network, output, temporary, about)
+        kind.write(model.network, output, temporary, {"oneway": __version__, **described, **lists})
         opened = kind.open(temporary)
         agreement = compare(model.network, opened)
         refuse_difference(agreement)
-        exported = Exported(
-            path=to,
-            content=temporary.read_bytes(),
-            input=INPUT_WORDS,
-            output=OUTPUT_WORDS[output, model.classifies],
-            classes=model.classes,
-            backbone=next((part.backbone for part in model.network.modules() if isinstance(part, Encoder)), None),
-            parameters=sum(parameter.numel() for parameter in model.network.parameters()),
-            agreement=str(agreement),
-            runtime=kind.runtime,
-            speed=_speed(model, opened.result),
-            licence=licence,
-        )
-        text = model_card(exported, run if run.is_dir() else run.parent)
+        content = temporary.read_bytes()
+        height, width = size = TIMED_SIZES[model.classifies]
+        speeds = {kind.runtime: _rate(opened.result, size), "PyTorch": _rate(partial(_predict, model), size)}
+        machine = hardware(torch.device("cpu"))
+        where = f"Images of {height}×{width} pixels, one by one, on {machine}."
+        facts = {
+            **described,
+            "classes": ", ".join(f"{index} {name}" for index, name in enumerate(model.classes)),
+            "parameters": f"{sum(parameter.numel() for parameter in model.network.parameters()):,}",
+            "agreement": agreement,
+            "SHA-256": hashlib.sha256(content).hexdigest(),
+            "exported by": f"oneway {__version__}",
+            "licence": licence or NO_LICENCE,
+        }
+        text = model_card(to.name, facts, model, run if run.is_dir() else run.parent, where, speeds)
         sync(temporary)
         os.replace(temporary, to)
     except UserError as error:
@@ -99,30 +97,21 @@ def export_model(
             temporary.unlink()
     beside = to.with_name(f"{to.name}.md")
     write_atomically(beside, text.encode())
-    speed = exported.speed
     say(console, f"{agreement}.")
-    say(
-        console,
-        f"{kind.runtime} {speed.exported:.1f} images/s, PyTorch {speed.pytorch:.1f} images/s "
-        f"({speed.size[0]}×{speed.size[1]}, {speed.hardware})",
-    )
-    say(console, f"Exported: {to} ({len(exported.content) / 1e6:.1f} MB), model card: {beside}")
+    rates = ", ".join(f"{runtime} {speed:.1f} images/s" for runtime, speed in speeds.items())
+    say(console, f"{rates} ({height}×{width}, {machine})")
+    say(console, f"Exported: {to} ({len(content) / 1e6:.1f} MB), model card: {beside}")
+
+
+def _predict(model: Predictor, images: Tensor) -> Tensor:
+    x = as_input(images)
+    return upsample(model.network(x), pixels_of(x)).max(dim=1).indices
 
 
 @torch.inference_mode()
-def _speed(model: Predictor, result: Call) -> Speed:
-    """The file and the network side by side, on a black image."""
-
-    def pytorch(images: Tensor) -> Tensor:
-        x = as_input(images)
-        return upsample(model.network(x), pixels_of(x)).max(dim=1).indices
-
-    size = TIMED_SIZES[model.classifies]
+def _rate(call: Call, size: tuple[int, int]) -> float:
+    """Black images per second."""
     images = torch.zeros(1, *size, 3, dtype=torch.uint8)
-    return Speed(hardware(torch.device("cpu")), size, _rate(result, images), _rate(pytorch, images))
-
-
-def _rate(call: Call, images: Tensor) -> float:
     call(images)
     seconds = []
     for _ in range(TIMED_RUNS):

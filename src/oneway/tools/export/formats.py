@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,35 +33,18 @@ class Opened(NamedTuple):
     """What its graph has before the class is chosen, where that is its result."""
 
 
-class Format(ABC):
-    """A kind of file."""
-
-    runtime: str
-    """What runs it here."""
-
-    @abstractmethod
-    def require(self) -> None:
-        """Raises a UserError with the command that installs what is missing."""
-
-    @abstractmethod
-    def write(self, network: nn.Module, output: Output, path: Path, about: About) -> None:
-        """The network as a file."""
-
-    @abstractmethod
-    def open(self, path: Path) -> Opened:
-        """The file as functions of N×H×W×3 bytes."""
-
-
-class Onnx(Format):
+class Onnx:
     """For ONNX Runtime, TensorRT, OpenVINO and their like."""
 
     runtime = "ONNX Runtime"
 
     def require(self) -> None:
+        """Raises a UserError with the command that installs what is missing."""
         for module in ("onnx", "onnxscript", "onnxruntime"):
             import_extra(module, "export", "Export to .onnx")
 
     def write(self, network: nn.Module, output: Output, path: Path, about: About) -> None:
+        """The network as a file."""
         graph = trace(network, output, pool_by_products=True)
         try:
             with ignore_warnings():
@@ -83,6 +65,7 @@ class Onnx(Format):
         path.write_bytes(model.SerializeToString())
 
     def open(self, path: Path) -> Opened:
+        """The file as functions of N×H×W×3 bytes."""
         onnx, runtime = (import_extra(name, "export", "An .onnx file") for name in ("onnx", "onnxruntime"))
         options = runtime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
@@ -102,7 +85,7 @@ class Onnx(Format):
         return Opened(result, result)
 
 
-class Pt2(Format):
+class Pt2:
     """For PyTorch, without this package."""
 
     runtime = "torch.export"
@@ -111,6 +94,7 @@ class Pt2(Format):
         """PyTorch is all it needs."""
 
     def write(self, network: nn.Module, output: Output, path: Path, about: About) -> None:
+        """The network as a file."""
         graph = trace(network, output, pool_by_products=False)
         for part in graph.graph_module.modules():
             for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
@@ -124,6 +108,7 @@ class Pt2(Format):
         path.write_bytes(content.getvalue())
 
     def open(self, path: Path) -> Opened:
+        """The file as functions of N×H×W×3 bytes."""
         with ignore_warnings():
             program = torch.export.load(path)
             result, logits = program.module(), program.module()
@@ -135,7 +120,7 @@ class Pt2(Format):
         return Opened(result, logits)
 
 
-FORMATS: dict[str, Format] = {".onnx": Onnx(), ".pt2": Pt2()}
+FORMATS: dict[str, Onnx | Pt2] = {".onnx": Onnx(), ".pt2": Pt2()}
 
 
 def _rename(graph: Any, names: dict[str, str]) -> None:
