@@ -97,6 +97,7 @@ SLOW_TEACHER: Mapping[str, Any] = {"alpha": 1.0, "confidence": 0.95, "teacher_de
 METHODS: dict[str, Method] = {
     "supervised": Method("supervised"),
     "supervised-phtps-aug": Method("supervised", augment=("phtps",)),
+    "supervised-colour-aug": Method("supervised", augment=("colour",)),
     "simple-ph": Method("consistency", perturb=("ph",)),
     "simple-tps": Method("consistency", perturb=("tps",)),
     "simple-phtps": Method("consistency", perturb=("phtps",)),
