@@ -74,6 +74,8 @@ def test_the_data_decide_the_task(name, task):
     ("tree", "message"),
     [
         ({"train": {"iteration": 5}}, r"unknown key 'train.iteration'. Did you mean 'train.iterations'\?"),
+        ({"data": {"path": "~nobody-at-all/photos"}}, "data.path: begins with the home folder of a user"),
+        ({"model": {"weights": "~nobody-at-all/w.pth"}}, "model.weights: begins with the home folder of a user"),
         ({"metod": "supervised"}, r"unknown key 'metod'. Did you mean 'method'\?"),
         ({"train": {"iterations": 0}}, r"train.iterations: should be greater than 0 \(got 0\)"),
         ({"train": {"alpha": float("nan")}}, "train.alpha"),

@@ -27,7 +27,10 @@ def _ascending(pair: tuple[float, float]) -> tuple[float, float]:
 
 def _absolute(path: Path | None) -> Path | None:
     """A run is looked at from other folders than the one it was started in."""
-    return None if path is None else path.expanduser().absolute()
+    try:
+        return None if path is None else path.expanduser().absolute()
+    except RuntimeError:
+        raise ValueError("begins with the home folder of a user who is not known here") from None
 
 
 def _absolute_weights(weights: str | None) -> str | None:
