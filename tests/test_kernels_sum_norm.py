@@ -32,9 +32,8 @@ from oneway.models.average import average_of, update_average
 from oneway.models.fuse import FusedNorm, FusedSumNorm, FusedWideBlock, FusedWideResNet, fuse
 from oneway.models.wrn import WideResNet
 from oneway.ops import rows
-from oneway.ops.norm import norm_by_kernel
+from oneway.ops.norm import kernel_sums_and_normalises, norm_by_kernel, sum_norm_by_kernel
 from oneway.ops.statistics import Running, Statistics, batch_statistics
-from oneway.ops.sum_norm import kernel_sums_and_normalises, sum_norm_by_kernel
 
 pytestmark = pytest.mark.slow
 

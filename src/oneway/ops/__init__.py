@@ -9,10 +9,9 @@ from oneway.ops.exchange import exchange
 from oneway.ops.intensity import vary_intensity
 from oneway.ops.losses import confident_l2, entropy, kl_map, masked_kl, pixels_of, upsample
 from oneway.ops.moved_kl import Geometry, moved, moved_kl
-from oneway.ops.norm import norm
+from oneway.ops.norm import norm, sum_norm
 from oneway.ops.norm_pool import norm_pool
 from oneway.ops.perturb import recolour_and_warp
 from oneway.ops.photometric import photometric, with_strength
 from oneway.ops.resize import resize
-from oneway.ops.sum_norm import sum_norm
 from oneway.ops.warp import Warp, splat, warp

@@ -9,7 +9,7 @@ Shapes: N crops of h×w pixels.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -77,24 +77,21 @@ def _inside(pixel: Tensor, length: Tensor) -> Tensor:
 
 def crop_images_by_kernel(pixels: Tensor, window: Window, padding: float) -> Tensor:
     """N×3×h×w float32, channels last."""
-    (n, h), w = window.y.shape, window.x.shape[1]
-    out = torch.empty(n, h, w, 3, device=pixels.device)  # channels last
-    places = (tensor.contiguous() for tensor in window)
-    _crop_colours[_grid(n, h, w)](pixels, *places, out, h, w, PADDING=padding, PIXELS=PIXELS)
-    return out.permute(0, 3, 1, 2)
+    out = torch.empty(*window.y.shape, window.x.shape[1], 3, device=pixels.device)
+    return _launch(_crop_colours, pixels, window, out, PADDING=padding).permute(0, 3, 1, 2)
 
 
 def crop_labels_by_kernel(labels: Tensor, window: Window) -> Tensor:
     """N×h×w int64."""
-    (n, h), w = window.y.shape, window.x.shape[1]
-    out = torch.empty(n, h, w, device=labels.device, dtype=torch.int64)
+    out = torch.empty(*window.y.shape, window.x.shape[1], device=labels.device, dtype=torch.int64)
+    return _launch(_crop_labels, labels, window, out, IGNORED=IGNORE)
+
+
+def _launch(kernel: Any, source: Tensor, window: Window, out: Tensor, **constants: float) -> Tensor:
+    n, h, w = out.shape[:3]
     places = (tensor.contiguous() for tensor in window)
-    _crop_labels[_grid(n, h, w)](labels, *places, out, h, w, IGNORED=IGNORE, PIXELS=PIXELS)
+    kernel[triton.cdiv(h * w, PIXELS), n](source, *places, out, h, w, **constants, PIXELS=PIXELS)
     return out
-
-
-def _grid(n: int, h: int, w: int) -> tuple[int, int]:
-    return triton.cdiv(h * w, PIXELS), n
 
 
 @triton.jit

@@ -1,4 +1,8 @@
-"""Batch norm with the sum and the ReLU behind it; as kernels one pass forwards, two passes back.
+"""Batch norm with the ReLU behind it and a sum behind or before it; as kernels one pass forwards, two passes back.
+
+Where the sum comes before, as in blocks that activate first, both are wanted, the sum and its norm. The sum is made by
+the pass that takes its statistics, or, where they are known, by the one that normalises. Backwards, what the sum itself
+is sent, by the shortcut of the next block, joins in the last pass.
 
 Nothing is kept for the way back but x and what each channel has: whether a number passed the ReLU is computed again,
 or, with a residual, read off y, which the layer behind has kept anyway.
@@ -17,7 +21,8 @@ from torch.autograd.function import once_differentiable
 
 from oneway.ops.backend import kernel_takes
 from oneway.ops.norm_passes import Affine, norm_gradients, normalise
-from oneway.ops.statistics import Statistics, batch_statistics, following, population
+from oneway.ops.rows import Sum
+from oneway.ops.statistics import Running, Statistics, batch_statistics, following, population
 
 
 def norm(x: Tensor, layer: nn.BatchNorm2d, relu: bool = False, residual: Tensor | None = None) -> Tensor:
@@ -51,7 +56,7 @@ def norm_by_kernel(
     residual: Tensor | None = None,
 ) -> Tensor:
     """`F.batch_norm` of x with the given statistics, plus a residual of the same shape, rectified."""
-    y: Tensor = _Norm.apply(x, weight, bias, residual, *statistics, eps, relu)
+    y: Tensor = _Norm.apply(x, weight, bias, residual, statistics, eps, relu)
     return y
 
 
@@ -63,12 +68,11 @@ class _Norm(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor,
         residual: Tensor | None,
-        mean: Tensor,
-        variance: Tensor,
-        of_batch: bool,
+        statistics: Statistics,
         eps: float,
         relu: bool,
     ) -> Tensor:
+        mean, variance, of_batch = statistics
         affine = Affine(mean, variance, weight, bias)
         y = normalise(x, affine, eps, relu, None if residual is None else channels_last(residual))
         ctx.save_for_backward(x, y if relu and residual is not None else None, *affine)
@@ -81,9 +85,74 @@ class _Norm(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         x, y, *affine = ctx.saved_tensors
         of_batch, eps, relu = ctx.settings
-        found = norm_gradients(channels_last(upstream), x, Affine(*affine), of_batch, eps, relu, y)
-        of_residual = found.passed if ctx.with_residual else None
-        return found.x, found.weight, found.bias, of_residual, None, None, None, None, None
+        *found, of_residual = norm_gradients(channels_last(upstream), x, Affine(*affine), of_batch, eps, relu, y)
+        return *found, of_residual if ctx.with_residual else None, None, None, None
+
+
+def sum_norm(a: Tensor, b: Tensor | None, layer: nn.BatchNorm2d, relu: bool = True) -> tuple[Tensor, Tensor]:
+    """The sum of a and b, or a alone, and what the layer makes of it, rectified."""
+    if b is not None and kernel_sums_and_normalises(a, b):
+        statistics = population(layer), following(layer)
+        return sum_norm_by_kernel(a, b, layer.weight, layer.bias, *statistics, layer.eps, relu)
+    total = a if b is None else a + b
+    return total, norm(total, layer, relu)
+
+
+def kernel_sums_and_normalises(a: Tensor, b: Tensor) -> bool:
+    """Whether the kernels can take two tensors."""
+    return kernel_normalises(a, b) and kernel_normalises(b)
+
+
+def sum_norm_by_kernel(
+    a: Tensor,
+    b: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    statistics: Statistics | None,
+    running: Running | None,
+    eps: float,
+    relu: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """With the given statistics, or, where there are none, the sum's own, which the running ones follow."""
+    total, y = _SumNorm.apply(a, b, weight, bias, statistics, running, eps, relu)
+    return total, y
+
+
+class _SumNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        a: Tensor,
+        b: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        statistics: Statistics | None,
+        running: Running | None,
+        eps: float,
+        relu: bool,
+    ) -> tuple[Tensor, Tensor]:
+        of_sum = Sum(b, total := torch.empty_like(a))
+        mean, variance, of_batch = statistics or batch_statistics(a, running, of_sum)
+        affine = Affine(mean, variance, weight, bias)
+        made = statistics is None  # by the pass that took the statistics
+        y = normalise(total if made else a, affine, eps, relu, of_sum=None if made else of_sum)
+        ctx.save_for_backward(total, *affine)
+        ctx.settings = of_batch, eps, relu
+        ctx.set_materialize_grads(False)  # the last sum of a network is sent nothing
+        return total, y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, beside: Tensor | None, upstream: Tensor | None) -> tuple[Tensor | None, ...]:
+        if upstream is None:
+            return beside, beside, *[None] * 6
+        total, *affine = ctx.saved_tensors
+        of_batch, eps, relu = ctx.settings
+        beside = None if beside is None else channels_last(beside)
+        found = norm_gradients(channels_last(upstream), total, Affine(*affine), of_batch, eps, relu, beside=beside)
+        of_sum, of_weight, of_bias, _ = found
+        # One tensor for both, as PyTorch's own sum does it: autograd adds in place only to what nobody else holds.
+        return of_sum, of_sum, of_weight, of_bias, *[None] * 4
 
 
 def channels_last(x: Tensor) -> Tensor:

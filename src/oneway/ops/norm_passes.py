@@ -47,31 +47,9 @@ def normalise(
     y = torch.empty_like(x)
     rows = Rows.of(x, MAPPED)
     added, kept = of_sum or (x if residual is None else residual, x)
-    _norm_forward[rows.grid](
-        x,
-        added,
-        kept,
-        y,
-        *affine,
-        rows.count,
-        rows.channels,
-        eps,
-        RELU=relu,
-        RESIDUAL=residual is not None,
-        SUM=of_sum is not None,
-        **rows.constants(),
-    )
+    flags = {"RELU": relu, "RESIDUAL": residual is not None, "SUM": of_sum is not None}
+    _norm_forward[rows.grid](x, added, kept, y, *affine, rows.count, rows.channels, eps, **flags, **rows.constants())
     return y
-
-
-class Gradients(NamedTuple):
-    """What goes back through a norm."""
-
-    x: Tensor
-    weight: Tensor
-    bias: Tensor
-    passed: Tensor
-    """What passed the ReLU: the gradient of a residual."""
 
 
 def norm_gradients(
@@ -83,8 +61,8 @@ def norm_gradients(
     relu: bool,
     y: Tensor | None = None,
     beside: Tensor | None = None,
-) -> Gradients:
-    """The two passes back. Where there were a residual and a ReLU, y is needed.
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The gradients of x, weight, bias and a residual, in two passes back; with a residual and a ReLU, y is needed.
 
     What x is sent from elsewhere, `beside` the norm, is added to its gradient before that is rounded.
     """
@@ -92,40 +70,18 @@ def norm_gradients(
     passed = upstream if y is None else torch.empty_like(upstream)
     rows = Rows.of(x, REDUCED // 2)  # of two tensors
     parts = rows.parts(x.device)
-    _norm_reduce[rows.walk](
-        upstream,
-        x,
-        upstream if y is None else y,
-        passed,
-        parts,
-        *affine,
-        rows.count,
-        rows.channels,
-        eps,
-        RELU=relu,
-        RESIDUAL=y is not None,
-        **rows.constants(),
-    )
+    arguments = (*affine, rows.count, rows.channels, eps)
+    output = upstream if y is None else y
+    flags = {"RELU": relu, "RESIDUAL": y is not None}
+    _norm_reduce[rows.walk](upstream, x, output, passed, parts, *arguments, **flags, **rows.constants())
     sums = summed(parts)
 
     gradient = torch.empty_like(x)
     rows = Rows.of(x, MAPPED)
-    _norm_backward[rows.grid](
-        passed,
-        x,
-        x if beside is None else beside,
-        gradient,
-        sums,
-        *affine,
-        rows.count,
-        rows.channels,
-        eps,
-        RELU=relu and y is None,
-        OF_BATCH=of_batch,
-        BESIDE=beside is not None,
-        **rows.constants(),
-    )
-    return Gradients(gradient, sums[1].to(affine.weight.dtype), sums[0].to(affine.bias.dtype), passed)
+    sent = x if beside is None else beside
+    flags = {"RELU": relu and y is None, "OF_BATCH": of_batch, "BESIDE": beside is not None}
+    _norm_backward[rows.grid](passed, x, sent, gradient, sums, *arguments, **flags, **rows.constants())
+    return gradient, sums[1].to(affine.weight.dtype), sums[0].to(affine.bias.dtype), passed
 
 
 @triton.jit(do_not_specialize=["count"])

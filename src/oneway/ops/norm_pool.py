@@ -39,42 +39,21 @@ def norm_pool(x: Tensor, layer: nn.BatchNorm2d) -> Tensor:
 
 def norm_pool_by_kernel(x: Tensor, weight: Tensor, bias: Tensor, statistics: Statistics, eps: float) -> Tensor:
     """The same with the given statistics."""
-    y: Tensor = _NormPool.apply(x, weight, bias, *statistics, eps)
+    y: Tensor = _NormPool.apply(x, weight, bias, statistics, eps)
     return y
 
 
 class _NormPool(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        mean: Tensor,
-        variance: Tensor,
-        of_batch: bool,
-        eps: float,
-    ) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, statistics: Statistics, eps: float) -> Tensor:
+        mean, variance, of_batch = statistics
         n, channels, height, width = x.shape
         shape = (n, channels, (height + 1) // 2, (width + 1) // 2)
         y = torch.empty(shape, device=x.device, dtype=x.dtype, memory_format=torch.channels_last)
         winners = torch.empty_like(y, dtype=torch.int8)
         windows = Rows.of(y, MAPPED // 4)
-        _norm_pool_forward[windows.grid](
-            x,
-            y,
-            winners,
-            mean,
-            variance,
-            weight,
-            bias,
-            windows.count,
-            channels,
-            height,
-            width,
-            eps,
-            **windows.constants(),
-        )
+        arguments = (mean, variance, weight, bias, windows.count, *x.shape[1:], eps)
+        _norm_pool_forward[windows.grid](x, y, winners, *arguments, **windows.constants())
         ctx.save_for_backward(x, weight, bias, mean, variance, winners)
         ctx.settings = of_batch, eps
         return y
@@ -93,7 +72,7 @@ class _NormPool(torch.autograd.Function):
         _norm_pool_backward[quads.grid](
             upstream, winners, x, gradient, sums, *arguments, OF_BATCH=of_batch, **quads.constants()
         )
-        return gradient, sums[1].to(weight.dtype), sums[0].to(bias.dtype), None, None, None, None
+        return gradient, sums[1].to(weight.dtype), sums[0].to(bias.dtype), None, None
 
 
 @triton.jit(do_not_specialize=["count", "H", "W"])

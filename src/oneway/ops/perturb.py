@@ -35,27 +35,14 @@ def recolour_and_warp_by_kernel(x: Tensor, colours: Photometric | None, by: Warp
     out = torch.empty_like(x)
     n, _, height, width = x.shape
     # What is absent is never read, but a kernel wants a pointer.
-    basis, displacements = (x, x) if by is None else by.arguments()
-    _perturb[(triton.cdiv(height * width, PIXELS), n)](
-        x,
-        out,
-        x if colours is None else _table(colours),
-        basis,
-        displacements,
-        *x.stride(),
-        *out.stride(),
-        H=height,
-        W=width,
-        COLOURED=colours is not None,
-        WARPED=by is not None,
-        PIXELS=PIXELS,
-    )
+    table, warping = x, (x, x) if by is None else by.arguments()
+    if colours is not None:  # N×7: b, s, h, c and π of each image
+        columns = (colours.brightness, colours.saturation, colours.hue, colours.contrast, colours.permutation)
+        table = torch.column_stack(columns).float()
+    constants = {"H": height, "W": width, "COLOURED": colours is not None, "WARPED": by is not None, "PIXELS": PIXELS}
+    grid = triton.cdiv(height * width, PIXELS), n
+    _perturb[grid](x, out, table, *warping, *x.stride(), *out.stride(), **constants)
     return out
-
-
-def _table(draw: Photometric) -> Tensor:
-    """N×7: b, s, h, c and π of each image."""
-    return torch.column_stack((draw.brightness, draw.saturation, draw.hue, draw.contrast, draw.permutation)).float()
 
 
 @triton.jit

@@ -65,16 +65,9 @@ class _Resize(torch.autograd.Function):
         n, channels, *cells = x.shape
         y = torch.empty(n, channels, *size, device=x.device, dtype=x.dtype, memory_format=torch.channels_last)
         tile = _tile(y, reads=4)
-        _resize_forward[triton.cdiv(size[1], tile["COLUMNS"]), size[0], n](
-            x,
-            y if addend is None else channels_last(addend),
-            y,
-            channels,
-            *cells,
-            *size,
-            ADDEND=addend is not None,
-            **tile,
-        )
+        added = y if addend is None else channels_last(addend)
+        grid = triton.cdiv(size[1], tile["COLUMNS"]), size[0], n
+        _resize_forward[grid](x, added, y, channels, *cells, *size, ADDEND=addend is not None, **tile)
         ctx.shape, ctx.with_addend = x.shape, addend is not None
         return y
 
@@ -90,16 +83,7 @@ class _Resize(torch.autograd.Function):
         window = min(max(WINDOWS[0], triton.next_power_of_2(reach)), WINDOWS[1])
         tile = _tile(gradient, reads=window)
         _resize_backward[triton.cdiv(w, tile["COLUMNS"]), h, n](
-            channels_last(upstream),
-            gradient,
-            channels,
-            h,
-            w,
-            height,
-            width,
-            reach,
-            WINDOW=window,
-            **tile,
+            channels_last(upstream), gradient, channels, h, w, height, width, reach, WINDOW=window, **tile
         )
         return gradient, None, upstream if ctx.with_addend else None
 
