@@ -20,7 +20,7 @@ from oneway import data, runs
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE, SplitName, Task
 from oneway.common.words import listed
-from oneway.data.dataset import Dataset, Listing, Samples
+from oneway.data.dataset import Dataset, Samples
 from oneway.models.norm import population_statistics
 from oneway.ops.losses import pixels_of, upsample
 
@@ -158,11 +158,14 @@ def load_data(
 ) -> Dataset:
     """A run's data, or those of another folder, in which the classes have to be those of its model.
 
-    In another folder, all that is labelled validates: none of it has taught. (Or it is the run's own that has moved.)
+    In another folder, all that is labelled validates: none of it has taught. One that has all the images whose labels
+    taught, by their names, is the run's own that has moved.
     """
     settings = runs.data_of(run.config, path, refresh)
-    elsewhere = path is not None and settings.name == "folder"
-    all_validate = elsewhere and not _has_taught(run, data.list_files(settings))
+    all_validate = False
+    if path is not None and settings.name == "folder":
+        labelled = {item.name for item in data.list_files(settings).train if item.mask}
+        all_validate = not labelled >= set(run.split.labelled)
     dataset = data.load(settings, console, all_validate)
     if dataset.classes != classes:
         raise UserError(
@@ -170,11 +173,6 @@ def load_data(
             f"{', '.join(classes)}. Give a data set with the same classes in the same order."
         )
     return dataset
-
-
-def _has_taught(run: runs.Run, listing: Listing) -> bool:
-    """Whether a folder has all the images whose labels a run was trained on, by their names."""
-    return {item.name for item in listing.train if item.mask} >= set(run.split.labelled)
 
 
 def as_json(scores: Scores, classes: Sequence[str]) -> dict[str, Any]:

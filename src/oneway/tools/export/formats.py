@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from oneway.common.errors import UserError
 from oneway.common.extras import import_extra
-from oneway.tools.export.graph import INPUT, Output, explain_error, ignore_warnings, trace
+from oneway.tools.export.graph import INPUT, Output, explain_error, trace
 
 METADATA = "oneway.json"
 """Beside the graph in a .pt2 file."""
@@ -47,7 +48,7 @@ class Onnx:
         """The network as a file."""
         graph = trace(network, output, pool_by_products=True)
         try:
-            with ignore_warnings():
+            with warnings.catch_warnings(action="ignore"):  # the exporter's, about itself
                 program: Any = torch.onnx.export(graph, (), dynamo=True, verbose=False)
         except Exception as error:  # whatever an operation lacks
             raise UserError(f"This network has no ONNX form ({explain_error(error)}).") from error
@@ -101,7 +102,7 @@ class Pt2:
                 node.meta.pop("stack_trace", None)  # where in whose files each operation was written
         content = io.BytesIO()
         try:
-            with ignore_warnings():
+            with warnings.catch_warnings(action="ignore"):  # the exporter's, about itself
                 torch.export.save(graph, content, extra_files={METADATA: json.dumps(about, indent=1)})
         except Exception as error:  # whatever a graph cannot say
             raise UserError(f"This network has no .pt2 form ({explain_error(error)}).") from error
@@ -109,7 +110,7 @@ class Pt2:
 
     def open(self, path: Path) -> Opened:
         """The file as functions of N×H×W×3 bytes."""
-        with ignore_warnings():
+        with warnings.catch_warnings(action="ignore"):  # the exporter's, about itself
             program = torch.export.load(path)
             result, logits = program.module(), program.module()
         (end,) = [node for node in logits.graph.nodes if node.op == "output"]

@@ -6,8 +6,7 @@ Shapes: N images of H×W pixels, C classes.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from typing import Any, Literal, get_args
 
 import torch
@@ -60,7 +59,12 @@ def trace(network: nn.Module, output: Output, pool_by_products: bool) -> Exporte
     for smallest in SMALLEST[1:] if pool_by_products else SMALLEST:
         free = {0: Dim("batch", min=1), 1: Dim("height", min=smallest), 2: Dim("width", min=smallest)}
         try:
-            with ignore_warnings(), _allow_sizes_of_one(), PoolingByProducts(enabled=pool_by_products):
+            with (
+                warnings.catch_warnings(action="ignore"),
+                # Otherwise the graph would refuse one image, or a grid with one column, unless the example had one.
+                symbolic.patch(backed_size_oblivious=True),  # type: ignore[attr-defined]
+                PoolingByProducts() if pool_by_products else nullcontext(),
+            ):
                 return torch.export.export(deployed, (example,), dynamic_shapes=(free,))
         except Exception as error:  # tracing fails in as many ways as code can be written
             failure = error
@@ -80,14 +84,10 @@ class PoolingByProducts(TorchFunctionMode):
     A grid whose shape follows the image's has no fixed windows to slide, and ONNX no other pooling.
     """
 
-    def __init__(self, enabled: bool) -> None:
-        super().__init__()
-        self.enabled = enabled
-
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if self.enabled and function is F.adaptive_avg_pool2d:
+        if function is F.adaptive_avg_pool2d:
             return pool_by_products(*args, **(kwargs or {}))
         return function(*args, **(kwargs or {}))
 
@@ -109,16 +109,3 @@ def averaging_matrix(length: int, cells: int, like: Tensor) -> Tensor:
     first, behind = cell * length // cells, ((cell + 1) * length + cells - 1) // cells
     inside = (place >= first) & (place < behind)
     return inside.to(like.dtype) / (behind - first).to(like.dtype)
-
-
-@contextmanager
-def ignore_warnings() -> Iterator[None]:
-    """Hides the exporter's warnings about itself."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
-def _allow_sizes_of_one() -> Any:
-    """Without it, the graph would refuse one image, or a grid with one column, unless the example had one."""
-    return symbolic.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]

@@ -78,11 +78,9 @@ def _wanted(paths: Iterable[Path], root: Path) -> list[Path]:
     ours = cache(is_output)
 
     def wanted(path: Path) -> bool:
-        known = path.suffix.lower() in SUFFIXES | VIDEO_SUFFIXES
-        return known and not hidden(path.relative_to(root)) and path.is_file() and not any(map(ours, above(path)))
-
-    def above(path: Path) -> list[Path]:
-        return [folder for folder in path.parents if folder.is_relative_to(root)]
+        if path.suffix.lower() not in SUFFIXES | VIDEO_SUFFIXES or hidden(path.relative_to(root)) or not path.is_file():
+            return False
+        return not any(ours(folder) for folder in path.parents if folder.is_relative_to(root))
 
     return sorted(filter(wanted, paths))
 
