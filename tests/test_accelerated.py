@@ -12,7 +12,7 @@ from kernel_facts import DEVICE, assert_facts
 from oneway import data, models, ops
 from oneway.config import Config
 from oneway.draws import Draws, Plan, draw, each_column
-from oneway.engine.capture import FixedTable, is_consistent
+from oneway.engine.capture import CapturedStep, FixedTable, choose_step, is_consistent
 from oneway.engine.start import accelerated, training_state
 from oneway.engine.state import TrainingState
 from oneway.engine.step import step
@@ -65,6 +65,57 @@ def columns_of(table: Draws) -> list[torch.Tensor]:
     return columns
 
 
+def test_alpha_lies_where_a_captured_step_reads_it():
+    """A schedule changes a number on the device, and no function that could have been captured."""
+    config = small_streets(method="simple-phtps")
+    state, store = world(config)
+    place, advance = state.alpha.data_ptr(), choose_step(state, store, config, print)
+    for alpha in (0.25, 0.75):
+        assert advance(draw(PLAN, 0), alpha).keys() == {"supervised", "consistency"}
+        assert state.alpha.item() == alpha
+        assert state.alpha.data_ptr() == place
+    assert advance(draw(PLAN, 0), 0.0).keys() == {"supervised"}
+
+
+@pytest.fixture
+def uncaptured(monkeypatch):
+    """A captured step whose warm-up is over, without a GPU: what it would run is counted instead."""
+    monkeypatch.setattr(torch.cuda, "Stream", object)
+    said, ran = [], []
+    captured = CapturedStep(*world(small_streets(method="simple-phtps")), small_streets(), said.append)
+    captured.ordinary_steps_left = {True: 0, False: 0}
+    monkeypatch.setattr(captured, "_on_side_stream", ran.append)
+    return captured, said, ran
+
+
+def test_memory_that_ends_while_capturing_is_no_other_failure(uncaptured, monkeypatch):
+    """It ends the run as it would in any step, and nothing is said about capturing."""
+    captured, said, ran = uncaptured
+
+    def full(consistent):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(captured, "_capture", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        captured(draw(PLAN, 0), True)
+    assert said == ran == []
+
+
+def test_a_step_that_cannot_be_captured_runs_all_the_same(uncaptured, monkeypatch):
+    """The reason is said once, and ordinary steps go on."""
+    captured, said, ran = uncaptured
+
+    def refused(consistent):
+        raise RuntimeError("operation not permitted when stream is capturing\nmore")
+
+    monkeypatch.setattr(captured, "_capture", refused)
+    for iteration in range(3):
+        captured(draw(PLAN, iteration), True)
+    assert ran == [True] * 3
+    assert len(said) == 1
+    assert "not permitted" in said[0]
+
+
 def test_unlabelled_images_take_part_where_they_count():
     """At α = 0 the step is a supervised one, whatever the method; entropy alone is the exception."""
     assert is_consistent(Config(method="simple-phtps"), 0.1)
@@ -113,7 +164,8 @@ def fact_step_learns_what_the_plain_one_learns(method):
         )
         state, store = world(config)
         noisy = Plan(**{**PLAN.__dict__, "noise_shape": (3, 24, 32) if method == "vat-entmin" else (0,)})
-        measured = [step(state, store, draw(noisy, iteration).to(DEVICE), config) for iteration in range(1)]
+        with ops.references(engine == "plain"):
+            measured = [step(state, store, draw(noisy, 0).to(DEVICE), config)]
         results.append((measured, state.student.state_dict(), state.teacher.state_dict()))
     (fast_losses, *fast), (plain_losses, *plain) = results
     for ours, theirs in zip(fast_losses, plain_losses, strict=True):

@@ -20,6 +20,7 @@ from oneway.engine.state import TrainingState
 from oneway.engine.step import Measured, step
 from oneway.engine.store import Store
 from oneway.methods import METHODS
+from oneway.ops import references
 
 WARM_UP = 3
 """Ordinary steps before the capture: libraries choose their algorithms in them, and the optimiser makes its state."""
@@ -38,7 +39,8 @@ def choose_step(state: TrainingState, store: Store, config: Config, say: Callabl
     else:
 
         def run(draws: Draws, consistent: bool) -> Measured:
-            return step(state, store, draws.to(device), config, consistent)
+            with references(config.train.engine == "plain"):
+                return step(state, store, draws.to(device), config, consistent)
 
     last: float | None = None
 

@@ -16,7 +16,6 @@ from oneway.engine.store import Store
 from oneway.methods import METHODS, VARIANTS
 from oneway.methods.interface import Batch, Loss, Losses, Settings
 from oneway.models.average import update_average
-from oneway.ops import references
 from oneway.perturb import perturb_labels, perturbation
 
 Measured = dict[str, Tensor]
@@ -40,14 +39,11 @@ def step(state: TrainingState, store: Store, draws: Draws, config: Config, consi
     method = METHODS[config.method if consistent else "supervised"]
     statistics = state.watch.snapshot()
     state.optimiser.zero_grad()
-    with (
-        references(config.train.engine == "plain"),
-        torch.autocast(device.type, torch.bfloat16, enabled=in_bfloat16(config, device)),
-    ):
+    with torch.autocast(device.type, torch.bfloat16, enabled=in_bfloat16(config, device)):
         losses = method.generator()(state.models, mixed_batch(store, draws, config), settings_of(config, state.alpha))
         measured = add_gradients(losses, state.watch.parameters)
     finite = state.watch.all_finite(measured.values())
-    state.optimiser.found_inf = (~finite).float()  # type: ignore[attr-defined]  # fused optimisers skip where it is set
+    state.optimiser.found_inf = (~finite).float()  # type: ignore[attr-defined]  # it skips where this is set
     state.optimiser.step()
     state.watch.restore_unless(finite, statistics)
     for teacher, student in state.averages:
