@@ -15,6 +15,9 @@ SEGMENTERS = ("swiftnet", "deeplabv2", "deeplabv3plus")
 CLASSIFIERS = {"cifar10": "wrn-28-2", "moons": "mlp"}
 """The network for each data set whose inputs have one class each."""
 
+TAUGHT = ("consistency", "classmix", "unimatch", "unimatch_v2")
+"""Losses that learn from the predictions of a teacher, whoever it is."""
+
 EMBEDDED = ("streets", "moons")
 
 
@@ -37,6 +40,11 @@ def conflicts(config: Config) -> Iterator[str]:
         yield f"{chosen}: the method itself says which branch is perturbed and which learns; use 1w-ct"
     if method.segments and config.data.task == "classification":
         yield f"method {config.method} segments images, and {config.data.name} has one class for each input"
+    if config.teacher is not None and not (method.losses in TAUGHT and variant.views == 1 and not variant.two_way):
+        yield (
+            f"teacher {config.teacher}: {chosen} does not learn from the clean predictions of one teacher; use a "
+            f"method such as mt-colour-cutmix with variant 1w-ct"
+        )
     if method.augment and config.train.batch_labelled < 2:
         yield f"method {config.method} perturbs half of the labelled images of a batch; use --train.batch-labelled 2"
     if method.mixes and config.train.batch_unlabelled < 2:

@@ -290,6 +290,9 @@ class Config(Section):
     variant: VariantName = "1w-ct"
     """Which branch is perturbed and where gradients flow."""
 
+    teacher: Annotated[Path | None, AfterValidator(_absolute)] = None
+    """An ended run whose model teaches, and learns nothing itself: a large network, say, that teaches a small one."""
+
     labels: str = "1/8"
     """Labelled images: a fraction (`1/8`), a number (`45`), `all`, or a file that lists one image per line."""
 

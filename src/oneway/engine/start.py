@@ -20,14 +20,22 @@ from oneway.ops import kernels_run
 
 
 def training_state(
-    students: Sequence[nn.Module], pretrained: Sequence[nn.Parameter], config: Config, device: torch.device
+    students: Sequence[nn.Module],
+    pretrained: Sequence[nn.Parameter],
+    config: Config,
+    device: torch.device,
+    teacher: nn.Module | None = None,
 ) -> TrainingState:
-    """Networks ready to train on a device, with their teachers and optimiser."""
+    """Networks ready to train on a device, with their teachers and optimiser; a given teacher stays as it is."""
     learning = tuple(_on_device(student, config, device) for student in students)
-    mean = METHODS[config.method].teacher == "mean"
-    teachers = tuple(average_of(student) for student in learning) if mean else learning
+    teachers = learning
+    if teacher is not None:
+        teachers = (_on_device(teacher, config, device).eval().requires_grad_(False),)
+    elif METHODS[config.method].teacher == "mean":
+        teachers = tuple(average_of(student) for student in learning)
     norms = NormPolicy(config.train.batch_norm, config.train.teacher_norm)
-    return TrainingState(Models(learning, teachers, norms), optimiser_for(learning, config.optimiser, pretrained))
+    models = Models(learning, teachers, norms, frozen=teacher is not None)
+    return TrainingState(models, optimiser_for(learning, config.optimiser, pretrained))
 
 
 def _on_device(student: nn.Module, config: Config, device: torch.device) -> nn.Module:

@@ -38,11 +38,16 @@ class TrainingState:
 
     @property
     def teacher(self) -> nn.Module:
-        """Its teacher, which is also the model to keep: an average of students is better than the last of them."""
+        """Its teacher."""
         return self.models.teachers[0]
+
+    @property
+    def kept(self) -> nn.Module:
+        """The model that a run is for: an average of students is better than the last of them."""
+        return self.student if self.models.frozen else self.teacher
 
     @property
     def averages(self) -> list[tuple[nn.Module, nn.Module]]:
         """Teachers that are averages, each with its student."""
         pairs = zip(self.models.teachers, self.models.students, strict=True)
-        return [(teacher, student) for teacher, student in pairs if teacher is not student]
+        return [(teacher, student) for teacher, student in pairs if teacher is not student and not self.models.frozen]

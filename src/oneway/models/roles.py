@@ -23,11 +23,13 @@ from oneway.models.norm import (
 
 @dataclass(frozen=True)
 class Models:
-    """Students, and the teacher of each: an average of it, or with a simple teacher the student itself."""
+    """Students, and the teacher of each: an average of it, the student itself, or a network that stays as it is."""
 
     students: tuple[nn.Module, ...]
     teachers: tuple[nn.Module, ...]
     norms: NormPolicy = field(default_factory=NormPolicy)
+    frozen: bool = False
+    """Whether the teachers are networks from elsewhere, which stay as they are."""
 
     def student(self, x: Tensor, clean: bool = True, which: int = 0, features: Tensor | None = None) -> Tensor:
         """Logits that learn.

@@ -12,7 +12,7 @@ from oneway.methods import METHODS
 BASELINE = "supervised"
 
 MAY_DIFFER = {
-    *("recipe", "method", "variant"),
+    *("recipe", "method", "variant", "teacher"),
     *(f"data.{name}" for name in ("path", "unlabelled", "cache", "refresh", "skip_unreadable")),
     *(f"perturb.{name}" for name in Perturb.model_fields),
     *(f"train.{name}" for name in ("alpha", "batch_unlabelled", "confidence", "consistency_from", "entropy")),
@@ -33,7 +33,10 @@ def with_method(config: Config, method: str = BASELINE) -> Config:
     before, after = (recipe(config.recipe, name).train for name in (config.method, method))
     brought = {"teacher_norm", *METHODS[config.method].train, *METHODS[method].train}
     left = {name for name in brought if getattr(config.train, name) == getattr(before, name)}
-    return config.changed(method=method, variant="1w-ct", train={name: getattr(after, name) for name in left})
+    changes: dict[str, Any] = {"method": method, "variant": "1w-ct"}
+    if METHODS[method].supervised:
+        changes["teacher"] = None
+    return config.changed(**changes, train={name: getattr(after, name) for name in left})
 
 
 def is_baseline_of(one: Config, other: Config) -> bool:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import torch
 from torch import nn
 
+from oneway.common.errors import UserError
+from oneway.common.run_files import MODEL
 from oneway.common.streams import stream
 from oneway.common.terms import Task
-from oneway.config import Model
+from oneway.common.words import listed
+from oneway.config import Config, Model
 from oneway.models import build
 from oneway.models.factory import examine
+from oneway.runs import TrainedModel, load_model
 
 if TYPE_CHECKING:
     from oneway.runs.weights import Source
@@ -39,6 +44,23 @@ def locate_weights(config: Model) -> Source | None:
     from oneway.runs.weights import locate  # with timm, which toys do without
 
     return locate(config)
+
+
+def load_teacher(config: Config) -> TrainedModel | None:
+    """The model of `teacher`, where there is one; refused here if it cannot be read. Needs no data."""
+    if config.teacher is None:
+        return None
+    file = config.teacher / MODEL if config.teacher.is_dir() else config.teacher
+    return load_model(file, torch.device("cpu"), config.model.factory)
+
+
+def refuse_other_classes(teacher: TrainedModel, classes: tuple[str, ...], config: Config) -> None:
+    """What a teacher says must mean the same here: the same classes in the same order."""
+    if teacher.classes != classes:
+        raise UserError(
+            f"teacher {config.teacher}: was trained on the classes {listed(teacher.classes, most=20)}, and the data "
+            f"have {listed(classes, most=20)}. Give a run with the same classes in the same order."
+        )
 
 
 def prepare(

@@ -36,7 +36,7 @@ from oneway.runs import TrainedModel, continuation
 from oneway.runs.checkpoint.state import bytes_needed
 from oneway.runs.checkpoint.writer import open_writer
 from oneway.tools.evaluate import METRIC_NAMES, as_json, evaluate
-from oneway.tools.networks import locate_weights, prepare, student_seed
+from oneway.tools.networks import load_teacher, locate_weights, prepare, refuse_other_classes, student_seed
 
 QUICK_ON_A_CPU = 1e9
 """Pixels to train on, at full width, that take about an hour."""
@@ -72,7 +72,8 @@ def _train(
         continued = resources.enter_context(continuation.reopen(out, config, allow_changes))
     else:
         runs.refuse_occupied(out)
-    weights = locate_weights(config.model)  # minutes of decoding would be in vain without them
+    # Minutes of decoding would be in vain without them.
+    weights, teacher = locate_weights(config.model), load_teacher(config)
 
     dataset = data.load(config.data, console)
     samples, held_out = dataset.read("train"), dataset.read("val")
@@ -83,6 +84,8 @@ def _train(
     else:
         split = continuation.keep_split(continued, samples, held_out)
     classes = len(dataset.classes)
+    if teacher is not None:
+        refuse_other_classes(teacher, dataset.classes, config)
 
     prepared = [
         prepare(config.model, classes, student_seed(config.seed, which), config.data.task, config.jitter.crop, weights)
@@ -91,8 +94,9 @@ def _train(
     for remark in prepared[0].remarks:
         say(f"Note: {remark}")
     pretrained = [parameter for each in prepared for parameter in each.pretrained]
-    state = training_state([each.network for each in prepared], pretrained, config, device)
-    kept = state.teacher
+    students, taught_by = [each.network for each in prepared], None if teacher is None else teacher.network
+    state = training_state(students, pretrained, config, device, taught_by)
+    kept = state.kept
     memory.require(state.student, bytes_needed(state), config, device)
 
     iterations = optim.total_iterations(config.train, len(split.labelled))

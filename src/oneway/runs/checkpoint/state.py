@@ -57,7 +57,7 @@ def _roles(state: TrainingState) -> dict[str, nn.Module]:
     """Networks by the names that checkpoints give them: `student`, `teacher`; a second student is `student2`."""
     roles = {f"student{_number(which)}": student for which, student in enumerate(state.models.students)}
     for which, teacher in enumerate(state.models.teachers):
-        if teacher not in state.models.students:
+        if teacher not in state.models.students and not state.models.frozen:
             roles[f"teacher{_number(which)}"] = teacher
     return roles
 
