@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -57,6 +61,21 @@ def test_two_runs_differ_in_the_method_alone(both):
     line = f"4 labels: {values[0]:.1f} → {values[1]:.1f} % mIoU ({gain:+.1f} with unlabelled images)"
     assert both.said.splitlines()[-2:] == [line, "Report: both/report.html"]
     assert "with the same labels, seed and number of iterations" in (both.out / "report.html").read_text()
+
+
+def test_a_comparison_that_was_stopped_says_how_to_go_on(tmp_path):
+    """Ctrl-C ends both runs, and the command that continues both is printed."""
+    words = " ".join(TINY).replace("--train.iterations 4", "--train.iterations 100000").split()
+    command = [sys.executable, "-m", "oneway", "train", "streets", "--compare", *words, "--out", "both"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    log = tmp_path / "both" / "simple-phtps" / "metrics.jsonl"
+    while not (log.exists() and log.stat().st_size) and process.poll() is None:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "oneway train streets --compare --resume --out both" in said
+    assert not (tmp_path / "both" / "supervised").exists()
 
 
 def test_a_comparison_is_continued_as_one(both, tmp_path):

@@ -26,7 +26,7 @@ from oneway.methods.consistency import consistency
 from oneway.methods.interface import Loss
 from oneway.models.roles import Models
 from oneway.perturb import UNCHANGED, perturbation
-from small_runs import SMALL, small_streets
+from small_runs import small_streets
 
 PAGE = Path(__file__).parent.parent / "docs" / "add-a-method.md"
 
@@ -82,22 +82,27 @@ def _last_checkpoint(run: Path) -> dict[str, torch.Tensor]:
 
 
 def test_the_page_writes_a_method_that_trains(tmp_path):
-    """As printed, in a process of its own, but for the number of iterations and the size of the images."""
+    """As printed, in processes of its own, but for less confidence and smaller images; and what reads runs knows it."""
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert 30 <= len(code.splitlines()) <= 50
-    small = json.dumps(SMALL | {"train": SMALL["train"] | {"confidence": 0.05, "log_every": 1}})
     (tmp_path / "two_views.py").write_text(code)
-    (tmp_path / "run.py").write_text(
-        f"import json, oneway, two_views\n"
-        f"config = oneway.configure('streets', method='two-views', **json.loads({small!r}))\n"
-        f"print(json.dumps(oneway.fit(config, 'run', quiet=True).metrics()[0]))\n"
-    )
-    done = subprocess.run([sys.executable, "run.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    logged = json.loads(done.stdout.splitlines()[-1])
+    small = "--labels 4 --data.size 32 64 --data.images 16 --jitter.crop 32 64 --model.width 0.125 --train.iterations 4"
+    few = "--train.batch-labelled 2 --train.batch-unlabelled 2 --train.log-every 1 --train.confidence 0.05"
+    for command in (f"train streets --method two-views --out run {small} {few}", "eval run", "train streets --help"):
+        done = subprocess.run(
+            [sys.executable, "two_views.py", *command.split()],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+    assert "two-views" in done.stdout
+    logged = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0])
     assert logged["view 1"] > 0
     assert logged["view 2"] > 0
     assert logged["view 1"] != logged["view 2"]
+    assert "View 2 loss" in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_phtps_then_cutmix_by_hand():

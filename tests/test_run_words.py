@@ -8,7 +8,7 @@ import pytest
 
 from oneway.common.errors import UserError
 from oneway.config import Config
-from oneway.runs import Run, choose_device
+from oneway.runs import Run, choose_device, open_run
 from oneway.runs.continuation import Continued
 
 
@@ -24,3 +24,12 @@ def test_the_message_about_changes_names_the_command_that_allows_them() -> None:
     continued = Continued(Run(Path("run"), Config()), Config(), allow_changes=False)
     with pytest.raises(UserError, match=r"seed: 0 → 1.*or insist with oneway train --resume --allow-changes\.$"):
         continued.accept(["seed: 0 → 1"])
+
+
+def test_a_folder_of_runs_is_answered_with_their_names(tmp_path):
+    """As after `train --compare`: what is asked about is one of them."""
+    for method in ("supervised", "mt-phtps"):
+        (tmp_path / "both" / method).mkdir(parents=True)
+        (tmp_path / "both" / method / "config.yaml").touch()
+    with pytest.raises(UserError, match=r"not a run folder.*name one: .*both/mt-phtps or .*both/supervised\."):
+        open_run(tmp_path / "both")

@@ -13,6 +13,7 @@ from rich.table import Table
 from oneway import config as configuration
 from oneway.cli.app import TRAIN, Factory, Json, Refresh, Switch, console, messages, verb
 from oneway.common.errors import UserError
+from oneway.common.interrupt import Interrupted
 from oneway.common.terms import SplitName
 from oneway.common.words import say
 from oneway.config import Config
@@ -134,7 +135,11 @@ def train(
         from oneway.tools.compare import compare as train_both
 
         # The chosen method first: what was asked for at the start is then in its folder when the two are continued.
-        train_both([resolved, with_method(resolved)], folder.parent, console, resume, allow_changes)
+        try:
+            train_both([resolved, with_method(resolved)], folder.parent, console, resume, allow_changes)
+        except Interrupted as stopped:
+            continued = f"oneway train {recipe_name} --compare --resume --out {folder.parent}"
+            raise Interrupted(stopped.args[0], f"{stopped} Both: {continued}") from None
         return
 
     from oneway.tools.evaluate import METRIC_NAMES

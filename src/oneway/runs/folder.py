@@ -17,6 +17,7 @@ from typing import Any
 from oneway import config as configuration
 from oneway.common.errors import UserError
 from oneway.common.run_files import CONFIG, ENVIRONMENT, METRICS, MODEL, SPLIT, SUMMARY, TRACEBACK
+from oneway.common.words import listed
 from oneway.config import Config, Data
 from oneway.data.splits import Split
 from oneway.runs import atomic, checkpoint, lock
@@ -168,7 +169,9 @@ def open_run(path: Path) -> Run:
     """An existing run folder."""
     file = path / CONFIG
     if not file.is_file():
-        raise UserError(f"{path}: not a run folder (it has no {CONFIG}).")
+        inside = sorted(str(found.parent) for found in path.glob(f"*/{CONFIG}"))
+        hint = f" It holds runs; name one: {listed(inside, joint='or')}." if inside else ""
+        raise UserError(f"{path}: not a run folder (it has no {CONFIG}).{hint}")
     _refuse_unusual(file)
     return Run(path, configuration.build(configuration.read_yaml(file), source=str(file)))
 

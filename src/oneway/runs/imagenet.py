@@ -62,7 +62,8 @@ def fetch(backbone: str) -> Published:
         f"- Fetch them once, where there is a network: hf download {repository} {files[0]}\n"
         f"  On this computer they then lie in {folder} and are found there; HF_HOME moves that folder.\n"
         "  On another one, the command prints where the file lies: bring it here, and give it.\n"
-        "- Give a file: --model.weights FILE, a .safetensors or .pth file of timm's or torchvision's.\n"
+        "- Give a file: --model.weights FILE (in `reproduce`, --weights FILE), a .safetensors or .pth file of timm's "
+        "or torchvision's.\n"
         "- Start from random weights, which takes more labels and iterations: --model.weights none"
     )
 
