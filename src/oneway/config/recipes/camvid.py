@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from oneway.config import Config, Data, Jitter, Model, Optimiser, Train
+from oneway.config import Config
+from oneway.config.recipes.folder import folder
 
 
 def camvid() -> Config:
@@ -13,13 +14,4 @@ def camvid() -> Config:
     resemble many of the unlabelled and validation ones. To tell methods apart, hold out a drive
     (`--data.holdout-drive 0006R0`).
     """
-    return Config(
-        recipe="camvid",
-        method="mt-colour-cutmix",
-        labels="1/8",
-        data=Data(name="camvid"),
-        jitter=Jitter(crop=(352, 352), scale=(1 / 1.5, 1.5)),
-        model=Model(weights="imagenet"),
-        optimiser=Optimiser(learning_rate=4e-4, learning_rate_pretrained=1e-4, weight_decay=1e-4),
-        train=Train(iterations=4000, batch_labelled=8, batch_unlabelled=8, alpha=0.5),
-    )
+    return folder().changed(recipe="camvid", labels="1/8", data={"name": "camvid"})
