@@ -51,8 +51,7 @@ def fit(config: Config, out: str | PathLike[str], resume: bool = False, quiet: b
     """
     from pathlib import Path
 
-    from rich.console import Console
-
+    from oneway.common.console import Console
     from oneway.common.run_files import CONFIG
     from oneway.runs import open_run
     from oneway.tools.train import train

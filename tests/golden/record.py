@@ -46,6 +46,9 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
         "warm-up": {"method": "mt-phtps", "train": {"consistency_from": 0.5}},
         "entropy alone": {"method": "vat-entmin", "train": {"alpha": 0.0}},
         "sgd": {"method": "simple-cutmix", "optimiser": {"name": "sgd", "learning_rate": 0.01}},
+        "balance frequency": {"method": "supervised", "train": {"balance": "frequency"}},
+        "balance dice": {"method": "supervised", "train": {"balance": "dice"}},
+        "balance ohem": {"method": "simple-phtps", "train": {"balance": "ohem"}},
         "strengths": {"method": "simple-phtps", "perturb": {"photometric": 0.5, "geometric": 2.0}},
     }.items():
         train = SMALL["train"] | change.get("train", {})

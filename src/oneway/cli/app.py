@@ -7,9 +7,17 @@ from itertools import count
 from typing import Annotated, TypeVar
 
 from cyclopts import App, Group, Parameter
-from rich.console import Console
+from rich.text import Text
 
 from oneway import __version__
+from oneway.common.console import Console
+
+console = Console()
+"""For progress and notes of a command that leaves files behind: nobody has to read them."""
+results = Console(result=True)
+"""For what a command was run for."""
+messages = Console(stderr=True)
+"""For progress and notes, where the standard output is for results."""
 
 app = App(
     name="oneway",
@@ -19,10 +27,8 @@ app = App(
     "After any command, `--traceback` shows where an error came from.",
     default_parameter=Parameter(negative_iterable=(), negative_none=()),
     group_commands=Group("Help", sort_key=4),
+    console=results,
 )
-console = Console()
-messages = Console(stderr=True)
-"""For progress and notes, where the standard output is for machines."""
 
 TRAIN = Group("Train a model", sort_key=1)
 USE = Group("Use it", sort_key=2)
@@ -42,7 +48,7 @@ def list_names(meanings: dict[str, str]) -> None:
     """Prints names and their meanings, in two columns."""
     width = max(map(len, meanings))
     for name, meaning in meanings.items():
-        console.print(f"[bold]{name:{width}}[/]  {meaning}", highlight=False, soft_wrap=True)
+        results.print(Text.assemble((f"{name:{width}}", "bold"), f"  {meaning}"), soft_wrap=True)
 
 
 def verb(group: Group, name: str | None = None) -> Callable[[_Verb], _Verb]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 from itertools import pairwise
@@ -11,14 +12,15 @@ from pathlib import Path
 import pydantic
 from cyclopts import CycloptsError, MissingArgumentError, UnusedCliTokensError
 from cyclopts.argument import Argument
-from rich.console import Console
 from rich.text import Text
 
 from oneway import config as configuration
 from oneway.cli import studying, training, using  # noqa: F401 (they add the verbs)
 from oneway.cli.app import app
+from oneway.common.console import Console, close_streams, open_streams
 from oneway.common.errors import UserError
 from oneway.common.failure import BUG_STATUS, describe_bug
+from oneway.common.words import command
 
 
 def main() -> None:
@@ -27,19 +29,20 @@ def main() -> None:
     # busy computer a step can take twenty times as long; without any such loop, a step would be slower on an idle one.
     # GNU's OpenMP, which PyTorch uses on Linux, reads this when PyTorch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
+    # What is in the working folder is nobody's module: not for the Python processes that this one starts either.
+    os.environ.setdefault("PYTHONSAFEPATH", "1")
+    open_streams()
     words = [word for word in sys.argv[1:] if word != "--traceback"]
     try:
-        try:
-            app(words, print_error=False, exit_on_error=False)
-        finally:
-            sys.stdout.flush()
-    except BrokenPipeError:  # `oneway … | head`: the reader has what it wanted, which is no error
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more as it ends
+        app(words, print_error=False, exit_on_error=False)
+    except BrokenPipeError:  # `oneway eval … | head`: the reader has what it wanted, which is no error
         sys.exit(128 + signal.SIGPIPE)
     except (Exception, KeyboardInterrupt) as error:
         if len(words) < len(sys.argv) - 1:
             Console(stderr=True).print_exception()
         _fail(*_explain(error))
+    finally:
+        close_streams()
 
 
 def _explain(error: BaseException) -> tuple[str, int]:
@@ -83,11 +86,12 @@ def _explain_unused(error: UnusedCliTokensError) -> str:
     """The message for words that belong to no flag and no argument."""
     words = error.unused_tokens or [""]
     if ("--json", words[0]) in pairwise(error.root_input_tokens or ()):
-        return f"--json takes no file: it prints to the standard output, and `> {words[0]}` writes that to a file."
+        file = shlex.quote(words[0])
+        return f"--json takes no file: it prints to the standard output, and `> {file}` writes that to a file."
     if {word.lower() for word in words} & {"true", "false", "yes", "no", "on", "off"}:
         return f"{words[0]!r} is not expected here: a switch takes no value. To turn one off: --flag=no or --no-flag."
     if Path(words[0]).is_dir():
-        return f"{words[0]!r} is not expected here. If it holds the images: --data {words[0]}."
+        return f"{words[0]!r} is not expected here. If it holds the images: {command('--data', Path(words[0]))}."
     return f"{words[0]!r} is not expected here; `{_verb(error)} --help` lists what is."
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from oneway.cli.app import STUDY, Json, Several, Switch, console, list_names, messages, verb
+from oneway.cli.app import STUDY, Json, Several, Switch, console, list_names, messages, results, verb
 from oneway.config import Positive, merge, read_yaml
 
 
@@ -91,4 +91,4 @@ def bench(
         list_names({known: one.shows for known, one in BENCHES.items()})
         return
     options = Options(choose_device("auto"), case, profile, figure)
-    bench(what, options, messages if as_json else console, out, as_json)
+    bench(what, options, messages if as_json else results, out, as_json)

@@ -11,11 +11,12 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from oneway import config as configuration
-from oneway.cli.app import TRAIN, Factory, Json, Refresh, Switch, console, messages, verb
+from oneway.cli.app import TRAIN, Factory, Json, Refresh, Switch, console, messages, results, verb
+from oneway.common.console import print_result
 from oneway.common.errors import UserError
 from oneway.common.interrupt import Interrupted
 from oneway.common.terms import SplitName
-from oneway.common.words import say
+from oneway.common.words import command, say
 from oneway.config import Config
 from oneway.config.recipes import RECIPES, configured
 from oneway.config.recipes import recipe as recipe_named
@@ -62,13 +63,13 @@ def check(
     from oneway.data.check.inspection import check_folder, check_listing
 
     if recipe == "folder":
-        sys.exit(check_folder(folder, console, unlabelled=unlabelled, out=out, save=save, as_json=as_json))
+        sys.exit(check_folder(folder, results, unlabelled=unlabelled, out=out, save=save, as_json=as_json))
     if save:
         raise UserError(f"--save: {recipe} is read as it comes, without a dataset.yaml.")
     from oneway.data import list_files
 
     settings = recipe_named(recipe).data.model_copy(update={"path": folder, "unlabelled": unlabelled})
-    sys.exit(check_listing(list_files(settings), console, out=out, as_json=as_json))
+    sys.exit(check_listing(list_files(settings), results, out=out, as_json=as_json))
 
 
 @verb(TRAIN)
@@ -101,7 +102,8 @@ def train(
         settings: The configuration.
     """
     if recipe_name not in RECIPES and Path(recipe_name).is_dir():
-        raise UserError(f"{recipe_name}: a folder, and no recipe. Use: oneway train folder --data {recipe_name}")
+        use = command("oneway", "train", "folder", "--data", Path(recipe_name))
+        raise UserError(f"{recipe_name}: a folder, and no recipe. Use: {use}")
     changes = configuration.prefer_epochs(settings.model_dump(exclude_unset=True))
     if data is not None:
         changes = configuration.merge(changes, {"data": {"path": data}})
@@ -127,7 +129,7 @@ def train(
     # Code that a file names runs for a user who names it too.
     configuration.confirm_factory(resolved.model.factory, settings.model.factory, config or folder)
     if dry_run:
-        print(resolved.to_yaml(), end="")
+        print_result(resolved.to_yaml().rstrip("\n"))
         return
 
     if compare:
@@ -138,7 +140,7 @@ def train(
         try:
             train_both([resolved, with_method(resolved)], folder.parent, console, resume, allow_changes)
         except Interrupted as stopped:
-            continued = f"oneway train {recipe_name} --compare --resume --out {folder.parent}"
+            continued = command("oneway", "train", recipe_name, "--compare", "--resume", "--out", folder.parent)
             raise Interrupted(stopped.args[0], f"{stopped} Both: {continued}") from None
         return
 
@@ -182,10 +184,10 @@ def evaluate(
 
     result = evaluate_run(run, split, data, messages, factory, refresh, device)
     if as_json:
-        print(json.dumps(result, indent=1))
+        print_result(json.dumps(result, indent=1))
         return
     taught = ", from which it has learnt" if split == "train" else ""
-    say(console, f"{run} on {result['samples']} {split} samples{taught}")
+    say(results, f"{run} on {result['samples']} {split} samples{taught}")
     table = Table(caption=_absent_note(result["absent"]))
     table.add_column("class")
     table.add_column("IoU in %" if result["metric"] == "miou" else "recognised in %", justify="right")
@@ -193,7 +195,7 @@ def evaluate(
         table.add_row(name, "–" if value is None else f"{value:.1f}")
     table.add_section()
     table.add_row("mean" if result["metric"] == "miou" else "accuracy", f"{result['value']:.1f}", style="bold")
-    console.print(table)
+    results.print(table)
 
 
 @verb(TRAIN)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, asked about between iterations instead of breaking into one."""
+"""Signals that ask a run to stop, asked about between iterations instead of breaking into one."""
 
 from __future__ import annotations
 
@@ -21,11 +21,19 @@ class Interrupted(Exception):
         return self.message
 
 
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU)
+"""Ctrl-C, a scheduler, a terminal that is closed, and processor time that is used up."""
+
+IMPATIENT = (signal.SIGINT, signal.SIGTERM)
+"""Those that somebody sends again on purpose; the system repeats the others by itself."""
+
+
 @contextmanager
 def defer_signals() -> Iterator[Callable[[], int | None]]:
-    """Within the block, the first SIGINT or SIGTERM waits until it is asked for; a second one acts at once.
+    """Within the block, the first signal of STOPPING waits until it is asked for; a second, impatient one acts at once.
 
-    Python lets only the main thread handle signals. In another thread they are left to the main thread.
+    A signal that is ignored stays so: `nohup` means it. Python lets only the main thread handle signals; in another
+    thread they are left to it.
 
     Yields:
         A function that returns the number of the signal that came, or None.
@@ -37,16 +45,17 @@ def defer_signals() -> Iterator[Callable[[], int | None]]:
 
     def receive(number: int, frame: FrameType | None) -> None:
         received.append(number)
-        restore()
+        for other, handler in previous.items():
+            signal.signal(other, handler if other in IMPATIENT else signal.SIG_IGN)
 
-    def restore() -> None:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-    previous = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {int(number): signal.getsignal(number) for number in STOPPING}
+    previous = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
     for number in previous:
         signal.signal(number, receive)
     try:
         yield lambda: received[0] if received else None
     finally:
-        restore()
+        for number, handler in previous.items():
+            # It comes again with every second, and would end a process that is about to end by itself.
+            if not (number in received and number == signal.SIGXCPU):
+                signal.signal(number, handler)

@@ -1,17 +1,60 @@
-"""Names, counts and durations in words, and how they are printed."""
+"""Names, counts and durations in words; and names from anywhere, made harmless for where they are shown."""
 
 from __future__ import annotations
 
+import shlex
+import unicodedata
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+JOINERS = "\u200c\u200d"
+"""Characters without a shape that names in some scripts, and emoji, need."""
+
 
 def say(console: Console, text: str) -> None:
     """Prints a text as it is: a path that a user typed is neither markup nor broken into lines."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.print(visible(text), markup=False, emoji=False, highlight=False, soft_wrap=True)
+
+
+def visible(text: str, lines: bool = True) -> str:
+    r"""A text whose control characters, text directions and undecodable bytes are spelt out, as in `\x1b[2J`.
+
+    Args:
+        text: From anywhere. Printed as it is, it could clear a terminal, or read otherwise than it is written.
+        lines: Leave ends of lines and tabs as they are; of a single name they are spelt out too.
+    """
+    if text.isprintable():
+        return text
+    kept = f"{JOINERS}\n\t" if lines else JOINERS
+    return "".join(c if c.isprintable() or c in kept or unicodedata.category(c) == "Zs" else _spell(c) for c in text)
+
+
+def _spell(character: str) -> str:
+    """An escape sequence of Python's; of a byte of a file name that is not UTF-8, that of the byte."""
+    if "\udc80" <= character <= "\udcff":
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode()
+
+
+def command(*words: object) -> str:
+    """A command to copy into a shell, with names quoted where they need it."""
+    return shlex.join(
+        f"./{word}" if isinstance(word, Path) and f"{word}".startswith("-") else f"{word}" for word in words
+    )
+
+
+def table_cell(text: str) -> str:
+    """A name as a cell of a CSV file; what a spreadsheet would compute gets an apostrophe before it."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else text
+
+
+def from_table_cell(cell: str) -> str:
+    """The name in a cell that `table_cell` made."""
+    return cell[1:] if cell.startswith("'") and table_cell(cell[1:]) == cell else cell
 
 
 def duration(seconds: float) -> str:

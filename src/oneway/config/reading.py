@@ -12,11 +12,15 @@ import yaml
 from pydantic import ValidationError
 
 from oneway.common.errors import UserError
+from oneway.common.words import command, visible
 from oneway.config.conflicts import conflicts
 from oneway.config.tree import Config
 
 MOST_YAML_BYTES = 2**18
 """Of a file of settings; a dataset.yaml with names and colours for all 255 classes has 10 KiB."""
+
+MOST_OF_A_KEY = 200
+"""Characters of an unknown key that a message shows."""
 
 
 def build(tree: dict[str, Any], source: str) -> Config:
@@ -75,7 +79,7 @@ def explain(error: ValidationError) -> str:
 
 def _explain_one(kind: str, location: tuple[int | str, ...], message: str, value: object) -> str:
     if kind == "extra_forbidden":
-        key = ".".join(map(str, location))
+        key = visible(".".join(map(str, location))[:MOST_OF_A_KEY], lines=False)
         near = get_close_matches(key.replace("-", "_"), [*Config.model_fields, *Config().flat()], n=1)
         return f"unknown key '{key}'." + (f" Did you mean '{near[0]}'?" if near else "")
     # Positions inside tuples and names of union members are pydantic's, not the user's.
@@ -95,5 +99,5 @@ def confirm_factory(named: str | None, given: str | None, source: Path) -> None:
     if named is not None and named != given:
         raise UserError(
             f"{source}: its network is made by {named}, code that would run here. "
-            f"If you trust it, say so with --model.factory {named}."
+            f"If you trust it, say so with {command('--model.factory', named)}."
         )

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 
 from oneway.common.errors import unknown
 from oneway.common.terms import Task
-from oneway.methods import METHODS, VariantName
+from oneway.methods import METHODS, BalanceName, VariantName
 
 
 def _ascending(pair: tuple[float, float]) -> tuple[float, float]:
@@ -244,6 +244,9 @@ class Train(Section):
 
     entropy: NonNegative = 1.0
     """Weight of entropy minimisation (method `vat-entmin`)."""
+
+    balance: BalanceName = "none"
+    """What helps rare classes in the loss of labelled images: weights by `frequency`, `dice` besides, or `ohem`."""
 
     teacher_decay: Fraction = 0.99
     """Decay of the mean teacher's moving average (methods `mt-…` and others with such a teacher)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from oneway.config import Config
 from oneway.draws import Plan
@@ -25,6 +25,7 @@ def training_state(
     config: Config,
     device: torch.device,
     teacher: nn.Module | None = None,
+    class_weights: Tensor | None = None,
 ) -> TrainingState:
     """Networks ready to train on a device, with their teachers and optimiser; a given teacher stays as it is."""
     learning = tuple(_on_device(student, config, device) for student in students)
@@ -35,7 +36,8 @@ def training_state(
         teachers = tuple(average_of(student) for student in learning)
     norms = NormPolicy(config.train.batch_norm, config.train.teacher_norm)
     models = Models(learning, teachers, norms, frozen=teacher is not None)
-    return TrainingState(models, optimiser_for(learning, config.optimiser, pretrained))
+    weights = None if class_weights is None else class_weights.to(device)
+    return TrainingState(models, optimiser_for(learning, config.optimiser, pretrained), weights)
 
 
 def _on_device(student: nn.Module, config: Config, device: torch.device) -> nn.Module:

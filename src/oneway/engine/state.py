@@ -17,6 +17,9 @@ class TrainingState:
 
     models: Models
     optimiser: torch.optim.Optimizer
+    class_weights: Tensor | None = None
+    """C factors of the classes' losses, where they are balanced by frequency; the labels of the run decide them."""
+
     alpha: Tensor = field(init=False)
     """α of the iteration, which a captured step reads here."""
 

@@ -40,7 +40,8 @@ def step(state: TrainingState, store: Store, draws: Draws, config: Config, consi
     statistics = state.watch.snapshot()
     state.optimiser.zero_grad()
     with torch.autocast(device.type, torch.bfloat16, enabled=in_bfloat16(config, device)):
-        losses = method.generator()(state.models, mixed_batch(store, draws, config), settings_of(config, state.alpha))
+        settings = settings_of(config, state.alpha, state.class_weights)
+        losses = method.generator()(state.models, mixed_batch(store, draws, config), settings)
         measured = add_gradients(losses, state.watch.parameters)
     finite = state.watch.all_finite(measured.values())
     state.optimiser.found_inf = (~finite).float()  # type: ignore[attr-defined]  # it skips where this is set
@@ -87,7 +88,7 @@ def in_bfloat16(config: Config, device: torch.device) -> bool:
     return config.train.precision == "bfloat16" or (config.train.precision == "auto" and device.type == "cuda")
 
 
-def settings_of(config: Config, alpha: Tensor | float) -> Settings:
+def settings_of(config: Config, alpha: Tensor | float, class_weights: Tensor | None = None) -> Settings:
     """What the method of a configuration is told."""
     return Settings(
         alpha,
@@ -96,6 +97,8 @@ def settings_of(config: Config, alpha: Tensor | float) -> Settings:
         config.train.confidence,
         config.train.entropy,
         config.perturb.adversarial_norm,
+        config.train.balance,
+        class_weights,
     )
 
 

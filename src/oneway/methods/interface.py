@@ -15,7 +15,7 @@ from oneway.perturb import Perturbation
 
 if TYPE_CHECKING:
     from oneway.draws import Lots
-    from oneway.methods.table import LossName, Variant
+    from oneway.methods.table import BalanceName, LossName, Variant
     from oneway.models.roles import Models
 
 
@@ -68,6 +68,11 @@ class Settings:
     confidence: float
     entropy: float
     adversarial_norm: float
+    balance: BalanceName = "none"
+    """What keeps frequent classes from deciding the loss of labelled images alone."""
+
+    class_weights: Tensor | None = None
+    """C factors of the classes' losses, where the balance is by frequency."""
 
 
 LossesOf = Callable[["Models", Batch, Settings], Losses]

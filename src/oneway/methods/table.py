@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 PerturbationName = Literal["ph", "tps", "phtps", "colour", "augseg", "cutmix", "noise"]
 LossName = Literal["kl", "weighted-kl", "confident", "confident-l2"]
+BalanceName = Literal["none", "frequency", "dice", "ohem"]
 VariantName = Literal["1w-ct", "1w-cs", "2w-c1", "1w-p2", "2w-p2"]
 
 

@@ -1,6 +1,7 @@
 """Operations on tensors, each one function with a reference and, for GPUs, a Triton kernel; `backend` picks."""
 
 from oneway.ops.backend import kernels_run, references
+from oneway.ops.balanced import dice, hardest_cross_entropy, weight_of_labels
 from oneway.ops.classmix import half_of_classes, paste
 from oneway.ops.colour import jitter_colours
 from oneway.ops.crops import Window, crop_images, crop_labels

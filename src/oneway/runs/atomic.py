@@ -15,6 +15,7 @@ from oneway.common.errors import UserError
 SUFFIX = ".tmp"  # the end of the names of incomplete files; they begin with a dot
 BYTES_AT_ONCE = 2**22
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, and a quota or a limit that is reached
+NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # of folders, on some network file systems
 
 
 class CannotWrite(UserError):
@@ -35,7 +36,7 @@ def write_atomically(path: Path, content: bytes) -> None:
                 rest = rest[os.write(descriptor, rest[:BYTES_AT_ONCE]) :]
             os.fsync(descriptor)  # or a power cut could leave the new name without the content
         os.replace(temporary, path)
-        sync(path.parent)  # the new name itself
+        sync_folder(path.parent)  # the new name itself
     except BaseException as error:
         with suppress(OSError):
             os.unlink(temporary)
@@ -67,16 +68,28 @@ def _create(path: Path) -> AbstractContextManager[int]:
 
 
 def sync(path: Path) -> None:
-    """Returns when a file or a folder is on the disk, and not only in the system's memory."""
+    """Returns when a file is on the disk, and not only in the system's memory."""
     with open_descriptor(path, os.O_RDONLY) as descriptor:
         os.fsync(descriptor)
 
 
+def sync_folder(folder: Path) -> bool:
+    """Returns when the names in a folder are on the disk; False where the file system cannot promise that."""
+    try:
+        sync(folder)
+    except OSError as error:
+        if error.errno not in NO_SYNC:
+            raise
+        return False
+    return True
+
+
 def sweep(folder: Path) -> None:
     """Removes what killed processes did not finish writing; only for a folder that no other process writes to."""
-    for leftover in folder.glob(f".*{SUFFIX}"):
-        with suppress(OSError):
-            leftover.unlink()
+    with suppress(OSError):  # what is not listed now is removed another time
+        for leftover in folder.glob(f".*{SUFFIX}"):
+            with suppress(OSError):
+                leftover.unlink()
 
 
 def require_room(folder: Path, total: int, largest: int) -> None:

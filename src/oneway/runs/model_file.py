@@ -22,6 +22,9 @@ from oneway.runs.atomic import write_atomically
 from oneway.runs.checkpoint import tensors
 
 MODEL_FORMAT = 2
+"""The only one there is: no file without a checksum was ever written."""
+SEAL = "sha256"
+"""The key of a file's checksum among what it says."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ def save_model(path: Path, trained: TrainedModel, config: Model) -> None:
         "colours": trained.colours,
     }
     content = {name: tensor.cpu().contiguous() for name, tensor in trained.network.state_dict().items()}
-    write_atomically(path, tensors.serialise(content, {**about, "sha256": digest(about, content)}))
+    write_atomically(path, tensors.serialise(content, {**about, SEAL: digest(about, content)}))
 
 
 def load_model(path: Path, device: torch.device, factory: str | None = None) -> TrainedModel:
@@ -69,13 +72,14 @@ def load_model(path: Path, device: torch.device, factory: str | None = None) -> 
         factory: The `model.factory` that the user agrees to run; a file that names another is refused.
 
     Raises:
-        UserError: There is none, it is damaged, or a newer version has written it.
+        UserError: There is none, it is damaged, a newer version has written it, or its weights cannot be used: see
+            `refuse_damage`.
     """
     if not path.is_file():
         raise UserError(f"{path}: no such file; has the run ended? Continue it with --resume.")
     with tensors.open_file(path) as file:
         words = tensors.read_about(file, path)
-        about = _validate(words, path)
+        about = validate(words, path)
         confirm_factory(about.model.factory, factory, path)
         if about.model.factory is None:
             with suppress(_CannotBuild), torch.device("meta"):
@@ -83,20 +87,48 @@ def load_model(path: Path, device: torch.device, factory: str | None = None) -> 
                 tensors.check(file, path, tensors.expected_of(_build(about, path).state_dict()))
         network = _build(about, path)
         content = tensors.read(file, path, tensors.expected_of(network.state_dict()))
-        seal = words.pop("sha256", None)
-        if digest(words, content) != seal:
-            raise UserError(f"{path}: damaged; it does not match its SHA-256. Restore it from a copy.")
+        refuse_damage(words, content, path)
+        if isinstance(network, models.ImageModel) and not content["deviation"].all():
+            raise UserError(f"{path}: its deviation is 0 somewhere, by which no image can be divided. Train it again.")
         network.load_state_dict(content)
     return TrainedModel(network.to(device).eval(), about.classes, about.colours)
 
 
-def _validate(words: dict[str, Any], path: Path) -> About:
+def refuse_damage(words: Mapping[str, Any], content: Mapping[str, Tensor], path: Path) -> None:
+    """Refuses a file of ours whose SHA-256 is another, or whose tensors cannot be used.
+
+    Args:
+        words: All that the file says beside its tensors.
+        content: Its tensors.
+        path: The file.
+    """
+    if digest({key: value for key, value in words.items() if key != SEAL}, content) != words.get(SEAL):
+        raise UserError(f"{path}: damaged; it does not match its SHA-256. Restore it from a copy.")
+    refuse_unusable(content, str(path))
+
+
+def refuse_unusable(content: Mapping[str, Tensor], source: str) -> None:
+    """Refuses weights that are not finite, and negative variances: every pixel would get the same class, unnoticed."""
+    for name, tensor in content.items():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            what = "has values that are not finite"
+        elif name.endswith("running_var") and (tensor < 0).any():
+            what = "has negative variances"
+        else:
+            continue
+        raise UserError(f"{source}: its {name[:200]} {what}. Use an earlier copy, or train it again.")
+
+
+def validate(words: Mapping[str, Any], path: Path) -> About:
+    """What a file of ours says; refuses unknown formats, and anything that is not as we write it."""
     found = words.get("format")
-    if isinstance(found, int) and found > MODEL_FORMAT:
+    if type(found) is int and found > MODEL_FORMAT:
         raise UserError(
-            f"{path}: a model of format {found}, and this version of oneway knows formats up to {MODEL_FORMAT}. "
+            f"{path}: a model of format {found!r:.40}, and this version of oneway knows formats up to {MODEL_FORMAT}. "
             "Use the version that wrote it, or a newer one."
         )
+    if type(found) is not int or found != MODEL_FORMAT:  # true is an int, too
+        raise UserError(f"{path}: damaged; there are no models of format {found!r:.40}. Restore it from a copy.")
     try:
         about = About.model_validate_json(json.dumps(words), strict=True)
     except ValidationError as error:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import safetensors
 import timm
 import torch
 from torch import Tensor, nn
@@ -16,16 +14,17 @@ from torch import Tensor, nn
 from oneway.common.errors import UserError
 from oneway.common.run_files import MODEL
 from oneway.common.words import listed
+from oneway.engine import memory
 from oneway.models.encoder import Encoder
 from oneway.models.named import BACKBONES
 from oneway.models.seed import seed_cpu
+from oneway.runs import state_dicts
+from oneway.runs.checkpoint import tensors as safe
 from oneway.runs.imagenet import fetch
+from oneway.runs.model_file import refuse_damage, refuse_unusable, validate
 
 if TYPE_CHECKING:
     from oneway.config import Model
-
-WRAPPINGS = ("state_dict", "model_state_dict", "model")
-"""Keys under which training checkpoints keep the weights."""
 
 
 class Loaded(NamedTuple):
@@ -84,10 +83,14 @@ def load_weights(network: nn.Module, source: Source) -> Loaded:
         shapes = [f"{name} has shape {_shape(found[name])} there and {_shape(own[name])} here" for name in conflicts]
         made_by = f" It was made by {source.flags}." if source.flags else ""
         raise UserError(f"{said}: of another network: {listed(shapes)}.{made_by}")
+    if whole := [name for name in filling if own[name].is_floating_point() > found[name].is_floating_point()]:
+        raise UserError(f"{said}: of another network: {listed(whole)} has whole numbers there.")
     parameters = [parameter for name, parameter in target.named_parameters() if name in filling]
     if not parameters:
         raise UserError(f"{said}: of another network: it has {listed(tensors)}; wanted are {listed(own)}.")
-    target.load_state_dict(filling, strict=False)
+    numbers = {name: tensor.to(own[name].dtype) for name, tensor in filling.items()}
+    refuse_unusable({origins[name]: tensor for name, tensor in numbers.items()}, said)
+    target.load_state_dict(numbers, strict=False)
 
     missing = [name for name in own if name not in found and not name.endswith("num_batches_tracked")]
     remark = f"{said}: fills {len(filling)} of the {part}'s {len(own)} tensors."
@@ -110,36 +113,36 @@ def read(weights: str) -> Source:
     if not path.is_file():
         raise UserError(f"model.weights {path}: no such file. Give 'imagenet', a .safetensors or .pth file, or a run.")
     try:
-        return _safetensors(path) if path.suffix == ".safetensors" else Source(str(path), _pickled_tensors(path))
-    except UserError:
-        raise
-    except Exception as error:  # damaged, truncated, hostile: to the user they are one
-        raise UserError(f"model.weights {path}: not a readable state dict ({type(error).__name__}).") from error
+        _refuse_too_large(path)
+        return _safetensors(path) if path.suffix == ".safetensors" else Source(str(path), state_dicts.read(path))
+    except UserError as error:
+        raise UserError(f"model.weights {error}") from error.__cause__
+
+
+def _refuse_too_large(path: Path) -> None:
+    size, free = path.stat().st_size, memory.available(torch.device("cpu"))
+    if free is not None and size > free:
+        raise UserError(f"{path}: has {size / 2**20:.0f} MiB, and {free / 2**20:.0f} MiB of memory are free.")
 
 
 def _safetensors(path: Path) -> Source:
-    with safetensors.safe_open(path, framework="pt") as file:
+    with safe.open_file(path) as file:
+        about = safe.read_about(file, path) if safe.KEY in (file.metadata() or {}) else None
+        if about is not None and "classes" not in about:
+            raise UserError(
+                f"{path}: a checkpoint, from which --resume continues its run. Give the run folder instead: "
+                "the model is there once the run has ended."
+            )
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        about = json.loads((file.metadata() or {}).get("oneway", "null"))
-    if isinstance(about, dict) and "classes" not in about:
-        raise UserError(
-            f"model.weights {path}: a checkpoint, from which --resume continues its run. Give the run folder instead: "
-            "the model is there once the run has ended."
-        )
+    for name, tensor in tensors.items():
+        state_dicts.refuse_odd(name, tensor, path)
     if about is None:
         return Source(str(path), tensors)
-    model = {key: value for key, value in about.get("model", {}).items() if key in ("name", "backbone", "width")}
-    flags = " ".join(f"--model.{key} {value}" for key, value in model.items() if value is not None)
-    return Source(str(path), tensors, tuple(map(str, about["classes"])), flags)
-
-
-def _pickled_tensors(path: Path) -> Mapping[str, Tensor]:
-    state = torch.load(path, map_location="cpu", weights_only=True)
-    for key in WRAPPINGS:
-        state = state[key] if isinstance(state.get(key), Mapping) else state
-    if not all(isinstance(tensor, Tensor) for tensor in state.values()):
-        raise TypeError("something else than named tensors")
-    return state
+    trained = validate(about, path)
+    refuse_damage(about, tensors, path)
+    values = {key: getattr(trained.model, key) for key in ("name", "backbone", "width")}
+    flags = " ".join(f"--model.{key} {value}" for key, value in values.items() if value is not None)
+    return Source(str(path), tensors, trained.classes, flags)
 
 
 def _renamed(backbone: str, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:

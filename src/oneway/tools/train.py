@@ -26,6 +26,7 @@ from oneway.data.dataset import Samples
 from oneway.data.splits import choose, places
 from oneway.draws import Plan, draw
 from oneway.engine import memory, optim
+from oneway.engine.balance import class_weights
 from oneway.engine.capture import choose_step
 from oneway.engine.feed import feed
 from oneway.engine.start import batch_of, plan_of, training_state
@@ -95,14 +96,16 @@ def _train(
         say(f"Note: {remark}")
     pretrained = [parameter for each in prepared for parameter in each.pretrained]
     students, taught_by = [each.network for each in prepared], None if teacher is None else teacher.network
-    state = training_state(students, pretrained, config, device, taught_by)
+    labelled, unlabelled = places(samples, split)
+    balanced = class_weights(samples, labelled, classes) if config.train.balance == "frequency" else None
+    state = training_state(students, pretrained, config, device, taught_by, balanced)
     kept = state.kept
     memory.require(state.student, bytes_needed(state), config, device)
 
     iterations = optim.total_iterations(config.train, len(split.labelled))
     validate_every = config.train.validate_every or math.ceil(iterations / 10)
     checkpoint_every = config.train.checkpoint_every or validate_every
-    plan = plan_of(config, *places(samples, split), channels=samples.pixels.shape[1], network=state.student)
+    plan = plan_of(config, labelled, unlabelled, channels=samples.pixels.shape[1], network=state.student)
     fed = feed(samples, plan, device)
     if config.data.task == "segmentation":
         megabytes = (samples.pixels.nbytes + samples.labels.nbytes) / 1e6

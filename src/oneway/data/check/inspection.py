@@ -12,6 +12,7 @@ from textwrap import indent
 from rich.console import Console
 from rich.text import Text
 
+from oneway.common.console import print_result
 from oneway.common.errors import UserError
 from oneway.common.words import say
 from oneway.config import Data
@@ -62,7 +63,9 @@ def check_folder(
     except UserError as error:
         findings = [Finding("error", "Not a data set yet", WHOLE_SET, str(error)), *known]
         if as_json:
-            print(json.dumps({"data": str(root), "findings": [asdict(finding) for finding in findings]}, indent=1))
+            print_result(
+                json.dumps({"data": str(root), "findings": [asdict(finding) for finding in findings]}, indent=1)
+            )
         else:
             console.print(findings_text(findings), highlight=False)
         status = 1
@@ -94,7 +97,7 @@ def check_listing(
         with _writing(sheet):
             write_contact_sheet(check, sheet)
     if as_json:
-        print(json.dumps(check.to_json() | {"sheet": str(sheet) if sheet else None}, indent=1))
+        print_result(json.dumps(check.to_json() | {"sheet": str(sheet) if sheet else None}, indent=1))
     else:
         say(console, f"Contact sheet: {sheet or 'none inside the data unless asked for; --out FILE.png draws it.'}")
     return int(check.has_errors)

@@ -11,6 +11,7 @@ from oneway.runs.checkpoint.files import (
     list_complete,
     load,
     prune,
+    read_notes,
     remove_incomplete,
     require_room,
     restore_newest,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +21,8 @@ from oneway.common.errors import UserError
 from oneway.engine.state import TrainingState
 from oneway.runs import atomic
 from oneway.runs.checkpoint import tensors
-from oneway.runs.checkpoint.state import expected, restore
+from oneway.runs.checkpoint.state import bytes_needed, expected, restore
+from oneway.runs.reading import is_there, list_names, read_whole, reading
 
 KEPT = 2  # how many checkpoints a run keeps
 TENSORS, MANIFEST, DAMAGED = ".safetensors", ".json", ".damaged"
@@ -48,7 +50,13 @@ class Manifest(BaseModel):
 
 
 def write(
-    folder: Path, iteration: int, seconds: float, content: Mapping[str, Tensor], about: Mapping[str, Any]
+    folder: Path,
+    iteration: int,
+    seconds: float,
+    content: Mapping[str, Tensor],
+    about: Mapping[str, Any],
+    notes: Mapping[str, Any] | None = None,
+    require: Callable[[], None] = lambda: None,
 ) -> None:
     """Writes a checkpoint, and removes those older than the last two.
 
@@ -58,55 +66,69 @@ def write(
         seconds: Trained until then.
         content: What `state.tensors_of` gave, on the CPU.
         about: Configuration and split.
+        notes: What `read_notes` is to find beside the tensors.
+        require: Called before every change in the folder; raises where it is no longer ours.
     """
     for name, tensor in content.items():
         if not tensor.isfinite().all():
             raise UserError(f"At iteration {iteration}, {name} is not finite: no checkpoint is made of it.")
-    data = tensors.serialise(content, {"format": FORMAT})
+    data = tensors.serialise(content, {"format": FORMAT, **(notes or {})})
     manifest = Manifest(
         iteration=iteration, seconds=seconds, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), **about
     )
+    require()
     if not folder.is_dir():
         folder.mkdir()
-        atomic.sync(folder.parent)
+        atomic.sync_folder(folder.parent)
     path = folder / f"{iteration:08d}{MANIFEST}"
     atomic.write_atomically(path.with_suffix(TENSORS), data)
+    require()
     atomic.write_atomically(path, seal_manifest(manifest.model_dump()))
+    require()
     prune(folder)
 
 
 def list_complete(folder: Path) -> list[Path]:
-    """The manifests of the complete checkpoints, oldest first."""
-    return sorted(folder.glob(f"[0-9]*{MANIFEST}"))
+    """The manifests of the complete checkpoints, oldest first.
+
+    Raises:
+        CannotRead: The folder cannot be listed.
+    """
+    return [folder / name for name in list_names(folder) if _is_numbered(name, MANIFEST)]
 
 
 def prune(folder: Path) -> None:
-    """Removes the checkpoints older than the last two."""
-    for old in list_complete(folder)[:-KEPT]:
-        old.unlink()  # first: without a manifest, there is no checkpoint
-        old.with_suffix(TENSORS).unlink(missing_ok=True)
+    """Removes the checkpoints older than the last two; what cannot be removed now is removed another time."""
+    with suppress(OSError, UserError):
+        for old in list_complete(folder)[:-KEPT]:
+            old.unlink()  # first: without a manifest, there is no checkpoint
+            old.with_suffix(TENSORS).unlink(missing_ok=True)
 
 
 def remove_incomplete(folder: Path) -> None:
     """Removes what a killed process did not finish writing, or removing; only for when no process writes there."""
     atomic.sweep(folder)
-    for path in folder.glob(f"[0-9]*{TENSORS}"):
-        if not path.with_suffix(MANIFEST).exists():
-            path.unlink()
+    for path in _list_tensors(folder):
+        if not is_there(path.with_suffix(MANIFEST)):  # asked for by name: a listing alone is not believed
+            with suppress(OSError):
+                path.unlink()
 
 
 def require_room(folder: Path, checkpoint_bytes: int) -> None:
     """Refuses a disk without room for the checkpoints that are kept, the one being written, and the model."""
-    present = sum(file.stat().st_size for file in folder.glob(f"[0-9]*{TENSORS}"))
+    with reading(folder):
+        present = sum(file.stat().st_size for file in _list_tensors(folder))
     atomic.require_room(folder.parent, (KEPT + 2) * checkpoint_bytes - present, checkpoint_bytes)
 
 
 def restore_newest(folder: Path, state: TrainingState, say: Callable[[str], None]) -> Manifest | None:
     """Restores the newest checkpoint that is whole, and returns its manifest; None where there is no checkpoint.
 
-    Damaged ones are renamed, and `say` is told.
+    Damaged ones are renamed, and `say` is told. Only bytes that were read and are not those that were written are
+    damage.
 
     Raises:
+        CannotRead: One of them cannot be read now, or the folder cannot be listed; they are left as they are.
         UserError: A newer version has written it, it belongs to another model, or all of them are damaged.
     """
     found = list_complete(folder)
@@ -118,9 +140,20 @@ def restore_newest(folder: Path, state: TrainingState, say: Callable[[str], None
             say(f"{path}: damaged ({damage}); set aside as {path.name}{DAMAGED}.")
     if found:
         raise UserError(
-            f"{folder}: all {len(found)} checkpoints are damaged and have been set aside. "
-            "With --resume once more, the run starts over from its first iteration."
+            f"{folder}: all {len(found)} checkpoints are damaged and have been set aside. Bring back a copy of one, or "
+            "start another run with --out."
         )
+    return None
+
+
+def read_notes(folder: Path) -> Mapping[str, Any] | None:
+    """What was noted beside the tensors of the newest checkpoint that can be parsed; None where there is none.
+
+    Only its header is read: whether the checkpoint is whole shows when it is restored.
+    """
+    for path in reversed(list_complete(folder)):
+        if (notes := tensors.read_notes(path.with_suffix(TENSORS))) is not None:
+            return notes
     return None
 
 
@@ -129,24 +162,37 @@ def load(path: Path, state: TrainingState) -> Manifest:
 
     Raises:
         Damaged: It is not.
-        UserError: It is, and yet cannot be used: a newer format, or another model.
+        CannotRead: Not every byte of it could be read, or one of its files is not there.
+        UserError: It is whole, and yet cannot be used: a newer format, or another model.
     """
     manifest = _read_manifest(path)
     if path.stem != f"{manifest.iteration:08d}":
         raise Damaged(f"it is of iteration {manifest.iteration}")
     file = path.with_suffix(TENSORS)
-    _verify_tensors(file, manifest)
-    with tensors.open_file(file) as opened:
-        content = tensors.read(opened, file, *expected(state))
-    restore(state, content)
+    data = _read_tensors(file, manifest, bytes_needed(state) + tensors.MOST_HEADER_BYTES)
+    with reading(file):  # what was verified is what is parsed: the file is not read again
+        content = tensors.parse(data, file, *expected(state))
+        restore(state, content)
     return manifest
+
+
+def _list_tensors(folder: Path) -> list[Path]:
+    return [folder / name for name in list_names(folder) if _is_numbered(name, TENSORS)]
+
+
+def _is_numbered(name: str, suffix: str) -> bool:
+    return re.fullmatch(rf"[0-9]+{re.escape(suffix)}", name) is not None
 
 
 def _set_aside(path: Path) -> None:
     """Renames both files, the manifest first: without it, there is no checkpoint."""
     for file in (path, path.with_suffix(TENSORS)):
-        with suppress(FileNotFoundError):
+        try:
             os.replace(file, file.with_name(f"{file.name}{DAMAGED}"))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise atomic.cannot_write(file, 0, error) from error
 
 
 def seal_manifest(manifest: Mapping[str, Any]) -> bytes:
@@ -162,15 +208,18 @@ def _read_manifest(path: Path) -> Manifest:
         Damaged: It is not what was written.
         UserError: A newer version has written it.
     """
-    try:
-        if (size := path.stat().st_size) > MOST_BYTES:
+
+    def accept(size: int) -> None:
+        if size > MOST_BYTES:
             raise Damaged(f"{path.name} has {size} bytes")
-        text = path.read_bytes()
+
+    text = read_whole(path, accept)
+    try:
         found = json.loads(text)
         del found["seal"]
         intact = seal_manifest(found) == text
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise Damaged(f"{path.name} cannot be read: {' '.join(str(error).split())[:200]}") from None
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise Damaged(f"{path.name} cannot be parsed: {' '.join(str(error).split())[:200]}") from None
     if not intact:
         raise Damaged(f"{path.name} does not match its own SHA-256")
     number = found.get("format")
@@ -189,15 +238,16 @@ def _read_manifest(path: Path) -> Manifest:
         raise Damaged(f"{path.name} is wrong at {error.errors()[0]['loc']}") from None
 
 
-def _verify_tensors(path: Path, manifest: Manifest) -> None:
-    """Raises Damaged for a file of tensors that does not have the size and the SHA-256 of its manifest."""
-    try:
-        size = path.stat().st_size
+def _read_tensors(path: Path, manifest: Manifest, most: int) -> bytes:
+    """The content of a file of tensors, which has the size and the SHA-256 of its manifest."""
+
+    def accept(size: int) -> None:
         if size != manifest.bytes:
             raise Damaged(f"{path.name} has {size} bytes instead of {manifest.bytes}")
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise Damaged(f"{path.name} cannot be read: {error.strerror or error}") from None
-    if found != manifest.sha256:
+        if size > most:
+            raise UserError(f"{path}: of another model: it has {size} bytes, and at most {most} are expected.")
+
+    data = read_whole(path, accept)
+    if hashlib.sha256(data).hexdigest() != manifest.sha256:
         raise Damaged(f"{path.name} does not match its SHA-256")
+    return data

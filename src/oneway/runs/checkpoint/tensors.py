@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ import torch
 from torch import Tensor
 
 from oneway.common.errors import UserError
+from oneway.runs.atomic import open_descriptor
+from oneway.runs.reading import reading
 
 MOST_HEADER_BYTES = 2**24  # a ResNet-34 with its optimiser has a header of 100 kB
 KEY = "oneway"  # of our own metadata, a JSON object
@@ -74,17 +77,9 @@ def read_about(file: safetensors.safe_open, path: Path) -> dict[str, Any]:
 
 def check(file: safetensors.safe_open, path: Path, required: Expected, optional: Expected | None = None) -> None:
     """Refuses a file that lacks a required tensor, or announces one of another name, shape or type."""
-    known = {**required, **(optional or {})}
-    names = list(file.keys())
-    problems = [f"it lacks {name}" for name in required.keys() - set(names)]
-    for name in names:
-        found, dtype = file.get_slice(name).get_shape(), file.get_slice(name).get_dtype()
-        if name not in known:
-            problems.append(f"it has an unknown {name[:200]!r}")
-        elif (torch.Size(found), DTYPES.get(dtype)) != known[name]:
-            problems.append(f"its {name} is {dtype} {found} instead of {known[name][1]} {list(known[name][0])}")
-    if problems:
-        raise UserError(f"{path}: of another model: {'; '.join(sorted(problems)[:3])}.")
+    slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    found = {name: (torch.Size(part.get_shape()), DTYPES.get(part.get_dtype())) for name, part in slices.items()}
+    _compare(found, path, required, optional)
 
 
 def read(
@@ -93,3 +88,46 @@ def read(
     """All tensors of a file that passes `check`."""
     check(file, path, required, optional)
     return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+
+
+def parse(content: bytes, path: Path, required: Expected, optional: Expected | None = None) -> dict[str, Tensor]:
+    """The same of a file's content that is in memory; `path` is where it came from."""
+    try:
+        found = safetensors.torch.load(content)
+    except MemoryError:
+        raise
+    except Exception as error:  # a hostile header may fail in the parser, or behind it
+        cause = " ".join(str(error).split())[:200]
+        raise UserError(f"{path}: damaged, or no safetensors file ({cause}).") from error
+    _compare(expected_of(found), path, required, optional)
+    return found
+
+
+def read_notes(path: Path) -> dict[str, Any] | None:
+    """Our own metadata in a file, of which no more than the header is read; None where that makes no sense."""
+    with reading(path), open_descriptor(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as descriptor:
+        with open(descriptor, "rb", closefd=False) as file:
+            announced = int.from_bytes(file.read(8), "little")
+            header = file.read(announced) if announced <= MOST_HEADER_BYTES else b""
+    try:
+        found = json.loads(json.loads(header)["__metadata__"][KEY])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _compare(
+    found: Mapping[str, tuple[torch.Size, torch.dtype | None]],
+    path: Path,
+    required: Expected,
+    optional: Expected | None,
+) -> None:
+    known = {**required, **(optional or {})}
+    problems = [f"it lacks {name}" for name in required.keys() - found.keys()]
+    for name, (shape, dtype) in found.items():
+        if name not in known:
+            problems.append(f"it has an unknown {name[:200]!r}")
+        elif (shape, dtype) != known[name]:
+            problems.append(f"its {name} is {dtype} {list(shape)} instead of {known[name][1]} {list(known[name][0])}")
+    if problems:
+        raise UserError(f"{path}: of another model: {'; '.join(sorted(problems)[:3])}.")

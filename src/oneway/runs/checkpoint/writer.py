@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,8 +21,8 @@ from oneway.runs.checkpoint.state import SKIPS, tensors_of
 class Writer:
     """Writes one checkpoint at a time; an error is raised by the next `save`, or by `wait`."""
 
-    def __init__(self, folder: Path, thread: ThreadPoolExecutor, about: Mapping[str, Any], log: Path) -> None:
-        self.folder, self.thread, self.about, self.log = folder, thread, about, log
+    def __init__(self, write: Callable[[int, float, Mapping[str, Tensor]], None], thread: ThreadPoolExecutor) -> None:
+        self.write, self.thread = write, thread
         self.copies: dict[str, Tensor] = {}
         self.last: int | None = None
         self.pending: Future[None] | None = None
@@ -32,9 +32,11 @@ class Writer:
         self.wait()
         if iteration == self.last:
             return
-        self.last = iteration
+        first, self.last = self.last is None, iteration
         self._copy(state)
         self.pending = self.thread.submit(self._write, iteration, seconds)
+        if first:  # from then on, what is logged says that there is a checkpoint: see `continuation.restore`
+            self.wait()
 
     def wait(self) -> None:
         """Returns when the last checkpoint is on the disk."""
@@ -56,25 +58,40 @@ class Writer:
         _, skipped_in_a_row = self.copies[SKIPS].tolist()
         if skipped_in_a_row:
             return  # the run may have diverged: it is to be resumed from the checkpoint before
-        try:
-            atomic.sync(self.log)  # or a power cut could leave a checkpoint ahead of its log
-            write(self.folder, iteration, seconds, self.copies, self.about)
-        except atomic.CannotWrite as error:
-            raise UserError(f"{error} Then --resume continues from the last checkpoint.") from error
-        except OSError as error:
-            raise atomic.cannot_write(self.folder, 0, error) from error
+        self.write(iteration, seconds, self.copies)
 
 
 @contextmanager
-def open_writer(folder: Path, about: Mapping[str, Any], log: Path) -> Iterator[Writer]:
+def open_writer(
+    folder: Path,
+    about: Mapping[str, Any],
+    log: Path,
+    notes: Mapping[str, Any] | None = None,
+    require: Callable[[], None] = lambda: None,
+) -> Iterator[Writer]:
     """A writer for the block; at its end, everything is on the disk.
 
     Args:
         folder: Where checkpoints are.
         about: The configuration and the hash of the split.
         log: A file that must be on the disk before a checkpoint is.
+        notes: What is kept beside the tensors.
+        require: Raises where the folder is no longer ours to write to.
     """
+
+    def write_checkpoint(iteration: int, seconds: float, content: Mapping[str, Tensor]) -> None:
+        try:
+            require()
+            atomic.sync(log)  # or a power cut could leave a checkpoint ahead of its log
+            write(folder, iteration, seconds, content, about, notes, require)
+        except atomic.CannotWrite as error:
+            require()  # the folder may have gone in between: that is the reason then
+            raise UserError(f"{error} Then --resume continues from the last checkpoint.") from error
+        except OSError as error:
+            require()
+            raise atomic.cannot_write(folder, 0, error) from error
+
     with ThreadPoolExecutor(1, thread_name_prefix="checkpoint") as thread:
-        writer = Writer(folder, thread, about, log)
+        writer = Writer(write_checkpoint, thread)
         yield writer
         writer.wait()

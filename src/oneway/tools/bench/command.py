@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from oneway.common import words
+from oneway.common.console import print_result
 from oneway.common.errors import UserError, unknown
 from oneway.runs.atomic import write_json
 from oneway.runs.environment import environment
@@ -61,7 +62,7 @@ def bench(name: str, options: Options, console: Console, out: Path | None = None
         findings = BENCHES[name].run(options, say)
     content = {"bench": name, "small": options.small, "environment": about, "results": findings.results}
     if as_json:
-        print(json.dumps(content, indent=1))
+        print_result(json.dumps(content, indent=1))
     else:
         for table in findings.tables:
             console.print(table)

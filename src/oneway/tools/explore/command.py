@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.text import Text
 
 from oneway import runs
 from oneway.common.errors import UserError
@@ -29,7 +30,7 @@ def explore(page_content: PageContent, console: Console, port: int | None = None
         say(console, page_content.remark)
     with listen(port) as listening:
         address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        console.print(f"[bold]{address}[/]  (Ctrl-C ends it)", highlight=False, soft_wrap=True)
+        console.print(Text.assemble((address, "bold"), "  (Ctrl-C ends it)"), highlight=False, soft_wrap=True)
         with suppress(KeyboardInterrupt):  # how one leaves
             server(application(page_content)).run(sockets=[listening])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -12,13 +11,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-from rich.console import Console
+import rich.console
 from rich.text import Text
 
 from oneway import __version__
+from oneway.common.console import Console, Output, print_result
 from oneway.common.errors import UserError
 from oneway.common.progress import progress_bar
-from oneway.common.words import counted, say
+from oneway.common.words import counted, say, table_cell
 from oneway.data.decode.images import read_image
 from oneway.runs.atomic import CannotWrite
 from oneway.tools.predict.batches import AHEAD, Decoded, batches, decode_ahead
@@ -33,7 +33,7 @@ def predict_files(
     model: Predictor,
     paths: Sequence[str],
     outputs: Outputs,
-    console: Console,
+    console: rich.console.Console,
     tile: Size | None = None,
     as_json: bool = False,
 ) -> int:
@@ -72,7 +72,7 @@ def predict_files(
     index = {**_about(model), "images": job.images, "seconds": round(seconds, 3), "errors": job.errors}
     outputs.write_index(index)
     if as_json:
-        print(json.dumps({**index, "results": job.results}, indent=1))
+        print_result(json.dumps({**index, "results": job.results}, indent=1))
     failures = f"; {len(job.errors)} failed" if job.errors else ""
     say(console, f"{counted(job.images, 'image')} in {seconds:.1f} s ({job.images / seconds:.1f} images/s){failures}")
     say(console, f"Results: {outputs.folder}")
@@ -161,7 +161,8 @@ def _about(model: Predictor) -> dict[str, Any]:
 def _classify(model: Predictor, sources: Sequence[Source], as_json: bool) -> int:
     """Prints a line for each image, as comma-separated values; or else all of them as JSON."""
     warn(f"{model.source}: classifies whole images; their classes follow, and no masks are written.")
-    table = csv.writer(sys.stdout, lineterminator="\n")
+    output = Output("stdout", result=True)
+    table = csv.writer(output, lineterminator="\n")
     if not as_json:
         table.writerow(["image", "class", "confidence"])
     results: list[dict[str, Any]] = []
@@ -180,9 +181,12 @@ def _classify(model: Predictor, sources: Sequence[Source], as_json: bool) -> int
         else:
             results.append({"image": str(source.path), "class": name, "confidence": confidence})
             if not as_json:
-                table.writerow([source.path, name, f"{confidence:.4f}"])
+                table.writerow([table_cell(str(source.path)), table_cell(name), f"{confidence:.4f}"])
     if as_json:
-        print(json.dumps({**_about(model), "images": len(results), "errors": errors, "results": results}, indent=1))
+        print_result(
+            json.dumps({**_about(model), "images": len(results), "errors": errors, "results": results}, indent=1)
+        )
+    output.flush()
     for remark in oddities.messages():
         warn(remark)
     return 1 if errors else 0
@@ -190,4 +194,4 @@ def _classify(model: Predictor, sources: Sequence[Source], as_json: bool) -> int
 
 def warn(text: str) -> None:
     """Prints a warning on the standard error, apart from results."""
-    Console(stderr=True).print(Text.assemble(("oneway: ", "bold red"), text), soft_wrap=True, highlight=False)
+    Console(stderr=True).print(Text.assemble(("oneway: ", "bold red"), text), soft_wrap=True)

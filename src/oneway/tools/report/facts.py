@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from oneway import runs
 from oneway.common.errors import UserError
+from oneway.common.words import command
 from oneway.config import Config
 from oneway.methods import METHODS
 from oneway.tools.evaluate import METRIC_NAMES
@@ -126,7 +127,7 @@ def _read(run: runs.Run, name: str, colour: int) -> RunFacts:
     if summary is None:
         raise UserError(
             f"{run.path}: this run has not ended (it has no summary.json). "
-            f"Continue it with: oneway train {run.config.recipe} --out {run.path} --resume"
+            f"Continue it with: {command('oneway', 'train', run.config.recipe, '--out', run.path, '--resume')}"
         )
     split = run.split
     return RunFacts(

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from oneway.common import console as printing
 from oneway.common.run_files import CONFIG
 from oneway.common.words import say
 from oneway.config import Config
@@ -53,7 +54,7 @@ def train_all(jobs: Sequence[Job], side_by_side: int, console: Console) -> list[
 
 def _train(job: Job, quiet: bool) -> dict[str, Any]:
     resume = (job.folder / CONFIG).is_file()
-    return train(job.config, job.folder, resume, Console(quiet=quiet))
+    return train(job.config, job.folder, resume, printing.Console(quiet=quiet))
 
 
 def count_cores() -> int:

@@ -1,0 +1,58 @@
+"""Losses of labels that do not let frequent classes, or easy pixels, decide alone; in plain PyTorch.
+
+Shapes: N images of H×W pixels, C classes, logits at h×w; or N×C logits and N labels of whole images.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from oneway.common.terms import IGNORE
+from oneway.ops.losses import pixels_of, upsample
+
+HARDEST = 0.25
+"""Share of the labelled pixels that count in `hardest_cross_entropy`."""
+
+
+def weight_of_labels(labels: Tensor, weights: Tensor) -> Tensor:
+    """The weight of each label's class, of the labels' shape; what it is for ignored labels does not matter."""
+    return weights[labels.clamp(max=len(weights) - 1)]
+
+
+def dice(logits: Tensor, labels: Tensor) -> Tensor:
+    """1 − 2 Σ p_c y_c / (Σ p_c + Σ y_c) over all labelled pixels of a batch, averaged over the classes present in it.
+
+    Every class counts alike, however few of the pixels it has; 0 where no pixel is labelled.
+    """
+    p = _at_labels(logits, labels).softmax(dim=1)
+    places = torch.arange(p.shape[1], device=p.device).view(-1, *[1] * (labels.ndim - 1))
+    y = labels[:, None] == places
+    over_pixels = (0, *range(2, p.ndim))
+    counts = y.sum(over_pixels)
+    shared = torch.where(y, p, 0).sum(over_pixels)
+    predicted = torch.where((labels != IGNORE)[:, None], p, 0).sum(over_pixels)
+    losses = 1 - 2 * shared / (predicted + counts).clamp(min=torch.finfo(p.dtype).tiny)
+    present = counts > 0
+    return torch.where(present, losses, 0).sum() / present.sum().clamp(min=1)
+
+
+def hardest_cross_entropy(logits: Tensor, labels: Tensor, share: float = HARDEST) -> Tensor:
+    """Mean cross-entropy over the labelled pixels where it is largest, a `share` of them; 0 where there are none.
+
+    How many are labelled is known on the device alone, and a shape cannot depend on it. So the largest are found as if
+    all pixels were, ignored ones behind all others, and of these only as many count as the share is.
+    """
+    losses = F.cross_entropy(_at_labels(logits, labels), labels, ignore_index=IGNORE, reduction="none").flatten()
+    labelled = (labels != IGNORE).flatten()
+    largest = torch.where(labelled, losses, -1).topk(math.ceil(share * len(losses))).values
+    kept = (share * labelled.sum()).ceil()
+    counted = torch.arange(len(largest), device=largest.device) < kept
+    return torch.where(counted, largest, 0).sum() / kept.clamp(min=1)
+
+
+def _at_labels(logits: Tensor, labels: Tensor) -> Tensor:
+    return upsample(logits, pixels_of(labels) if labels.ndim == 3 else (1, 1))
