@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -83,15 +84,18 @@ def test_a_checkpoint_has_the_state_of_the_moment_it_was_asked_for(tmp_path):
 
 @pytest.mark.parametrize("saves", [1, 2])
 def test_errors_of_the_writing_thread_are_raised(saves, tmp_path):
-    """By the next checkpoint, or at the end."""
+    """By the next checkpoint, or at the end; the first is waited for."""
     (tmp_path / "log").touch()
-    (tmp_path / "checkpoint").write_text("in the way")
     succeeded = 0
     with (  # noqa: PT012 (which of them raises is the question)
         pytest.raises(UserError, match="cannot be written"),
         open_writer(tmp_path / "checkpoint", ABOUT, tmp_path / "log") as checkpoints,
     ):
-        for iteration in range(saves):
+        checkpoints.save(0, 0.0, trained(1))
+        assert len(checkpoint.list_complete(tmp_path / "checkpoint")) == 1
+        shutil.rmtree(tmp_path / "checkpoint")
+        (tmp_path / "checkpoint").write_text("in the way")
+        for iteration in range(1, saves + 1):
             checkpoints.save(iteration, 0.0, trained(1))
             succeeded += 1
     assert succeeded == 1

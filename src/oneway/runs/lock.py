@@ -98,8 +98,8 @@ def hold(folder: Path) -> Iterator[Held]:
             os.close(descriptor)
 
 
-def _lock(descriptor: int) -> None:
-    """Locks what is open; without effect where the file system has no such locks."""
+def _lock(descriptor: int) -> bool:
+    """Locks what is open; False where the file system has no such locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -107,15 +107,16 @@ def _lock(descriptor: int) -> None:
     except OSError as error:
         if error.errno in FOR_A_MOMENT:
             raise
+        return False
+    return True
 
 
 def _open_locked(folder: int) -> int:
     while True:
         descriptor = os.open(NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666, dir_fd=folder)
         try:
-            _lock(descriptor)
             # The process that held it may have removed the file in between: then this locks a file without a name.
-            if os.path.samestat(os.fstat(descriptor), os.stat(NAME, dir_fd=folder)):
+            if not _lock(descriptor) or os.path.samestat(os.fstat(descriptor), os.stat(NAME, dir_fd=folder)):
                 return descriptor
         except FileNotFoundError:
             pass

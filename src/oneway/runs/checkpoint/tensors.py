@@ -105,10 +105,13 @@ def parse(content: bytes, path: Path, required: Expected, optional: Expected | N
 
 def read_notes(path: Path) -> dict[str, Any] | None:
     """Our own metadata in a file, of which no more than the header is read; None where that makes no sense."""
-    with reading(path), open_descriptor(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as descriptor:
-        with open(descriptor, "rb", closefd=False) as file:
-            announced = int.from_bytes(file.read(8), "little")
-            header = file.read(announced) if announced <= MOST_HEADER_BYTES else b""
+    with (
+        reading(path),
+        open_descriptor(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as descriptor,
+        open(descriptor, "rb", closefd=False) as file,
+    ):
+        announced = int.from_bytes(file.read(8), "little")
+        header = file.read(announced) if announced <= MOST_HEADER_BYTES else b""
     try:
         found = json.loads(json.loads(header)["__metadata__"][KEY])
     except (ValueError, TypeError, KeyError, RecursionError):
