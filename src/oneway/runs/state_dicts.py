@@ -1,0 +1,117 @@
+"""State dicts in .pth files of any origin: what a file unpacks to is known before it is read.
+
+`torch.load` makes no objects but tensors and plain containers, and asks nothing about their sizes: a megabyte of
+compressed zeros becomes a gigabyte, and a directory of a million entries a million objects.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+import torch
+from torch import Tensor
+
+from oneway.common.errors import UserError
+from oneway.runs.checkpoint.tensors import DTYPES as KNOWN_DTYPES
+
+WRAPPINGS = ("state_dict", "model_state_dict", "model")
+"""Keys under which training checkpoints keep the weights."""
+MOST_TIMES = 4
+"""The size of a file's content, as a multiple of its own: `torch.save` compresses nothing, others may a little."""
+LITTLE = 2**20
+"""Bytes that a file may unpack to, however small it is."""
+MOST_DIRECTORY_BYTES = 2**23
+"""Of the list of an archive's entries; a network with ten thousand tensors has 600 kB."""
+DTYPES = frozenset({*KNOWN_DTYPES.values(), torch.int16, torch.int8})
+
+
+def read(path: Path) -> dict[str, Tensor]:
+    """The tensors of a .pth file by their names.
+
+    Raises:
+        UserError: It holds something else, or would take much more memory than its size; names the file and the key.
+    """
+    try:
+        with path.open("rb") as file:
+            _refuse_bombs(file, path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except UserError:
+        raise
+    except Exception as error:  # damaged, truncated, hostile: to the user they are one
+        raise UserError(f"{path}: not a readable state dict ({type(error).__name__}).") from error
+    for key in WRAPPINGS:
+        if isinstance(state, Mapping) and isinstance(state.get(key), Mapping):
+            state = state[key]
+    if not isinstance(state, Mapping):
+        raise _refused(path, f"it is a {type(state).__name__}")
+    for name, tensor in state.items():
+        if not isinstance(name, str):
+            raise _refused(path, f"among its names is a {type(name).__name__}")
+        if not isinstance(tensor, Tensor):
+            raise _refused(path, f"its {name!r:.200} is a {type(tensor).__name__}")
+        refuse_odd(name, tensor, path)
+    return {name: tensor.detach() for name, tensor in state.items()}
+
+
+def refuse_odd(name: str, tensor: Tensor, path: Path) -> None:
+    """Refuses what is no array of plain numbers in memory: it could not be copied into a network."""
+    if tensor.device.type == "meta":
+        what = "has a shape and no values"
+    elif tensor.is_quantized:
+        what = "is quantised"
+    elif tensor.is_nested or tensor.layout != torch.strided:
+        what = "is sparse or nested"
+    elif tensor.dtype not in DTYPES:
+        what = f"has values of type {str(tensor.dtype).removeprefix('torch.')}"
+    elif tensor.nbytes > tensor.untyped_storage().nbytes():
+        what = "announces more values than it has"
+    else:
+        return
+    raise _refused(path, f"its {name!r:.200} {what}")
+
+
+def _refused(path: Path, reason: str) -> UserError:
+    way_out = "Save names and dense tensors alone: torch.save(network.state_dict(), FILE)."
+    return UserError(f"{path}: not a readable state dict ({reason}). {way_out}")
+
+
+def _refuse_bombs(file: BinaryIO, path: Path) -> None:
+    """Refuses an archive that would unpack to much more than its size; older files of torch are none."""
+    if file.read(4) != b"PK\3\4":
+        return
+    size = file.seek(0, os.SEEK_END)
+    start, length = _directory(file, size)
+    if start + length > size or length > MOST_DIRECTORY_BYTES:
+        raise UserError(f"{path}: damaged; its list of entries would have {length} bytes.")
+    unpacked = sum(entry.file_size for entry in zipfile.ZipFile(file).infolist())
+    if unpacked > max(MOST_TIMES * size, LITTLE):
+        raise UserError(
+            f"{path}: would unpack to {unpacked} bytes, {unpacked // size} times its size, as no file of weights does. "
+            "Get it from a source that you trust."
+        )
+
+
+def _directory(file: BinaryIO, size: int) -> tuple[int, int]:
+    """Where the list of an archive's entries is, and its length; a ValueError where two readers might disagree.
+
+    The list is the last thing in the file but for its end record, or two: that is how torch writes it, and elsewhere
+    torch might find another list than we have looked at.
+    """
+    ending = 98  # a record of 56 bytes with 64-bit sizes, its locator of 20, and the end record of 22 bytes
+    file.seek(max(size - ending, 0))
+    records = file.read(ending).rjust(ending, b"\0")
+    signature, length, start, comment = struct.unpack("<4s8xIIH", records[76:])
+    end = size - 22
+    if records[56:60] == b"PK\6\7":
+        end = size - ending
+        if records[:4] != b"PK\6\6" or struct.unpack("<Q", records[64:72]) != (end,):
+            raise ValueError("a locator of something else")
+        length, start = struct.unpack("<QQ", records[40:56])
+    if signature != b"PK\5\6" or comment or start + length != end:
+        raise ValueError("no archive as torch writes it")
+    return start, length
