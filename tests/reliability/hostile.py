@@ -1,4 +1,4 @@
-"""Files that mean harm, each given to the reader it is made for: `hostile_code`, `hostile_sizes`, `hostile_paths`.
+"""Files that mean harm, each given to the reader it is made for.
 
 An audit hook watches the process: nothing may be run, and nothing outside the folder opened.
 """
@@ -16,7 +16,7 @@ from PIL import Image
 
 from oneway.common.errors import UserError
 from oneway.runs.checkpoint import Damaged
-from reliability import hostile_code, hostile_paths, hostile_sizes
+from reliability import hostile_code, hostile_paths, hostile_sizes, hostile_weights
 
 RUNS_SOMETHING = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "subprocess.Popen", "pty.spawn")
 MIB = 300
@@ -49,6 +49,7 @@ def hostile(folder: str) -> dict[str, Any]:
     wrong: list[str] = []
     refused = 0
     attacks = [*hostile_code.attacks(outside), *hostile_sizes.attacks(), *hostile_paths.attacks(outside)]
+    attacks += hostile_weights.attacks()
     for number, attack in enumerate(attacks):
         here = place / str(number)
         here.mkdir(parents=True)

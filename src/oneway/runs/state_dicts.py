@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
+import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,9 +40,12 @@ def read(path: Path) -> dict[str, Tensor]:
     try:
         with path.open("rb") as file:
             _refuse_bombs(file, path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings(action="ignore"):  # about kinds of tensors that are refused below
+            state = torch.load(path, map_location="cpu", weights_only=True)
     except UserError:
         raise
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror or error}).") from error
     except Exception as error:  # damaged, truncated, hostile: to the user they are one
         raise UserError(f"{path}: not a readable state dict ({type(error).__name__}).") from error
     for key in WRAPPINGS:
