@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from oneway.common.words import counted, listed
+from oneway.common.words import command, counted, from_table_cell, listed, table_cell
 
 
 @pytest.mark.parametrize(
@@ -31,3 +33,18 @@ def test_a_noun_has_the_number_of_what_is_counted():
     assert counted(0, "label") == "0 labels"
     assert counted(1200, "class", "classes") == "1,200 classes"
     assert counted([4, 8, 4], "label", joint=" or ") == "4 or 8 labels"
+
+
+def test_commands_to_paste_are_quoted():
+    """Whatever a folder is called, a shell takes it for one word, and the command for no flag."""
+    assert command("oneway", "train", Path("a b; rm -rf ~")) == "oneway train 'a b; rm -rf ~'"
+    assert command("oneway", "eval", Path("--out")) == "oneway eval ./--out"
+    assert command("oneway", "eval", "--json") == "oneway eval --json"
+
+
+@pytest.mark.parametrize("name", ["=1+1.png", "+a", "-a", "@SUM(A1)", "\tx", "\rx", "\nx", "'=a", "'a", "a=b.png", ""])
+def test_a_spreadsheet_computes_nothing(name):
+    """And the name can be read back."""
+    cell = table_cell(name)
+    assert not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
+    assert from_table_cell(cell) == name

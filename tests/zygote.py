@@ -107,6 +107,36 @@ def cut(pattern: str) -> None:
     os.truncate(file, 100)
 
 
+def lose_output(how: str) -> None:
+    """What can become of the standard output and error of a long run."""
+    if how == "ascii":
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(encoding="ascii", errors="strict")  # type: ignore[union-attr]
+        return
+    if how == "closed":
+        os.close(1)
+        os.close(2)
+        sys.stdout = sys.stderr = None  # type: ignore[assignment]
+        return
+    if how == "terminal":
+        master, writable = os.openpty()
+        in_iteration(9, lambda: os.close(master))
+    elif how == "reader":
+        readable, writable = os.pipe()
+        in_iteration(9, lambda: os.close(readable))
+    else:
+        writable = os.open("/dev/full", os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(writable, stream)
+    os.close(writable)
+
+
+def limit_processor_time() -> None:
+    """A second is left: then, and with every further one, the system sends SIGXCPU."""
+    seconds = int(time.process_time()) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 60))
+
+
 def leave_no_room() -> None:
     """As if the device had no memory to spare for data."""
     from oneway.engine import feed
@@ -120,7 +150,7 @@ def command(job: dict[str, Any]) -> None:
     from oneway.cli import main
 
     if not job.get("report"):
-        oneway.tools.report.write_report = lambda runs, page, *rest: page
+        oneway.tools.report.write_report = lambda runs, page, *rest, **more: page
     sys.argv = ["oneway", *job["command"]]
     main()
 
@@ -146,6 +176,12 @@ def run(job: dict[str, Any]) -> NoReturn:
         if "cut_in_iteration" in job:
             iteration, pattern = job["cut_in_iteration"]
             in_iteration(iteration, lambda: cut(pattern))
+        for number in job.get("ignored", ()):
+            signal.signal(number, signal.SIG_IGN)
+        if "limit_time_in_iteration" in job:
+            in_iteration(job["limit_time_in_iteration"], limit_processor_time)
+        if "lost_output" in job:
+            lose_output(job["lost_output"])
         if "streamed" in job:
             leave_no_room()
         if "command" in job:
@@ -160,8 +196,8 @@ def run(job: dict[str, Any]) -> NoReturn:
         traceback.print_exc()
         status = 99
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
         os._exit(status)
 
 

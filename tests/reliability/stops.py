@@ -1,4 +1,4 @@
-"""Runs that are stopped by SIGINT or SIGTERM."""
+"""Runs that are stopped by a signal."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ def survives_a_second_signal(folder: Path, number: int) -> bool:
     status = job.wait()
     assert status in (-number, 128 + number), job.error
     # A second SIGTERM ends the process at once; SIGINT becomes KeyboardInterrupt, and the thread finishes its write.
-    assert number != signal.SIGINT or status == 128 + number
+    # The system sends the others twice, and nobody is in a hurry then.
+    assert number == signal.SIGTERM or status == 128 + number
     resume(folder)
     return same(folder / "run", undisturbed())

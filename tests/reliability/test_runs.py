@@ -24,16 +24,21 @@ def test_killed_anywhere(name, job, tmp_path, tally):
     assert survived
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("iteration", [4, 12, 20])
+STOPPING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGXCPU]
+
+
+@pytest.mark.parametrize(
+    ("number", "iteration"),
+    [*((number, iteration) for number in STOPPING[:2] for iteration in (4, 12, 20)), *((n, 12) for n in STOPPING[2:])],
+)
 def test_stopped(number, iteration, tmp_path, tally):
-    """SIGTERM and SIGINT: a checkpoint, the shell's exit status, and the same run."""
+    """A signal: a checkpoint, the shell's exit status, and the same run."""
     survived = stops.resumes_exactly(tmp_path, number, iteration)
-    tally("2 SIGTERM and SIGINT", 1, survived)
+    tally("2 SIGTERM, SIGINT, SIGHUP, SIGXCPU", 1, survived)
     assert survived
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", STOPPING)
 def test_stopped_twice(number, tmp_path, tally):
     """A second signal while the checkpoint of the first is being written."""
     survived = stops.survives_a_second_signal(tmp_path, number)

@@ -49,7 +49,7 @@ def command(*words: object) -> str:
 
 def table_cell(text: str) -> str:
     """A name as a cell of a CSV file; what a spreadsheet would compute gets an apostrophe before it."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else text
+    return f"'{text}" if text.lstrip("'").startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else text
 
 
 def from_table_cell(cell: str) -> str:
