@@ -77,3 +77,22 @@ def test_without_a_repository_or_git_there_is_no_commit(tmp_path, monkeypatch):
     assert find_commit(package) == (None, None)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_commit(package) == (None, None)
+
+
+def test_git_is_led_nowhere_else(project, tmp_path, monkeypatch):
+    """Neither by its variables, to a repository whose settings start a program, nor by our own checkout's."""
+    package = copy_package(project / "src")
+    git(project, "add", "src")
+    git(project, "commit", "--quiet", "--message", "ours")
+    commit = git(project, "rev-parse", "HEAD")
+    git(tmp_path, "init", "--quiet", "strange")
+    started = tmp_path / "started"
+    program = tmp_path / "program.sh"
+    program.write_text(f"#!/bin/sh\ntouch {started}\n")
+    program.chmod(0o755)
+    for repository in (project, tmp_path / "strange"):
+        git(repository, "config", "core.fsmonitor", str(program))
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "strange" / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path))
+    assert find_commit(package) == (commit, False)
+    assert not started.exists()

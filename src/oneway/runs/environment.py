@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,10 +49,55 @@ def environment(device: torch.device) -> dict[str, Any]:
         "versions": {"oneway": __version__, **{name: importlib.metadata.version(name) for name in packages}},
         "python": platform.python_version(),
         "platform": platform.platform(),
+        "device": str(device),
         "hardware": hardware(device),
+        "threads": torch.get_num_threads(),
         "commit": commit,
         "uncommitted": uncommitted,
     }
+
+
+def begin_stretches(now: Mapping[str, Any]) -> dict[str, Any]:
+    """What a new run keeps: the environment, and a list with its first stretch. Each time it is resumed adds one."""
+    return {**now, "stretches": [{"iteration": 0, **now}]}
+
+
+def add_stretch(kept: Mapping[str, Any], now: Mapping[str, Any], iteration: int) -> tuple[dict[str, Any], list[str]]:
+    """What a run keeps that is resumed after an iteration, and what is not as it was until then, in words.
+
+    A stretch of which no iteration is left, since it ended before its first checkpoint, is not kept.
+    """
+    if iteration == 0:
+        return begin_stretches(now), []
+    first = {"iteration": 0, **{key: value for key, value in kept.items() if key != "stretches"}}
+    known = kept.get("stretches")
+    stretches = [each for each in known if _begins_before(each, iteration)] if isinstance(known, list) else []
+    stretches = stretches or [first]
+    before, after = _decisive(stretches[-1]), _decisive(now)
+    changed = [f"{key} {before[key]} → {after[key]}" for key in before if after.get(key, before[key]) != before[key]]
+    return {**kept, "stretches": [*stretches, {"iteration": iteration, **now}]}, changed
+
+
+def _begins_before(stretch: object, iteration: int) -> bool:
+    begun = stretch.get("iteration") if isinstance(stretch, dict) else None
+    return isinstance(begun, int) and begun < iteration
+
+
+def _decisive(stretch: Mapping[str, Any]) -> dict[str, str]:
+    """What of a stretch can change the last bits of its numbers, as far as it was noted."""
+    parts = re.fullmatch(r"(.*?)(?:, (\d+) threads?)?", str(stretch.get("hardware", "")), re.DOTALL)
+    processor, threads = parts.groups() if parts else ("", None)
+    found: dict[str, Any] = {
+        "device": stretch.get("device"),
+        "hardware": processor or None,
+        "threads": stretch.get("threads", threads),
+    }
+    versions = stretch.get("versions")
+    found |= versions if isinstance(versions, dict) else {}
+    found["Python"] = stretch.get("python")
+    if isinstance(commit := stretch.get("commit"), str):
+        found["commit"] = commit[:12] + (" with uncommitted changes" if stretch.get("uncommitted") else "")
+    return {key: str(value)[:100] for key, value in found.items() if value is not None}
 
 
 def hardware(device: torch.device) -> str:
@@ -71,20 +119,24 @@ def find_commit(package: Path) -> tuple[str | None, bool | None]:
     Both are None for an installed package. The repository around it may be that of a user's own project, with the
     virtual environment inside: only one that has the package at `src/oneway` is ours.
     """
-    found = _git(package, "rev-parse", "--show-toplevel", "HEAD")
-    if found is None:
+    root = package.resolve().parents[1]
+    if package.resolve() != root / "src" / "oneway" or not (root / ".git").exists():
         return None, None
-    root, commit = found.splitlines()
-    if Path(root, "src", "oneway").resolve() != package.resolve():
-        return None, None
-    changes = _git(package, "status", "--porcelain", "--", ".")
+    commit = _git(root, "rev-parse", "HEAD")
+    changes = _git(root, "status", "--porcelain", "--", "src/oneway")
     return commit, None if changes is None else bool(changes)
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    """What a git command prints; None where it fails, or there is no git."""
+    """What a git command prints about a checkout; None where it fails, or there is no git.
+
+    Of the environment git sees nothing that would lead it elsewhere, and of its settings none that starts a program.
+    """
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    variables["GIT_CEILING_DIRECTORIES"] = str(folder.parent)
+    command = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", *words]
     try:
-        done = subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, timeout=5)
+        done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=5)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None

@@ -5,14 +5,11 @@ from __future__ import annotations
 from contextlib import nullcontext
 from pathlib import Path
 
-import matplotlib as mpl
 import torch
-from matplotlib.axes import Axes
-from matplotlib.backend_bases import FigureCanvasBase
-from matplotlib.figure import Figure
 from rich.table import Table
 from torch import Tensor, nn
 
+from oneway.common.drawing import Axes, Figure, FigureCanvasBase, style
 from oneway.common.errors import UserError
 from oneway.config import Config, Model
 from oneway.draws import draw_perturbation, each_column
@@ -116,7 +113,7 @@ def memory_table(results: list[Result], unit: str) -> Table:
 def draw_memory(results: list[Result], file: Path, unit: str) -> None:
     """Draws what `bench_memory` measured into a file, whose ending is its format."""
     rows, columns = (list(dict.fromkeys(row[key] for row in results)) for key in ("engine", "case"))
-    with mpl.rc_context({"svg.hashsalt": "memory", "font.size": 9}):
+    with style({"svg.hashsalt": "memory", "font.size": 9}):
         figure = Figure(figsize=(4.2 * len(columns), 0.8 + 2.4 * len(rows)), layout="constrained")
         panels = figure.subplots(len(rows), len(columns), squeeze=False, sharex=True, sharey=True)
         for axes_of_row, engine in zip(panels, rows, strict=True):

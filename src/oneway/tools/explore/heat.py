@@ -24,6 +24,6 @@ def levels(kl: Tensor) -> Tensor:
 
 def colours() -> Bytes:
     """LEVELS×3: the scale, in RGB."""
-    import matplotlib
+    from oneway.common.drawing import colormaps
 
-    return np.round(255 * matplotlib.colormaps[COLOUR_MAP](np.linspace(0, 1, LEVELS))[:, :3]).astype(np.uint8)
+    return np.round(255 * colormaps[COLOUR_MAP](np.linspace(0, 1, LEVELS))[:, :3]).astype(np.uint8)

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import matplotlib
 import numpy as np
 import numpy.typing as npt
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
+from oneway.common.drawing import Figure, Rectangle, style
 from oneway.tools.report.plots import INK, PAPER, RUN, STYLE, UNIT, shorten, text_width, to_svg
 
 Shares = npt.NDArray[np.float64]
@@ -51,7 +49,7 @@ def draw_heat_map(name: str, title: str, classes: Sequence[str], shares: Shares,
     width, height = max(180, left + side + 2), top + side + below
     # Placed by hand: a layout that Matplotlib finds does not keep to the size of the cells.
     fixed = {"axes.spines.bottom": False, "xtick.bottom": False, "figure.constrained_layout.use": False}
-    with matplotlib.rc_context(STYLE | fixed):
+    with style(STYLE | fixed):
         figure = Figure(figsize=(width / UNIT, height / UNIT))
         axes = figure.add_axes((left / width, below / height, side / width, side / height))
         for (row, column), share in np.ndenumerate(shares):

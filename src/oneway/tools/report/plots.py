@@ -14,14 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 from unicodedata import east_asian_width
 
-import matplotlib
 import numpy as np
 import numpy.typing as npt
 from markupsafe import escape
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.textpath import TextPath
 
+from oneway.common.drawing import Axes, Figure, TextPath, style
 from oneway.tools.report.facts import RUN_COLOURS
 
 INK, FAINT, RULE, PAPER = "#000001", "#000002", "#000003", "#000004"
@@ -94,7 +91,7 @@ def draw_curves(
         ticks: Where x has its ticks, and lines are marked; by default they are at round numbers, and only the ends are.
         top: A value that the plot has room for, whether it occurs or not.
     """
-    with matplotlib.rc_context(STYLE):
+    with style(STYLE):
         figure = Figure(figsize=(340 / UNIT, 230 / UNIT))
         axes = figure.subplots()
         axes.grid(visible=True, axis="y")
@@ -126,7 +123,7 @@ def draw_curves(
 def draw_class_bars(name: str, title: str, classes: Sequence[str], bars: Sequence[Bars], notes: Sequence[str]) -> str:
     """Percentages per class, the runs' bars beneath each other, with a note at the right of each class."""
     names = [shorten(name) for name in classes]
-    with matplotlib.rc_context(STYLE | {"axes.spines.bottom": False, "xtick.bottom": False}):
+    with style(STYLE | {"axes.spines.bottom": False, "xtick.bottom": False}):
         row = 14 * len(bars) + 12
         # Bars keep their length whatever the names, since values and notes beside them do.
         width = max(400, 290 + text_width(names))
@@ -166,7 +163,7 @@ def text_width(names: Sequence[str]) -> float:
     """SVG units that the longest of some names takes."""
     # The font that measures lacks Chinese, Japanese and Korean characters; they are as wide as its widest letter.
     measured = ("".join("W" if east_asian_width(letter) in "WF" else letter for letter in name) for name in names)
-    with matplotlib.rc_context(STYLE):
+    with style(STYLE):
         return max(float(TextPath((0, 0), name, size=STYLE["font.size"]).get_extents().width) for name in measured)
 
 
@@ -201,8 +198,8 @@ def _label_ends(axes: Axes, ends: Sequence[tuple[float, str]]) -> None:
         )
 
 
-def to_svg(figure: Figure, name: str, title: str, style: str = "") -> str:
-    """The figure as an `<svg>` element, sized by the page unless `style` says otherwise.
+def to_svg(figure: Figure, name: str, title: str, css: str = "") -> str:
+    """The figure as an `<svg>` element, sized by the page unless `css` says otherwise.
 
     `name` keeps its identifiers apart from those of other plots in the page.
     """
@@ -218,5 +215,5 @@ def to_svg(figure: Figure, name: str, title: str, style: str = "") -> str:
     for colour, variable in VARIABLES.items():
         body = body.replace(colour, f"var({variable})")
     width, height = figure.get_size_inches() * UNIT
-    sized = f' style="{style}"' if style else ""
+    sized = f' style="{css}"' if css else ""
     return f'<svg class="plot" role="img" aria-label="{escape(title)}" viewBox="0 0 {width:g} {height:g}"{sized}>{body}'

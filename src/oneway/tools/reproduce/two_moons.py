@@ -6,17 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
-import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
 import torch
-from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
 from oneway import data
+from oneway.common.drawing import Axes, Figure, LinearSegmentedColormap, style
 from oneway.common.errors import UserError
 from oneway.common.words import say
 from oneway.config import Config
@@ -33,6 +30,8 @@ PANELS: dict[str, tuple[str, str, VariantName]] = {
     "2w-c1": ("two-way, one input clean", "simple-noise", "2w-c1"),
 }
 """In the paper's order: folder, title, method, variant."""
+
+STYLE = {"svg.hashsalt": "two-moons", "font.size": 9}
 
 
 def two_moons(request: Request, console: Console) -> None:
@@ -54,8 +53,9 @@ def two_moons(request: Request, console: Console) -> None:
         for panel in PANELS
     ]
     figure = draw_figure({panel: out / "seed0" / panel for panel in PANELS})
-    for suffix in ("png", "svg"):
-        figure.savefig(out / f"two-moons.{suffix}", dpi=200, metadata={"Date": None} if suffix == "svg" else None)
+    with style(STYLE):
+        for suffix in ("png", "svg"):
+            figure.savefig(out / f"two-moons.{suffix}", dpi=200, metadata={"Date": None} if suffix == "svg" else None)
     write_results(out, "two-moons", cells)
     console.print(_table(cells))
     say(console, f"Figure: {out / 'two-moons.png'} and .svg")
@@ -70,7 +70,7 @@ def panel_config(panel: str, seed: int, iterations: int | None = None) -> Config
 
 def draw_figure(folders: dict[str, Path]) -> Figure:
     """Four panels: the decision surface, the labelled points in their colours and the unlabelled ones in white."""
-    with mpl.rc_context({"svg.hashsalt": "two-moons", "font.size": 9}):
+    with style(STYLE):
         figure = Figure(figsize=(7.2, 5.2), layout="constrained")
         for axes, (panel, folder) in zip(figure.subplots(2, 2).flat, folders.items(), strict=True):
             accuracy = (open_run(folder).summary or {})["value"]

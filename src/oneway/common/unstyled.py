@@ -1,0 +1,39 @@
+"""Matplotlib without the settings of whoever has left some in the working folder. Nothing else imports it first."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+SETTINGS = "matplotlibrc"
+"""Matplotlib obeys a file of this name in the working folder before all others, as soon as it is imported."""
+
+
+@contextmanager
+def _away_from_settings() -> Iterator[None]:
+    """Another working folder, if this one has such a file, which can have LaTeX started or a module loaded."""
+    if "matplotlib" in sys.modules or not os.path.lexists(SETTINGS):
+        yield
+        return
+    here = os.open(".", os.O_RDONLY)
+    try:
+        os.chdir(os.sep)
+        yield
+    finally:
+        os.fchdir(here)
+        os.close(here)
+
+
+with _away_from_settings():
+    import matplotlib
+
+
+@contextmanager
+def style(settings: Mapping[str, Any]) -> Iterator[None]:
+    """Within the block, figures are drawn and saved with these settings, and Matplotlib's defaults for the rest."""
+    defaults: dict[Any, Any] = {key: value for key, value in matplotlib.rcParamsDefault.items() if key != "backend"}
+    with matplotlib.rc_context(defaults | dict(settings)):
+        yield
