@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
+from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.common.words import listed
@@ -28,6 +29,7 @@ from oneway.data.decode.outlines import outline_mask
 BACKGROUND = "background"
 KEYS = frozenset({"images", "annotations", "categories"})  # a JSON file with these at the top is taken for COCO's
 NAMED = 5  # entries that a message names
+MOST_BYTES = 2**31  # of a JSON file; that of LVIS, the largest in use, has half as many
 Length = Annotated[int, Field(gt=0, le=MOST_PIXELS)]
 
 
@@ -90,9 +92,7 @@ def is_coco(tree: object) -> bool:
 def read_json(path: Path) -> object:
     """What a JSON file holds; a UserError says why it cannot be read."""
     try:
-        return json.loads(path.read_bytes())
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+        return json.loads(read_bounded(path, MOST_BYTES))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not valid JSON ({error}).") from None
 

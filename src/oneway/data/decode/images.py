@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
+from itertools import islice
+from os import SEEK_END
 from pathlib import Path, PurePath
+from typing import BinaryIO
 
 import numpy as np
-from PIL import ExifTags, Image, UnidentifiedImageError
-from PIL.TiffImagePlugin import TiffImageFile
+from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError
 
+from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
 from oneway.data.dataset import Bytes
+from oneway.data.decode.structure import directories, examine
 
 FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP")
 SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".tif", ".tiff", ".bmp"})  # in lower case
@@ -34,17 +39,28 @@ PIXELS_PER_BYTE = {"PNG": 8 * 1032, "TIFF": 8 * 1032}
 PIXELS_PER_BYTE_ELSEWHERE = 8 * 64
 """At least a bit for each 8×8 block, as in a JPEG; other formats need no less."""
 
-TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-"""What makes an image upright, by its EXIF orientation."""
+FREE_BYTES, BYTES_PER_BYTE = 2**28, 512
+"""Memory that a file of any length may take while it is decoded; to take more, it must have a byte for so many."""
+
+STRIPE = 2**21
+"""Pixels that are converted at once: bounds the memory that is needed beside the image and the result."""
+
+MOST_STRIPS = 2**16  # of a TIFF without compression; Pillow reads them one by one
+MOST_RUN_BYTES = 2**21  # of a BMP with compression; Pillow decodes it in Python
+
 SIDEWAYS = (5, 6, 7, 8)
+AS_STORED: dict[int, Callable[[Bytes], Bytes]] = {
+    1: lambda upright: upright,
+    2: lambda upright: upright[:, ::-1],
+    3: lambda upright: upright[::-1, ::-1],
+    4: lambda upright: upright[::-1],
+    5: lambda upright: upright.swapaxes(0, 1),
+    6: lambda upright: np.rot90(upright, 1),
+    7: lambda upright: upright[::-1, ::-1].swapaxes(0, 1),
+    8: lambda upright: np.rot90(upright, -1),
+}
+"""By EXIF orientation: views of an upright image in which its pixels lie as they are stored."""
+
 
 DARK = 16
 """A value that some pixel of any photograph reaches; 12 bits of a camera, stored in 16, stay below."""
@@ -53,10 +69,9 @@ ANIMATED = ("PNG", "WEBP")
 """Formats whose further frames are images of their own; those of a JPEG are previews, or depth maps."""
 
 MOST_PAGES = 10_000
-"""Pages of a TIFF that are counted: to find one, Pillow compares it with all before."""
+"""Pages of a TIFF that are counted."""
 
-SUBFILE = 254  # the tag of a TIFF that says how a page relates to the one before
-REDUCED, TRANSPARENCY = 1, 4  # bits of it: a smaller copy, or a mask
+REDUCED, TRANSPARENCY = 1, 4  # bits of how a page of a TIFF relates to the one before: a smaller copy, or a mask
 
 
 @dataclass(frozen=True)
@@ -77,24 +92,48 @@ class Unreadable(UserError):
     """A file that cannot be decoded at all: missing, damaged, or of a kind that is not read."""
 
 
-def read_image(path: Path) -> Bytes:
+def read_image(path: Path, content: bytes | None = None) -> Bytes:
     """H×W×3 in RGB, upright as its EXIF orientation says.
 
     Alpha is dropped, palettes are looked up, and of samples with 16 bits the upper 8 remain: 65535 becomes 255, and the
     4095 of a camera with 12 bits becomes 15. Of several frames the first is read.
 
+    Args:
+        path: The file, as messages name it.
+        content: What it holds, where that has been read already.
+
     Raises:
         UserError: The file is missing, damaged, too large, or of another kind; says which.
     """
-    with open_image(path) as image:
-        turn = TURNS.get(_orientation(image))
-        rgb = _as_rgb(path, image)
-        return np.asarray(rgb if turn is None else rgb.transpose(turn))
+    with open_image(path, content) as file:
+        orientation = _orientation(file)
+        image = _upper_bits(path, file) if file.mode.startswith("I") else file
+        if image.mode == "F":
+            raise UserError(
+                f"{path}: floating-point samples have no agreed range. Save it with 8 or 16 bits per sample."
+            )
+        image.info.pop("transparency", None)  # Pillow would warn that it is lost, and it is meant to be
+        if orientation == 1 and image.width * image.height <= STRIPE:
+            return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
+        size = image.size if orientation in SIDEWAYS else image.size[::-1]
+        upright = np.empty((*size, 3), dtype=np.uint8)
+        stored = AS_STORED[orientation](upright)
+        for rows, stripe in stripes(image):
+            stored[rows] = np.asarray(stripe if stripe.mode == "RGB" else stripe.convert("RGB"))
+        return upright
 
 
-def image_size(path: Path) -> tuple[int, int]:
+def stripes(image: Image.Image) -> Iterator[tuple[slice, Image.Image]]:
+    """The image in parts of all its columns and some of its rows; what is said of an image holds of each."""
+    height = max(1, STRIPE // image.width)
+    for top in range(0, image.height, height):
+        rows = slice(top, min(top + height, image.height))
+        yield rows, image.crop((0, rows.start, image.width, rows.stop)) if height < image.height else image
+
+
+def image_size(path: Path, content: bytes | None = None) -> tuple[int, int]:
     """Height and width of what `read_image` gives, from the file's header."""
-    with open_image(path) as image:
+    with open_image(path, content) as image:
         width, height = image.size
         return (width, height) if _orientation(image) in SIDEWAYS else (height, width)
 
@@ -102,7 +141,8 @@ def image_size(path: Path) -> tuple[int, int]:
 def read_header(path: Path) -> Header:
     """What a file says about the image that `read_image` gives."""
     with open_image(path) as image:
-        return Header(_orientation(image), image.mode.startswith("I") or only_upper_bits(image), _pages(image))
+        deep = image.mode.startswith("I") or only_upper_bits(image)
+        return Header(_orientation(image), deep, _pages(image))
 
 
 def only_upper_bits(image: Image.Image) -> bool:
@@ -117,14 +157,19 @@ def bits_in_use(brightest: int) -> tuple[int, int]:
 
 
 @contextmanager
-def open_image(path: Path) -> Iterator[Image.Image]:
-    """A file of one of FORMATS, its header read; whatever fails in the block becomes a UserError."""
-    if not path.is_file():  # a pipe would block
-        raise Unreadable(f"{path}: {'not a file' if path.exists() else 'no such file'}.")
+def open_image(path: Path, content: bytes | None = None) -> Iterator[ImageFile.ImageFile]:
+    """A file of one of FORMATS, its header read; whatever fails in the block becomes a UserError.
+
+    Args:
+        path: The file; a pipe or a device is refused.
+        content: What it holds, where that has been read already.
+    """
     try:
-        with _pillow, Image.open(path, formats=FORMATS) as image:
-            _refuse_implausible(path, image)
-            yield image
+        with _opened(path, content) as file:
+            scans = examine(file)
+            with _pillow, Image.open(file, formats=FORMATS) as image:
+                _refuse_implausible(path, image, file, scans)
+                yield image
     except UserError:
         raise
     except UnidentifiedImageError:
@@ -133,6 +178,17 @@ def open_image(path: Path) -> Iterator[Image.Image]:
     except Exception as error:  # hostile bytes make Pillow raise errors of some twenty kinds
         cause = " ".join(str(error).split())[:200] or type(error).__name__
         raise Unreadable(f"{path}: cannot be read as an image ({cause}). Save it again, or remove it.") from error
+
+
+def _opened(path: Path, content: bytes | None) -> BinaryIO:
+    if content is not None:
+        return BytesIO(content)
+    try:
+        return open_regular(path)
+    except FileNotFoundError:
+        raise Unreadable(f"{path}: no such file.") from None
+    except UserError as error:
+        raise Unreadable(str(error)) from None
 
 
 class _PillowSettings:
@@ -165,10 +221,12 @@ class _PillowSettings:
 _pillow = _PillowSettings()
 
 
-def _refuse_implausible(path: Path, image: Image.Image) -> None:
+def _refuse_implausible(path: Path, image: ImageFile.ImageFile, file: BinaryIO, scans: int) -> None:
     """Raises a UserError where a header announces more pixels than we decode, or than the file can hold."""
     width, height = image.size
-    pixels, size = width * height, path.stat().st_size
+    place = file.tell()
+    pixels, size = width * height, file.seek(0, SEEK_END)
+    file.seek(place)
     if not pixels:
         raise Unreadable(f"{path}: an image of {width}×{height} pixels. Save it again, or remove it.")
     if pixels > MOST_PIXELS:
@@ -178,6 +236,22 @@ def _refuse_implausible(path: Path, image: Image.Image) -> None:
     per_byte = PIXELS_PER_BYTE.get(image.format or "", PIXELS_PER_BYTE_ELSEWHERE)
     if pixels > max(PLAUSIBLE_PIXELS, per_byte * size):
         raise Unreadable(f"{path}: damaged; its header announces {width}×{height} pixels, in a file of {size} bytes.")
+    memory = pixels * _bytes_per_pixel(image, scans)
+    if memory > max(FREE_BYTES, BYTES_PER_BYTE * size):
+        raise Unreadable(
+            f"{path}: its {size} bytes would take {memory // 2**20} MiB as {width}×{height} pixels, as nothing but a "
+            "nearly empty image does. Cut it into tiles, or save it with less compression."
+        )
+    codecs = {str(tile[0]) for tile in image.tile} if len(image.tile) <= MOST_STRIPS else {"strips"}
+    if "strips" in codecs or ("bmp_rle" in codecs and size > MOST_RUN_BYTES):
+        raise Unreadable(f"{path}: would take very long to decode as it is stored. Save it as PNG.")
+
+
+def _bytes_per_pixel(image: Image.Image, scans: int) -> int:
+    """Memory that decoding takes: Pillow's, and then that of the result; or before that the coefficients of a JPEG."""
+    bands = len(image.getbands())
+    stored = 4 if bands > 1 else 4 if image.mode in ("I", "F") else 2 if image.mode.startswith("I") else 1
+    return stored + max(3, 2 * bands if scans > 1 else 0)
 
 
 def _orientation(image: Image.Image) -> int:
@@ -188,31 +262,22 @@ def _orientation(image: Image.Image) -> int:
         found = Image.Image.getexif(image).get(ExifTags.Base.Orientation)
     except Exception:  # viewers show an image with damaged EXIF data as it is stored, and so do we
         return 1
-    return found if isinstance(found, int) and found in TURNS else 1
+    return found if isinstance(found, int) and found in AS_STORED else 1
 
 
-def _pages(image: Image.Image) -> int:
+def _pages(image: ImageFile.ImageFile) -> int:
     """The number of pages, as far as they can be read: damage behind the first does not matter to it."""
-    if not isinstance(image, TiffImageFile):
+    if image.format != "TIFF":
         return getattr(image, "n_frames", 1) if image.format in ANIMATED else 1
-    count = 1
-    try:
-        for page in range(1, MOST_PAGES):
-            image.seek(page)
-            count += not image.tag_v2.get(SUBFILE, 0) & (REDUCED | TRANSPARENCY)
-    except Exception:  # EOFError behind the last, and whatever else damaged bytes give rise to
-        pass
-    return count
+    assert image.fp is not None
+    _, *others = islice(directories(image.fp), MOST_PAGES)
+    return 1 + sum(not page.subfile & (REDUCED | TRANSPARENCY) for page in others)
 
 
-def _as_rgb(path: Path, image: Image.Image) -> Image.Image:
-    if image.mode == "F":
-        raise UserError(f"{path}: floating-point samples have no agreed range. Save it with 8 or 16 bits per sample.")
-    if image.mode.startswith("I"):
-        samples = np.asarray(image)
-        low, high = int(samples.min()), int(samples.max())
-        if low < 0 or high > 0xFFFF:
-            raise UserError(f"{path}: samples from {low} to {high} need more than 16 bits. Save it with 8 or 16.")
-        image = Image.fromarray((samples >> 8).astype(np.uint8))
-    image.info.pop("transparency", None)  # Pillow would warn that it is lost, and it is meant to be
-    return image.convert("RGB")
+def _upper_bits(path: Path, image: Image.Image) -> Image.Image:
+    """An image of 16 bits in 8."""
+    samples = np.asarray(image)
+    low, high = int(samples.min()), int(samples.max())
+    if low < 0 or high > 0xFFFF:
+        raise UserError(f"{path}: samples from {low} to {high} need more than 16 bits. Save it with 8 or 16.")
+    return Image.fromarray((samples >> 8).astype(np.uint8))

@@ -19,9 +19,9 @@ from PIL import Image
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.data.dataset import Bytes, Colour
-from oneway.data.decode.images import only_upper_bits, open_image
+from oneway.data.decode.images import only_upper_bits, open_image, stripes
 
-Numbers = npt.NDArray[np.int32]
+Numbers = npt.NDArray[np.int32] | npt.NDArray[np.uint8]
 
 LOSSY = ("JPEG", "MPO", "WEBP", "jpeg", "tiff_jpeg", "webp")
 """Formats, and compressions within TIFF, that change values; a WebP does not say whether it is lossless."""
@@ -63,14 +63,22 @@ def read_raw(path: Path) -> RawMask:
     """A mask as it is stored; a UserError where it cannot be read, or could only be read with losses."""
     with open_image(path) as image:
         _refuse_losses(path, image)
-        pixels = np.asarray(image)
-        if image.mode in ("RGB", "RGBA"):
-            red, green, blue = (pixels[..., channel].astype(np.int32) for channel in range(3))
-            if coloured := not (np.array_equal(red, green) and np.array_equal(green, blue)):
-                red = red << 16 | green << 8 | blue
-            return RawMask(red, coloured, None, image.mode)
-        values = pixels[..., 0] if pixels.ndim == 3 else pixels  # without alpha
-        return RawMask(values.astype(np.int32), False, _palette(image), image.mode)
+        small = image.mode in ("1", "L", "LA", "P", "PA")
+        size = image.size[::-1]
+        values: Numbers = np.empty(size, dtype=np.uint8) if small else np.empty(size, dtype=np.int32)
+        coloured = False
+        for rows, stripe in stripes(image):
+            pixels = np.asarray(stripe)
+            values[rows] = pixels[..., 0] if pixels.ndim == 3 else pixels  # without alpha
+            if image.mode in ("RGB", "RGBA"):
+                red, green, blue = np.moveaxis(pixels[..., :3], 2, 0)
+                coloured = coloured or not (np.array_equal(red, green) and np.array_equal(green, blue))
+                for channel in (green, blue):
+                    values[rows] <<= 8
+                    values[rows] |= channel
+        if image.mode in ("RGB", "RGBA") and not coloured:
+            values &= 0xFF
+        return RawMask(values, coloured, _palette(image), image.mode)
 
 
 def read_mask(path: Path, coding: Coding) -> Bytes:
@@ -118,7 +126,7 @@ def _numbers(path: Path, raw: RawMask, coding: Coding) -> Numbers:
         )
     # Programs that save black and white in one bit mean 0 and 255 as often as 0 and 1.
     white_is_255 = raw.mode == "1" and 1 not in coding.table and coding.table.get(255, IGNORE) != IGNORE
-    return raw.values * np.int32(255 if white_is_255 else 1)
+    return raw.values * np.int32(255) if white_is_255 else raw.values
 
 
 def _colours(path: Path, raw: RawMask) -> Numbers:

@@ -21,6 +21,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, ValidationError, model_validator
 
+from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.config import read_yaml
@@ -116,10 +117,10 @@ def read_description(path: Path) -> Description:
 def _is_blank(path: Path) -> bool:
     """Whether a file holds nothing but comments."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             start = file.read(MOST_COMMENTS + 1)
-    except OSError:
-        return False
+    except (OSError, UserError):
+        return False  # reading it says why
     lines = map(bytes.strip, start.splitlines())
     return len(start) <= MOST_COMMENTS and all(not line or line.startswith(b"#") for line in lines)
 

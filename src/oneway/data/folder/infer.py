@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.common.words import listed
@@ -34,6 +35,8 @@ TABLES = ("labelmap.txt", "classes.txt")
 
 COLOUR = re.compile(r"#[0-9a-fA-F]{6}$|[\[(]?(?<![\d.-])(\d+)[\s,;]+(\d+)[\s,;]+(\d+)[\])]?$")
 """At the end of a line of such a file: `60,180,75`, `60 180 75`, `[60, 180, 75]` or `#3cb44b`."""
+
+MOST_BYTES = 2**20  # of such a file
 
 BINARY = {0: "background", 255: "foreground"}
 TWO = {0: "background", 1: "foreground"}
@@ -256,7 +259,7 @@ def find_table(root: Path) -> Table | None:
 
 def _read_table(path: Path) -> Classes:
     try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
+        lines = [line.strip() for line in read_bounded(path, MOST_BYTES).decode("utf-8-sig").splitlines()]
         entries = {number: _entry(line) for number, line in enumerate(lines, 1) if line and not line.startswith("#")}
         if all(colour is None for _, colour in entries.values()):
             return by_index(name for name, _ in entries.values())

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
 from oneway.common.run_files import is_output
 from oneway.data.dataset import Item
@@ -188,8 +189,9 @@ def unsupported_labels(root: Path, items: Sequence[Item]) -> list[str]:
     for suffix, paths in found.items():
         kind, sign = FOREIGN[suffix]
         try:
-            start = paths[0].read_bytes()[:MOST_READ]
-        except OSError:
+            with open_regular(require_inside(paths[0], root)) as file:
+                start = file.read(MOST_READ)
+        except (OSError, UserError):
             continue
         if re.search(sign, start):
             first = paths[0].relative_to(root).as_posix()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 
 from oneway.common.errors import UserError
 from oneway.data.dataset import Colour
-from oneway.data.decode.masks import Numbers, read_raw
+from oneway.data.decode.masks import BLOCK, Numbers, read_raw
 from oneway.data.folder.classes import MOST_CLASSES
 
 MOST_COUNTED = 2**16  # numbers below this are counted; larger ones are no classes
@@ -35,9 +36,15 @@ def summarise_mask(path: Path) -> MaskSummary | UserError:
         raw = read_raw(path)
     except UserError as error:
         return error
-    distinct = _distinct(raw.values)
-    pixels = _count_colours(raw.values, distinct) if raw.coloured else _count(raw.values)
-    squares = {} if raw.coloured else _count(_first_of_squares(raw.values))
+    height = max(1, BLOCK // raw.values.shape[1])
+    blocks = [raw.values[top : top + height] for top in range(0, len(raw.values), height)]
+    distinct = sorted({value for block in blocks for value in _distinct(block)})[: 2 * MOST_CLASSES]
+    pixels, squares = Counter[int](), Counter[int]()
+    for index, block in enumerate(blocks):
+        pixels.update(_count_colours(block, distinct) if raw.coloured else _count(block))
+        if not raw.coloured:
+            top = index * height
+            squares.update(_count(_first_of_squares(raw.values[top : top + height + 1])))  # reach into the next
     return MaskSummary(path, raw.mode, raw.coloured, frozenset(distinct), raw.palette, pixels, squares)
 
 
@@ -63,4 +70,4 @@ def _count(values: Numbers) -> dict[int, int]:
 
 def _count_colours(values: Numbers, distinct: list[int]) -> dict[int, int]:
     counts = np.bincount(np.searchsorted(distinct, values.ravel()))  # the colours past those listed come last
-    return dict(zip(distinct, counts.tolist(), strict=False))
+    return {value: count for value, count in zip(distinct, counts.tolist(), strict=False) if count}

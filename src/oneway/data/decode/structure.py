@@ -1,0 +1,162 @@
+"""What an image file would cost, from how it is put together: looked at before a decoder is given the file.
+
+Decoders follow a file wherever it leads. A JPEG may go over all its pixels in each of a thousand scans, a PNG may
+unpack a colour profile a thousand times, and a directory of a TIFF may refer to gigabytes. Here the parts of a file are
+passed over without their content, and a ValueError says what is too much; what is only damaged is left to the decoder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO
+
+MOST_BYTES = 2**28  # of a JPEG or a WebP
+MOST_SEGMENTS = 4096  # of a JPEG before its pixels; a large profile or depth map takes a few hundred
+MOST_JUNK = 2**16  # bytes there that belong to no segment
+MOST_SCANS = 1000  # encoders make about ten
+SCANNED_PIXELS, SCANNED_PER_BYTE = 2**30, 128
+"""Pixels in all scans of a JPEG together: a decoder goes over so many in a second. A long file may have more."""
+
+MOST_CHUNKS, MOST_CHUNK_BYTES = 512, 2**25  # of a PNG, besides those of pixels
+MOST_PIECES, BYTES_PER_PIECE = 10_000, 2**10  # of its pixels; with more pieces, each has this many bytes on average
+
+MOST_TAG_BYTES = 2**27  # to which the first directory of a TIFF refers, besides pixels: a decoder reads them all
+MOST_ENTRIES = 2**16  # of a directory
+SUBFILE = 254  # the tag of a TIFF that says how a page relates to the one before
+TAG_BYTES = (0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 0, 0, 8, 8, 8)  # of one value, by type
+
+SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # markers of a JPEG: its size, and how it is coded
+SEQUENTIAL = (b"\xc0", b"\xc1")
+SOS, EOI = 0xDA, 0xD9
+ALONE = (0x01, 0xD8)  # markers without content
+MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)  # but those that restart within coded pixels
+
+
+@dataclass(frozen=True)
+class Directory:
+    """One of a TIFF: an image, and what is said about it."""
+
+    elsewhere: int  # bytes of the file to which its entries refer
+    subfile: int  # how the image relates to the one before
+
+
+def examine(file: IO[bytes]) -> int:
+    """How often a decoder goes over the pixels of an image file, which is left at its beginning.
+
+    Raises:
+        ValueError: It would take too long, or too much memory, to decode; says why.
+    """
+    start, size, scans = file.read(12), file.seek(0, os.SEEK_END), 1
+    webp = start.startswith(b"RIFF") and start.endswith(b"WEBP")
+    jpeg = start.startswith(b"\xff\xd8\xff")
+    if (jpeg or webp) and size > MOST_BYTES:  # a WebP is decoded from memory
+        raise ValueError(f"{size} bytes are more than the {MOST_BYTES} we decode")
+    if jpeg:
+        scans = _count_scans(file, size)
+    elif start.startswith(b"\x89PNG\r\n\x1a\n"):
+        _refuse_chunks(file, size)
+    elif start.startswith((b"II", b"MM")):
+        for first in directories(file):
+            if first.elsewhere > MOST_TAG_BYTES:
+                raise ValueError(f"{first.elsewhere} bytes besides its pixels are too many for a TIFF")
+            break
+    file.seek(0)
+    return scans
+
+
+def _count_scans(file: IO[bytes], size: int) -> int:
+    """How often a decoder goes over the pixels of a JPEG; a ValueError where that is too often."""
+    scans, most, pixels, frame = 0, MOST_SCANS, 0, b""
+    for count, (marker, at) in enumerate(_markers(file)):
+        if count > MOST_SEGMENTS + 16 * scans:
+            raise ValueError(f"more than {MOST_SEGMENTS} segments besides those of pixels are too many for a JPEG")
+        file.seek(at)
+        if marker in SOF:
+            frame = bytes([marker]) + file.read(8)[2:].ljust(6, b"\0")  # and depth, height, width, components
+            pixels = int.from_bytes(frame[2:4]) * int.from_bytes(frame[4:6])
+            most = min(MOST_SCANS, max(SCANNED_PIXELS, SCANNED_PER_BYTE * size) // max(pixels, 1))
+        elif marker == SOS:
+            scans += 1
+            if frame[:1] in SEQUENTIAL and file.read(3)[2:] == frame[6:]:
+                return 1  # with all components in it; a decoder stops behind it
+            if scans > most:
+                raise ValueError(f"{scans} scans or more of {pixels} pixels are too many for a JPEG of {size} bytes")
+    return max(scans, 1)
+
+
+def _markers(file: IO[bytes]) -> Iterator[tuple[int, int]]:
+    """The markers of a JPEG up to its end, and the place behind each; coded pixels and contents are passed over."""
+    at, junk, in_pixels = 2, 0, False
+    while True:
+        file.seek(at)
+        block = 64
+        while not (match := MARKER.search(part := file.read(block))):
+            at, junk, block = at + len(part) - 1, junk + len(part) - 1, min(2 * block, 2**16)
+            if len(part) < 2:
+                return
+            if junk > MOST_JUNK and not in_pixels:
+                raise ValueError(f"more than {MOST_JUNK} bytes in it belong to no part of a JPEG")
+            file.seek(at)
+        marker, at, junk = match[0][1], at + match.end(), junk + match.start()
+        if marker == EOI:
+            return
+        yield marker, at
+        in_pixels = in_pixels or marker == SOS
+        if marker not in ALONE:
+            file.seek(at)
+            at += max(int.from_bytes(file.read(2)), 2)
+
+
+def _refuse_chunks(file: IO[bytes], size: int) -> None:
+    """Raises a ValueError where a PNG has very many chunks, or long ones besides its pixels."""
+    at, pieces, others, content = 8, 0, 0, 0
+    while True:
+        file.seek(at)
+        head = file.read(8)
+        if len(head) < 8 or head.endswith(b"IEND"):
+            return
+        length = int.from_bytes(head[:4])
+        at += length + 12
+        if head[4:] in (b"IDAT", b"fdAT", b"fcTL"):
+            pieces += 1
+            if pieces > MOST_PIECES + size // BYTES_PER_PIECE:
+                raise ValueError(f"{pieces} pieces of pixels or more are too many for a PNG of {size} bytes")
+        else:
+            others, content = others + 1, content + length
+            if others > MOST_CHUNKS or content > MOST_CHUNK_BYTES:
+                raise ValueError(f"{others} chunks of {content} bytes besides its pixels are too many for a PNG")
+
+
+def directories(file: IO[bytes]) -> Iterator[Directory]:
+    """The directories of a TIFF in their order, each once, as far as they can be read."""
+    file.seek(0)
+    start = file.read(4)
+    order, big = "<" if start.startswith(b"II") else ">", b"+" in start
+    count, entry, place = [order + kind for kind in (("Q", "HHQ8s", "Q") if big else ("H", "HHI4s", "I"))]
+    seen: set[int] = set()
+
+    def number(kind: str) -> int:
+        found: int = struct.unpack(kind, file.read(struct.calcsize(kind)))[0]
+        return found
+
+    try:
+        file.seek(8 if big else 4)
+        at = number(place)
+        while at and at not in seen:
+            seen.add(at)
+            file.seek(at)
+            entries = file.read(min(number(count), MOST_ENTRIES) * struct.calcsize(entry))
+            elsewhere = subfile = 0
+            for tag, kind, values, value in struct.iter_unpack(entry, entries):
+                length = values * (TAG_BYTES[kind] if kind < len(TAG_BYTES) else 0)
+                elsewhere += length if length > len(value) else 0
+                if tag == SUBFILE:
+                    subfile = int.from_bytes(value[:length], "little" if order == "<" else "big")
+            at = number(place)
+            yield Directory(elsewhere, subfile)
+    except (struct.error, OverflowError, OSError):  # the end of the file, or a place beyond
+        return
