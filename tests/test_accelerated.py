@@ -12,6 +12,7 @@ from kernel_facts import DEVICE, assert_facts
 from oneway import data, models, ops
 from oneway.config import Config
 from oneway.draws import Draws, Plan, draw, each_column
+from oneway.engine import optim
 from oneway.engine.capture import CapturedStep, FixedTable, choose_step, is_consistent
 from oneway.engine.start import accelerated, training_state
 from oneway.engine.state import TrainingState
@@ -75,6 +76,27 @@ def test_alpha_lies_where_a_captured_step_reads_it():
         assert state.alpha.item() == alpha
         assert state.alpha.data_ptr() == place
     assert advance(draw(PLAN, 0), 0.0).keys() == {"supervised"}
+
+
+def test_an_average_may_begin_as_a_plain_mean():
+    """Decay min(1 − 1/t, 0.75): after each of three steps the mean of the students so far, from then on the decay."""
+    config = small_streets(method="mt-phtps", train={"teacher_decay": 0.75, "teacher_warm_up": True})
+    state, store = world(config)
+    place, advance = state.warm_up.data_ptr(), choose_step(state, store, config, print)
+    students, averages = [], []
+    for iteration in range(6):
+        share = optim.warm_up_at(config.train, iteration)
+        assert share == (1 / (iteration + 1) if iteration < 3 else 0)
+        advance(draw(PLAN, iteration), 0.5, share)
+        students.append(state.student.head[2].weight.detach().double().clone())
+        averages.append(state.teacher.head[2].weight.double().clone())
+        assert state.warm_up.data_ptr() == place
+    assert torch.equal(averages[0], students[0])
+    for count in (1, 2, 3, 4):  # at the fourth, 1/t is the share that the decay leaves
+        torch.testing.assert_close(averages[count - 1], sum(students[:count]) / count, rtol=1e-5, atol=1e-7)
+    for t in (4, 5):
+        torch.testing.assert_close(averages[t], 0.75 * averages[t - 1] + 0.25 * students[t], rtol=1e-5, atol=1e-7)
+    assert not optim.warm_up_at(small_streets(method="mt-phtps").train, 0)
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def columns(draws: Draws) -> list[torch.Tensor]:
         *draws.unlabelled,
         *draws.views[0].photometric,
         draws.views[0].displacements,
-        *draws.views[0].boxes,
+        *draws.views[0].boxes[:3],  # all that are drawn of it
         draws.views[0].noise,
     ]
 

@@ -95,7 +95,7 @@ def literal_views(x: Tensor, p: Tensor, threshold: float) -> list[tuple[Tensor, 
     """Of both strong views: the images, the teacher's decisions, and where it is sure."""
     found = []
     for view in draws():
-        inside = box_mask(view.boxes, SIZE)
+        inside = box_mask(view.small_boxes, SIZE)
 
         def exchanged(values: Tensor, inside: Tensor = inside) -> Tensor:
             partner = torch.cat((values[2:], values[:2]))

@@ -28,6 +28,9 @@ CLASSES = 256
 OPERATIONS = 11
 """How many AugSeg chooses from: `ops.intensity` has them."""
 
+PROPORTIONS = np.linspace(0.3, 1 / 0.3, 65, dtype=np.float32)
+"""Of height and width, that small rectangles are drawn with."""
+
 Table = TypeVar("Table", bound=tuple[Any, ...] | None)
 
 PHOTOMETRIC_RANGES = {
@@ -82,9 +85,10 @@ class Intensities(NamedTuple):
 class Boxes(NamedTuple):
     """CutMix rectangles, in fractions of the image; one for each pair of images."""
 
-    height: Tensor  # ⌊N/2⌋, log-uniform in [½, 1]; the width follows, since the area is one half
+    height: Tensor  # ⌊N/2⌋; the width follows from the area
     top: Tensor  # ⌊N/2⌋, in [0, 1]: between the highest and the lowest possible place
     left: Tensor  # ⌊N/2⌋, likewise
+    area: Tensor | None = None  # ⌊N/2⌋, 0 where nothing is cut; None: one half, of all
 
 
 class PerturbationDraw(NamedTuple):
@@ -96,6 +100,7 @@ class PerturbationDraw(NamedTuple):
     noise: Tensor  # N×…, standard normal, as large as the inputs; empty where no perturbation asks for it
     colours: Colours
     intensities: Intensities
+    small_boxes: Boxes
 
 
 class Lots(NamedTuple):
@@ -209,6 +214,7 @@ def draw_perturbation(
         _normal(random, count, *noise_shape),
         draw_colours(random, count),
         draw_intensities(random, count),
+        draw_small_boxes(random, count // 2),
     )
 
 
@@ -249,9 +255,25 @@ def draw_intensities(random: np.random.Generator, count: int) -> Intensities:
 
 
 def draw_boxes(random: np.random.Generator, count: int) -> Boxes:
-    """Rectangles of half the image's area, as French et al. draw them."""
+    """Rectangles of half the image's area, as French et al. draw them: the height is log-uniform in [½, 1]."""
     height, top, left = _uniform(random, 3, count)
     return Boxes(0.5**height, top, left)
+
+
+def draw_small_boxes(random: np.random.Generator, count: int) -> Boxes:
+    """Rectangles in half of the cases, of 2 to 40 % of the area and with sides of 0.3 to 1/0.3, as in UniMatch.
+
+    UniMatch draws proportions and place until the rectangle lies in the image. Of those that do, the place is uniform,
+    and proportions are the more probable the more places they leave: so they are drawn here, at once.
+    """
+    u = random.random((5, count), dtype=np.float32)
+    area = _between(0.02, 0.4, u[0])
+    heights = np.sqrt(area[:, None] * PROPORTIONS)
+    places = ((1 - heights).clip(0) * (1 - area[:, None] / heights).clip(0)).cumsum(axis=1)
+    chosen = (places < u[1, :, None] * places[:, -1:]).sum(axis=1)
+    height = np.take_along_axis(heights, chosen[:, None], axis=1)[:, 0]
+    used = np.where(u[2] < 0.5, area, np.float32(0))
+    return Boxes(*map(torch.from_numpy, (height, u[3], u[4], used)))
 
 
 def draw_lots(plan: Plan, iteration: int) -> Lots:

@@ -251,6 +251,9 @@ class Train(Section):
     teacher_decay: Fraction = 0.99
     """Decay of the mean teacher's moving average (methods `mt-…` and others with such a teacher)."""
 
+    teacher_warm_up: bool = False
+    """Whether that average begins as a plain mean of the first students: its decay is 1 − 1/t until it is the above."""
+
     batch_norm: BatchNorm = "clean"
     """Which inputs of the student update the running statistics: clean ones, `both`, or none (`frozen`)."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -26,8 +27,12 @@ WARM_UP = 3
 """Ordinary steps before the capture: libraries choose their algorithms in them, and the optimiser makes its state."""
 ALIGNMENT = 8
 
-Advance = Callable[[Draws, float], Measured]
-"""Does an iteration, given its draws and α."""
+
+class Advance(Protocol):
+    """Does an iteration."""
+
+    def __call__(self, draws: Draws, alpha: float, warm_up: float = 0.0) -> Measured:
+        """Given its draws, α, and the least share of the student in its average."""
 
 
 def choose_step(state: TrainingState, store: Store, config: Config, say: Callable[[str], None]) -> Advance:
@@ -42,13 +47,14 @@ def choose_step(state: TrainingState, store: Store, config: Config, say: Callabl
             with references(config.train.engine == "plain"):
                 return step(state, store, draws.to(device), config, consistent)
 
-    last: float | None = None
+    last: tuple[float, float] | None = None
 
-    def advance(draws: Draws, alpha: float) -> Measured:
+    def advance(draws: Draws, alpha: float, warm_up: float = 0.0) -> Measured:
         nonlocal last
-        if alpha != last:
+        if (alpha, warm_up) != last:
             state.alpha.fill_(alpha)
-            last = alpha
+            state.warm_up.fill_(warm_up)
+            last = alpha, warm_up
         return run(draws, is_consistent(config, alpha))
 
     return advance

@@ -71,6 +71,12 @@ def alpha_at(config: Train, iteration: int, iterations: int) -> float:
     return config.alpha if iteration >= config.consistency_from * iterations else 0.0
 
 
+def warm_up_at(config: Train, iteration: int) -> float:
+    """1/t of an average that begins as a plain mean, in iteration t = 1, 2, …; 0 once its own share is larger."""
+    share = 1 / (iteration + 1)
+    return share if config.teacher_warm_up and share > 1 - config.teacher_decay else 0.0
+
+
 def total_iterations(config: Train, labelled: int) -> int:
     """Length of a run; an epoch has ⌊|D_l| / B_l⌋ iterations, and at least one."""
     if config.iterations is not None:

@@ -23,6 +23,9 @@ class TrainingState:
     alpha: Tensor = field(init=False)
     """α of the iteration, which a captured step reads here."""
 
+    warm_up: Tensor = field(init=False)
+    """The least share that a student of the iteration has in its average; likewise, and 0 but in the beginning."""
+
     skips: Tensor = field(init=False)
     """How many steps were skipped since the run began, and how many in a row up to now."""
 
@@ -32,6 +35,7 @@ class TrainingState:
         object.__setattr__(self, "watch", Watch.over(nn.ModuleList(self.models.students)))
         device = next(self.student.parameters()).device
         object.__setattr__(self, "alpha", torch.zeros((), device=device))
+        object.__setattr__(self, "warm_up", torch.zeros((), device=device))
         object.__setattr__(self, "skips", torch.zeros(2, dtype=torch.int64, device=device))
 
     @property

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from oneway.methods.interface import LossesOf
 
-PerturbationName = Literal["ph", "tps", "phtps", "colour", "augseg", "cutmix", "noise"]
+PerturbationName = Literal["ph", "tps", "phtps", "colour", "augseg", "cutmix", "boxes", "noise"]
 LossName = Literal["kl", "weighted-kl", "confident", "confident-l2"]
 BalanceName = Literal["none", "frequency", "dice", "ohem"]
 VariantName = Literal["1w-ct", "1w-cs", "2w-c1", "1w-p2", "2w-p2"]
@@ -63,7 +63,7 @@ class Method:
     @property
     def mixes(self) -> bool:
         """Whether it mixes unlabelled images with one another."""
-        return "cutmix" in self.perturb or self.classes
+        return "cutmix" in self.perturb or "boxes" in self.perturb or self.classes
 
     @property
     def has_variants(self) -> bool:
@@ -92,7 +92,13 @@ SELF_TAUGHT: Mapping[str, Any] = {"alpha": 1.0, "confidence": 0.95, "teacher_nor
 
 CLASSMIX: Mapping[str, Any] = {"alpha": 1.0, "confidence": 0.968, "teacher_decay": 0.99, "batch_norm": "both"}
 CPS: Mapping[str, Any] = {**SELF_TAUGHT, "alpha": 1.5, "confidence": 0.0}
-SLOW_TEACHER: Mapping[str, Any] = {"alpha": 1.0, "confidence": 0.95, "teacher_decay": 0.996, "batch_norm": "both"}
+SLOW_TEACHER: Mapping[str, Any] = {
+    "alpha": 1.0,
+    "confidence": 0.95,
+    "teacher_decay": 0.996,
+    "teacher_warm_up": True,
+    "batch_norm": "both",
+}
 """UniMatch V2, and AugSeg on street scenes."""
 
 METHODS: dict[str, Method] = {
@@ -112,15 +118,15 @@ METHODS: dict[str, Method] = {
     "mt-colour-cutmix": Method(
         "consistency", perturb=("colour", "cutmix"), teacher="mean", loss="weighted-kl", train={"alpha": 1.0}
     ),
-    "fixmatch": Method("consistency", perturb=("colour", "cutmix"), loss="confident", train=SELF_TAUGHT),
+    "fixmatch": Method("consistency", perturb=("colour", "boxes"), loss="confident", train=SELF_TAUGHT),
     "classmix": Method("classmix", perturb=("colour",), teacher="mean", classes=True, train=CLASSMIX),
     "cps": Method("cps", perturb=("cutmix",), loss="confident", students=2, train=CPS),
     "unimatch": Method(
-        "unimatch", perturb=("colour", "cutmix"), loss="confident", views=2, channels=True, train=SELF_TAUGHT
+        "unimatch", perturb=("colour", "boxes"), loss="confident", views=2, channels=True, train=SELF_TAUGHT
     ),
     "unimatch-v2": Method(
         "unimatch_v2",
-        perturb=("colour", "cutmix"),
+        perturb=("colour", "boxes"),
         teacher="mean",
         loss="confident",
         views=2,

@@ -1,4 +1,4 @@
-"""CutMix (French et al., 2020): the two images of a pair exchange a rectangle of half their area.
+"""CutMix (French et al., 2020): the two images of a pair exchange a rectangle.
 
 Both images of a pair are used, each with what the other lost; so the exchange is its own inverse.
 Shapes: N images of H×W pixels; image n is paired with image n + ⌊N/2⌋, an odd one is left alone.
@@ -17,7 +17,8 @@ def exchange(x: Tensor, boxes: Boxes) -> Tensor:
     pairs = len(boxes.height)
     first, second, rest = x[:pairs], x[pairs : 2 * pairs], x[2 * pairs :]
     if x.ndim == 2:
-        share = torch.full((pairs, 1), 0.5, device=x.device, dtype=x.dtype)
+        half = torch.full((pairs, 1), 0.5, device=x.device, dtype=x.dtype)
+        share = half if boxes.area is None else boxes.area[:, None].to(x.dtype)
     else:
         share = box_mask(boxes, (x.shape[-2], x.shape[-1]))[:, None].to(x.dtype)
     mixed = (torch.lerp(first, second, share), torch.lerp(second, first, share), rest)
@@ -27,7 +28,7 @@ def exchange(x: Tensor, boxes: Boxes) -> Tensor:
 def box_mask(boxes: Boxes, size: tuple[int, int]) -> Tensor:
     """⌊N/2⌋×H×W: true inside the rectangles, whose sides are rounded to whole pixels."""
     rows = _between(boxes.height, boxes.top, size[0])
-    columns = _between(0.5 / boxes.height, boxes.left, size[1])
+    columns = _between((0.5 if boxes.area is None else boxes.area) / boxes.height, boxes.left, size[1])
     return rows[:, :, None] & columns[:, None, :]
 
 

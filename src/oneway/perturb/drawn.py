@@ -59,8 +59,13 @@ def augseg(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
 
 
 def cutmix(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
-    """Pairs of images exchange a rectangle, and so do their predictions."""
+    """Pairs of images exchange a rectangle of half their area, and so do their predictions."""
     return Exchange(draw.boxes)
+
+
+def boxes(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
+    """CutMix as FixMatch for segmentation and UniMatch have it: in half of the pairs, a smaller rectangle."""
+    return Exchange(draw.small_boxes)
 
 
 def noise(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
@@ -75,6 +80,7 @@ PERTURBATIONS: dict[PerturbationName, Callable[[PerturbationDraw, Tensor, Pertur
     "colour": colour,
     "augseg": augseg,
     "cutmix": cutmix,
+    "boxes": boxes,
     "noise": noise,
 }
 

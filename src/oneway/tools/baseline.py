@@ -16,7 +16,8 @@ MAY_DIFFER = {
     *(f"data.{name}" for name in ("path", "unlabelled", "cache", "refresh", "skip_unreadable")),
     *(f"perturb.{name}" for name in Perturb.model_fields),
     *(f"train.{name}" for name in ("alpha", "batch_unlabelled", "confidence", "consistency_from", "entropy")),
-    *(f"train.{name}" for name in ("teacher_decay", "teacher_norm", "device", "engine", "most_skipped")),
+    *(f"train.teacher_{name}" for name in ("decay", "warm_up", "norm")),
+    *(f"train.{name}" for name in ("device", "engine", "most_skipped")),
     *(f"train.{name}" for name in ("validate_every", "checkpoint_every", "log_every")),
 }
 """Between a run and its baseline: settings that concern unlabelled images, or nothing that is learnt."""

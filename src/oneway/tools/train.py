@@ -139,7 +139,7 @@ def _train(
         while done < iterations:
             rate = optim.set_learning_rate(state.optimiser, config.optimiser.schedule, done, iterations)
             alpha = optim.alpha_at(config.train, done, iterations)
-            losses = advance(fed.draws(done), alpha)
+            losses = advance(fed.draws(done), alpha, optim.warm_up_at(config.train, done))
             done += 1
             bar.update(done)
 
