@@ -39,10 +39,11 @@ PIXELS_PER_BYTE = {"PNG": 8 * 1032, "TIFF": 8 * 1032}
 PIXELS_PER_BYTE_ELSEWHERE = 8 * 64
 """At least a bit for each 8×8 block, as in a JPEG; other formats need no less."""
 
-FREE_BYTES, BYTES_PER_BYTE = 2**28, 512
-"""Memory that a file of any length may take while it is decoded; to take more, it must have a byte for so many."""
+FREE_BYTES, BYTES_PER_BYTE = 8 * 6000**2, 512
+"""Memory that a file of any length may take while it is decoded, as an aerial photograph of 6000×6000 pixels does, be it
+black; to take more, it must have a byte for so many."""
 
-STRIPE = 2**21
+STRIPE = 2**20
 """Pixels that are converted at once: bounds the memory that is needed beside the image and the result."""
 
 MOST_STRIPS = 2**16  # of a TIFF without compression; Pillow reads them one by one
@@ -248,10 +249,11 @@ def _refuse_implausible(path: Path, image: ImageFile.ImageFile, file: BinaryIO, 
 
 
 def _bytes_per_pixel(image: Image.Image, scans: int) -> int:
-    """Memory that decoding takes: Pillow's, and then that of the result; or before that the coefficients of a JPEG."""
+    """Memory that decoding takes at most: Pillow's image, and the result; before that, the coefficients of a JPEG."""
     bands = len(image.getbands())
-    stored = 4 if bands > 1 else 4 if image.mode in ("I", "F") else 2 if image.mode.startswith("I") else 1
-    return stored + max(3, 2 * bands if scans > 1 else 0)
+    if bands == 1:
+        return 12 if image.mode[0] in "IF" else 4
+    return 4 + max(4, 2 * bands if scans > 1 else 0)
 
 
 def _orientation(image: Image.Image) -> int:

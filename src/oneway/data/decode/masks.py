@@ -137,7 +137,9 @@ def _colours(path: Path, raw: RawMask) -> Numbers:
             f"{path}: a greyscale mask ({raw.mode}), where dataset.yaml gives each class a colour. List the classes by "
             "number there, or save the mask in these colours."
         )
-    return raw.values if raw.coloured else raw.values * np.int32(0x010101)
+    if not raw.coloured:
+        np.multiply(raw.values, 0x010101, out=raw.values)  # in place, since there may be very many
+    return raw.values
 
 
 def _explain(values: Numbers, coding: Coding) -> str:
