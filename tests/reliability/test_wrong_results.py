@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reliability import wrong_models
+from reliability import wrong_caches, wrong_models
 
 pytestmark = pytest.mark.slow
 
@@ -26,3 +26,25 @@ def test_models_of_formats_that_do_not_exist(tmp_path, tally):
     tried, accepted = 4 * len(wrong_models.FORMATS), wrong_models.formats_are_refused(tmp_path)
     tally("15 models of formats that do not exist: refused", tried, tried - len(accepted))
     assert not accepted
+
+
+@pytest.mark.parametrize("what", wrong_caches.ALTERED)
+def test_decoded_images_that_are_altered(what, tmp_path, tally):
+    """Noticed, said, decoded again: the same model, to the byte."""
+    survived = wrong_caches.altered_cache_changes_nothing(tmp_path, what)
+    tally("15 decoded images altered: decoded again", 1, survived)
+    assert survived
+
+
+def test_flipped_bits_in_decoded_images(tmp_path, tally):
+    """In pixels, labels and index, one at a time."""
+    wrong = wrong_caches.flips(tmp_path, 200, seed=0)
+    tally("15 flipped bits in a cache: decoded again", 200, 200 - len(wrong))
+    assert not wrong
+
+
+def test_malformed_indexes(tmp_path, tally):
+    """Of which the digest matches: decoded again, and no bug."""
+    wrong = wrong_caches.malformed_indexes(tmp_path, 250, seed=0)
+    tally("15 malformed indexes of a cache: decoded again", 250, 250 - len(wrong))
+    assert not wrong

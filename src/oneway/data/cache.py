@@ -2,8 +2,8 @@
 
 For each split, a folder holds all pixels and all labels in one file each, as they lie in memory, and an index: what
 each file was when it was decoded, and what its survey showed. A file that has changed or vanished since is noticed, and
-nothing trains on changed data unless the user accepts the change. Of several processes that need a split, one decodes
-it.
+nothing trains on changed data unless the user accepts the change. Decoded images are checked as they are read; what is
+damaged is decoded again. Of several processes that need a split, one decodes it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from operator import itemgetter
 from pathlib import Path
@@ -31,12 +32,14 @@ from oneway.config import Data
 from oneway.data.check.defects import Surveys, every_item
 from oneway.data.check.findings import NAMED, leave_out, left_out_note
 from oneway.data.check.survey import Survey, decode_and_survey
-from oneway.data.dataset import Item, Listing, Samples
+from oneway.data.dataset import Bytes, Item, Listing, Samples
 from oneway.data.decode.images import image_size
-from oneway.data.index import FORMAT, Index
-from oneway.data.rows import OnDisk
+from oneway.data.index import Decoded, Index, Unfit, Witness
+from oneway.data.rows import AGAIN, OnDisk, Originals, checksum
 
 PIXELS, LABELS, INDEX = "pixels", "labels", "index.json"
+PLACES = 2  # another number gives all folders other names; what older versions left there stays for ever
+ATTEMPTS = 3  # to decode an image that is replaced meanwhile
 AT_ONCE = 64  # images decoded before the first of them is written: bounds the memory that decoding takes
 
 
@@ -49,18 +52,20 @@ class Cache:
     refresh: bool
     skip_unreadable: bool
     console: Console
+    listed_after: float = float("inf")
+    """The time before the files were listed, by which outlines are older that were read then."""
 
     @classmethod
-    def of(cls, listing: Listing, config: Data, console: Console) -> Cache:
+    def of(cls, listing: Listing, config: Data, console: Console, listed_after: float = float("inf")) -> Cache:
         """The cache of a listing, in the folder that the user chose or else in the user's cache folder."""
         root = config.cache or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oneway"
-        return cls(listing, root, config.refresh, config.skip_unreadable, console)
+        return cls(listing, root, config.refresh, config.skip_unreadable, console, listed_after)
 
     def folder(self, split: SplitName) -> Path:
         """Where a split is kept: another place for each choice of files, and for each way to read their labels."""
         listing, root = self.listing, os.path.abspath(self.listing.root)
         reading = (listing.classes, listing.label_coding, listing.reduction, listing.selection.get(split))
-        key = blake2b(json.dumps([FORMAT, root, *reading]).encode(), digest_size=8).hexdigest()
+        key = blake2b(json.dumps([PLACES, root, *reading]).encode(), digest_size=8).hexdigest()
         return self.root / f"{os.path.basename(root)}-{key}" / split
 
     def samples(self, split: SplitName) -> Samples:
@@ -70,14 +75,27 @@ class Cache:
             if left_out := index.surveys_left_out:
                 among = len(index.surveys) + len(left_out)
                 say(self.console, f"Note: {left_out_note(self.listing, split, left_out, among)}")
-            surveys = index.surveys.values()
-            pixels, labelled_pixels = index.pixel_counts
+            sizes = np.array([record.size for record in index.decoded], dtype=np.int64)
+            bounds = np.concatenate(([0], np.cumsum(sizes.prod(axis=1))))
+            pixels, labels = zip(*(record.checksums for record in index.decoded), strict=True)
+            labelled = len(labels) - labels.count(None)
+            decode = partial(self._decode_again, split, index, set())
             return Samples(
                 names=tuple(index.surveys),
-                sizes=np.array([survey.size for survey in surveys], dtype=np.int64),
-                pixels=OnDisk(self.folder(split) / PIXELS, (pixels, 3)),
-                labels=OnDisk(self.folder(split) / LABELS, (labelled_pixels,)),
-                labelled=sum(survey.labels is not None for survey in surveys),
+                sizes=sizes,
+                pixels=OnDisk(
+                    self.folder(split) / PIXELS,
+                    (int(bounds[-1]), 3),
+                    Originals(bounds, pixels, partial(decode, PIXELS)),
+                ),
+                labels=OnDisk(
+                    self.folder(split) / LABELS,
+                    (int(bounds[labelled]),),
+                    Originals(
+                        bounds[: labelled + 1], labels[:labelled], partial(decode, LABELS), len(self.listing.classes)
+                    ),
+                ),
+                labelled=labelled,
                 dense=True,
                 content=index.content,
             )
@@ -117,7 +135,9 @@ class Cache:
         if not items:
             purpose = "train on" if split == "train" else f"use as {split}"
             raise UserError(f"{self.listing.root}: has no images to {purpose}.")
-        index = self._stored_index(split)
+        index, problem = self._stored_index(split)
+        if problem:
+            say(self.console, f"Note: {self.folder(split)} {problem}: its images are decoded again.")
         if index is not None:
             changed = any(index.changed_files(every_item(self.listing)))
             if changed and not self.refresh:
@@ -128,26 +148,33 @@ class Cache:
             if split != "train" and (note := index.other_names(items)):
                 say(self.console, f"Note: {note}")
         self._decode(split, items)
-        decoded = self._stored_index(split)
-        assert decoded is not None
+        decoded, problem = self._stored_index(split)
+        if decoded is None:
+            raise UserError(f"{self.folder(split)}: {problem or 'is gone'} as soon as it was written. Check the disk.")
         return decoded
 
-    def _stored_index(self, split: SplitName) -> Index | None:
-        """None where nothing has been decoded, or something has been lost since."""
-        index = Index.read(self.folder(split) / INDEX)
+    def _stored_index(self, split: SplitName) -> tuple[Index | None, str]:
+        """The index of what has been decoded, if it is usable, and else why it is not; neither where there is none."""
+        folder = self.folder(split)
+        try:
+            index = Index.read(folder / INDEX, len(self.listing.classes))
+        except Unfit as error:
+            return None, str(error)
         if index is None:
-            return None
+            return None, "is incomplete" if folder.exists() else ""
         pixels, labelled_pixels = index.pixel_counts
-        files = [self.folder(split) / name for name in (PIXELS, LABELS)]
-        sizes = [file.stat().st_size for file in files if file.is_file()]
-        return index if sizes == [3 * pixels, labelled_pixels] else None
+        for name, expected in ((PIXELS, 3 * pixels), (LABELS, labelled_pixels)):
+            found = (folder / name).stat().st_size if (folder / name).is_file() else 0
+            if found != expected or not (folder / name).is_file():
+                return None, f"is damaged ({name} has {found} of {expected} bytes)"
+        return index, ""
 
     def _explain_changes(self, made: str) -> str:
         """What has changed in all splits."""
         changes = [
             change
             for split in self.listing.splits
-            if (index := self._stored_index(split))
+            if (index := self._stored_index(split)[0])
             for change in index.changed_files(every_item(self.listing))
         ]
         words = [change for _, change in sorted(changes, key=itemgetter(0))]
@@ -159,23 +186,25 @@ class Cache:
     def _decode(self, split: SplitName, items: Sequence[Item]) -> None:
         """Decodes a split on all cores; it takes its place in the cache when it is complete."""
         target = self.folder(split)
-        partial, old = (target.with_name(f".{split}-{os.getpid()}-{kind}") for kind in ("new", "old"))
+        new, old = (target.with_name(f".{split}-{os.getpid()}-{kind}") for kind in ("new", "old"))
         _remove(*target.parent.glob(f".{split}-*"))  # of processes that were killed
         try:
-            partial.mkdir()
-            _require_space(self.listing, items, partial)
-            surveys = self._write(items, partial)
+            new.mkdir()
+            _require_space(self.listing, items, new)
+            decoded = self._write(items, new)
+            surveys = {name: found.survey for name, found in decoded.items()}
             left_out = leave_out(self.listing, split, surveys, len(items), self.skip_unreadable)
-            Index.write(partial / INDEX, items, surveys, left_out)
+            Index.write(new / INDEX, items, decoded, left_out)
             if target.exists():
                 target.rename(old)
-            partial.rename(target)
+            new.rename(target)
         finally:
-            _remove(partial, old)
+            _remove(new, old)
 
-    def _write(self, items: Sequence[Item], folder: Path) -> dict[str, Survey]:
-        """Decodes items into two files, pixels and labels, and returns their surveys by name."""
-        surveys: dict[str, Survey] = {}
+    def _write(self, items: Sequence[Item], folder: Path) -> dict[str, Decoded]:
+        """Decodes items into two files, pixels and labels, and returns what is known of them by name."""
+        decoded: dict[str, Decoded] = {}
+        decode = partial(self._decode_item, Witness())
         with (
             (folder / PIXELS).open("wb") as pixels,
             (folder / LABELS).open("wb") as labels,
@@ -183,19 +212,70 @@ class Cache:
             progress_bar(self.console, "Decoding images", len(items)) as advance,
         ):
             for first in range(0, len(items), AT_ONCE):
-                some = items[first : first + AT_ONCE]
-                for survey, image, label_map in threads.map(lambda item: decode_and_survey(self.listing, item), some):
-                    surveys[survey.name] = survey
+                for found, image, label_map in threads.map(decode, items[first : first + AT_ONCE]):
+                    decoded[found.survey.name] = found
                     advance()
-                    if image is None or survey.problem:
-                        continue
-                    pixels.write(np.ascontiguousarray(image).data)
+                    if image is not None:
+                        pixels.write(image.data)
                     if label_map is not None:
-                        labels.write(np.ascontiguousarray(label_map).data)
+                        labels.write(label_map.data)
             for file in (pixels, labels):
                 file.flush()
                 os.fsync(file.fileno())  # before the rename that makes them count
-        return surveys
+        return decoded
+
+    def _decode_item(self, witness: Witness, item: Item) -> tuple[Decoded, Bytes | None, Bytes | None]:
+        """What is known of an item, its pixels and its labels, contiguous in memory; neither where it is not used.
+
+        Raises:
+            UserError: Its files change again and again while they are read.
+        """
+        for _ in range(ATTEMPTS):
+            before = witness.stamps(item)
+            survey, image, labels = decode_and_survey(self.listing, item)
+            if witness.stamps(item) == before and not self._outlines_changed(item):
+                break
+        else:
+            raise UserError(f"{item.image}: it or its mask changes while it is read. Run the command again later.")
+        files, _ = before
+        if image is None or survey.problem:
+            return Decoded(survey, files), None, None
+        pixels = np.ascontiguousarray(image)
+        if labels is None:
+            return Decoded(survey, files, (checksum(pixels), None)), pixels, None
+        labels = np.ascontiguousarray(labels)
+        return Decoded(survey, files, (checksum(pixels), checksum(labels))), pixels, labels
+
+    def _outlines_changed(self, item: Item) -> bool:
+        """Whether an item's outlines, which are read when files are listed, have another file since."""
+        if self.listing.label_coding != "COCO" or item.mask is None:
+            return False
+        return item.mask.exists() and item.mask.stat().st_ctime > self.listed_after
+
+    def _decode_again(self, split: SplitName, index: Index, said: set[str], part: str, number: int) -> Bytes:
+        """The pixels or the labels of an image, one of which is damaged in the cache.
+
+        Args:
+            split: The part of the data.
+            index: Of what was decoded.
+            said: The files of the cache whose damage has been reported.
+            part: PIXELS or LABELS.
+            number: Of the image in the index.
+        """
+        name, file = index.decoded[number].name, self.folder(split) / part
+        if part not in said:
+            said.add(part)
+            say(self.console, f"Note: {file} is damaged at {name}: what is not as it was is decoded again.")
+        item = next(item for item in self.listing.splits[split] if item.name == name)
+        found, *decoded = self._decode_item(Witness(), item)
+        which = (PIXELS, LABELS).index(part)
+        values = decoded[which]
+        if values is None or found.checksums[which] != index.decoded[number].checksums[which]:
+            if any(index.changed_files(every_item(self.listing))):
+                raise UserError(self._explain_changes(index.made))
+            (file.parent / INDEX).unlink(missing_ok=True)  # by another decoder, or the index itself is wrong
+            raise UserError(f"{file}: the {part} of {name} are damaged, and decoding it again gives others. {AGAIN}")
+        return values
 
 
 def _remove(*folders: Path) -> None:

@@ -4,22 +4,84 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Container, Iterator, Sequence
+import stat
+import time
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import cache, cached_property
-from hashlib import blake2b
+from functools import cached_property, partial
+from hashlib import blake2b, file_digest
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, ValidationError
 
 from oneway.common.errors import UserError
+from oneway.common.terms import IGNORE
 from oneway.common.words import listed
 from oneway.data.check.defects import Surveys
-from oneway.data.check.survey import Survey
+from oneway.data.check.survey import GRID, Part, Survey
 from oneway.data.dataset import Item
 
-FORMAT = 2
+FORMAT = 3
 """Of index files: one with another number was written by another version, and is not read."""
+SEAL = b', "seal": "'
+"""What stands before the digest of all that stands before it, at the end of the file."""
+SETTLED = 2.0
+"""Seconds after which a file that has the same time has the same content: clocks of file systems are coarse."""
+MOST_BYTES = 2**32
+"""Of a file that is looked at: no image or mask that is decoded has more."""
+
+
+class Unfit(Exception):
+    """Why an index cannot be used: made by another version, or damaged."""
+
+
+Count = Annotated[int, Field(ge=0)]
+Word32 = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+class Stamp(BaseModel):
+    """What a file was."""
+
+    path: str
+    bytes: int | None  # None where it was not there
+    modified: int | None
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None  # of its content, where it was decoded
+
+
+class Record(BaseModel):
+    """An item: its files, the fields of its survey, and what was decoded."""
+
+    files: list[Stamp]
+    name: str
+    size: tuple[Count, Count]
+    labels: dict[Annotated[int, Field(ge=0, le=IGNORE)], Count] | None
+    fingerprint: Annotated[str, Field(pattern=r"^([0-9a-f]{2})*$")]
+    digest: str
+    orientation: Annotated[int, Field(ge=1, le=8)]
+    brightest: Annotated[int, Field(ge=0, le=255)] | None
+    pages: Count
+    problem: str | None
+    part: Part | None
+    checksums: tuple[Word32, Word32 | None]  # of its pixels, and of its labels
+
+
+class _Content(BaseModel):
+    format: int
+    made: Annotated[str, Field(pattern=r"^[-0-9: UTC]{1,40}$")]
+    items: list[Record]
+    left_out: list[Record]
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What is kept of an item that has been decoded, or could not be."""
+
+    survey: Survey
+    files: list[Stamp]
+    checksums: tuple[int, int | None] = (0, None)
 
 
 @dataclass(frozen=True)
@@ -27,54 +89,77 @@ class Index:
     """What was decoded of a split, item by item: its survey, and what its files were."""
 
     made: str  # when it was written
-    decoded: list[dict[str, Any]]
-    left_out: list[dict[str, Any]]  # could not be read; may be repaired or removed without --data.refresh
+    decoded: list[Record]
+    left_out: list[Record]  # could not be read; may be repaired or removed without --data.refresh
 
     @classmethod
-    def read(cls, path: Path) -> Index | None:
-        """The index in a file; None where there is none, or none that this version can read."""
-        try:
-            index = json.loads(path.read_text(encoding="utf-8"))
-            known = index["format"] == FORMAT
-            return cls(index["made"], index["items"], index.get("left_out", [])) if known else None
-        except (OSError, ValueError, KeyError, TypeError):
+    def read(cls, path: Path, classes: int) -> Index | None:
+        """The index in a file; None where there is none.
+
+        Args:
+            path: The file.
+            classes: The number of classes; labels are below it.
+
+        Raises:
+            Unfit: Another version has written it, or it is not as it was written.
+        """
+        if not path.exists():
             return None
+        if not path.is_file():
+            raise Unfit(f"is damaged ({path.name} is no file)")
+        content = path.read_bytes()
+        sealed, _, seal = content.rpartition(SEAL)
+        if seal != _seal(sealed):
+            raise Unfit(_other_version(content) or f"is damaged ({path.name} is not as it was written)")
+        try:
+            found = _Content.model_validate_json(content, strict=True)
+        except ValidationError as error:
+            place = ".".join(map(str, error.errors()[0]["loc"]))
+            raise Unfit(f"is damaged ({place[:100]} in {path.name})") from None
+        names = [record.name for record in (*found.items, *found.left_out)]
+        labelled = [record.labels is not None for record in found.items]
+        if (
+            found.format != FORMAT
+            or len({*names}) < len(names)
+            or labelled != sorted(labelled, reverse=True)
+            or not all(_is_whole(record, classes) for record in found.items)
+        ):
+            raise Unfit(f"is damaged ({path.name} contradicts itself)")
+        return cls(found.made, found.items, found.left_out)
 
     @staticmethod
-    def write(path: Path, items: Sequence[Item], surveys: Surveys, left_out: Container[str] = ()) -> None:
+    def write(path: Path, items: Sequence[Item], decoded: Mapping[str, Decoded], left_out: Container[str] = ()) -> None:
         """Writes the index of items that have just been decoded; those of the names `left_out` could not be."""
-        digest = cache(_digest)  # items may share a file of annotations
         made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
         index: dict[str, Any] = {"format": FORMAT, "made": made, "items": [], "left_out": []}
         for item in items:
-            survey = surveys[item.name]
-            record = {"files": [_trace(path) for path in _files(item)], **asdict(survey)}
-            record["fingerprint"] = survey.fingerprint.hex()
-            if item.name in left_out:
-                index["left_out"].append(record)
-            else:
-                index["items"].append(record)
-                for trace in record["files"]:
-                    trace["digest"] = digest(trace["path"])
-        path.write_text(json.dumps(index), encoding="utf-8")
+            found = decoded[item.name]
+            skipped = item.name in left_out
+            index["left_out" if skipped else "items"].append(
+                {
+                    "files": [stamp.model_dump(exclude={"digest"} if skipped else None) for stamp in found.files],
+                    **asdict(found.survey),
+                    "fingerprint": found.survey.fingerprint.hex(),
+                    "checksums": found.checksums,
+                }
+            )
+        sealed = json.dumps(index).encode()[:-1]
+        path.write_bytes(sealed + SEAL + _seal(sealed))
 
     @cached_property
     def surveys(self) -> Surveys:
         """Surveys of the items that were decoded, by name and in order."""
-        return {record["name"]: _survey(record) for record in self.decoded}
+        return {record.name: _survey(record) for record in self.decoded}
 
     @property
     def surveys_left_out(self) -> Surveys:
         """Surveys of the items that were left out, by name."""
-        return {record["name"]: _survey(record) for record in self.left_out}
+        return {record.name: _survey(record) for record in self.left_out}
 
     @property
     def content(self) -> str:
         """A digest of all files, and of what was read in them: another dataset.yaml can read other labels."""
-        files = [
-            (record["name"], [stamp["digest"] for stamp in record["files"]], record["labels"])
-            for record in self.decoded
-        ]
+        files = [(record.name, [stamp.digest for stamp in record.files], record.labels) for record in self.decoded]
         return blake2b(json.dumps(files).encode(), digest_size=16).hexdigest()
 
     @property
@@ -85,12 +170,12 @@ class Index:
 
     def is_complete_for(self, items: Sequence[Item]) -> bool:
         """Whether these items were decoded, from these files and in this order, or left out and are as they were."""
-        decoded = [(record["name"], [stamp["path"] for stamp in record["files"]]) for record in self.decoded]
-        left_out = {record["name"]: record["files"] for record in self.left_out}
+        decoded = [(record.name, [stamp.path for stamp in record.files]) for record in self.decoded]
+        left_out = {record.name: record.files for record in self.left_out}
         return (
-            decoded == [(item.name, _files(item)) for item in items if item.name not in left_out]
+            decoded == [(item.name, files_of(item)) for item in items if item.name not in left_out]
             and len(decoded) + len(left_out) == len(items)
-            and all(_trace(trace["path"]) == trace for files in left_out.values() for trace in files)
+            and all(_trace(trace.path) == trace for files in left_out.values() for trace in files)
         )
 
     def changed_files(self, items: Sequence[Item]) -> Iterator[tuple[int, str]]:
@@ -101,15 +186,15 @@ class Index:
         Files that are new, or were left out, are no change; nor is an item that has moved to another split, as some do
         when more images are labelled. So `items` are those of all splits.
         """
-        listed = {item.name: _files(item) for item in items}
+        listed = {item.name: files_of(item) for item in items}
         for record in self.decoded:
-            for stamp in record["files"]:
-                path = stamp["path"]
+            for stamp in record.files:
+                path = stamp.path
                 if not os.path.isfile(path):
                     yield 0, f"{path} is gone"
                 elif not _unchanged(stamp):
                     yield 1, f"{path} has other content"
-                elif path not in listed.get(record["name"], ()):
+                elif path not in listed.get(record.name, ()):
                     yield 2, f"{path} has no image of its name any more"
 
     def other_names(self, items: Sequence[Item]) -> str:
@@ -120,34 +205,86 @@ class Index:
         return f"{'; '.join(words)}. Scores before and after are of different images." if words else ""
 
 
-def _files(item: Item) -> list[str]:
+def files_of(item: Item) -> list[str]:
     """An item's files, by absolute paths: the same in whichever way the data folder was given."""
     return [os.path.abspath(path) for path in (item.image, item.mask) if path]
 
 
-def _trace(path: str) -> dict[str, Any]:
+class Witness:
+    """Tells what an item's files are; asked before and after they are decoded, whether other ones came in between."""
+
+    def __init__(self) -> None:
+        self.digests: dict[tuple[str, ...], str] = {}  # items may share a file of annotations
+
+    def stamps(self, item: Item) -> tuple[list[Stamp], list[str]]:
+        """What is kept of the files, and what else would be different in others."""
+        stamps, identities = [], []
+        for path in files_of(item):
+            stamp, identity = _trace(path), ""
+            with suppress(OSError):  # decoding will say so
+                status = os.stat(path)
+                identity = f"{status.st_dev} {status.st_ino} {status.st_ctime_ns}"
+                if stat.S_ISREG(status.st_mode) and status.st_size <= MOST_BYTES:
+                    key, settled = (path, identity), abs(time.time() - status.st_ctime) > SETTLED
+                    if not settled or key not in self.digests:
+                        self.digests[key] = _hash(path)
+                    stamp.digest = self.digests[key]
+            stamps.append(stamp)
+            identities.append(identity)
+        return stamps, identities
+
+
+def _seal(content: bytes) -> bytes:
+    return f'{blake2b(content, digest_size=16).hexdigest()}"}}'.encode()
+
+
+def _other_version(content: bytes) -> str:
+    """What is said of an index that another version has written; nothing of one that has been damaged."""
+    try:
+        number = json.loads(content)["format"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    return "was made by another version of oneway" if isinstance(number, int) and number != FORMAT else ""
+
+
+def _is_whole(record: Record, classes: int) -> bool:
+    """Whether a decoded item has all that one has."""
+    (height, width), labels, (_, check) = record.size, record.labels, record.checksums
+    return (
+        height * width > 0
+        and len(record.fingerprint) == 2 * GRID**2
+        and record.problem is None
+        and all(stamp.digest and stamp.bytes is not None for stamp in record.files)
+        and (labels is None) == (check is None)
+        and (labels is None or sum(labels.values()) == height * width)
+        and all(label < classes or label == IGNORE for label in labels or ())
+    )
+
+
+def _trace(path: str) -> Stamp:
     """Size and time of a file, if it is there, to tell later whether it is the same."""
     status = os.stat(path) if os.path.exists(path) else None
-    return {"path": path, "bytes": status and status.st_size, "modified": status and status.st_mtime_ns}
+    return Stamp(path=path, bytes=status and status.st_size, modified=status and status.st_mtime_ns)
 
 
-def _unchanged(stamp: dict[str, Any]) -> bool:
+def _unchanged(stamp: Stamp) -> bool:
     """Whether a file has the size and time of its stamp; where only the time differs, whether it has the content."""
-    now = _trace(stamp["path"])
-    return now.items() <= stamp.items() or (
-        now["bytes"] == stamp["bytes"] and _digest(stamp["path"]) == stamp["digest"]
-    )
+    now = _trace(stamp.path)
+    return now.bytes == stamp.bytes and (now.modified == stamp.modified or _digest(stamp.path) == stamp.digest)
 
 
 def _digest(path: str) -> str:
     try:
-        return blake2b(Path(path).read_bytes(), digest_size=16).hexdigest()
+        return _hash(path)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
 
 
-def _survey(record: dict[str, Any]) -> Survey:
-    fields = {key: value for key, value in record.items() if key != "files"}
-    if fields["labels"] is not None:
-        fields["labels"] = {int(label): count for label, count in fields["labels"].items()}
-    return Survey(**fields | {"size": tuple(fields["size"]), "fingerprint": bytes.fromhex(fields["fingerprint"])})
+def _hash(path: str) -> str:
+    with open(path, "rb") as file:
+        return file_digest(file, partial(blake2b, digest_size=16)).hexdigest()
+
+
+def _survey(record: Record) -> Survey:
+    fields = {name: getattr(record, name) for name in Survey.__dataclass_fields__}
+    return Survey(**fields | {"fingerprint": bytes.fromhex(record.fingerprint)})

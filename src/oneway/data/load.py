@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
@@ -34,8 +35,9 @@ def load(config: Data, console: Console = QUIET, all_validate: bool = False) -> 
     """
     if config.name in READERS:
         return READERS[config.name](config)
+    before = time.time()
     listing = list_files(config, all_validate)
-    cache = Cache.of(listing, config, console)
+    cache = Cache.of(listing, config, console, before)
     return Dataset(listing.classes, listing.colours, cache.samples, partial(_review, listing, cache))
 
 
