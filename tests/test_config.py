@@ -107,6 +107,14 @@ def test_the_data_decide_the_task(name, task):
             | {"method": "supervised-phtps-aug"},
             "perturbs images, and moons has points",
         ),
+        (
+            {"method": "supervised-colour-cutmix-aug", "train": {"batch_labelled": 3}},
+            "mixes pairs in half of a batch with labels; use --train.batch-labelled 4",
+        ),
+        (
+            {"data": {"name": "cifar10"}, "model": {"name": "wrn-28-2"}, "method": "supervised-colour-cutmix-aug"},
+            "mixes labels of pixels, and cifar10 has one class for each input",
+        ),
         ({"train": {"batch-labelled": 4}}, "'train.batch-labelled'. Did you mean 'train.batch_labelled'"),
         ({"trian": {"alpha": 1}}, "'trian'. Did you mean 'train'"),
         ({"method": "mt-phtps", "train": {"teacher_norm": "batch"}}, "a mean teacher has averages"),

@@ -25,7 +25,7 @@ SEGMENTATION = {
     "jitter": {"crop": (32, 48)},  # not the images' size, so that nothing can mistake one for the other
     "model": {"width": 0.125},
     "labels": "4",
-    "train": {"iterations": 3, "batch_labelled": 2, "batch_unlabelled": 4, "log_every": 1, "device": "cpu"},
+    "train": {"iterations": 3, "batch_labelled": 4, "batch_unlabelled": 4, "log_every": 1, "device": "cpu"},
 }
 COMBINATIONS = [(method, "1w-ct") for method in METHODS] + [
     ("simple-phtps", variant) for variant in VARIANTS if variant != "1w-ct"

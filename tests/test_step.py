@@ -10,14 +10,21 @@ import torch
 from torch import Tensor, nn
 
 from algorithms import batch_of, gradients
+from oneway import data
 from oneway.common.terms import IGNORE
 from oneway.config import Model, Perturb
-from oneway.draws import draw_perturbation
+from oneway.draws import draw, draw_perturbation
+from oneway.engine.jitter import jitter_inputs, jitter_labels
+from oneway.engine.start import plan_of
+from oneway.engine.step import mixed_batch
+from oneway.engine.store import Store
 from oneway.models import build
 from oneway.models.average import average_of
 from oneway.models.norm import NormPolicy
+from oneway.ops.exchange import box_mask
 from oneway.ops.warp import sampling_points
 from oneway.perturb import phtps
+from small_runs import small_streets
 
 SIZE = (40, 56)
 CLASSES = 5
@@ -175,3 +182,30 @@ def test_frozen_statistics_stay_what_they_were():
     assert all(torch.equal(before[name], buffer) for name, buffer in student.named_buffers())
     assert all(parameter.grad is not None for parameter in student.parameters())
     assert student.training
+
+
+def test_labelled_images_are_mixed_with_their_labels():
+    """Of the first half of a batch, pairs exchange colours and labels of the same pixels; the second half stays."""
+    config = small_streets(method="supervised-colour-cutmix-aug", train={"batch_labelled": 8}, perturb={"colour": 0.0})
+    store = Store.hold(data.load(config.data).read("train"), torch.device("cpu"))
+    table = draw(plan_of(config, range(4), range(16)), 3)
+    x, y = jitter_inputs(store, table.labelled, config.jitter), jitter_labels(store, table.labelled, config.jitter)
+    mixed, labels = mixed_batch(store, table, config).labelled()
+    inside = box_mask(table.augmentation.boxes, x.shape[2:])
+    assert len(inside) == 2
+    for n, partner in ((0, 2), (1, 3), (2, 0), (3, 1)):
+        torch.testing.assert_close(mixed[n], torch.where(inside[n % 2], x[partner], x[n]))
+        assert torch.equal(labels[n], torch.where(inside[n % 2], y[partner], y[n]))
+        assert not torch.equal(labels[n], y[n])
+    assert torch.equal(mixed[4:], x[4:])
+    assert torch.equal(labels[4:], y[4:])
+
+
+def test_colours_of_mixed_labelled_images_change():
+    config = small_streets(method="supervised-colour-cutmix-aug", train={"batch_labelled": 8})
+    store = Store.hold(data.load(config.data).read("train"), torch.device("cpu"))
+    table = draw(plan_of(config, range(4), range(16)), 3)
+    plain = config.changed(perturb={"colour": 0.0})
+    (x, y), (coloured, labels) = (mixed_batch(store, table, each).labelled() for each in (plain, config))
+    assert not torch.isclose(coloured[:4], x[:4]).flatten(1).all(dim=1).any()
+    assert torch.equal(labels, y)

@@ -47,6 +47,10 @@ def conflicts(config: Config) -> Iterator[str]:
         )
     if method.augment and config.train.batch_labelled < 2:
         yield f"method {config.method} perturbs half of the labelled images of a batch; use --train.batch-labelled 2"
+    if method.mixes_labelled and config.train.batch_labelled < 4:
+        yield f"method {config.method} mixes pairs in half of a batch with labels; use --train.batch-labelled 4"
+    if method.mixes_labelled and config.data.task == "classification":
+        yield f"method {config.method} mixes labels of pixels, and {config.data.name} has one class for each input"
     if method.mixes and config.train.batch_unlabelled < 2:
         yield f"method {config.method} mixes pairs of images; use --train.batch-unlabelled 2"
     yield from _model_conflicts(config)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from oneway.methods.interface import LossesOf
 
 PerturbationName = Literal["ph", "tps", "phtps", "colour", "augseg", "cutmix", "boxes", "noise"]
+MIXING: frozenset[PerturbationName] = frozenset(("cutmix", "boxes"))
 LossName = Literal["kl", "weighted-kl", "confident", "confident-l2"]
 BalanceName = Literal["none", "frequency", "dice", "ohem"]
 VariantName = Literal["1w-ct", "1w-cs", "2w-c1", "1w-p2", "2w-p2"]
@@ -63,7 +64,12 @@ class Method:
     @property
     def mixes(self) -> bool:
         """Whether it mixes unlabelled images with one another."""
-        return "cutmix" in self.perturb or "boxes" in self.perturb or self.classes
+        return not MIXING.isdisjoint(self.perturb) or self.classes
+
+    @property
+    def mixes_labelled(self) -> bool:
+        """Whether it mixes labelled images with one another."""
+        return not MIXING.isdisjoint(self.augment)
 
     @property
     def has_variants(self) -> bool:
@@ -105,6 +111,7 @@ METHODS: dict[str, Method] = {
     "supervised": Method("supervised"),
     "supervised-phtps-aug": Method("supervised", augment=("phtps",)),
     "supervised-colour-aug": Method("supervised", augment=("colour",)),
+    "supervised-colour-cutmix-aug": Method("supervised", augment=("colour", "cutmix")),
     "simple-ph": Method("consistency", perturb=("ph",)),
     "simple-tps": Method("consistency", perturb=("tps",)),
     "simple-phtps": Method("consistency", perturb=("phtps",)),
