@@ -140,7 +140,9 @@ def test_own_images(client, two_runs):
 def test_only_the_latest_uploads_are_kept():
     """So that memory does not grow with every image that someone tries."""
     store = ImageStore([], most=MOST_PIXELS)
-    added = [store.add(png(np.full((32, 32, 3), value, dtype=np.uint8)), "a") for value in range(KEPT_UPLOADS + 1)]
+    added = [store.decode(png(np.full((32, 32, 3), value, dtype=np.uint8)), "a") for value in range(KEPT_UPLOADS + 1)]
+    for picture in added:
+        store.add(picture)
     assert store.find(added[0].key) is None
     assert all(store.find(picture.key) for picture in added[1:])
 

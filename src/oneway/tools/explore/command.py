@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,21 +20,32 @@ from oneway.tools.evaluate import METRIC_NAMES
 from oneway.tools.explore.compute import Comparer
 from oneway.tools.explore.images import ImageStore, load_pictures, most_pixels, render_scenes
 
+LAST_SECONDS = 0.2
+"""That a computation has to end, when the page is left."""
+
 if TYPE_CHECKING:  # needs packages that not everyone has
     from oneway.tools.explore.server import PageContent
 
 
 def explore(page_content: PageContent, console: Console, port: int | None = None) -> None:
     """Serves the page until it is interrupted; its address is printed on the console, its port 8421 or a free one."""
-    from oneway.tools.explore.server import application, listen, server
+    from oneway.tools.explore.limits import Limits
+    from oneway.tools.explore.server import Workers, application, listen, server
 
+    limits = Limits()
+    workers = Workers(limits.uploading)
     if page_content.remark:
         say(console, page_content.remark)
     with listen(port) as listening:
         address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
         console.print(Text.assemble((address, "bold"), "  (Ctrl-C ends it)"), highlight=False, soft_wrap=True)
         with suppress(KeyboardInterrupt):  # how one leaves
-            server(application(page_content)).run(sockets=[listening])
+            server(application(page_content, limits, workers)).run(sockets=[listening])
+    if not workers.stop(LAST_SECONDS):  # Python would wait for what is being computed, which nobody wants any more
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            with suppress(OSError):
+                stream.flush()
+        os._exit(0)
 
 
 def prepare(

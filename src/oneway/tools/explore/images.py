@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import math
-import tempfile
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -83,15 +82,17 @@ class ImageStore:
         """The picture with a key; None where there is none, or no longer."""
         return self.offered.get(key) or self.uploaded.get(key)
 
-    def add(self, content: bytes, name: str) -> Picture:
-        """Decodes an uploaded file, of whatever origin, and keeps it; a UserError says why it cannot be used."""
+    def decode(self, content: bytes, name: str) -> Picture:
+        """A picture from an uploaded file of whatever origin; a UserError says why it cannot be used."""
         key = "upload-" + blake2b(content, digest_size=8).hexdigest()
-        picture = Picture(key, name, shrink(decode_upload(content, name), self.most))
-        self.uploaded[key] = picture
-        self.uploaded.move_to_end(key)
+        return Picture(key, name, shrink(decode_upload(content, name), self.most))
+
+    def add(self, picture: Picture) -> None:
+        """Keeps an uploaded picture, in place of the oldest."""
+        self.uploaded[picture.key] = picture
+        self.uploaded.move_to_end(picture.key)
         while len(self.uploaded) > KEPT_UPLOADS:
             self.uploaded.popitem(last=False)
-        return picture
 
 
 def load_pictures(config: Data, most: int, console: Console) -> list[Picture]:
@@ -116,21 +117,14 @@ def render_scenes(most: int) -> list[Picture]:
 
 def decode_upload(content: bytes, name: str) -> Bytes:
     """H×W×3 of the bytes of an image file; a UserError says why not."""
-    # The reader that trusts no content reads files only.
-    with tempfile.NamedTemporaryFile(prefix="oneway-") as file:
-        file.write(content)
-        file.flush()
-        path = Path(file.name)
-        try:
-            height, width = image_size(path)
-            if height * width > MOST_UPLOADED_PIXELS:
-                raise UserError(
-                    f"{path}: {width}×{height} pixels are more than the {MOST_UPLOADED_PIXELS // 10**6} million "
-                    "that the page takes. Make it smaller."
-                )
-            return read_image(path)
-        except UserError as error:
-            raise UserError(str(error).replace(str(path), name)) from error
+    path = Path(name)  # which is not opened, but named
+    height, width = image_size(path, content)
+    if height * width > MOST_UPLOADED_PIXELS:
+        raise UserError(
+            f"{name}: {width}×{height} pixels are more than the {MOST_UPLOADED_PIXELS // 10**6} million that the page "
+            "takes. Make it smaller."
+        )
+    return read_image(path, content)
 
 
 def most_pixels(classes: int) -> int:

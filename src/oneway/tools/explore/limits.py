@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import Future
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -51,6 +53,9 @@ class Limits:
     uploading: int = 2
     """Files that are being received or decoded."""
 
+    decoding: float = 5.0
+    """Seconds in which a file has to be decoded."""
+
 
 class Slots:
     """Limits how many requests are served at once; a further one is asked to try again."""
@@ -69,6 +74,15 @@ class Slots:
             yield
         finally:
             self.taken -= 1
+
+    def keep_until(self, work: Future[Any]) -> None:
+        """Occupies a slot until something is done that nobody waits for any more."""
+        self.taken += 1
+
+        def give_back(_: Future[Any]) -> None:
+            self.taken -= 1
+
+        work.add_done_callback(give_back)
 
 
 async def body(request: Request, most: int, timeout: float) -> bytes:
@@ -136,29 +150,45 @@ def _reason_to_refuse(headers: Headers, path: str) -> str | None:
 
 
 class Connection(H11Protocol):
-    """Uvicorn's connection, closed when it is idle for long, also in the middle of a request."""
+    """Uvicorn's connection, ended when nothing happens on it for long: in a request, or because nobody reads an answer.
+
+    Where there are too many, the one that has been idle for longest makes room for the new one: those who neither ask
+    nor read keep nobody out.
+    """
 
     answered = 0
+    idle_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Takes a connection, unless there are too many."""
+        """Takes a connection, in place of another if there are too many."""
         super().connection_made(transport)
+        self.idle_since = self.loop.time()
         if len(self.connections) > MOST_CONNECTIONS:
-            transport.abort()
-        else:
-            self._watch(answered=-1)
+            others = [other for other in self.connections if isinstance(other, Connection) and other is not self]
+            min(others, key=lambda other: (other.waits_for_us, other.idle_since)).transport.abort()
+        self._watch(None)
+
+    @property
+    def waits_for_us(self) -> bool:
+        """Whether a request is received or computed, which have limits of their own, and the client reads."""
+        asked = self.cycle is not None and not self.cycle.response_complete
+        return asked and not self.transport.is_closing() and not self.flow.write_paused
 
     def on_response_complete(self) -> None:
         """Counts the answers, so that `_watch` knows whether the connection is idle."""
         self.answered += 1
+        self.idle_since = self.loop.time()
         super().on_response_complete()
 
-    def _watch(self, answered: int) -> None:
-        """Every IDLE_SECONDS, closes a connection on which nothing was answered since, nor is being answered."""
-        if self.transport.is_closing():
+    def _watch(self, before: tuple[int, int] | None) -> None:
+        """Every IDLE_SECONDS, ends a connection on which nothing was answered or read since, nor is being answered.
+
+        A transport that is merely closed waits until everything is read: for ever, where nobody reads.
+        """
+        if self not in self.connections:
             return
-        busy = self.cycle is not None and not self.cycle.response_complete
-        if self.answered == answered and not busy:
-            self.transport.close()
+        now = self.answered, self.transport.get_write_buffer_size()
+        if now == before and not self.waits_for_us:
+            self.transport.abort()
         else:
-            self.loop.call_later(IDLE_SECONDS, self._watch, self.answered)
+            self.loop.call_later(IDLE_SECONDS, self._watch, now)

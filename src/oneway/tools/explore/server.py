@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,10 +19,10 @@ import uvicorn
 from pydantic import Field, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
@@ -65,14 +66,40 @@ class PageContent:
     remark: str = ""
 
 
-def application(page_content: PageContent, limits: Limits = Limits()) -> Starlette:  # noqa: B008 (frozen)
+class Workers:
+    """Threads apart from the one that talks: one that computes, and others that decode what was uploaded."""
+
+    def __init__(self, decoding: int) -> None:
+        self.pools = [ThreadPoolExecutor(count, thread_name_prefix="explore") for count in (1, decoding)]
+
+    async def compute(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """What a function returns, after those that were asked for before."""
+        return await asyncio.get_running_loop().run_in_executor(self.pools[0], function, *arguments)
+
+    def decode(self, function: Callable[..., Result], *arguments: Any) -> asyncio.Future[Result]:
+        """What a function will return, while others are computed."""
+        return asyncio.get_running_loop().run_in_executor(self.pools[1], function, *arguments)
+
+    def stop(self, seconds: float) -> bool:
+        """Lets the threads end; whether they have done so within so many seconds."""
+        for pool in self.pools:
+            pool.shutdown(wait=False, cancel_futures=True)
+        deadline = time.monotonic() + seconds
+        threads = [thread for pool in self.pools for thread in pool._threads]
+        for thread in threads:
+            thread.join(max(0, deadline - time.monotonic()))
+        return not any(thread.is_alive() for thread in threads)
+
+
+def application(
+    page_content: PageContent,
+    limits: Limits = Limits(),  # noqa: B008 (frozen)
+    workers: Workers | None = None,
+) -> ASGIApp:
     """The page, and the requests that it makes, as an ASGI application."""
-    worker = ThreadPoolExecutor(1, thread_name_prefix="explore")
+    workers = workers or Workers(limits.uploading)
     computing, uploading = Slots(limits.computing), Slots(limits.uploading)
     about = _about(page_content, limits)
-
-    async def run_in_worker(function: Callable[..., Result], *arguments: Any) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(worker, function, *arguments)
 
     async def static(request: Request) -> Response:
         return FileResponse(STATIC / FILES[request.url.path])
@@ -92,7 +119,7 @@ def application(page_content: PageContent, limits: Limits = Limits()) -> Starlet
     async def small(request: Request) -> Response:
         picture = _find_picture(page_content.store, request.path_params["key"])
         with computing.take():
-            return Response(await run_in_worker(thumbnail, picture), media_type="image/jpeg")
+            return Response(await workers.compute(thumbnail, picture), media_type="image/jpeg")
 
     async def upload(request: Request) -> Response:
         require_type(request, *IMAGE_TYPES)
@@ -100,7 +127,14 @@ def application(page_content: PageContent, limits: Limits = Limits()) -> Starlet
         with uploading.take():
             content = await body(request, limits.upload, limits.timeout)
             shown = name if name and name.isprintable() else "This file"
-            picture = await run_in_worker(page_content.store.add, content, shown)
+            decoding = workers.decode(page_content.store.decode, content, shown)
+            try:
+                async with asyncio.timeout(limits.decoding):
+                    picture = await asyncio.shield(decoding)
+            except TimeoutError:
+                uploading.keep_until(decoding)  # a thread cannot be stopped
+                raise UserError(f"{shown}: takes longer than {limits.decoding:g} seconds to decode.") from None
+            page_content.store.add(picture)
         return JSONResponse(_picture_info(picture), HTTPStatus.CREATED)
 
     async def compare(request: Request) -> Response:
@@ -108,7 +142,7 @@ def application(page_content: PageContent, limits: Limits = Limits()) -> Starlet
         question = Question.model_validate_json(await body(request, limits.question, limits.timeout))
         picture = _find_picture(page_content.store, question.image)
         with computing.take():
-            return JSONResponse(await run_in_worker(_answer, page_content, picture, question))
+            return JSONResponse(await workers.compute(_answer, page_content, picture, question))
 
     routes = [
         *(Route(address, static) for address in FILES),
@@ -121,11 +155,18 @@ def application(page_content: PageContent, limits: Limits = Limits()) -> Starlet
     ]
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(Guard, timeout=limits.timeout)],
-        exception_handlers={HTTPException: _refuse, ValidationError: _explain, UserError: _explain},
+        exception_handlers={
+            HTTPException: _refuse,
+            ValidationError: _explain,
+            UserError: _explain,
+            MemoryError: _exhausted,
+            OSError: _exhausted,
+            RuntimeError: _exhausted,
+            Exception: _bug,
+        },
     )
     app.router.redirect_slashes = False
-    return app
+    return Guard(app, limits.timeout)  # around everything, so that answers to bugs have its headers too
 
 
 def listen(port: int | None, preferred: int = 8421) -> socket.socket:
@@ -138,7 +179,7 @@ def listen(port: int | None, preferred: int = 8421) -> socket.socket:
     raise UserError(f"--port {port}: cannot be used ({reason}). Leave it out to have a free one chosen.")
 
 
-def server(app: Starlette) -> uvicorn.Server:
+def server(app: ASGIApp) -> uvicorn.Server:
     """Serves an application on a socket given to its `run`, until it is interrupted."""
     config = uvicorn.Config(
         app,
@@ -151,7 +192,7 @@ def server(app: Starlette) -> uvicorn.Server:
         proxy_headers=False,
         server_header=False,
         timeout_keep_alive=60,
-        timeout_graceful_shutdown=5,
+        timeout_graceful_shutdown=1,
     )
     return uvicorn.Server(config)
 
@@ -216,3 +257,16 @@ async def _explain(request: Request, error: Exception) -> Response:
         first = error.errors(include_url=False, include_context=False)[0]
         message = f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
     return JSONResponse({"error": message}, HTTPStatus.UNPROCESSABLE_ENTITY)
+
+
+async def _exhausted(request: Request, error: Exception) -> Response:
+    """Answers that memory, a disk or another resource does not suffice; PyTorch says so by a RuntimeError."""
+    if isinstance(error, RuntimeError) and "memory" not in str(error):
+        raise error
+    reason = getattr(error, "strerror", None) or "out of memory"
+    answer = f"This computer cannot answer that now ({reason}). Try a smaller image, or make room."
+    return JSONResponse({"error": answer}, HTTPStatus.INSUFFICIENT_STORAGE)
+
+
+async def _bug(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": f"A bug in oneway: {type(error).__name__}."}, HTTPStatus.INTERNAL_SERVER_ERROR)
