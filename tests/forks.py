@@ -13,6 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import preload
+
 
 @dataclass
 class Job:
@@ -53,6 +55,7 @@ def zygote() -> subprocess.Popen[str]:
         **os.environ,
         "OMP_NUM_THREADS": "1",
         "COLUMNS": "200",
+        "LD_PRELOAD": preload.library(),  # without effect until a job arms it
         "PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")]),
     }
     command = [sys.executable, "-m", "zygote"]

@@ -18,7 +18,7 @@ from oneway import config as configuration
 from oneway.cli import studying, training, using  # noqa: F401 (they add the verbs)
 from oneway.cli.app import app
 from oneway.common.console import Console, close_streams, open_streams
-from oneway.common.errors import UserError
+from oneway.common.errors import UserError, describe_refusal
 from oneway.common.failure import BUG_STATUS, describe_bug
 from oneway.common.words import command
 
@@ -67,6 +67,8 @@ def _explain(error: BaseException) -> tuple[str, int]:
             return str(error), error.exit_status
         case KeyboardInterrupt():
             return "Stopped.", 128 + signal.SIGINT
+        case OSError() if refusal := describe_refusal(error):
+            return refusal, 1
         case _:
             return describe_bug(error), BUG_STATUS
 

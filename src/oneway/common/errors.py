@@ -1,7 +1,9 @@
-"""The error for what a user can correct."""
+"""The error for what a user can correct, and words for what only the system can."""
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -18,3 +20,23 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     near = get_close_matches(name, known, n=1)
     suggestion = f" Did you mean '{near[0]}'?" if near else ""
     return UserError(f"Unknown {kind} '{visible(name[:200], lines=False)}'.{suggestion} Known: {', '.join(known)}.")
+
+
+PASSING = {
+    *(errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EREMOTEIO, errno.ENXIO, errno.ENODEV, errno.EBUSY, errno.EAGAIN),
+    *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ENOLCK),
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
+    *(errno.ENOTCONN, errno.ECONNRESET, errno.ECONNABORTED, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH),
+}
+"""What no code of ours causes: disks, network file systems, limits and permissions do."""
+
+
+def describe_refusal(error: OSError) -> str | None:
+    """What the system said no to, and that it may pass; None for an error that may be a mistake of ours."""
+    if error.errno not in PASSING:
+        return None
+    name = "A file" if error.filename is None else visible(os.fsdecode(error.filename)[:1000], lines=False)
+    return (
+        f"{name}: {error.strerror or os.strerror(error.errno)}. Nothing complete has been changed. When the cause is "
+        "gone, run the same command again; a training that has begun continues with --resume."
+    )
