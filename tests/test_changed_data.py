@@ -111,7 +111,8 @@ def test_a_run_is_not_scored_on_what_it_was_trained_on(run: Path) -> None:
     """Where the images with labels have become others, one that taught may be among those that validate."""
     opened = open_run(run)
     validation = data.load(opened.config.data).read("val").names
-    opened.write_settings(replace(opened.split, labelled=(*opened.split.labelled, validation[0])))
+    names = {part: (*getattr(opened.split, part), validation[0]) for part in ("labelled", "unlabelled")}
+    opened.write_settings(replace(opened.split, **names))
     with pytest.raises(UserError, match=f"was trained on the labels of {validation[0]}.*--data DIR"):
         evaluate_run(run, "val", None, QUIET)
     evaluate_run(run, "train", None, QUIET)

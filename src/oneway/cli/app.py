@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 from typing import Annotated, TypeVar
 
 from cyclopts import App, Group, Parameter
@@ -41,6 +42,7 @@ Json = Annotated[Switch, Parameter(name="--json")]
 """Everywhere the same: prints JSON to the standard output, and nothing else there."""
 Several = Annotated[tuple[str, ...], Parameter(show_default=False)]
 Refresh = Annotated[Switch, Parameter(name="--data.refresh")]
+Cache = Annotated[Path | None, Parameter(name="--data.cache")]
 Factory = Annotated[str | None, Parameter(name="--model.factory")]
 
 

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from oneway import config as configuration
-from oneway.cli.app import TRAIN, Factory, Json, Refresh, Switch, console, messages, results, verb
+from oneway.cli.app import TRAIN, Cache, Factory, Json, Refresh, Switch, console, messages, results, verb
 from oneway.common.console import print_result
 from oneway.common.errors import UserError
 from oneway.common.interrupt import Interrupted
@@ -151,7 +151,7 @@ def train(
     summary = train(resolved, folder, resume, console, allow_changes)
     page = folder / "report.html"
     if not page.exists():
-        write_report([folder], page, resolved.model.factory)
+        write_report([folder], page, resolved.model.factory, trained=resolved.data)
     metric = METRIC_NAMES[summary["metric"]]
     say(console, f"{summary['value']:.1f} % {metric} on validation with {summary['labels']} labels\nReport: {page}")
     say(console, str(describe_unlabelled([folder])))
@@ -165,6 +165,7 @@ def evaluate(
     data: Path | None = None,
     split: SplitName = "val",
     refresh: Refresh = False,
+    cache: Cache = None,
     device: str = "auto",
     factory: Factory = None,
     as_json: Json = False,
@@ -176,13 +177,14 @@ def evaluate(
         data: Folder of the data set, where it is not the one trained on.
         split: Which images.
         refresh: Accept that files have changed or vanished since they were decoded.
+        cache: Where decoded images are kept; by default a folder of the user's cache folder, whatever the run says.
         device: auto, cpu, cuda, cuda:1, …
         factory: The function that made the model's network, where it is not one of ours; its code runs.
         as_json: Print JSON, for machines.
     """
     from oneway.tools.evaluate import evaluate_run
 
-    result = evaluate_run(run, split, data, messages, factory, refresh, device)
+    result = evaluate_run(run, split, data, messages, factory, refresh, device, cache)
     if as_json:
         print_result(json.dumps(result, indent=1))
         return
@@ -204,6 +206,7 @@ def report(
     out: Path | None = None,
     data: Path | None = None,
     refresh: Refresh = False,
+    cache: Cache = None,
     factory: Factory = None,
 ) -> None:
     """Write one self-contained HTML page about one run, or about several side by side.
@@ -213,11 +216,12 @@ def report(
         out: The page; by default report.html in the run folder, or report-A-B.html in the last of several.
         data: Folder of the data set, where it is not the one trained on.
         refresh: Accept that files have changed or vanished since they were decoded.
+        cache: Where decoded images are kept; by default a folder of the user's cache folder, whatever the run says.
         factory: The function that made the models' networks, where they are not ours; its code runs.
     """
     from oneway.tools.report import write_report
 
-    say(console, f"Report: {write_report(list(runs), out, factory, data, refresh, console)}")
+    say(console, f"Report: {write_report(list(runs), out, factory, data, refresh, console, cache)}")
 
 
 def _absent_note(absent: list[str]) -> str | None:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from oneway.cli.app import USE, Factory, Json, Refresh, Switch, console, messages, verb
+from oneway.cli.app import USE, Cache, Factory, Json, Refresh, Switch, console, messages, verb
 from oneway.common.words import counted, say
 from oneway.config import Positive
 
@@ -83,6 +83,7 @@ def explore(
     *,
     data: Path | None = None,
     refresh: Refresh = False,
+    cache: Cache = None,
     port: int | None = None,
     device: str = "auto",
     factory: Factory = None,
@@ -94,6 +95,7 @@ def explore(
         other: A second run with the same classes, to see beside it.
         data: Folder of the data set, where it is not the one trained on.
         refresh: Accept that files have changed or vanished since they were decoded.
+        cache: Where decoded images are kept; by default a folder of the user's cache folder, whatever the run says.
         port: Port of the page's address; by default 8421, or a free one.
         device: auto, cpu, cuda, cuda:1, …
         factory: The function that makes the network, where it is one of your own.
@@ -101,7 +103,8 @@ def explore(
     from oneway.tools.explore import explore, prepare
 
     paths = [run, other] if other else [run]
-    explore(prepare(paths, console, data=data, refresh=refresh, factory=factory, device=device), console, port)
+    content = prepare(paths, console, data=data, refresh=refresh, cache=cache, factory=factory, device=device)
+    explore(content, console, port)
 
 
 @verb(USE)
@@ -113,6 +116,7 @@ def suggest(
     count: Positive = 24,
     out: Path | None = None,
     refresh: Refresh = False,
+    cache: Cache = None,
     device: str = "auto",
     factory: Factory = None,
 ) -> None:
@@ -124,12 +128,23 @@ def suggest(
         count: How many.
         out: The table (CSV); a contact sheet (PNG) lies beside it. By default suggest.csv in the run folder.
         refresh: Accept that files have changed or vanished since they were decoded.
+        cache: Where decoded images are kept; by default a folder of the user's cache folder, whatever the run says.
         device: auto, cpu, cuda, cuda:1, …
         factory: The function that makes the network, where it is one of your own.
     """
     from oneway.tools.suggest import suggest
 
-    found = suggest(run, console, folder=data, count=count, out=out, refresh=refresh, factory=factory, device=device)
+    found = suggest(
+        run,
+        console,
+        folder=data,
+        count=count,
+        out=out,
+        refresh=refresh,
+        cache=cache,
+        factory=factory,
+        device=device,
+    )
     for reason in found.unreadable:
         say(console, f"Left out: {reason}")
     alike = f" ({counted(found.alike, 'other')} like them)" if found.alike else ""

@@ -11,6 +11,7 @@ METRICS = "metrics.jsonl"
 SUMMARY = "summary.json"
 MODEL = "model.safetensors"
 CHANGES = "changes.json"
+SUGGESTIONS = "suggest.csv"
 TRACEBACK = "traceback.txt"
 PREDICTIONS = "predictions.json"  # beside predicted masks and overlays
 

@@ -6,22 +6,39 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from oneway import config as configuration
 from oneway.common.errors import UserError
-from oneway.common.run_files import CHANGES, METRICS
+from oneway.common.run_files import CHANGES, ENVIRONMENT, METRICS
 from oneway.common.words import listed
 from oneway.config import Config
 from oneway.data.dataset import Samples
 from oneway.data.splits import Split, choose
 from oneway.engine.state import TrainingState
-from oneway.runs import atomic, checkpoint, lock
+from oneway.runs import atomic, checkpoint, lock, records
 from oneway.runs.checkpoint.state import bytes_needed
-from oneway.runs.folder import Run, open_run, read_json
+from oneway.runs.environment import add_stretch, choose_device, environment
+from oneway.runs.folder import Run, open_run, refuse_links
+from oneway.runs.reading import CannotRead, is_there
 
 MAY_CHANGE = ("data.path", "data.unlabelled", "data.cache", "data.refresh", "data.skip_unreadable", "train.device")
 """Where a run finds its data and computes may differ when it is continued; the data are known by their content."""
+
+BY_CONTENT = ("teacher",)
+"""What may lie elsewhere, as long as it is the same."""
+
+PATHS = ("data.path", "data.unlabelled", "data.cache", "model.weights", "teacher")
+
+
+class Notes(NamedTuple):
+    """What a checkpoint says beside its tensors."""
+
+    filled: frozenset[str]
+    """Parameters that came with `model.weights`: they learn at a rate of their own."""
+
+    teacher: str | None
+    """A digest of the model in `teacher`, which no checkpoint holds."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +63,25 @@ class Continued:
 
 def list_changes(run: Run) -> list[str]:
     """What has been changed since a run was started, in words."""
-    file = run.path / CHANGES
-    return [str(change) for change in read_json(file).get("changes", [])] if file.exists() else []
+    return records.read_changes(run.path / CHANGES)
+
+
+def keep_paths(path: Path, config: Config, say: Callable[[str], None]) -> Config:
+    """The settings; a relative path that was typed in another working directory means what it meant before.
+
+    That is so where it leads to nothing here, and the run folder has a path with the same end.
+    """
+    here, before, now = Path.cwd(), open_run(path).config.flat(), config.flat()
+    changes: dict[str, Any] = {}
+    for key in PATHS:
+        then, given = before[key], now[key]
+        if None in (then, given) or then == given or not Path(given).is_relative_to(here) or is_there(Path(given)):
+            continue
+        typed = Path(given).relative_to(here).parts
+        if Path(then).parts[-len(typed) :] == typed:
+            say(f"{key}: {Path(*typed)} is {then}, as it was when the run began.")
+            changes = configuration.merge(changes, _nested(key, then))
+    return configuration.build(configuration.merge(config.model_dump(), changes), str(path)) if changes else config
 
 
 def load_ended(path: Path, config: Config) -> dict[str, Any] | None:
@@ -70,14 +104,10 @@ def load_ended(path: Path, config: Config) -> dict[str, Any] | None:
 def reopen(path: Path, config: Config, allow_changes: bool) -> Iterator[Continued]:
     """An existing run folder, locked within the block, to be continued with the settings of `config`."""
     before = open_run(path).config
-    with lock.hold(path):
-        continued = Continued(Run(path, config), before, allow_changes)
-        for place in (continued.run.checkpoints, path / METRICS):
-            if place.is_symlink():
-                raise UserError(f"{place}: a link, which is not followed. Put what it leads to in its place.")
+    with lock.hold(path) as held:
+        continued = Continued(Run(path, config, held), before, allow_changes)
+        refuse_links(path)
         continued.accept(_compare_settings(before.flat(), config.flat()))
-        atomic.sweep(path)
-        checkpoint.remove_incomplete(continued.run.checkpoints)
         yield continued
 
 
@@ -91,15 +121,26 @@ def keep_split(continued: Continued, samples: Samples, held_out: Samples) -> Spl
 
 
 def restore(
-    continued: Continued, split: Split, state: TrainingState, iterations: int, say: Callable[[str], None]
+    continued: Continued,
+    split: Split,
+    state: TrainingState,
+    iterations: int,
+    checkpoint_every: int,
+    say: Callable[[str], None],
 ) -> tuple[int, float]:
     """Puts the newest whole checkpoint into the state; returns its iteration and the seconds trained until then.
 
-    What was logged after it is dropped, and the changes that were allowed are kept in the run folder.
+    What was logged after it is dropped; what has changed since is kept in the run folder. Nothing is removed before all
+    that is needed has been read.
+
+    Raises:
+        UserError: It cannot be continued: among other reasons, since checkpoints are missing that must have been there.
     """
     run = continued.run
     found = checkpoint.restore_newest(run.checkpoints, state, say)
     done, seconds = (found.iteration, found.seconds) if found else (0, 0.0)
+    _refuse_lost(run, done if found else None, checkpoint_every)
+    record, differences = _record(run, done, say)
     if done > iterations:
         raise UserError(f"{run.path}: has done {done} iterations, more than the {iterations} asked for.")
     if found:
@@ -108,19 +149,90 @@ def restore(
         continued.accept(_compare_settings(then.flat(), run.config.flat()))
         if found.split != split.hash:
             continued.accept([f"split: {found.split[:8]} → {split.hash[:8]}"])
+    run.require()
+    atomic.sweep(run.path)
+    checkpoint.remove_incomplete(run.checkpoints)
     checkpoint.require_room(run.checkpoints, bytes_needed(state))
     if continued.changes:
         now = [f"after {done} iterations, {change}" for change in continued.changes]
         run.write(CHANGES, {"changes": [*list_changes(run), *now]})
     if run.config != continued.before or split != run.split:
         run.write_settings(split)
+    if record is not None:
+        run.write(ENVIRONMENT, record)
     run.forget_metrics_after(done)
     checkpoint.prune(run.checkpoints)  # now that the newest is known to be whole
+    if differences:
+        say(
+            f"Note: not as in the iterations before: {'; '.join(differences)}. The run continues, and its numbers may "
+            "differ from those of an uninterrupted one in their last digits."
+        )
     return done, seconds
 
 
+def read_notes(continued: Continued) -> Notes:
+    """What the checkpoints of the run say beside their tensors; nothing where there is none yet."""
+    found = checkpoint.read_notes(continued.run.checkpoints) or {}
+    names, teacher = found.get("pretrained"), found.get("teacher")
+    filled = frozenset(map(str, names)) if isinstance(names, list) else frozenset()
+    return Notes(filled, teacher if isinstance(teacher, str) else None)
+
+
+def keep_teacher(continued: Continued, then: str | None, now: str) -> None:
+    """Refuses another teacher than the run had, wherever it lies; both are digests, and the first may be unknown."""
+    if then is None:
+        changed = [key for key in BY_CONTENT if continued.before.flat()[key] != continued.run.config.flat()[key]]
+        continued.accept(
+            [f"{key}: {continued.before.flat()[key]} → {continued.run.config.flat()[key]}" for key in changed]
+        )
+    elif then != now:
+        continued.accept([f"teacher: {then[:8]} → {now[:8]}, the content of {continued.run.config.teacher}"])
+
+
+def _record(run: Run, done: int, say: Callable[[str], None]) -> tuple[dict[str, Any] | None, list[str]]:
+    """What `environment.json` is to hold from now on, None to leave it as it is; and what has changed, in words."""
+    now = environment(choose_device(run.config.train.device))
+    if not is_there(run.path / ENVIRONMENT):
+        return {**now, "stretches": [{"iteration": done, **now}]}, []
+    try:
+        return add_stretch(run.environment, now, done)
+    except CannotRead:
+        raise
+    except UserError as error:
+        say(f"Note: {error} It stays as it is, and does not say where the run is continued.")
+        return None, []
+
+
+def _refuse_lost(run: Run, newest: int | None, every: int) -> None:
+    """Refuses to train again what was trained before: the log knows of iterations whose checkpoints must be there.
+
+    Training waits for its first checkpoint, and writes others while it goes on: then two may be missing, and one more
+    that was damaged, and as many as fit into the skipped steps that end a run.
+    """
+    logged = records.read_log(run.path / METRICS)
+    lines = [line for line in logged if not isinstance(line, str)]
+    last = max((line["iteration"] for line in lines), default=0)
+    if newest is None:
+        lost = last > every or len(lines) < len(logged)
+    else:
+        lost = last > newest + 3 * every + 2 * run.config.train.most_skipped and not lines[-1].get("skipped")
+    if lost:
+        what = "there is no checkpoint" if newest is None else f"the newest checkpoint is of iteration {newest}"
+        raise UserError(
+            f"{run.checkpoints}: {what}, and {METRICS} goes to iteration {last}: checkpoints are missing. Nothing has "
+            f"been changed. Bring them back, or start another run with --out; to go on without them in this folder, "
+            f"move {run.path / METRICS} elsewhere."
+        )
+
+
+def _nested(key: str, value: Any) -> dict[str, Any]:
+    section, _, name = key.rpartition(".")
+    return {section: {name: value}} if section else {name: value}
+
+
 def _compare_settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    changed = [key for key in before if before[key] != after[key] and key not in MAY_CHANGE]
+    moved = [key for key in BY_CONTENT if None not in (before[key], after[key])]
+    changed = [key for key in before if before[key] != after[key] and key not in (*MAY_CHANGE, *moved)]
     return [f"{key}: {before[key]} → {after[key]}" for key in changed]
 
 

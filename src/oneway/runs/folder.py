@@ -8,53 +8,25 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from oneway import config as configuration
 from oneway.common.errors import UserError
+from oneway.common.links import refuse_link
 from oneway.common.run_files import CONFIG, ENVIRONMENT, METRICS, MODEL, SPLIT, SUMMARY, TRACEBACK
-from oneway.common.words import listed
+from oneway.common.words import listed, say
 from oneway.config import Config, Data
 from oneway.data.splits import Split
-from oneway.runs import atomic, checkpoint, lock
+from oneway.runs import atomic, checkpoint, lock, records
 from oneway.runs.atomic import write_atomically, write_json
-from oneway.runs.environment import choose_device, environment
-
-MOST_BYTES = 2**26  # of a text file in a run folder
-
-Types = Mapping[str, type | tuple[type, ...]]
-"""What an object must have: the type, or types, of the value under each key."""
-
-IN_SUMMARY: Types = {
-    "method": str,
-    "variant": str,
-    "seed": int,
-    "labels": int,
-    "iterations": int,
-    "metric": str,
-    "value": (int, float),
-    "per_class": dict,
-    "absent": list,
-    "confusion": list,
-    "validation_samples": int,
-    "seconds": (int, float),
-    "peak_memory_mib": (int, float),
-}
-IN_ENVIRONMENT: Types = {
-    "command": str,
-    "started": str,
-    "versions": dict,
-    "python": str,
-    "platform": str,
-    "hardware": str,
-    "commit": (str, type(None)),
-    "uncommitted": (bool, type(None)),
-}
-IN_SPLIT: Types = {"hash": str, "labelled": list, "unlabelled": list, "content": str, "validation": str}
+from oneway.runs.environment import begin_stretches, choose_device, environment
+from oneway.runs.reading import is_there, list_names, reading
 
 
 @dataclass(frozen=True)
@@ -63,6 +35,8 @@ class Run:
 
     path: Path
     config: Config
+    held: lock.Held | None = None
+    """The lock, where this process trains it."""
 
     @property
     def checkpoints(self) -> Path:
@@ -72,41 +46,40 @@ class Run:
     @property
     def model_file(self) -> Path:
         """Where the trained model is, once the run has ended."""
-        return self.path / MODEL
+        return refuse_link(self.path / MODEL)
 
     @property
     def environment(self) -> dict[str, Any]:
         """Versions, hardware, commit and command."""
-        return _read_object(self.path / ENVIRONMENT, IN_ENVIRONMENT)
+        return records.read_environment(self.path / ENVIRONMENT)
 
     @property
     def summary(self) -> dict[str, Any] | None:
         """The result, once the run has ended."""
-        file = self.path / SUMMARY
-        return _read_object(file, IN_SUMMARY) if file.exists() else None
+        return records.read_summary(self.path / SUMMARY)
 
     @property
     def split(self) -> Split:
         """Which images the run was started with."""
-        file = self.path / SPLIT
-        stored = _read_object(file, IN_SPLIT)
-        labelled, unlabelled = (tuple(map(str, stored[part])) for part in ("labelled", "unlabelled"))
-        split = Split(labelled, unlabelled, stored["content"], stored["validation"])
-        if split.hash != stored["hash"]:
-            raise UserError(f"{file}: damaged; its names do not have the hash in it.")
-        return split
+        return records.read_split(self.path / SPLIT)
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of `metrics.jsonl`, in order."""
         file = self.path / METRICS
-        return _refuse_damaged(_read_log(file), file)
+        return records.refuse_damaged(records.read_log(file), file)
+
+    def require(self) -> None:
+        """Refuses to write where the folder has been renamed, removed or replaced since it was locked."""
+        if self.held is not None:
+            self.held.require()
 
     def log(self, **values: Any) -> None:
         """Adds a line to `metrics.jsonl`."""
+        self.require()
         file = self.path / METRICS
-        line = (json.dumps(values) + "\n").encode()
+        line = (json.dumps(values, allow_nan=False) + "\n").encode()
         try:
-            with atomic.open_descriptor(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as descriptor:
+            with atomic.open_descriptor(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW) as descriptor:
                 if os.write(descriptor, line) < len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
@@ -115,31 +88,37 @@ class Run:
     def forget_metrics_after(self, iteration: int) -> None:
         """Drops what a killed run logged after the checkpoint it resumes from, readable or not."""
         file = self.path / METRICS
-        lines = _read_log(file)
-        while lines and not ((last := lines[-1]) and last["iteration"] <= iteration):
+        lines = records.read_log(file)
+        while lines and (isinstance(last := lines[-1], str) or last["iteration"] > iteration):
             lines.pop()
-        kept = [line for line in _refuse_damaged(lines, file) if line["iteration"] <= iteration]
+        kept = [line for line in records.refuse_damaged(lines, file) if line["iteration"] <= iteration]
         write_atomically(file, "".join(json.dumps(line) + "\n" for line in kept).encode())
 
     def write(self, name: str, values: Any) -> None:
         """Writes a JSON file of the folder."""
+        self.require()
         write_json(self.path / name, values)
 
     def write_settings(self, split: Split) -> None:
         """Writes the split, and last the configuration: where there is one, the run has been started."""
+        self.require()
         write_atomically(self.path / SPLIT, split.to_json().encode())
         write_atomically(self.path / CONFIG, self.config.to_yaml().encode())
 
 
 def refuse_occupied(path: Path) -> None:
     """Refuses a folder that a new run would share with something else: nothing is ever overwritten."""
-    if (path / CONFIG).is_file():
+    if is_there(path / CONFIG):
         raise UserError(f"{path}: holds a run already. Continue it with --resume, or choose another folder with --out.")
     # A run that was killed before it had a configuration has left nothing worth keeping.
-    unfinished = {lock.NAME, ENVIRONMENT, SPLIT, METRICS, TRACEBACK}
-    names = [entry.name for entry in path.iterdir() if not entry.name.endswith(atomic.SUFFIX)] if path.is_dir() else []
-    if {*names} - unfinished or (path.exists() and not path.is_dir()):
-        raise UserError(f"{path}: exists and is not a run folder. Choose another folder with --out.")
+    unfinished = {lock.NAME, ENVIRONMENT, SPLIT, TRACEBACK}
+    with reading(path):
+        if is_there(path / METRICS) and not (path / METRICS).stat().st_size:
+            unfinished.add(METRICS)
+        names = [] if path.exists() and not path.is_dir() else list_names(path)
+        names = [name for name in names if not name.endswith(atomic.SUFFIX)]
+        if {*names} - unfinished or (path.exists() and not path.is_dir()):
+            raise UserError(f"{path}: exists and is not a run folder. Choose another folder with --out.")
 
 
 @contextmanager
@@ -151,12 +130,12 @@ def start_run(path: Path, config: Config, split: Split, checkpoint_bytes: int) -
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror}). Choose another folder with --out.") from None
     try:
-        with lock.hold(path):
+        with lock.hold(path) as held:
             refuse_occupied(path)  # again, since now no other process can start there
             atomic.sweep(path)
-            run = Run(path, config)
+            run = Run(path, config, held)
             checkpoint.require_room(run.checkpoints, checkpoint_bytes)
-            run.write(ENVIRONMENT, environment(choose_device(config.train.device)))
+            run.write(ENVIRONMENT, begin_stretches(environment(choose_device(config.train.device))))
             write_atomically(path / METRICS, b"")
             run.write_settings(split)
             yield run
@@ -172,74 +151,50 @@ def open_run(path: Path) -> Run:
         inside = sorted(str(found.parent) for found in path.glob(f"*/{CONFIG}"))
         hint = f" It holds runs; name one: {listed(inside, joint='or')}." if inside else ""
         raise UserError(f"{path}: not a run folder (it has no {CONFIG}).{hint}")
-    _refuse_unusual(file)
+    refuse_link(file)
     return Run(path, configuration.build(configuration.read_yaml(file), source=str(file)))
 
 
-def data_of(config: Config, path: Path | None = None, refresh: bool = False) -> Data:
+def refuse_links(path: Path) -> None:
+    """Refuses a run folder with a link among its files or its checkpoints, before anything is written there."""
+    for folder in (path, refuse_link(path / "checkpoint")):
+        for name in list_names(folder):
+            refuse_link(folder / name)
+
+
+def data_of(
+    run: Run, console: Console, path: Path | None = None, refresh: bool = False, cache: Path | None = None
+) -> Data:
     """A run's data, to be read again where it found them, or in another folder.
 
-    That the run accepted changed files when it began does not mean that they may change again: `refresh` says so anew.
+    The folder may be a stranger's. Of the paths in its settings, those of the images are obeyed, without which its
+    result means nothing, if the folder is the user's own; the user is told. Where decoded images go, it never says.
+    That the run accepted changed files when it began does not mean that they may change again.
+
+    Args:
+        run: The run folder.
+        console: Where the user is told which images are read.
+        path: Another folder, as the user says. Nothing beside it is then read.
+        refresh: Accept that files have changed, as the user says.
+        cache: Where decoded images go, as the user says; by default a folder of the user's.
     """
-    if path is None and config.data.path is not None and not config.data.path.exists():
-        raise UserError(f"{config.data.path}: the run's images are no longer there. Name their folder with --data.")
-    return config.data.model_copy(update={"path": path or config.data.path, "refresh": refresh})
+    settings = run.config.data
+    given = {"refresh": refresh, "cache": cache and cache.absolute()}
+    if path is not None:
+        return settings.model_copy(update={**given, "path": path, "unlabelled": None})
+    for named in filter(None, (settings.path, settings.unlabelled)):
+        if not is_own(run.path / CONFIG):
+            raise UserError(
+                f"{run.path}: belongs to another user, and says that its images are in {named}. "
+                "Say yourself where to read them, with --data."
+            )
+        if not named.exists():
+            raise UserError(f"{named}: the run's images are no longer there. Name their folder with --data.")
+        say(console, f"Images: {named}, as {run.path / CONFIG} says.")
+    return settings.model_copy(update=given)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object of a run folder."""
-    try:
-        found = json.loads(_read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: damaged; not JSON ({str(error)[:200]}).") from None
-    if not isinstance(found, dict):
-        raise UserError(f"{path}: damaged; expected an object, found {type(found).__name__}.")
-    return found
-
-
-def _read_object(path: Path, types: Types) -> dict[str, Any]:
-    """A JSON object whose values are of these types; refused where one is missing or of another type."""
-    found = read_json(path)
-    for key, expected in types.items():
-        if not isinstance(found.get(key), expected):
-            raise UserError(f"{path}: damaged; {key} is {found.get(key)!r:.200}.")
-    return found
-
-
-def _read_log(path: Path) -> list[dict[str, Any] | None]:
-    """The lines of `metrics.jsonl`; None for one that is no JSON object with an iteration.
-
-    A last line without its end is left out: it was being written when the machine stopped.
-    """
-    return [_parse(line) for line in _read_text(path).split("\n")[:-1]] if path.exists() else []
-
-
-def _parse(line: str) -> dict[str, Any] | None:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) and isinstance(found.get("iteration"), int) else None
-
-
-def _refuse_damaged(lines: Sequence[dict[str, Any] | None], file: Path) -> list[dict[str, Any]]:
-    if None in lines:
-        raise UserError(f"{file}: damaged; line {lines.index(None) + 1} is no JSON object with an iteration.")
-    return [line for line in lines if line is not None]
-
-
-def _read_text(path: Path) -> str:
-    """The text of a file; bytes that are not UTF-8 become U+FFFD."""
-    _refuse_unusual(path)
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
-
-
-def _refuse_unusual(path: Path) -> None:
-    """Refuses a link, which could lead out of the folder, a pipe, and a file that would fill the memory."""
-    if path.is_symlink() or not path.is_file():
-        raise UserError(f"{path}: {'not an ordinary file' if path.exists() else 'no such file'}.")
-    if (size := path.stat().st_size) > MOST_BYTES:
-        raise UserError(f"{path}: damaged; {size} bytes are too many.")
+def is_own(path: Path) -> bool:
+    """Whether a file was made by this user, or by the system's administrator."""
+    with reading(path):
+        return os.lstat(path).st_uid in (os.geteuid(), 0)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from oneway.common.errors import UserError
+from oneway.common.links import refuse_link
 from oneway.common.run_files import MODEL
 from oneway.common.words import listed
 from oneway.engine import memory
@@ -109,7 +110,7 @@ def read(weights: str) -> Source:
     """The tensors of a .safetensors or .pth file, or of a run folder's model; nothing but tensors is ever read."""
     path = Path(weights)
     if path.is_dir():
-        path = path / MODEL
+        path = refuse_link(path / MODEL)
     if not path.is_file():
         raise UserError(f"model.weights {path}: no such file. Give 'imagenet', a .safetensors or .pth file, or a run.")
     try:

@@ -25,6 +25,9 @@ MAY_DIFFER = {
 COMPARED_AS_DONE = {"labels", "train.iterations", "train.epochs"}
 """Settings that can say one thing in several ways; who compares runs, compares what came of them."""
 
+NOT_REPEATED = ("recipe", "method", "data.name", "data.path", "data.refresh", "data.cache")
+"""Settings that a command to copy does not repeat: they are said otherwise, or are for each user to say."""
+
 
 def with_method(config: Config, method: str = BASELINE) -> Config:
     """The same run with another method: seed, labels, length, network and whatever else decides it are unchanged.
@@ -62,7 +65,7 @@ def train_command(config: Config, *more: str) -> str:
     if config.data.path is not None:
         words += ["--data", str(config.data.path)]
     for key, value in config.flat().items():
-        if key not in ("recipe", "method", "data.name", "data.path", "data.refresh") and value != usual[key]:
+        if key not in NOT_REPEATED and value != usual[key]:
             words += _flag(key, value)
     return shlex.join([*words, "--method", config.method, *more])
 

@@ -49,7 +49,8 @@ def compare(
     methods = sorted(summaries, key=lambda method: not METHODS[method].supervised)
     before, after = (summaries[method]["value"] for method in methods)
     write_json(out / SUMMARY, {**{method: summaries[method]["value"] for method in methods}, "gain": after - before})
-    page = write_report([out / method for method in methods], out / "report.html", configs[0].model.factory)
+    folders, page = [out / method for method in methods], out / "report.html"
+    write_report(folders, page, configs[0].model.factory, trained=configs[0].data)
     last = summaries[methods[-1]]
     say(
         console,

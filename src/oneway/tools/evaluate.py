@@ -20,6 +20,7 @@ from oneway import data, runs
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE, SplitName, Task
 from oneway.common.words import listed
+from oneway.config import Data
 from oneway.data.dataset import Dataset, Samples
 from oneway.models.norm import population_statistics
 from oneway.ops.losses import pixels_of, upsample
@@ -120,13 +121,15 @@ def evaluate_run(
     factory: str | None = None,
     refresh: bool = False,
     device: str = "auto",
+    cache: Path | None = None,
 ) -> dict[str, Any]:
     """A run's kept model on a split of its data set, or of the same kind of data set elsewhere."""
     run = runs.open_run(path)
     if split == "test":
         _require_test_split(run.config.data.name)
     trained = runs.load_model(run.model_file, runs.choose_device(device), factory)
-    dataset = load_data(run, trained.classes, console, data_path, refresh)
+    settings = runs.data_of(run, console, data_path, refresh, cache)
+    dataset = load_data(run, trained.classes, settings, console, elsewhere=data_path is not None)
     samples = dataset.read(split)
     if split != "train" and data_path is None:
         refuse_trained_on(run, samples)
@@ -154,16 +157,15 @@ def refuse_trained_on(run: runs.Run, samples: Samples) -> None:
 
 
 def load_data(
-    run: runs.Run, classes: tuple[str, ...], console: Console, path: Path | None = None, refresh: bool = False
+    run: runs.Run, classes: tuple[str, ...], settings: Data, console: Console, elsewhere: bool = False
 ) -> Dataset:
     """A run's data, or those of another folder, in which the classes have to be those of its model.
 
     In another folder, all that is labelled validates: none of it has taught. One that has all the images whose labels
     taught, by their names, is the run's own that has moved.
     """
-    settings = runs.data_of(run.config, path, refresh)
     all_validate = False
-    if path is not None and settings.name == "folder":
+    if elsewhere and settings.name == "folder":
         labelled = {item.name for item in data.list_files(settings).train if item.mask}
         all_validate = not labelled >= set(run.split.labelled)
     dataset = data.load(settings, console, all_validate)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import nn
 
 from oneway.common.errors import UserError
+from oneway.common.links import refuse_link
 from oneway.common.run_files import MODEL
 from oneway.common.streams import stream
 from oneway.common.terms import Task
@@ -16,6 +18,8 @@ from oneway.config import Config, Model
 from oneway.models import build
 from oneway.models.factory import examine
 from oneway.runs import TrainedModel, load_model
+from oneway.runs.model_file import digest
+from oneway.runs.reading import is_there
 
 if TYPE_CHECKING:
     from oneway.runs.weights import Source
@@ -30,6 +34,12 @@ class Prepared(NamedTuple):
 
     remarks: list[str]
     """What the user should know about it."""
+
+    @property
+    def names(self) -> list[str]:
+        """Of the parameters that `model.weights` filled."""
+        filled = {id(parameter) for parameter in self.pretrained}
+        return [name for name, parameter in self.network.named_parameters() if id(parameter) in filled]
 
 
 def student_seed(seed: int, which: int) -> int:
@@ -50,8 +60,18 @@ def load_teacher(config: Config) -> TrainedModel | None:
     """The model of `teacher`, where there is one; refused here if it cannot be read. Needs no data."""
     if config.teacher is None:
         return None
-    file = config.teacher / MODEL if config.teacher.is_dir() else config.teacher
+    if not is_there(config.teacher):
+        raise UserError(
+            f"teacher {config.teacher}: no such file or folder. A run needs its teacher to the end, and checkpoints "
+            "do not hold it: bring it back, or say where it is now with --teacher RUN."
+        )
+    file = refuse_link(config.teacher / MODEL) if config.teacher.is_dir() else config.teacher
     return load_model(file, torch.device("cpu"), config.model.factory)
+
+
+def digest_of(teacher: TrainedModel) -> str:
+    """Identifies a model on the CPU: the same weights and classes give the same digest."""
+    return digest({"classes": teacher.classes}, teacher.network.state_dict())
 
 
 def refuse_other_classes(teacher: TrainedModel, classes: tuple[str, ...], config: Config) -> None:
@@ -64,14 +84,31 @@ def refuse_other_classes(teacher: TrainedModel, classes: tuple[str, ...], config
 
 
 def prepare(
-    config: Model, classes: int, seed: int, task: Task, crop: tuple[int, int] | None, weights: Source | None = None
+    config: Model,
+    classes: int,
+    seed: int,
+    task: Task,
+    crop: tuple[int, int] | None,
+    weights: Source | None = None,
+    filled: Collection[str] = (),
 ) -> Prepared:
-    """The configured network: random, then filled with the weights that were located; if not ours, it is examined."""
+    """The configured network: random, then filled with the weights that were located; if not ours, it is examined.
+
+    Args:
+        config: Of the network.
+        classes: Number of classes.
+        seed: Decides the random weights.
+        task: What it is for.
+        crop: Height and width of its inputs in training.
+        weights: What was located.
+        filled: Parameters that were filled when the run began, where a checkpoint has the weights.
+    """
     network, remarks = build(config, classes, seed), []
     if config.factory is not None and crop is not None:
         remarks = examine(network, config.factory, classes, task, crop)
     if weights is None:
-        return Prepared(network, [], remarks)
+        known = [parameter for name, parameter in network.named_parameters() if name in filled]
+        return Prepared(network, known, remarks)
     from oneway.runs.weights import load_weights  # likewise
 
     loaded = load_weights(network, weights)

@@ -33,11 +33,12 @@ from oneway.engine.start import batch_of, plan_of, training_state
 from oneway.engine.state import TrainingState
 from oneway.engine.step import Measured
 from oneway.methods import METHODS
-from oneway.runs import TrainedModel, continuation
+from oneway.runs import TrainedModel, atomic, continuation
 from oneway.runs.checkpoint.state import bytes_needed
 from oneway.runs.checkpoint.writer import open_writer
+from oneway.runs.continuation import Notes
 from oneway.tools.evaluate import METRIC_NAMES, as_json, evaluate
-from oneway.tools.networks import load_teacher, locate_weights, prepare, refuse_other_classes, student_seed
+from oneway.tools.networks import digest_of, load_teacher, locate_weights, prepare, refuse_other_classes, student_seed
 
 QUICK_ON_A_CPU = 1e9
 """Pixels to train on, at full width, that take about an hour."""
@@ -64,17 +65,23 @@ def _train(
     say = partial(words.say, console)
 
     device = runs.choose_device(config.train.device)
-    continued = None
+    continued, noted = None, Notes(frozenset(), None)
     if resume:
+        config = continuation.keep_paths(out, config, say)
         if (summary := continuation.load_ended(out, config)) is not None:
             of = "" if config.data.path is None else f" of {runs.open_run(out).config.data.path}"
             say(f"{out}: this run{of} has ended; nothing to do.")
             return summary
         continued = resources.enter_context(continuation.reopen(out, config, allow_changes))
+        noted = continuation.read_notes(continued)
     else:
         runs.refuse_occupied(out)
-    # Minutes of decoding would be in vain without them.
-    weights, teacher = locate_weights(config.model), load_teacher(config)
+    # Minutes of decoding would be in vain without them. A checkpoint has the weights, but not a teacher from elsewhere.
+    weights = None if noted.filled else locate_weights(config.model)
+    teacher = load_teacher(config)
+    notes: dict[str, Any] = {} if teacher is None else {"teacher": digest_of(teacher)}
+    if continued is not None and teacher is not None:
+        continuation.keep_teacher(continued, noted.teacher, notes["teacher"])
 
     dataset = data.load(config.data, console)
     samples, held_out = dataset.read("train"), dataset.read("val")
@@ -88,12 +95,15 @@ def _train(
     if teacher is not None:
         refuse_other_classes(teacher, dataset.classes, config)
 
+    task, crop = config.data.task, config.jitter.crop
     prepared = [
-        prepare(config.model, classes, student_seed(config.seed, which), config.data.task, config.jitter.crop, weights)
+        prepare(config.model, classes, student_seed(config.seed, which), task, crop, weights, noted.filled)
         for which in range(METHODS[config.method].students)
     ]
     for remark in prepared[0].remarks:
         say(f"Note: {remark}")
+    if filled := prepared[0].names:
+        notes["pretrained"] = filled
     pretrained = [parameter for each in prepared for parameter in each.pretrained]
     students, taught_by = [each.network for each in prepared], None if teacher is None else teacher.network
     labelled, unlabelled = places(samples, split)
@@ -119,8 +129,10 @@ def _train(
         run = resources.enter_context(runs.start_run(out, config, split, bytes_needed(state)))
     else:
         run = continued.run
-        done, seconds_before = continuation.restore(continued, split, state, iterations, say)
+        done, seconds_before = continuation.restore(continued, split, state, iterations, checkpoint_every, say)
         say(f"{out}: continues after {done} of {iterations} iterations.")
+    if not atomic.sync_folder(out):
+        say(f"Note: the file system of {out} cannot sync folders: a power cut there may cost the last checkpoints.")
     advance = choose_step(state, fed.store, config, say)
     began = time.monotonic()
     if device.type == "cuda":
@@ -134,7 +146,7 @@ def _train(
     with (
         defer_signals() as signal_received,
         ProgressBar(console, title, iterations, done, transient=False) as bar,
-        open_writer(run.checkpoints, about, out / runs.METRICS) as checkpoints,
+        open_writer(run.checkpoints, about, out / runs.METRICS, notes, run.require) as checkpoints,
     ):
         while done < iterations:
             rate = optim.set_learning_rate(state.optimiser, config.optimiser.schedule, done, iterations)
@@ -163,6 +175,7 @@ def _train(
                 raise Interrupted(signal, f"Stopped after {done} of {iterations} iterations; --resume continues {out}.")
         signal_at_end = signal_received()
 
+    run.require()
     runs.save_model(run.model_file, TrainedModel(kept, dataset.classes, dataset.colours), config.model)
     # A run that was killed between its last checkpoint and here is continued with nothing left to train, and no scores.
     scores = scores or evaluate(kept, held_out, classes)

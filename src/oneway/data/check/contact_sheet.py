@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from oneway.common.links import replacing
 from oneway.common.terms import IGNORE
+from oneway.common.unstyled import matplotlib
 from oneway.data.check.defects import Surveys, every_item, files_of
 from oneway.data.check.result import Check
 from oneway.data.check.survey import decode_and_survey
@@ -42,7 +43,8 @@ def write_contact_sheet(check: Check, path: Path) -> None:
         rows = rows_of([_cell(check, item) for item in items])
         parts.append(column([line(title, 20, bold=True), *rows], GAP))
     path.parent.mkdir(parents=True, exist_ok=True)
-    sheet(parts, SHEET_WIDTH).save(path, format="PNG")
+    with replacing(path) as file:
+        sheet(parts, SHEET_WIDTH).save(file, format="PNG")
 
 
 def items_by_heading(check: Check) -> dict[str, list[Item]]:

@@ -54,6 +54,7 @@ def prepare(
     *,
     data: Path | None = None,
     refresh: bool = False,
+    cache: Path | None = None,
     factory: str | None = None,
     device: str = "auto",
 ) -> PageContent:
@@ -64,6 +65,7 @@ def prepare(
         console: Shows progress.
         data: Folder of the data set, where it is not the one trained on.
         refresh: Accept that files of it have changed since they were decoded.
+        cache: Where decoded images go, if not to a folder of the user's.
         factory: The `model.factory` that the user agrees to run.
         device: Where the models run.
 
@@ -88,7 +90,7 @@ def prepare(
             )
     most, remark = most_pixels(len(first.classes)), ""
     try:
-        pictures = load_pictures(runs.data_of(opened[0].config, data, refresh), most, console)
+        pictures = load_pictures(runs.data_of(opened[0], console, data, refresh, cache), most, console)
     except UserError as error:
         if data is not None:
             raise

@@ -8,6 +8,7 @@ from typing import Any
 
 from oneway import runs
 from oneway.common.errors import UserError
+from oneway.common.links import is_ordinary
 from oneway.common.run_files import ENVIRONMENT
 from oneway.models.encoder import Encoder
 from oneway.tools.evaluate import METRIC_NAMES
@@ -56,8 +57,8 @@ def read_history(folder: Path, backbone: str | None) -> tuple[dict[str, object],
 
 
 def _training_rows(run: runs.Run, backbone: str | None) -> dict[str, object]:
-    config, split, summary, file = run.config, run.split, run.summary, run.path / ENVIRONMENT
-    environment = runs.read_json(file) if file.is_file() else {}
+    config, split, summary = run.config, run.split, run.summary
+    environment = run.environment if is_ordinary(run.path / ENVIRONMENT) else {}
     labelled, name, width = set(split.labelled), config.model.name, config.model.width
     data = config.data.name if config.data.path is None else f"{config.data.name}: {config.data.path.name}"
     return {

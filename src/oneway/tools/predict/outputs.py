@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from oneway.common.errors import UserError
+from oneway.common.links import make_folders
 from oneway.common.run_files import PREDICTIONS
 from oneway.data.pictures import encoded
 from oneway.runs.atomic import CannotWrite, write_atomically
@@ -72,11 +73,11 @@ class Outputs:
         """A path below the folder; makes the folders on the way."""
         path = self.folder / relative
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folders(self.folder, path.parent)
         except OSError as error:
             raise CannotWrite(f"{path}: cannot be written ({error.strerror}).") from error
         return path
 
 
 def _json(values: dict[str, Any]) -> bytes:
-    return (json.dumps(values, indent=1, ensure_ascii=False) + "\n").encode()
+    return (json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()

@@ -20,6 +20,7 @@ from PIL import Image, ImageOps
 from torch import Tensor, nn
 
 from oneway.common.errors import UserError
+from oneway.common.links import refuse_link
 from oneway.common.run_files import CONFIG, MODEL
 from oneway.data.dataset import Bytes, Colour
 from oneway.data.decode.images import read_image
@@ -166,7 +167,7 @@ def load(run: str | PathLike[str], device: str = "auto", factory: str | None = N
     path = Path(run)
     if not path.exists():
         raise UserError(f"{path}: no such run folder or {MODEL}.")
-    file = path / MODEL if path.is_dir() else path
+    file = refuse_link(path / MODEL) if path.is_dir() else path
     if not file.exists() and not (path / CONFIG).exists():
         raise UserError(f"{path}: not a run folder (it has no {MODEL}).")
     chosen = choose_device(device)

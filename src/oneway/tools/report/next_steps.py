@@ -11,10 +11,20 @@ from itertools import islice
 from pathlib import Path
 from urllib.parse import quote
 
+from oneway.common.bounded import read_bounded
+from oneway.common.errors import UserError
+from oneway.common.links import is_ordinary
+from oneway.common.run_files import SUGGESTIONS
 from oneway.tools.report.facts import RunFacts
 
 FIRST = 5
 """Names of images to label next that stand in the page itself: its links may be dead when it is read elsewhere."""
+
+MOST_BYTES = 2**24
+"""Of a table of suggestions."""
+
+LONGEST = 500
+"""Characters of a name in it."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +68,7 @@ def _looking_closer(runs: Sequence[RunFacts], folder: Path) -> list[Step]:
     """Commands that show where segmentation models fail, and which labels would help."""
     last = runs[-1]
     shown = (runs[0], last) if len(runs) > 1 else (last,)  # explore takes two
-    written = [last.path / name for name in ("suggest.csv", "suggest.png")]
+    written = [last.path / name for name in (SUGGESTIONS, "suggest.png")]
     names = _first_names(written[0])
     return [
         Step(
@@ -69,19 +79,20 @@ def _looking_closer(runs: Sequence[RunFacts], folder: Path) -> list[Step]:
             purpose=f"Find the images to label next for {last.name}, those that it cannot decide on:",
             command=_command("suggest", [last]),
             found=f"It has been run, and puts first: {', '.join(names)}. More in {last.path}:" if names else "",
-            files=tuple((file.name, _address(file, folder)) for file in written if names and file.is_file()),
+            files=tuple((file.name, _address(file, folder)) for file in written if names and is_ordinary(file)),
         ),
     ]
 
 
 def _first_names(table: Path) -> list[str]:
     """The first images in a table that `oneway suggest` has written; none where there is no such table."""
-    if not table.is_file():
+    if not is_ordinary(table):  # a link could lead to any file, a column of which would stand in the page
         return []
     try:
-        with table.open(encoding="utf-8", newline="") as lines:
-            return [row["image"] for row in islice(csv.DictReader(lines), FIRST) if row["image"]]
-    except (OSError, ValueError, KeyError, csv.Error):
+        text = read_bounded(table, MOST_BYTES).decode("utf-8")
+        rows = islice(csv.DictReader(text.splitlines()), FIRST)
+        return [row["image"][:LONGEST] for row in rows if row["image"]]
+    except (UserError, ValueError, KeyError, csv.Error):
         return []
 
 

@@ -15,9 +15,11 @@ from markupsafe import Markup
 from rich.console import Console
 
 from oneway.common.errors import UserError
+from oneway.common.run_files import MODEL, SUMMARY
 from oneway.common.words import duration
+from oneway.config import Data
 from oneway.data import QUIET, Dataset
-from oneway.runs import TrainedModel, load_model
+from oneway.runs import TrainedModel, data_of, load_model
 from oneway.runs.atomic import refuse_unwritable, write_atomically
 from oneway.tools.evaluate import load_data, refuse_trained_on
 from oneway.tools.report import confusion, plots, words
@@ -50,6 +52,8 @@ def write_report(
     data: Path | None = None,
     refresh: bool = False,
     console: Console = QUIET,
+    cache: Path | None = None,
+    trained: Data | None = None,
 ) -> Path:
     """Writes the page about run folders, and returns its path.
 
@@ -60,12 +64,18 @@ def write_report(
         data: Folder of the data set, where it is not the one trained on.
         refresh: Accept that files of it have changed since they were decoded.
         console: Where decoding shows its progress.
+        cache: Where decoded images go, if not to a folder of the user's.
+        trained: The settings of the data with which the last run has just been trained.
     """
     facts = read_runs(runs)
     out = out or runs[-1] / _file_name(runs)
     refuse_unwritable(out)
     models = [load_model(run.folder.model_file, CPU, factory) for run in facts]
-    dataset = load_data(facts[-1].folder, models[-1].classes, console, data, refresh)
+    for run, model in zip(facts, models, strict=True):
+        if run.classes != model.classes:
+            raise UserError(f"{run.path / SUMMARY}: damaged; per_class has other classes than {MODEL} beside it.")
+    settings = trained or data_of(facts[-1].folder, console, data, refresh, cache)
+    dataset = load_data(facts[-1].folder, models[-1].classes, settings, console, elsewhere=data is not None)
     if data is None and facts[-1].config.data.task == "segmentation":
         for run in facts:
             refuse_trained_on(run.folder, dataset.read("val"))

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from oneway import runs
 from oneway.common.errors import UserError
+from oneway.common.run_files import SUGGESTIONS
 from oneway.data.check import contact_sheet
 from oneway.data.check.contact_sheet import CELL, FAINT, fitted, heading, line, rows_of, sheet, shortened
 from oneway.data.check.duplicates import ALIKE, nearest
@@ -59,6 +60,7 @@ def suggest(
     count: int = 24,
     out: Path | None = None,
     refresh: bool = False,
+    cache: Path | None = None,
     factory: str | None = None,
     device: str = "auto",
 ) -> Suggestions:
@@ -71,17 +73,18 @@ def suggest(
         count: How many.
         out: The table, a CSV file; by default suggest.csv in the run folder. The sheet lies beside it, as PNG.
         refresh: Accept that files of the run's data have changed since they were decoded.
+        cache: Where decoded images go, if not to a folder of the user's.
         factory: The `model.factory` that the user agrees to run.
         device: Where the model runs.
     """
-    table = out or path / "suggest.csv"
+    table = out or path / SUGGESTIONS
     if table.suffix.lower() != ".csv":
         raise UserError(f"--out {table}: the table is a .csv file; the contact sheet gets the same name with .png.")
     refuse_unwritable(table)
     run = runs.open_run(path)
     judge = load_judge(run, factory, device)
     if folder is None:
-        candidates, labelled = candidates_of_run(run, console, refresh)
+        candidates, labelled = candidates_of_run(run, console, refresh, cache)
     else:
         candidates, labelled = candidates_in_folder(folder), []
     scores, unreadable = score_images(judge, candidates, console)

@@ -48,9 +48,11 @@ Candidate = tuple[str, Callable[[], Bytes]]
 """The name of an image without labels, and a function that decodes it."""
 
 
-def candidates_of_run(run: runs.Run, console: Console, refresh: bool = False) -> tuple[list[Candidate], list[bytes]]:
+def candidates_of_run(
+    run: runs.Run, console: Console, refresh: bool = False, cache: Path | None = None
+) -> tuple[list[Candidate], list[bytes]]:
     """A run's training images without labels, and fingerprints of those with."""
-    samples = data.load(runs.data_of(run.config, refresh=refresh), console).read("train")
+    samples = data.load(runs.data_of(run, console, refresh=refresh, cache=cache), console).read("train")
     labelled = set(run.split.labelled)
     images = [(name, partial(samples.image, index)) for index, name in enumerate(samples.names)]
     candidates: list[Candidate] = [(name, read) for name, read in images if name not in labelled]

@@ -1,0 +1,229 @@
+"""What the files of a run folder hold: one reader for each, which refuses by file and key what cannot be used.
+
+A folder may come from anyone, and its files may be damaged. Who has read one of them can rely on every value.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import reprlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from oneway.common.errors import UserError
+from oneway.common.links import refuse_link
+from oneway.data.dataset import class_name
+from oneway.data.splits import Split
+from oneway.runs.reading import is_there, read_whole
+
+MOST_BYTES = 2**26
+"""Of a text file in a run folder."""
+
+MOST_LOSSES = 100
+"""Names of logged values in a run: each gets a plot."""
+
+LARGEST = 3.5e38
+"""Beyond it, no number of 32 bits is finite."""
+
+ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+Count = Annotated[int, Field(ge=0, le=2**53)]
+Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+Duration = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+Percent = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
+ClassName = Annotated[str, AfterValidator(class_name)]
+
+
+class _Record(BaseModel):
+    """Keys beside these may follow: later versions write more."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class Summary(_Record):
+    """`summary.json`: the result of a run that has ended."""
+
+    method: str
+    variant: str
+    seed: Count
+    labels: Count
+    iterations: Count
+    metric: Literal["miou", "accuracy"]
+    value: Percent
+    per_class: dict[ClassName, Percent | None] = Field(min_length=1, max_length=255)
+    absent: list[str]
+    confusion: list[list[Count]]
+    validation_samples: Count
+    skipped_steps: Count = 0
+    changes: list[str] = []
+    seconds: Duration
+    peak_memory_mib: Duration
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Summary:
+        classes = len(self.per_class)
+        if unknown := [name for name in self.absent if name not in self.per_class]:
+            raise ValueError(f"absent names {unknown[0]!r:.100}, and per_class does not")
+        if [len(row) for row in self.confusion] != [classes] * classes:
+            raise ValueError(f"confusion has not {classes} rows of {classes} numbers, one for each of per_class")
+        return self
+
+
+class Environment(_Record):
+    """`environment.json`: what a number needs beside it."""
+
+    command: str
+    started: str
+    versions: dict[str, str]
+    python: str
+    platform: str
+    hardware: str
+    commit: str | None
+    uncommitted: bool | None = None
+
+
+class MetricsLine(_Record):
+    """A line of `metrics.jsonl`: either losses and what they were computed with, or a validation."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Number]
+
+    iteration: Count
+    skipped: Count = 0
+    per_class: list[Percent | None] = []
+
+
+class _Split(_Record):
+    hash: str
+    labelled: list[str] = Field(min_length=1)
+    unlabelled: list[str]
+    content: str
+    validation: str
+
+
+class _Changes(_Record):
+    changes: list[str]
+
+
+def read_summary(file: Path) -> dict[str, Any] | None:
+    """The result of a run; None where there is none yet."""
+    return _read(file, Summary) if is_there(file) else None
+
+
+def read_environment(file: Path) -> dict[str, Any]:
+    """Versions, hardware, commit and command."""
+    return _read(file, Environment)
+
+
+def read_changes(file: Path) -> list[str]:
+    """What was changed since a run was started, in words; nothing where there is no such file."""
+    return list(_read(file, _Changes)["changes"]) if is_there(file) else []
+
+
+def read_split(file: Path) -> Split:
+    """Which images a run was started with."""
+    stored = _read(file, _Split)
+    split = Split(tuple(stored["labelled"]), tuple(stored["unlabelled"]), stored["content"], stored["validation"])
+    if split.hash != stored["hash"]:
+        raise UserError(f"{file}: damaged; its names do not have the hash in it.")
+    for part in ("labelled", "unlabelled"):
+        if len(set(stored[part])) < len(stored[part]):
+            raise UserError(f"{file}: damaged; {part} has a name twice.")
+    known = set(split.unlabelled)
+    if unknown := [name for name in split.labelled if name not in known]:
+        raise UserError(f"{file}: damaged; labelled has {unknown[0]!r:.100}, which is not among the training images.")
+    return split
+
+
+def read_log(file: Path) -> list[dict[str, Any] | str]:
+    """The lines of `metrics.jsonl`, in order; in place of one that is damaged, what is wrong with it.
+
+    A last line without its end is left out: it was being written when the machine stopped.
+    """
+    return [_parse_line(line) for line in _read_text(file).split("\n")[:-1]] if is_there(file) else []
+
+
+def refuse_damaged(lines: Sequence[dict[str, Any] | str], file: Path) -> list[dict[str, Any]]:
+    """The lines of a log; a UserError that names the first damaged one."""
+    kept: list[dict[str, Any]] = []
+    names: set[str] = set()
+    for number, line in enumerate(lines, start=1):
+        if isinstance(line, str):
+            raise UserError(f"{file}: damaged; line {number}: {line}.")
+        names |= line.keys()
+        if len(names) > MOST_LOSSES:
+            raise UserError(f"{file}: damaged; up to line {number} it has {len(names)} kinds of values.")
+        kept.append(line)
+    return kept
+
+
+def _parse_line(line: str) -> dict[str, Any] | str:
+    try:
+        found = _parse(line)
+        MetricsLine.model_validate(found)
+    except ValidationError as error:
+        return _explain(error)
+    except (ValueError, RecursionError) as error:
+        return f"not JSON ({str(error)[:200]})"
+    return dict(found) if isinstance(found, dict) else "no JSON object"
+
+
+def _read(file: Path, record: type[_Record]) -> dict[str, Any]:
+    """The JSON object in a file, if it is such a record."""
+    try:
+        found = _parse(_read_text(file))
+        record.model_validate(found)
+    except ValidationError as error:
+        raise UserError(f"{file}: damaged; {_explain(error)}.") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{file}: damaged; not JSON ({str(error)[:200]}).") from None
+    return dict(found)
+
+
+def _explain(error: ValidationError) -> str:
+    """The first thing that is wrong, with its key and value."""
+    first = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in first["loc"])[:200]
+    reason = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    if first["type"] == "missing":
+        return f"it lacks {key}"
+    return f"{key} is {reprlib.repr(first['input'])} ({reason[:200]})" if key else reason[:300]
+
+
+def _parse(text: str) -> Any:
+    """JSON as its standard has it: without NaN and infinities, and text that can be written again.
+
+    Raises:
+        ValueError: It is not.
+        RecursionError: It is nested too deeply.
+    """
+    found = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+    if ESCAPED_SURROGATE.search(text):
+        json.dumps(found, ensure_ascii=False).encode()  # which half of a pair of surrogates is not
+    return found
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _finite(digits: str) -> float:
+    if (value := float(digits)) in (float("inf"), float("-inf")):
+        raise ValueError(f"{digits[:40]} is larger than any number")
+    return value
+
+
+def _read_text(file: Path) -> str:
+    """The text of a file; bytes that are not UTF-8 become U+FFFD."""
+    if not is_there(file):
+        raise UserError(f"{file}: no such file.")
+
+    def accept(size: int) -> None:
+        if size > MOST_BYTES:
+            raise UserError(f"{file}: damaged; {size} bytes are too many.")
+
+    return read_whole(refuse_link(file), accept).decode("utf-8", errors="replace")
