@@ -73,3 +73,12 @@ def test_python_m_oneway_imports_nothing_from_the_working_folder(module, tmp_pat
     (tmp_path / f"{module}.py").write_text("raise SystemExit('obeyed')")
     done = subprocess.run([sys.executable, "-m", "oneway", "--version"], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout.strip()) == (0, oneway.__version__), done.stderr
+
+
+def test_no_library_is_loaded_from_the_working_folder(tmp_path):
+    """PyTorch's libraries would take it for the driver of a GPU."""
+    (tmp_path / "libcuda.so.1").write_bytes(b"")
+    command = [sys.executable, "-m", "oneway", "bench"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{tmp_path / 'libcuda.so.1'}: PyTorch would run this file" in " ".join(done.stderr.split())

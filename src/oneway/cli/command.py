@@ -21,6 +21,7 @@ from oneway.common.console import Console, close_streams, open_streams
 from oneway.common.errors import UserError, describe_refusal
 from oneway.common.failure import BUG_STATUS, describe_bug
 from oneway.common.words import command
+from oneway.common.working_folder import refuse_foreign_libraries
 
 
 def main() -> None:
@@ -34,6 +35,7 @@ def main() -> None:
     open_streams()
     words = [word for word in sys.argv[1:] if word != "--traceback"]
     try:
+        refuse_foreign_libraries()
         app(words, print_error=False, exit_on_error=False)
     except BrokenPipeError:  # `oneway eval … | head`: the reader has what it wanted, which is no error
         sys.exit(128 + signal.SIGPIPE)
