@@ -8,12 +8,14 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from hashlib import blake2b
 from pathlib import Path
 
 from oneway.common.errors import UserError
 
 SUFFIX = ".tmp"  # the end of the names of incomplete files; they begin with a dot
 BYTES_AT_ONCE = 2**22
+LONGEST_NAME = 200  # bytes of a name that a temporary one repeats; file systems take 255
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, and a quota or a limit that is reached
 NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # of folders, on some network file systems
 
@@ -28,7 +30,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     Raises:
         CannotWrite: With the bytes needed and free. No part of the new content is left behind.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}{SUFFIX}")
+    temporary = temporary_for(path)
     try:
         with _create(temporary) as descriptor:
             rest = memoryview(content)
@@ -43,6 +45,14 @@ def write_atomically(path: Path, content: bytes) -> None:
         if isinstance(error, OSError):
             raise cannot_write(path, len(content), error) from error
         raise
+
+
+def temporary_for(path: Path) -> Path:
+    """Where a file is written before it gets its name; a long name is cut, or this one would be too long."""
+    name = path.name
+    if len(whole := os.fsencode(name)) > LONGEST_NAME:
+        name = f"{os.fsdecode(whole[:LONGEST_NAME])}{blake2b(whole, digest_size=8).hexdigest()}"
+    return path.with_name(f".{name}.{os.getpid()}{SUFFIX}")
 
 
 def write_json(path: Path, values: object) -> None:

@@ -6,8 +6,9 @@ import csv
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,9 @@ from rich.text import Text
 
 from oneway import __version__
 from oneway.common.console import Console, Output, print_result
-from oneway.common.errors import UserError
+from oneway.common.errors import PASSING, UserError
 from oneway.common.progress import progress_bar
-from oneway.common.words import counted, say, table_cell
+from oneway.common.words import counted, say, table_cell, visible
 from oneway.data.decode.images import read_image
 from oneway.runs.atomic import CannotWrite
 from oneway.tools.predict.batches import AHEAD, Decoded, batches, decode_ahead
@@ -26,7 +27,7 @@ from oneway.tools.predict.oddities import Oddities
 from oneway.tools.predict.outputs import Outputs
 from oneway.tools.predict.predictor import Prediction, Predictor, Size
 from oneway.tools.predict.sources import Source, find_sources
-from oneway.tools.predict.video import read_frames, require_video, video_writer
+from oneway.tools.predict.video import BreaksOff, read_frames, require_video, video_writer
 
 
 def predict_files(
@@ -61,7 +62,7 @@ def predict_files(
     began = time.monotonic()
     with progress_bar(console, "Predicting", len(sources)) as advance, ThreadPoolExecutor(AHEAD) as pool:
         job = _Job(model, outputs, tile, pool, advance)
-        for batch in batches(decode_ahead(images, pool, job.failed)):
+        for batch in batches(decode_ahead(images, pool, job.leave_out)):
             job.predict(batch)
         for source in videos:
             job.predict_video(source)
@@ -95,63 +96,82 @@ class _Job:
         self.results: list[dict[str, Any]] = []
         self.errors: list[str] = []
         self.oddities = Oddities()
-        self.writing: deque[Future[dict[str, Any]]] = deque()
+        self.writing: deque[tuple[Source, Future[dict[str, Any]]]] = deque()
 
-    def failed(self, source: Source, error: UserError) -> None:
+    def failed(self, source: Source, error: Exception) -> None:
         """Keeps and prints what is wrong with a file."""
-        text = str(error) if str(error).startswith(str(source.path)) else f"{source.path}: {error}"
+        text = str(error) if isinstance(error, UserError) else f"cannot be predicted ({type(error).__name__}: {error})."
+        if not text.startswith(str(source.path)):
+            text = f"{source.path}: {text}"
         self.errors.append(text)
         warn(text)
+
+    def leave_out(self, source: Source, error: Exception) -> None:
+        """Goes on without an image that cannot be read."""
+        self.failed(source, error)
         self.advance()
+
+    @contextmanager
+    def handling(self, *sources: Source) -> Iterator[None]:
+        """What fails in the block is said of these files, and the others go on; a disk that takes nothing ends all."""
+        try:
+            yield
+        except (UserError, OSError, ValueError, RuntimeError, ArithmeticError, MemoryError) as error:
+            cause = error.__cause__ if isinstance(error, CannotWrite) else None
+            if isinstance(cause, OSError) and cause.errno in PASSING:
+                raise
+            for source in sources:
+                self.failed(source, error)
 
     def predict(self, batch: list[Decoded]) -> None:
         """Predicts images of one size, and has the results written."""
-        try:
+        predictions: list[Prediction] = []
+        with self.handling(*(source for source, _ in batch)):
             predictions = self.model.predict_batch([pixels for _, pixels in batch], self.tile)
-        except UserError as error:
-            for source, _ in batch:
-                self.failed(source, error)
-            return
-        for (source, pixels), prediction in zip(batch, predictions, strict=True):
-            self.oddities.inspect(source.path, pixels)
-            self._write(source.name, source, prediction)
-            self.images += 1
+        for (source, pixels), prediction in zip(batch, predictions, strict=False):
+            with self.handling(source):
+                self.oddities.inspect(source.path, pixels)
+                self._write(source.name, source, prediction)
+        for _ in batch:
             self.advance()
 
     def predict_video(self, source: Source) -> None:
         """Predicts a video frame by frame, into another video or into files for each frame."""
-        try:
-            self.images += self._frames(source) if self.outputs.frames else self._overlays(source)
-            self.advance()
-        except CannotWrite:
-            raise
-        except UserError as error:
-            self.failed(source, error)
+        with self.handling(source):
+            if self.outputs.frames:
+                for number, (pixels, _) in enumerate(read_frames(source.path), start=1):
+                    self._write(f"{source.name}.frames/{number:06}", source, self.model.predict(pixels, self.tile))
+            else:
+                self._write_overlays(source)
+        self.advance()
 
-    def _frames(self, source: Source) -> int:
-        count = 0
-        for pixels, _ in read_frames(source.path):
-            count += 1
-            self._write(f"{source.name}.frames/{count:06}", source, self.model.predict(pixels, self.tile))
-        return count
-
-    def _overlays(self, source: Source) -> int:
+    def _write_overlays(self, source: Source) -> None:
+        """One video; of one that breaks off, as far as it can be read."""
         count, file = 0, self.outputs.place(f"overlays/{source.name}.mp4")
+        broken: BreaksOff | None = None
         with video_writer(file) as append:
-            for pixels, shown_at in read_frames(source.path):
-                count += 1
-                append(np.asarray(self.model.predict(pixels, self.tile).overlay()), shown_at)
+            try:
+                for pixels, shown_at in read_frames(source.path):
+                    append(np.asarray(self.model.predict(pixels, self.tile).overlay()), shown_at)
+                    count += 1
+            except BreaksOff as error:
+                broken = error
+        self.images += count
         self.results.append({"video": str(source.path), "overlay": str(file), "frames": count})
-        return count
+        if broken is not None:
+            raise broken
 
     def _write(self, name: str, source: Source, prediction: Prediction) -> None:
-        self.writing.append(self.pool.submit(self.outputs.write, name, source.path, prediction))
+        self.writing.append((source, self.pool.submit(self.outputs.write, name, source.path, prediction)))
         self.await_writing(AHEAD)
 
     def await_writing(self, most: int) -> None:
-        """Waits until no more than so many results are still to be written; a full disk ends the job."""
+        """Waits until no more than so many results are still to be written."""
         while len(self.writing) > most:
-            self.results.append(self.writing.popleft().result())
+            source, written = self.writing.popleft()
+            with self.handling(source):
+                self.results.append(written.result())
+                self.images += 1
 
 
 def _about(model: Predictor) -> dict[str, Any]:
@@ -181,7 +201,7 @@ def _classify(model: Predictor, sources: Sequence[Source], as_json: bool) -> int
         else:
             results.append({"image": str(source.path), "class": name, "confidence": confidence})
             if not as_json:
-                table.writerow([table_cell(str(source.path)), table_cell(name), f"{confidence:.4f}"])
+                table.writerow([table_cell(visible(str(source.path))), table_cell(name), f"{confidence:.4f}"])
     if as_json:
         print_result(
             json.dumps({**_about(model), "images": len(results), "errors": errors, "results": results}, indent=1)

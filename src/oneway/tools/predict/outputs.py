@@ -80,4 +80,7 @@ class Outputs:
 
 
 def _json(values: dict[str, Any]) -> bytes:
-    return (json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    text = json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return text.encode(
+        errors="backslashreplace"
+    )  # as JSON writes what is no character: a byte of a name in another encoding
