@@ -84,22 +84,23 @@ class OnDisk:
 
     def read(self, start: int, into: Bytes) -> None:
         """Fills an array, contiguous in memory, from a place in the row onwards; a UserError names the file."""
-        self._fill(start, into)
-        if self.originals is None or not len(into):
+        if self.originals is None:
+            self._fill(start, into)
             return
-        if (state := self._state()) != self.state:
-            self.state = state
-            self.checked[:] = False
         bounds, stop = self.originals.bounds, start + len(into)
         first, last = np.searchsorted(bounds, start, "right") - 1, np.searchsorted(bounds, stop, "left")
-        for image in range(int(first), int(last)):
+        for image in range(int(first), int(last)):  # each is checked while the processor still has it at hand
+            begin, end = int(bounds[image]), int(bounds[image + 1])
+            low, high = max(begin, start), min(end, stop)
+            part = into[low - start : high - start]
+            self._fill(low, part)
+            if (state := self._state()) != self.state:
+                self.state = state
+                self.checked[:] = False
             if not self.checked[image]:
-                begin, end = int(bounds[image]), int(bounds[image + 1])
-                inside = start <= begin and end <= stop
-                right = self._check(image, into[begin - start : end - start] if inside else self._whole(begin, end))
+                right = self._check(image, part if (low, high) == (begin, end) else self._whole(begin, end))
                 if right is not None:
-                    low, high = max(begin, start), min(end, stop)
-                    into[low - start : high - start] = right[low - begin : high - begin]
+                    part[:] = right[low - begin : high - begin]
 
     def _check(self, image: int, found: Bytes) -> Bytes | None:
         """What should be there, where it is something else."""

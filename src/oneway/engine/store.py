@@ -6,7 +6,7 @@ Images of different sizes need nothing special, and a batch is never gathered: c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -89,6 +89,9 @@ def _held(row: FlatArray, device: torch.device) -> Tensor:
     if isinstance(row, np.ndarray):
         return torch.from_numpy(row[:]).to(device)
     held = torch.empty(row.shape, dtype=torch.uint8, device=device)
+    if device.type == "cpu":
+        cast(FlatArrayOnDisk, row).read(0, held.numpy())
+        return held
     for start in range(0, len(row), AT_ONCE):
         held[start : start + AT_ONCE] = torch.from_numpy(row[start : start + AT_ONCE])
     return held
