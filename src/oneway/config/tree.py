@@ -50,10 +50,16 @@ def _known_method(name: str) -> str:
     return name
 
 
-Positive = Annotated[int, Field(gt=0)]
-Pixels = tuple[Positive, Positive]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+# Upper bounds are far beyond what anyone trains with: a slip of the finger is refused before it runs for ever.
+Positive = Annotated[int, Field(gt=0, le=10**9)]
+Iterations = Annotated[int, Field(gt=0, le=10**8)]
+BatchSize = Annotated[int, Field(gt=0, le=2**16)]
+Side = Annotated[int, Field(gt=0, le=2**15)]
+Pixels = tuple[Side, Side]
+NonNegative = Annotated[float, Field(ge=0, le=10**6, allow_inf_nan=False)]
+Strength = Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)]
+Rate = Annotated[float, Field(gt=0, le=1e30, allow_inf_nan=False)]
+Scale = Annotated[float, Field(ge=1 / 64, le=64)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 BatchNorm = Literal["clean", "both", "frozen"]
 TeacherNorm = Literal["population", "batch"]
@@ -112,10 +118,10 @@ class Data(Section):
     skip_unreadable: bool = False
     """Leave out images that cannot be read, or whose mask cannot: up to 1 % of a split, and each of them is counted."""
 
-    size: Pixels = (64, 128)
+    size: tuple[Annotated[int, Field(gt=0, le=4096)], Annotated[int, Field(gt=0, le=4096)]] = (64, 128)
     """Height and width at which `streets` is rendered."""
 
-    images: Positive = 400
+    images: Annotated[int, Field(gt=0, le=10**5)] = 400
     """Number of training images of `streets`."""
 
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
@@ -133,13 +139,13 @@ class Jitter(Section):
     crop: Pixels | None = (448, 448)
     """Height and width of the training crops; smaller images are padded."""
 
-    padding: Annotated[int, Field(ge=0)] = 0
+    padding: Annotated[int, Field(ge=0, le=2**15)] = 0
     """Pixels that a crop may reach beyond each border of the scaled image."""
 
     beyond: Literal["grey", "mirror"] = "grey"
     """What an image continues with beyond its borders: grey without a label, or its mirror image."""
 
-    scale: Annotated[tuple[Rate, Rate], AfterValidator(_ascending)] = (1 / 1.5, 1.5)
+    scale: Annotated[tuple[Scale, Scale], AfterValidator(_ascending)] = (1 / 1.5, 1.5)
     """Range of the random scale, log-uniform."""
 
     flip: bool = True
@@ -149,19 +155,19 @@ class Jitter(Section):
 class Perturb(Section):
     """What the student's unlabelled input undergoes on top of the jitter."""
 
-    photometric: NonNegative = 1.0
+    photometric: Strength = 1.0
     """s_P: 0 leaves colours alone, 1 is the paper's strength."""
 
-    geometric: NonNegative = 1.0
+    geometric: Strength = 1.0
     """s_G: multiplies the displacements of the thin-plate spline; 0 is no warp."""
 
-    deviation: NonNegative = 0.05
+    deviation: Strength = 0.05
     """Standard deviation of a control point's displacement at s_G = 1, as a fraction of the crop's height."""
 
-    colour: NonNegative = 1.0
+    colour: Strength = 1.0
     """Strength of colour jitter (methods like `mt-colour-cutmix`): 1 is that of FixMatch and UniMatch."""
 
-    noise: NonNegative = 0.2
+    noise: Strength = 0.2
     """Standard deviation of additive Gaussian noise (method `simple-noise`)."""
 
     adversarial_norm: NonNegative = 10.0
@@ -221,16 +227,16 @@ class Optimiser(Section):
 class Train(Section):
     """The loop."""
 
-    iterations: Positive | None = None
+    iterations: Iterations | None = None
     """Number of optimiser steps; wins over `train.epochs`."""
 
-    epochs: Rate = 100.0
+    epochs: Annotated[float, Field(gt=0, le=10**6, allow_inf_nan=False)] = 100.0
     """Passes over the labelled images, as the paper counts them: one is ⌊labelled / batch⌋ iterations."""
 
-    batch_labelled: Positive = 8
+    batch_labelled: BatchSize = 8
     """B_l, labelled images per iteration."""
 
-    batch_unlabelled: Positive = 8
+    batch_unlabelled: BatchSize = 8
     """B_u, unlabelled images per iteration."""
 
     alpha: NonNegative = 0.5

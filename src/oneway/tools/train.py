@@ -29,6 +29,7 @@ from oneway.engine import memory, optim
 from oneway.engine.balance import class_weights
 from oneway.engine.capture import choose_step
 from oneway.engine.feed import feed
+from oneway.engine.lone import refuse_lone_values
 from oneway.engine.start import batch_of, plan_of, training_state
 from oneway.engine.state import TrainingState
 from oneway.engine.step import Measured
@@ -104,6 +105,7 @@ def _train(
         say(f"Note: {remark}")
     if filled := prepared[0].names:
         notes["pretrained"] = filled
+    refuse_lone_values(prepared[0].network, config)
     pretrained = [parameter for each in prepared for parameter in each.pretrained]
     students, taught_by = [each.network for each in prepared], None if teacher is None else teacher.network
     labelled, unlabelled = places(samples, split)
@@ -157,7 +159,9 @@ def _train(
 
             logged = done % config.train.log_every == 0 or done == iterations
             if logged or done % config.train.most_skipped == 0:
-                skipped = _stop_if_stuck(state, config, plan, samples, done, rate)  # waits for the device
+                # Waits for the device. A run that is shorter than that must have learnt something too.
+                most = min(config.train.most_skipped, iterations)
+                skipped = _stop_if_stuck(state, most, plan, samples, done, rate)
             if logged:
                 values = _to_numbers(losses)
                 run.log(iteration=done, **values, learning_rate=rate, **({"skipped": skipped} if skipped else {}))
@@ -221,10 +225,10 @@ def _to_numbers(losses: Measured) -> dict[str, float]:
     return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
-def _stop_if_stuck(state: TrainingState, config: Config, plan: Plan, samples: Samples, done: int, rate: float) -> int:
+def _stop_if_stuck(state: TrainingState, most: int, plan: Plan, samples: Samples, done: int, rate: float) -> int:
     """The number of steps skipped so far; a UserError where so many in a row were that nothing is learnt any more."""
     skipped, in_a_row = map(int, state.skips.tolist())
-    if in_a_row < config.train.most_skipped:
+    if in_a_row < most:
         return skipped
     table = draw(plan, done - 1)
     names = [samples.names[item] for item in (*table.labelled.item.tolist(), *table.unlabelled.item.tolist())]
