@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import random
 import shutil
 import signal
 from collections.abc import Callable, Sequence
@@ -197,3 +198,18 @@ VERBS = {
         "masks",
     ),
 }
+
+
+RANDOM = {"train points": 40, "train images": 20, "resume points": 60, "resume images": 30, "report": 20, "predict": 30}
+"""Of 200 faults, how many strike each command."""
+
+
+def parts(size: int = 10) -> list[tuple[str, int, int]]:
+    """The faults in parts that can be tested side by side: command, number of faults, and which part."""
+    return [(name, size, part) for name, count in RANDOM.items() for part in range(count // size)]
+
+
+def random_turns(name: str, count: int, seed: int = 0) -> list[tuple[int, int]]:
+    """Which calls of a command fail, and with what."""
+    rng, (_, calls) = random.Random(f"{name} {seed}"), undisturbed(name)
+    return [(turn, rng.choice(NUMBERS)) for turn in rng.sample(range(calls), count)]

@@ -180,13 +180,11 @@ def read_notes(continued: Continued) -> Notes:
 
 def keep_teacher(continued: Continued, then: str | None, now: str) -> None:
     """Refuses another teacher than the run had, wherever it lies; both are digests, and the first may be unknown."""
-    if then is None:
-        changed = [key for key in BY_CONTENT if continued.before.flat()[key] != continued.run.config.flat()[key]]
-        continued.accept(
-            [f"{key}: {continued.before.flat()[key]} → {continued.run.config.flat()[key]}" for key in changed]
-        )
-    elif then != now:
-        continued.accept([f"teacher: {then[:8]} → {now[:8]}, the content of {continued.run.config.teacher}"])
+    before, after = continued.before.teacher, continued.run.config.teacher
+    if then is None and before != after:
+        continued.accept([f"teacher: {before} → {after}"])
+    elif then is not None and then != now:
+        continued.accept([f"teacher {after}: its content is {then[:8]} → {now[:8]}"])
 
 
 def _record(run: Run, done: int, say: Callable[[str], None]) -> tuple[dict[str, Any] | None, list[str]]:

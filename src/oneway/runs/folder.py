@@ -73,17 +73,28 @@ class Run:
         if self.held is not None:
             self.held.require()
 
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """For what is written within the block; where it fails, the folder may have gone in between."""
+        self.require()
+        try:
+            yield
+        except UserError:
+            self.require()
+            raise
+
     def log(self, **values: Any) -> None:
         """Adds a line to `metrics.jsonl`."""
-        self.require()
         file = self.path / METRICS
         line = (json.dumps(values, allow_nan=False) + "\n").encode()
-        try:
-            with atomic.open_descriptor(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW) as descriptor:
-                if os.write(descriptor, line) < len(line):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError as error:
-            raise atomic.cannot_write(file, len(line), error) from error
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        with self._writing():
+            try:
+                with atomic.open_descriptor(file, flags) as descriptor:
+                    if os.write(descriptor, line) < len(line):
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError as error:
+                raise atomic.cannot_write(file, len(line), error) from error
 
     def forget_metrics_after(self, iteration: int) -> None:
         """Drops what a killed run logged after the checkpoint it resumes from, readable or not."""
@@ -96,14 +107,14 @@ class Run:
 
     def write(self, name: str, values: Any) -> None:
         """Writes a JSON file of the folder."""
-        self.require()
-        write_json(self.path / name, values)
+        with self._writing():
+            write_json(self.path / name, values)
 
     def write_settings(self, split: Split) -> None:
         """Writes the split, and last the configuration: where there is one, the run has been started."""
-        self.require()
-        write_atomically(self.path / SPLIT, split.to_json().encode())
-        write_atomically(self.path / CONFIG, self.config.to_yaml().encode())
+        with self._writing():
+            write_atomically(self.path / SPLIT, split.to_json().encode())
+            write_atomically(self.path / CONFIG, self.config.to_yaml().encode())
 
 
 def refuse_occupied(path: Path) -> None:

@@ -26,7 +26,7 @@ class Held:
     path: Path
     descriptor: int
     holder: bytes
-    """What the lock file says."""
+    """What the lock file says: which process it is, and a number that no other lock has."""
 
     def require(self) -> None:
         """Refuses to go on where the path leads to another folder than the one that was locked, or to none.
@@ -75,7 +75,7 @@ def hold(folder: Path) -> Iterator[Held]:
     """
     if (folder / NAME).is_symlink():
         raise UserError(f"{folder / NAME}: a link, which is not followed. Remove it.")
-    holder = f"process {os.getpid()} on {platform.node()}\n".encode()
+    holder = f"process {os.getpid()} on {platform.node()}\n{os.urandom(8).hex()}\n".encode()
     opened: list[int] = []
     try:
         try:
@@ -128,5 +128,6 @@ def _open_locked(folder: int) -> int:
 
 def _holder(folder: Path) -> str:
     with suppress(OSError):
-        return (folder / NAME).read_text(encoding="utf-8", errors="replace").strip()[:200] or "another process"
+        said = (folder / NAME).read_text(encoding="utf-8", errors="replace").strip()[:200]
+        return said.partition("\n")[0] or "another process"
     return "another process"
