@@ -28,6 +28,9 @@ CLASSES = 256
 OPERATIONS = 11
 """How many AugSeg chooses from: `ops.intensity` has them."""
 
+NEGATIVES = 512
+"""Cells of each image that contrastive methods tell others apart from."""
+
 PROPORTIONS = np.linspace(0.3, 1 / 0.3, 65, dtype=np.float32)
 """Of height and width, that small rectangles are drawn with."""
 
@@ -111,6 +114,13 @@ class Lots(NamedTuple):
     whole: Tensor  # N, for an image whose channels are all kept
 
 
+class Pairs(NamedTuple):
+    """Numbers in [0, 1) for methods that look at two overlapping crops of each unlabelled image."""
+
+    shift: Tensor  # N×2: how far the second lies below and to the right of the first, within what is possible
+    places: Tensor  # N×512: cells of both crops that other cells are told apart from
+
+
 class Draws(NamedTuple):
     """Everything random about one iteration."""
 
@@ -119,6 +129,7 @@ class Draws(NamedTuple):
     views: tuple[PerturbationDraw, ...]  # of the unlabelled images, one for each perturbed view of them
     augmentation: PerturbationDraw | None  # of half of the labelled images, where a method asks for it
     lots: Lots | None = None  # where a method asks for any
+    pairs: Pairs | None = None  # likewise
 
     def to(self, device: torch.device) -> Draws:
         """The table on a device."""
@@ -159,6 +170,7 @@ def part(draws: Draws, rank: int, of: int) -> Draws:
         rows(draws.views, unlabelled),
         rows(draws.augmentation, labelled),
         rows(draws.lots, unlabelled),
+        rows(draws.pairs, unlabelled),
     )
 
 
@@ -179,6 +191,7 @@ class Plan:
     augment: bool = False
     mixes_classes: bool = False
     dropped_channels: int = 0  # of how many channels each image loses some
+    pairs: bool = False  # whether there are two crops of each unlabelled image
 
 
 def draw(plan: Plan, iteration: int) -> Draws:
@@ -193,6 +206,7 @@ def draw(plan: Plan, iteration: int) -> Draws:
         views=tuple(perturbation(_role(view), plan.batch_unlabelled) for view in range(plan.views)),
         augmentation=perturbation("labelled ", plan.batch_labelled // 2) if plan.augment else None,
         lots=draw_lots(plan, iteration) if plan.mixes_classes or plan.dropped_channels else None,
+        pairs=draw_pairs(plan, iteration) if plan.pairs else None,
     )
 
 
@@ -287,6 +301,12 @@ def draw_lots(plan: Plan, iteration: int) -> Lots:
         uniform("dropped channels", plan.dropped_channels),
         uniform("whole features"),
     )
+
+
+def draw_pairs(plan: Plan, iteration: int) -> Pairs:
+    """From a stream of their own."""
+    random = stream(plan.seed, "overlapping crops", iteration)
+    return Pairs(_uniform(random, plan.batch_unlabelled, 2), _uniform(random, plan.batch_unlabelled, NEGATIVES))
 
 
 def batch_of(seed: int, purpose: str, available: int, batch: int, iteration: int) -> list[int]:

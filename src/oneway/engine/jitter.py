@@ -6,13 +6,20 @@ Shapes: N images of H×W pixels, each of its own size; crops of h×w pixels.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from oneway.config import Jitter
-from oneway.draws import Jitters
+from oneway.draws import Jitters, Pairs
 from oneway.engine.store import Store
+from oneway.methods.interface import Pair
 from oneway.ops.crops import Window, crop_images, crop_labels
+
+OVERLAP = 0.43
+"""Of each side of two crops, at least: √0.18, so that the intersection is a tenth of their union, as in CAC."""
 
 PADDING = 0.5
 """Middle grey, beyond the border of an image that does not go on as its mirror image."""
@@ -38,23 +45,63 @@ def jitter_labels(store: Store, draw: Jitters, config: Jitter) -> Tensor:
     return crop_labels(store.labels, _window(store, draw, config, config.crop))
 
 
-def _window(store: Store, draw: Jitters, config: Jitter, crop: tuple[int, int]) -> Window:
+def jitter_pairs(store: Store, draw: Jitters, pairs: Pairs, config: Jitter, cell: int) -> Pair:
+    """The crops of `jitter_inputs`, and others of the same images at the same scale that overlap with them.
+
+    Along either axis the second lies a multiple of `cell` pixels further on or back, as far as the image reaches, and
+    shares at least OVERLAP of its length with the first.
+    """
+    assert config.crop is not None
+    sizes = store.size[draw.item].T
+    shifts = [
+        _shift(length, draw.scale, cropped, config.padding, fraction, lot, cell)
+        for length, cropped, fraction, lot in zip(sizes, config.crop, (draw.top, draw.left), pairs.shift.T, strict=True)
+    ]
+    windows = [_window(store, draw, config, config.crop, offset) for offset in (None, shifts)]
+    first, second = (crop_images(store.pixels, window, PADDING) for window in windows)
+    return Pair(first, second, windows[0].inside(), shifts[0].long() // cell, shifts[1].long() // cell, pairs.places)
+
+
+def _window(
+    store: Store, draw: Jitters, config: Jitter, crop: tuple[int, int], shifts: Sequence[Tensor] | None = None
+) -> Window:
     start, (height, width) = store.start[draw.item], store.size[draw.item].T
-    y = _places(height, draw.scale, crop[0], config.padding, draw.top)
-    x = _places(width, draw.scale, crop[1], config.padding, draw.left)
+    down, right = shifts or (None, None)
+    y = _places(height, draw.scale, crop[0], config.padding, draw.top, down)
+    x = _places(width, draw.scale, crop[1], config.padding, draw.left, right)
     x = torch.where(draw.flip[:, None], width[:, None] - x, x)
     if config.beyond == "mirror":
         y, x = _mirrored(y, height), _mirrored(x, width)
     return Window(start, height, width, y, x)
 
 
-def _places(length: Tensor, scale: Tensor, cropped: int, padding: int, fraction: Tensor) -> Tensor:
+def _places(
+    length: Tensor, scale: Tensor, cropped: int, padding: int, fraction: Tensor, shift: Tensor | None = None
+) -> Tensor:
     """N×cropped places along one axis. A crop begins at a whole pixel of the scaled image: scale 1 only moves."""
     slack = scale * length + 2 * padding - cropped
     # Negative where the scaled image is smaller than the crop: then it lies somewhere inside it.
-    start = slack.sign() * (fraction * (slack.abs().floor() + 1)).floor() - padding
+    start = _begin(slack, fraction) - padding
+    start = start if shift is None else start + shift
     centres = torch.arange(cropped, device=start.device, dtype=start.dtype) + 0.5
     return (start[:, None] + centres) / scale[:, None]
+
+
+def _shift(
+    length: Tensor, scale: Tensor, cropped: int, padding: int, fraction: Tensor, lot: Tensor, cell: int
+) -> Tensor:
+    """N pixels, multiples of a cell, by which a crop can be moved along one axis: all that are possible are equal."""
+    slack = scale * length + 2 * padding - cropped
+    begin, last = _begin(slack, fraction), slack.sign() * slack.abs().floor()
+    reach = math.floor((1 - OVERLAP) * cropped)
+    least = ((last.clamp(max=0) - begin).clamp(min=-reach) / cell).ceil()
+    most = ((last.clamp(min=0) - begin).clamp(max=reach) / cell).floor()
+    return cell * (least + (lot * (most - least + 1)).floor())
+
+
+def _begin(slack: Tensor, fraction: Tensor) -> Tensor:
+    """The whole pixel of the scaled image that a crop begins at, between 0 and the slack."""
+    return slack.sign() * (fraction * (slack.abs().floor() + 1)).floor()
 
 
 def _mirrored(places: Tensor, length: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from oneway.methods import METHODS, VARIANTS
 from oneway.models.average import average_of
 from oneway.models.features import feature_channels
 from oneway.models.norm import NormPolicy
+from oneway.models.projector import projector_for
 from oneway.models.roles import Models
 from oneway.ops import kernels_run
 
@@ -35,9 +36,10 @@ def training_state(
     elif METHODS[config.method].teacher == "mean":
         teachers = tuple(average_of(student) for student in learning)
     norms = NormPolicy(config.train.batch_norm, config.train.teacher_norm)
-    models = Models(learning, teachers, norms, frozen=teacher is not None)
+    heads = (projector_for(students[0], config.seed).to(device),) if METHODS[config.method].pairs else ()
+    models = Models(learning, teachers, norms, frozen=teacher is not None, heads=heads)
     weights = None if class_weights is None else class_weights.to(device)
-    return TrainingState(models, optimiser_for(learning, config.optimiser, pretrained), weights)
+    return TrainingState(models, optimiser_for((*learning, *heads), config.optimiser, pretrained), weights)
 
 
 def _on_device(student: nn.Module, config: Config, device: torch.device) -> nn.Module:
@@ -95,5 +97,6 @@ def plan_of(
         views=max(method.views, variant.views),
         augment=bool(method.augment),
         mixes_classes=method.classes,
+        pairs=method.pairs,
         dropped_channels=sum(feature_channels(network)) if method.channels and network is not None else 0,
     )

@@ -32,7 +32,7 @@ class TrainingState:
     watch: Watch = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "watch", Watch.over(nn.ModuleList(self.models.students)))
+        object.__setattr__(self, "watch", Watch.over(nn.ModuleList(self.models.learning)))
         device = next(self.student.parameters()).device
         object.__setattr__(self, "alpha", torch.zeros((), device=device))
         object.__setattr__(self, "warm_up", torch.zeros((), device=device))

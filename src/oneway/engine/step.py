@@ -10,12 +10,13 @@ from torch import Tensor, nn
 
 from oneway.config import Config
 from oneway.draws import Draws
-from oneway.engine.jitter import jitter_inputs, jitter_labels
+from oneway.engine.jitter import jitter_inputs, jitter_labels, jitter_pairs
 from oneway.engine.state import TrainingState
 from oneway.engine.store import Store
 from oneway.methods import METHODS, VARIANTS
 from oneway.methods.interface import Batch, Loss, Losses, Settings
 from oneway.models.average import update_average
+from oneway.models.projector import CELL
 from oneway.perturb import perturb_labels, perturbation
 
 Measured = dict[str, Tensor]
@@ -105,13 +106,14 @@ def settings_of(config: Config, alpha: Tensor | float, class_weights: Tensor | N
 def mixed_batch(store: Store, draws: Draws, config: Config) -> Batch:
     """The images of one iteration, made when they are asked for."""
     # Crops and warps run outside autocast: in bfloat16, coordinates would be off by pixels.
-    exactly = torch.autocast(store.pixels.device.type, enabled=False)
+    exactly, pairs = torch.autocast(store.pixels.device.type, enabled=False), draws.pairs
     return Batch(
         exactly(partial(_labelled, store, draws, config)),
         exactly(partial(jitter_inputs, store, draws.unlabelled, config.jitter)),
         exactly(lambda x, view: perturbation(METHODS[config.method].perturb, draws.views[view], x, config.perturb)),
         draws.views[0].noise if METHODS[config.method].noise else None,
         draws.lots,
+        None if pairs is None else exactly(lambda: jitter_pairs(store, draws.unlabelled, pairs, config.jitter, CELL)),
     )
 
 

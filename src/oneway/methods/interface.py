@@ -36,6 +36,17 @@ Losses = Iterator[Loss | tuple[Loss, ...]]
 """A backward pass follows each yield and frees the activations: of one loss, or of several that share them."""
 
 
+class Pair(NamedTuple):
+    """Two overlapping crops of each unlabelled image."""
+
+    first: Tensor  # N×3×H×W, those of `Batch.unlabelled`
+    second: Tensor  # N×3×H×W
+    inside: Tensor  # N×H×W, whether a pixel of the first shows the image
+    down: Tensor  # N int64, cells by which the second lies below the first
+    right: Tensor  # N int64, likewise to the right of it
+    places: Tensor  # N×K numbers in [0, 1): cells of both, for whatever wants some of them
+
+
 @dataclass(frozen=True)
 class Batch:
     """A mixed batch. Its images are made when a method asks for them, and are gone when it lets go of them."""
@@ -54,6 +65,9 @@ class Batch:
 
     lots: Lots | None = None
     """What decides which classes are mixed and which channels dropped, where the method asks for it."""
+
+    pair: Callable[[], Pair] | None = None
+    """Two overlapping crops, where the method asks for them."""
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,9 @@ class Method:
     channels: bool = False
     """Whether it drops channels of the encoder's features: it draws a number for every channel."""
 
+    pairs: bool = False
+    """Whether it compares projected features of two overlapping crops of each image; a projector then learns too."""
+
     train: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the section `train` that the method brings: they win over a recipe's, and a flag over both."""
 
@@ -79,7 +82,7 @@ class Method:
     @property
     def segments(self) -> bool:
         """Whether it needs classes of pixels, or a network with a decoder."""
-        return self.classes or self.channels
+        return self.classes or self.channels or self.pairs
 
     @property
     def of_images(self) -> bool:
@@ -106,6 +109,8 @@ SLOW_TEACHER: Mapping[str, Any] = {
     "batch_norm": "both",
 }
 """UniMatch V2, and AugSeg on street scenes."""
+
+CAC: Mapping[str, Any] = {"alpha": 0.1, "confidence": 0.75, "batch_norm": "both"}
 
 METHODS: dict[str, Method] = {
     "supervised": Method("supervised"),
@@ -141,6 +146,7 @@ METHODS: dict[str, Method] = {
         train=SLOW_TEACHER,
     ),
     "augseg": Method("consistency", perturb=("augseg", "cutmix"), teacher="mean", loss="confident", train=SLOW_TEACHER),
+    "cac": Method("cac", perturb=("colour",), views=2, pairs=True, train=CAC),
     "simple-noise": Method("consistency", perturb=("noise",), noise=True),
     "vat-entmin": Method("vat", noise=True, train={"alpha": 1.0}),
 }

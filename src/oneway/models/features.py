@@ -1,4 +1,4 @@
-"""The features between encoder and decoder, of which some methods drop channels.
+"""Features inside a network: those between encoder and decoder, and those that the classifier receives.
 
 Shapes: N images; K channels, those of all feature maps together.
 """
@@ -36,6 +36,29 @@ def scaled_features(network: nn.Module, factors: Tensor) -> Iterator[None]:
         yield
     finally:
         hook.remove()
+
+
+@contextmanager
+def classified_features(network: nn.Module) -> Iterator[list[Tensor]]:
+    """Within the block, what the classifier receives is put into the list: N×K×h×w."""
+    found: list[Tensor] = []
+    hook = classifier_of(network).register_forward_pre_hook(lambda module, inputs: found.append(inputs[0]))
+    try:
+        yield found
+    finally:
+        hook.remove()
+
+
+def classifier_of(network: nn.Module) -> nn.Conv2d:
+    """The convolution that makes logits of features: the last of `head`."""
+    head = getattr(network, "head", None)
+    convolutions = [module for module in head.modules() if isinstance(module, nn.Conv2d)] if head is not None else []
+    if not convolutions:
+        raise UserError(
+            f"The method compares the features that a classifier receives, and {type(network).__name__} has no `head` "
+            "that ends with a convolution. Use swiftnet or deeplabv3plus, or another --method."
+        )
+    return convolutions[-1]
 
 
 def _encoder_of(network: nn.Module) -> Encoder:

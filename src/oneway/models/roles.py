@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from oneway.models.features import scaled_features
+from oneway.models.features import classified_features, scaled_features
 from oneway.models.norm import (
     NormPolicy,
     frozen_statistics,
@@ -31,6 +31,14 @@ class Models:
     frozen: bool = False
     """Whether the teachers are networks from elsewhere, which stay as they are."""
 
+    heads: tuple[nn.Module, ...] = ()
+    """What learns with the students and is not kept with them: a projector of features, say."""
+
+    @property
+    def learning(self) -> tuple[nn.Module, ...]:
+        """All that an optimiser changes."""
+        return (*self.students, *self.heads)
+
     def student(self, x: Tensor, clean: bool = True, which: int = 0, features: Tensor | None = None) -> Tensor:
         """Logits that learn.
 
@@ -44,6 +52,13 @@ class Models:
         dropped = nullcontext() if features is None else scaled_features(student, features)
         with student_statistics(student, self.norms, clean), dropped:
             return student(x)
+
+    def features(self, x: Tensor, clean: bool = False, which: int = 0) -> tuple[Tensor, Tensor]:
+        """A student's logits, and the features that its classifier made them of."""
+        student = self.students[which]
+        with student_statistics(student, self.norms, clean), classified_features(student) as found:
+            logits = student(x)
+        return logits, found[0]
 
     def teacher(self, x: Tensor, clean: bool = True, which: int = 0) -> Tensor:
         """Logits to learn from: without a gradient, so that no activations are kept."""

@@ -4,6 +4,7 @@ from oneway.ops.backend import kernels_run, references
 from oneway.ops.balanced import dice, hardest_cross_entropy, weight_of_labels
 from oneway.ops.classmix import half_of_classes, paste
 from oneway.ops.colour import jitter_colours
+from oneway.ops.contrast import Cells, cells_of, chosen, directional_contrast, shifted
 from oneway.ops.crops import Window, crop_images, crop_labels
 from oneway.ops.cross_entropy import confident_cross_entropy, cross_entropy
 from oneway.ops.exchange import exchange

@@ -59,7 +59,8 @@ def _roles(state: TrainingState) -> dict[str, nn.Module]:
     for which, teacher in enumerate(state.models.teachers):
         if teacher not in state.models.students and not state.models.frozen:
             roles[f"teacher{_number(which)}"] = teacher
-    return roles
+    # No attribute of a network is called so: parameters of the first student have no prefix that would tell them apart.
+    return roles | {f"training-head{_number(which)}": head for which, head in enumerate(state.models.heads)}
 
 
 def _number(which: int) -> str:
@@ -72,11 +73,12 @@ def _models(state: TrainingState) -> dict[str, Tensor]:
 
 
 def _parameters(state: TrainingState) -> list[tuple[str, nn.Parameter]]:
-    """Of all students, by name; those of a second one have a prefix."""
+    """Of all that learns, by name; those of the first student have no prefix."""
+    prefixes = {role: "" if role == "student" else f"{role}." for role in _roles(state) if "teacher" not in role}
     return [
-        (f"student{_number(which)}.{name}" if which else name, parameter)
-        for which, student in enumerate(state.models.students)
-        for name, parameter in student.named_parameters()
+        (f"{prefix}{name}", parameter)
+        for role, prefix in prefixes.items()
+        for name, parameter in _roles(state)[role].named_parameters()
     ]
 
 

@@ -1,0 +1,82 @@
+"""The directional contrastive loss of CAC (Lai et al., 2021): who is less sure of a cell learns from who is surer.
+
+Shapes: N images; h×w cells with K features each; M cells to tell others apart from.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from oneway.ops.losses import mean
+
+TEMPERATURE = 0.1
+
+
+class Cells(NamedTuple):
+    """What a network makes of the cells of N crops."""
+
+    features: Tensor  # N×K×h×w, of length 1
+    certainty: Tensor  # N×h×w, the probability of the first choice
+    label: Tensor  # N×h×w int64, the first choice
+
+
+def cells_of(logits: Tensor, features: Tensor) -> Cells:
+    """From N×C×h×w logits and N×K×h×w features; labels and their certainty have no gradient."""
+    probabilities = _precise(logits.detach()).softmax(dim=1)
+    return Cells(F.normalize(_precise(features)), *probabilities.max(dim=1))
+
+
+def shifted(values: Tensor, down: Tensor, right: Tensor) -> Tensor:
+    """N×…×h×w values without a gradient: at (i, j) those of (i − down, j − right), or 0 where there are none.
+
+    Args:
+        values: Of cells of crops that lie further down and to the right than those whose cells they are compared with.
+        down: N, by how many cells.
+        right: N, likewise.
+    """
+    height, width = values.shape[-2:]
+    row = torch.arange(height, device=down.device) - down[:, None]
+    column = torch.arange(width, device=right.device) - right[:, None]
+    there = ((row >= 0) & (row < height))[:, :, None] & ((column >= 0) & (column < width))[:, None, :]
+    places = (row.clamp(0, height - 1) * width)[:, :, None] + column.clamp(0, width - 1)[:, None, :]
+    flat = values.detach().reshape(len(values), -1, height * width)
+    moved = flat.gather(2, places.view(len(places), 1, -1).expand(-1, flat.shape[1], -1))
+    return torch.where(there.view(len(there), 1, -1), moved, torch.zeros_like(moved)).view(values.shape)
+
+
+def chosen(both: tuple[Cells, Cells], places: Tensor) -> tuple[Tensor, Tensor]:
+    """M×K features and M labels of cells of either crop, without a gradient: places are N×(M/N) numbers in [0, 1)."""
+    features = torch.cat([cells.features.detach().flatten(2) for cells in both], dim=2)
+    labels = torch.cat([cells.label.flatten(1) for cells in both], dim=1)
+    place = (places * labels.shape[1]).long()
+    found = features.gather(2, place[:, None].expand(-1, features.shape[1], -1))
+    return found.movedim(1, 2).flatten(0, 1), labels.gather(1, place).flatten()
+
+
+def directional_contrast(
+    cells: Cells, other: Cells, counted: Tensor, negatives: tuple[Tensor, Tensor], confidence: float
+) -> Tensor:
+    """−log of exp(φ·φ'/τ) / (exp(φ·φ'/τ) + Σ exp(φ·φₙ/τ)), a mean over the cells of which the other is surer.
+
+    Args:
+        cells: Those that learn.
+        other: The same cells, seen in another context.
+        counted: N×h×w, which cells are the same.
+        negatives: M×K features and M labels; a cell is told apart from those with another label than its own.
+        confidence: Which the other's certainty must exceed.
+    """
+    with torch.autocast(counted.device.type, enabled=False):
+        features = cells.features.movedim(1, -1)
+        alike = (features * other.features.movedim(1, -1)).sum(dim=-1) / TEMPERATURE
+        unlike = features @ negatives[0].T / TEMPERATURE
+    unlike = unlike.masked_fill(cells.label[..., None] == negatives[1], -torch.inf)
+    losses = torch.cat((alike[..., None], unlike), dim=-1).logsumexp(dim=-1) - alike
+    return mean(losses, counted & (other.certainty > confidence) & (cells.certainty < other.certainty))
+
+
+def _precise(values: Tensor) -> Tensor:
+    return values if values.dtype == torch.float64 else values.float()
