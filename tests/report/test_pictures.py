@@ -99,3 +99,15 @@ def test_as_many_classes_as_there_can_be_leave_a_colour_for_ignored_pixels() -> 
     picture = decoded(pictures.class_map(np.array([[254, 255]], dtype=np.uint8), colours))
     assert tuple(picture[0, 0]) == (254, 0, 0)
     assert tuple(picture[0, -1]) not in colours
+
+
+@pytest.mark.parametrize(("height", "width"), [(1, 5000), (1, 1), (5000, 1), (1, 64), (3000, 2), (720, 960), (32, 64)])
+def test_strips_are_shown(height: int, width: int) -> None:
+    """One pixel remains of the short side, and the long side stays on the page."""
+    for picture in (
+        pictures.class_map(np.zeros((height, width), np.uint8), [(0, 0, 0)]),
+        pictures.photo(np.zeros((height, width, 3), np.uint8), np.ones((height, width), np.bool_)),
+    ):
+        with Image.open(io.BytesIO(b64decode(picture.partition(",")[2]))) as image:
+            assert 1 <= image.width <= 2 * pictures.SHOWN_WIDTH
+            assert 1 <= image.height <= 2 * pictures.MOST_HEIGHT

@@ -96,14 +96,21 @@ class ImageStore:
 
 
 def load_pictures(config: Data, most: int, console: Console) -> list[Picture]:
-    """Validation images of a data set, of at most so many pixels."""
+    """Validation images of a data set, of at most so many pixels; a UserError where none can be used."""
     dataset = data.load(config, console)
     samples = dataset.read("val")
-    indices = evenly_spaced(len(samples), OFFERED)
-    return [
-        Picture(f"sample-{number}", samples.names[index], shrink(samples.image(index), most))
-        for number, index in enumerate(indices, start=1)
-    ]
+    pictures: list[Picture] = []
+    reason: UserError | None = None
+    for number, index in enumerate(evenly_spaced(len(samples), OFFERED), start=1):
+        try:
+            pixels = shrink(samples.image(index), most)
+        except UserError as error:  # too small, or a strip
+            reason = UserError(f"{samples.names[index]}: {error}")
+        else:
+            pictures.append(Picture(f"sample-{number}", samples.names[index], pixels))
+    if reason is not None and not pictures:
+        raise reason
+    return pictures
 
 
 def render_scenes(most: int) -> list[Picture]:

@@ -17,6 +17,8 @@ from oneway.data.pictures import GROUND, STROKE, Mask, data_uri, hatched, stroke
 SHOWN_WIDTH = 384
 """Pictures are brought to about this width: small ones enlarged by a whole number, large ones reduced by one."""
 
+MOST_HEIGHT = 4 * SHOWN_WIDTH
+
 
 def photo(pixels: Bytes, valid: Mask) -> str:
     """An H×W×3 image as a data URI, hatched where not `valid` (H×W)."""
@@ -38,11 +40,12 @@ def class_map(labels: Bytes, colours: Sequence[Colour]) -> str:
 
 
 def _shown_size(height: int, width: int) -> tuple[int, int]:
-    """Width and height, as Pillow orders them."""
-    if width > SHOWN_WIDTH:
-        factor = round(width / SHOWN_WIDTH)
-        return width // factor, height // factor
-    factor = round(SHOWN_WIDTH / width)
+    """Width and height, as Pillow orders them; of a strip, a pixel is left each way, and it does not become endless."""
+    excess = max(width / SHOWN_WIDTH, height / MOST_HEIGHT)
+    if excess > 1:
+        factor = round(excess)
+        return max(1, width // factor), max(1, height // factor)
+    factor = round(1 / excess)
     return width * factor, height * factor
 
 
