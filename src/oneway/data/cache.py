@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from operator import itemgetter
@@ -54,12 +54,18 @@ class Cache:
     console: Console
     listed_after: float = float("inf")
     """The time before the files were listed, by which outlines are older that were read then."""
+    private: bool = False
+    """Whether nobody else may read it: images are no less private than the folder that they come from."""
+
+    indexes: dict[SplitName, tuple[Index, tuple[int, ...]]] = field(default_factory=dict, repr=False)
+    """Those that have been read, and which files they were."""
 
     @classmethod
     def of(cls, listing: Listing, config: Data, console: Console, listed_after: float = float("inf")) -> Cache:
         """The cache of a listing, in the folder that the user chose or else in the user's cache folder."""
         root = config.cache or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oneway"
-        return cls(listing, root, config.refresh, config.skip_unreadable, console, listed_after)
+        private = config.cache is None  # a folder that the user names may be meant for several
+        return cls(listing, root, config.refresh, config.skip_unreadable, console, listed_after, private)
 
     def folder(self, split: SplitName) -> Path:
         """Where a split is kept: another place for each choice of files, and for each way to read their labels."""
@@ -114,6 +120,8 @@ class Cache:
         place = self.folder(split).parent
         try:
             place.mkdir(parents=True, exist_ok=True)
+            if self.private:
+                place.chmod(0o700)
             with (place / f".{split}.lock").open("a") as file:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -156,12 +164,17 @@ class Cache:
     def _stored_index(self, split: SplitName) -> tuple[Index | None, str]:
         """The index of what has been decoded, if it is usable, and else why it is not; neither where there is none."""
         folder = self.folder(split)
-        try:
-            index = Index.read(folder / INDEX, len(self.listing.classes))
-        except Unfit as error:
-            return None, str(error)
-        if index is None:
+        if not (folder / INDEX).exists():
             return None, "is incomplete" if folder.exists() else ""
+        status = (folder / INDEX).stat()
+        identity = status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        index, read = self.indexes.get(split, (None, None))
+        if index is None or read != identity:
+            try:
+                index = Index.read(folder / INDEX, len(self.listing.classes))
+            except Unfit as error:
+                return None, str(error)
+            self.indexes[split] = index, identity
         pixels, labelled_pixels = index.pixel_counts
         for name, expected in ((PIXELS, 3 * pixels), (LABELS, labelled_pixels)):
             found = (folder / name).stat().st_size if (folder / name).is_file() else 0
