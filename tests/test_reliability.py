@@ -12,7 +12,7 @@ import pytest
 from forks import called
 from oneway.common.errors import UserError
 from oneway.runs import open_run
-from reliability import breaks, disks, guards, kills, order, stops
+from reliability import breaks, disks, guards, kills, order, stops, wrong_caches, wrong_models
 from reliability.harness import ITERATIONS, MOONS, done, resume, same, undisturbed
 
 POINTS = kills.points()
@@ -107,6 +107,17 @@ def test_files_that_cannot_be_read_are_left_out(tmp_path):
 def test_a_cache_that_is_truncated_while_a_run_trains(tmp_path):
     """The path, status 1 and no signal; then the same run."""
     assert breaks.truncation_is_named(tmp_path, breaks.CUTS["training pixels, streamed"])
+
+
+def test_weights_that_compute_nonsense(tmp_path):
+    """Refused by the name of the tensor."""
+    assert wrong_models.value_is_refused(tmp_path, "a negative variance", "predict")
+
+
+def test_decoded_images_that_are_altered(tmp_path):
+    """Noticed, said, decoded again: the same model, to the byte."""
+    assert wrong_caches.altered_cache_changes_nothing(tmp_path, "training labels beyond the classes")
+    assert not wrong_caches.malformed_indexes(tmp_path, 25, seed=9)
 
 
 def test_a_summary_with_a_value_of_another_type_is_refused(tmp_path):

@@ -158,7 +158,7 @@ class Cache:
         self._decode(split, items)
         decoded, problem = self._stored_index(split)
         if decoded is None:
-            raise UserError(f"{self.folder(split)}: {problem or 'is gone'} as soon as it was written. Check the disk.")
+            raise UserError(f"{self.folder(split)} {problem or 'is gone'}, just after it was written. Check the disk.")
         return decoded
 
     def _stored_index(self, split: SplitName) -> tuple[Index | None, str]:

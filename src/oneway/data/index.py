@@ -58,7 +58,7 @@ class Record(BaseModel):
     name: str
     size: tuple[Count, Count]
     labels: dict[Annotated[int, Field(ge=0, le=IGNORE)], Count] | None
-    fingerprint: Annotated[str, Field(pattern=r"^([0-9a-f]{2})*$")]
+    fingerprint: Annotated[str, Field(pattern=r"^(?:[0-9a-f]{512})?$")]
     digest: str
     orientation: Annotated[int, Field(ge=1, le=8)]
     brightest: Annotated[int, Field(ge=0, le=255)] | None
@@ -93,8 +93,8 @@ class Index:
     left_out: list[Record]  # could not be read; may be repaired or removed without --data.refresh
 
     @classmethod
-    def read(cls, path: Path, classes: int) -> Index | None:
-        """The index in a file; None where there is none.
+    def read(cls, path: Path, classes: int) -> Index:
+        """The index in a file.
 
         Args:
             path: The file.
@@ -103,8 +103,6 @@ class Index:
         Raises:
             Unfit: Another version has written it, or it is not as it was written.
         """
-        if not path.exists():
-            return None
         if not path.is_file():
             raise Unfit(f"is damaged ({path.name} is no file)")
         content = path.read_bytes()
