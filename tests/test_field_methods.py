@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +13,17 @@ import safetensors.torch
 import torch
 import torch.nn.functional as F
 from rich.console import Console
+from scipy.stats import beta, kstest, uniform
 from torch import Tensor, nn
 
 from algorithms import settings
 from oneway import ops
 from oneway.common.errors import UserError
 from oneway.common.streams import stream
+from oneway.common.terms import IGNORE
 from oneway.config import Perturb
 from oneway.config.recipes import configured
-from oneway.draws import Draws, Lots, PerturbationDraw, Plan, draw, draw_perturbation, each_column, part
+from oneway.draws import Draws, Lots, PerturbationDraw, Plan, Squares, draw, draw_perturbation, each_column, part
 from oneway.engine.step import Measured, add_gradients
 from oneway.methods import METHODS
 from oneway.methods.interface import Batch
@@ -184,18 +187,15 @@ def test_cps():
     torch.testing.assert_close(measured["consistency"], sum(crossed).detach(), atol=1e-9, rtol=0)
 
 
-@pytest.mark.parametrize("method", ["fixmatch", "augseg"])
-def test_confident_labels(method):
+def test_fixmatch():
     """H(y, h(T(x))) where the teacher is sure of y; other pixels count as 0, in a mean over all of them."""
     x, student, teacher = images(1), network(0), average_of(network(1))
-    reference, batch = deepcopy(student), batch_for(method, x)
+    reference, batch = deepcopy(student), batch_for("fixmatch", x)
     certainty, winner = probabilities(frozen(teacher), x).max(dim=1)
     view = draws()[0]
-    changed = (
-        ops.jitter_colours(x, view.colours, 1.0) if method == "fixmatch" else ops.vary_intensity(x, view.intensities)
-    )
+    changed = ops.jitter_colours(x, view.colours, 1.0)
     mixed, labels, sure = changed.clone(), winner.clone(), certainty > 0.5
-    exchanged = box_mask(view.small_boxes if method == "fixmatch" else view.boxes, SIZE).nonzero().tolist()
+    exchanged = box_mask(view.small_boxes, SIZE).nonzero().tolist()
     assert exchanged
     for pair, i, j in exchanged:
         for here, there in ((pair, pair + 2), (pair + 2, pair)):
@@ -204,13 +204,81 @@ def test_confident_labels(method):
     x_l, y_l = labelled()
     expected = literal_cross_entropy(probabilities(reference, x_l), y_l)
     consistency = literal_cross_entropy(probabilities(reference, mixed), labels, sure)
-    chosen = settings(alpha=0.7, confidence=0.5, loss=METHODS[method].loss)
-    losses = METHODS[method].generator()(Models((student,), (teacher,)), batch, chosen)
+    chosen = settings(alpha=0.7, confidence=0.5, loss=METHODS["fixmatch"].loss)
+    losses = METHODS["fixmatch"].generator()(Models((student,), (teacher,)), batch, chosen)
     measured = assert_same_gradients(losses, [student], expected + 0.7 * consistency, [reference])
     torch.testing.assert_close(measured["consistency"], consistency.detach(), atol=1e-9, rtol=0)
 
 
-@pytest.mark.parametrize("method", ["classmix", "unimatch", "unimatch-v2"])
+def test_augseg():
+    """Squares of labelled images in those that the teacher doubts, and squares of these in others, pixel by pixel.
+
+    There are three labelled images, and every other pixel of them has no label: the fourth image gets the first again.
+    """
+    x, student, teacher = images(1), network(0), average_of(network(1))
+    x_l, y_l = (each[:3] for each in labelled())
+    y_l[:, :, ::2] = IGNORE
+    injections = draw(replace(PLAN, batch_unlabelled=N, injects=True), 5).injections
+    injections = injections._replace(lot=torch.tensor([0.9, 0.01, 0.02, 0.8]))
+    reference, plain = deepcopy(student), batch_for("augseg", x)
+    batch = replace(plain, labelled=lambda: (x_l, y_l), injections=injections)
+
+    p = probabilities(frozen(teacher), x)
+    certainty, winner = p.max(dim=1)
+    strong = ops.vary_intensity(x, draws()[0].intensities)
+    sureness = [
+        sum(
+            (1 + sum(float(q * q.log()) for q in p[n, :, i, j]) / math.log(CLASSES)) * float(p[n, :, i, j].max())
+            for i in range(SIZE[0])
+            for j in range(SIZE[1])
+        )
+        / (SIZE[0] * SIZE[1])
+        for n in range(N)
+    ]
+
+    def within(squares: Squares, n: int) -> list[tuple[int, int]]:
+        """Pixels from the centre less half of the side to the centre plus half of it, in whole pixels."""
+        spans = []
+        for centre, length in zip((float(squares.y[n]), float(squares.x[n])), SIZE, strict=True):
+            half, middle = int(float(squares.side[n]) * length) // 2, int(centre * length)
+            spans.append(range(max(0, middle - half), min(length, middle + half)))
+        return [(i, j) for i in spans[0] for j in spans[1]]
+
+    injected = [strong.clone(), winner.clone(), certainty.clone()]
+    doubted = [n for n in range(N) if float(injections.lot[n]) > sureness[n]]
+    assert 0 < len(doubted) < N
+    for n in doubted:
+        for i, j in within(injections.labelled, n):
+            injected[0][n, :, i, j], injected[1][n, i, j] = x_l[n % 3, :, i, j], y_l[n % 3, i, j]
+            injected[2][n, i, j] = 1
+    mixed, labels, sure = strong.clone(), winner.clone(), certainty.clone()
+    for n in range(N):
+        other = (n + N // 2) % N
+        for i, j in within(injections.mixed, n):
+            mixed[n, :, i, j], labels[n, i, j] = injected[0][other, :, i, j], injected[1][other, i, j]
+            sure[n, i, j] = injected[2][other, i, j]
+    valid = labels != IGNORE
+    assert not valid.all()
+    share = labels.numel() / int(valid.sum())
+    consistency = share * literal_cross_entropy(probabilities(reference, mixed), labels, (sure > 0.5) & valid)
+    expected = F.cross_entropy(F.interpolate(reference(x_l), SIZE, mode="bilinear"), y_l, ignore_index=IGNORE)
+    chosen = settings(alpha=0.7, confidence=0.5, loss="confident")
+    losses = METHODS["augseg"].generator()(Models((student,), (teacher,)), batch, chosen)
+    measured = assert_same_gradients(losses, [student], expected + 0.7 * consistency, [reference])
+    torch.testing.assert_close(measured["consistency"], consistency.detach(), atol=1e-9, rtol=0)
+
+
+def test_squares_are_as_large_as_augseg_cuts_them():
+    """Areas are of Beta(2, 8) for labelled pieces and of Beta(4, 4) for others; there is one size for a batch."""
+    tables = [draw(replace(PLAN, injects=True), iteration).injections for iteration in range(2000)]
+    for squares, a, b in (([each.labelled for each in tables], 2, 8), ([each.mixed for each in tables], 4, 4)):
+        assert all((each.side == each.side[0]).all() for each in squares)
+        areas = [float(each.side[0]) ** 2 for each in squares]
+        assert kstest(areas, beta(a, b).cdf).pvalue > 0.001
+        assert kstest([float(each.y[1]) for each in squares], uniform(1 / 8, 7 / 8).cdf).pvalue > 0.001
+
+
+@pytest.mark.parametrize("method", ["classmix", "unimatch", "unimatch-v2", "augseg"])
 def test_whole_images_are_refused(method):
     """There are no pixels to mix and no decoder."""
     with pytest.raises(UserError, match=f"{method} segments images"):

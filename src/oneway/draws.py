@@ -121,6 +121,22 @@ class Pairs(NamedTuple):
     places: Tensor  # N×512: cells of both crops that other cells are told apart from
 
 
+class Squares(NamedTuple):
+    """What AugSeg cuts out of N images, in fractions of them; a square ends where its image does."""
+
+    side: Tensor  # N
+    y: Tensor  # N, of the centre, in [⅛, 1)
+    x: Tensor  # N, likewise
+
+
+class Injections(NamedTuple):
+    """What AugSeg leaves to chance when it mixes N unlabelled images with labelled ones, and with one another."""
+
+    labelled: Squares  # of the labelled images
+    mixed: Squares  # of what came of it
+    lot: Tensor  # N, in [0, 1): a piece of a labelled image is pasted where the teacher is less sure than this
+
+
 class Draws(NamedTuple):
     """Everything random about one iteration."""
 
@@ -130,6 +146,7 @@ class Draws(NamedTuple):
     augmentation: PerturbationDraw | None  # of half of the labelled images, where a method asks for it
     lots: Lots | None = None  # where a method asks for any
     pairs: Pairs | None = None  # likewise
+    injections: Injections | None = None  # likewise
 
     def to(self, device: torch.device) -> Draws:
         """The table on a device."""
@@ -171,6 +188,7 @@ def part(draws: Draws, rank: int, of: int) -> Draws:
         rows(draws.augmentation, labelled),
         rows(draws.lots, unlabelled),
         rows(draws.pairs, unlabelled),
+        rows(draws.injections, unlabelled),
     )
 
 
@@ -192,6 +210,7 @@ class Plan:
     mixes_classes: bool = False
     dropped_channels: int = 0  # of how many channels each image loses some
     pairs: bool = False  # whether there are two crops of each unlabelled image
+    injects: bool = False  # whether pieces of labelled images are pasted into unlabelled ones
 
 
 def draw(plan: Plan, iteration: int) -> Draws:
@@ -207,6 +226,7 @@ def draw(plan: Plan, iteration: int) -> Draws:
         augmentation=perturbation("labelled ", plan.batch_labelled // 2) if plan.augment else None,
         lots=draw_lots(plan, iteration) if plan.mixes_classes or plan.dropped_channels else None,
         pairs=draw_pairs(plan, iteration) if plan.pairs else None,
+        injections=draw_injections(plan, iteration) if plan.injects else None,
     )
 
 
@@ -307,6 +327,18 @@ def draw_pairs(plan: Plan, iteration: int) -> Pairs:
     """From a stream of their own."""
     random = stream(plan.seed, "overlapping crops", iteration)
     return Pairs(_uniform(random, plan.batch_unlabelled, 2), _uniform(random, plan.batch_unlabelled, NEGATIVES))
+
+
+def draw_injections(plan: Plan, iteration: int) -> Injections:
+    """From a stream of their own: squares of one size for the whole batch, each in its own place."""
+    random, count = stream(plan.seed, "injections", iteration), plan.batch_unlabelled
+
+    def squares(a: float, b: float) -> Squares:
+        side = np.full(count, math.sqrt(1 - random.beta(a, b)), dtype=np.float32)
+        y, x = _between(1 / 8, 1, random.random((2, count), dtype=np.float32))
+        return Squares(*map(torch.from_numpy, (side, y, x)))
+
+    return Injections(squares(8, 2), squares(4, 4), _uniform(random, count))
 
 
 def batch_of(seed: int, purpose: str, available: int, batch: int, iteration: int) -> list[int]:

@@ -98,5 +98,6 @@ def plan_of(
         augment=bool(method.augment),
         mixes_classes=method.classes,
         pairs=method.pairs,
+        injects=method.injects,
         dropped_channels=sum(feature_channels(network)) if method.channels and network is not None else 0,
     )

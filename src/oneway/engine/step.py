@@ -114,6 +114,7 @@ def mixed_batch(store: Store, draws: Draws, config: Config) -> Batch:
         draws.views[0].noise if METHODS[config.method].noise else None,
         draws.lots,
         None if pairs is None else exactly(lambda: jitter_pairs(store, draws.unlabelled, pairs, config.jitter, CELL)),
+        draws.injections,
     )
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from oneway.perturb import Perturbation
 
 if TYPE_CHECKING:
-    from oneway.draws import Lots
+    from oneway.draws import Injections, Lots
     from oneway.methods.table import BalanceName, LossName, Variant
     from oneway.models.roles import Models
 
@@ -68,6 +68,9 @@ class Batch:
 
     pair: Callable[[], Pair] | None = None
     """Two overlapping crops, where the method asks for them."""
+
+    injections: Injections | None = None
+    """Where pieces of labelled images are pasted into x_u, and pieces of that into one another, likewise."""
 
 
 @dataclass(frozen=True)

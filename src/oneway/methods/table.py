@@ -56,6 +56,9 @@ class Method:
     pairs: bool = False
     """Whether it compares projected features of two overlapping crops of each image; a projector then learns too."""
 
+    injects: bool = False
+    """Whether it pastes pieces of labelled images into unlabelled ones, and mixes these."""
+
     train: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the section `train` that the method brings: they win over a recipe's, and a flag over both."""
 
@@ -67,7 +70,7 @@ class Method:
     @property
     def mixes(self) -> bool:
         """Whether it mixes unlabelled images with one another."""
-        return not MIXING.isdisjoint(self.perturb) or self.classes
+        return not MIXING.isdisjoint(self.perturb) or self.classes or self.injects
 
     @property
     def mixes_labelled(self) -> bool:
@@ -82,7 +85,7 @@ class Method:
     @property
     def segments(self) -> bool:
         """Whether it needs classes of pixels, or a network with a decoder."""
-        return self.classes or self.channels or self.pairs
+        return self.classes or self.channels or self.pairs or self.injects
 
     @property
     def of_images(self) -> bool:
@@ -145,7 +148,7 @@ METHODS: dict[str, Method] = {
         channels=True,
         train=SLOW_TEACHER,
     ),
-    "augseg": Method("consistency", perturb=("augseg", "cutmix"), teacher="mean", loss="confident", train=SLOW_TEACHER),
+    "augseg": Method("augseg", perturb=("augseg",), teacher="mean", loss="confident", injects=True, train=SLOW_TEACHER),
     "cac": Method("cac", perturb=("colour",), views=2, pairs=True, train=CAC),
     "simple-noise": Method("consistency", perturb=("noise",), noise=True),
     "vat-entmin": Method("vat", noise=True, train={"alpha": 1.0}),

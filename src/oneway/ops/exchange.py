@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from oneway.draws import Boxes
+from oneway.draws import Boxes, Squares
 
 
 def exchange(x: Tensor, boxes: Boxes) -> Tensor:
@@ -30,6 +30,20 @@ def box_mask(boxes: Boxes, size: tuple[int, int]) -> Tensor:
     rows = _between(boxes.height, boxes.top, size[0])
     columns = _between((0.5 if boxes.area is None else boxes.area) / boxes.height, boxes.left, size[1])
     return rows[:, :, None] & columns[:, None, :]
+
+
+def square_mask(squares: Squares, size: tuple[int, int]) -> Tensor:
+    """N×H×W: true inside the squares, as far as they lie in the image; sides and centres are rounded down to pixels."""
+    rows, columns = (
+        _around(squares.side, place, length) for place, length in zip((squares.y, squares.x), size, strict=True)
+    )
+    return rows[:, :, None] & columns[:, None, :]
+
+
+def _around(share: Tensor, centre: Tensor, length: int) -> Tensor:
+    half, middle = ((share * length).floor() / 2).floor()[:, None], (centre * length).floor()[:, None]
+    pixels = torch.arange(length, device=share.device)
+    return (pixels >= middle - half) & (pixels < middle + half)
 
 
 def _between(share: Tensor, place: Tensor, length: int) -> Tensor:
