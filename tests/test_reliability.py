@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+import preload
 from forks import called
 from oneway.common.errors import UserError
 from oneway.runs import open_run
-from reliability import breaks, disks, guards, kills, order, stops, wrong_caches, wrong_models
+from reliability import breaks, disks, faults, guards, kills, lost, order, stops, wrong_caches, wrong_models
 from reliability.harness import ITERATIONS, MOONS, done, resume, same, undisturbed
+from reliability.test_strangers import folder_runs, run_records
 
 POINTS = kills.points()
 SAMPLE = ["step 10", "within write 6", "before rename 7"]
@@ -89,6 +91,21 @@ def test_hostile_files(tmp_path):
     assert not result["wrong"]
 
 
+def test_folders_of_strangers(tmp_path):
+    """Nothing outside is read or changed, nothing is written but where the user said, nothing is started."""
+    runs = folder_runs(tmp_path / "runs")
+    result = called(tmp_path, "reliability.strangers:strangers", folder=str(tmp_path), every=8, **runs)
+    assert result["tried"] == 10
+    assert not result["wrong"]
+
+
+def test_records_with_other_values(tmp_path):
+    """Every verb works or refuses the file by name."""
+    runs = run_records(tmp_path)
+    result = called(tmp_path, "reliability.records:records", folder=str(tmp_path), count=1, seed=9, **runs)
+    assert not result["wrong"]
+
+
 def test_another_experiment_is_refused(tmp_path):
     """Another batch size, another split: the difference is shown, nothing changes, and the run can still be resumed."""
     guards.killed(tmp_path)
@@ -97,6 +114,30 @@ def test_another_experiment_is_refused(tmp_path):
         assert guards.is_refused(tmp_path, *flags.split(), saying=shown)
     resume(tmp_path, recipe="moons")
     assert same(tmp_path / "run", undisturbed(tuple(MOONS)))
+
+
+@pytest.mark.skipif(not preload.library(), reason=faults.NO_COMPILER)
+@pytest.mark.parametrize(("name", "count"), [("resume points", 6), ("train points", 4)])
+def test_system_calls_that_fail_once(name, count, tmp_path):
+    """Nothing is lost, and the same command comes to the same end afterwards."""
+    turns = faults.random_turns(name, count, seed=9)
+    wrong = [faults.survives(tmp_path / f"{turn}", name, turn, number) for turn, number in turns]
+    assert not list(filter(None, wrong))
+
+
+def test_a_folder_that_is_renamed_and_replaced(tmp_path):
+    """The run stops, with the new name; what is under its old name is untouched."""
+    assert lost.renamed_and_replaced(tmp_path)
+
+
+def test_checkpoints_that_are_missing(tmp_path):
+    """Nothing starts over, and no metrics are dropped."""
+    assert lost.without_checkpoints(tmp_path, shutil.rmtree)
+
+
+def test_stretches_of_a_run_are_recorded(tmp_path):
+    """With threads and versions; what changed is said."""
+    assert lost.stretches_are_recorded(tmp_path)
 
 
 def test_files_that_cannot_be_read_are_left_out(tmp_path):
