@@ -149,6 +149,18 @@ def test_who_is_surer_learns_nothing():
     assert features[1].grad.abs().max() == 0
 
 
+def test_without_negatives_there_is_nothing_to_tell_apart():
+    """All cells have one label: a loss of 0 with gradients of 0, not NaN."""
+    features = torch.randn(1, 6, 2, 2, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    logits = torch.eye(CLASSES)[:1].view(1, CLASSES, 1, 1).expand(1, CLASSES, 2, 2)
+    mine, other = ops.cells_of(logits, features), ops.cells_of(5 * logits, features.detach().flip(0))
+    bank = ops.chosen((mine, other), torch.rand(1, 8))
+    loss = ops.directional_contrast(mine, other, torch.ones(1, 2, 2, dtype=torch.bool), bank, 0.0)
+    loss.backward()
+    assert loss == 0
+    assert (features.grad == 0).all()
+
+
 def test_the_second_crop_overlaps_with_the_first():
     """1,000 crops of images of three sizes: the shared cells show the same pixels, and are enough of them."""
     config = small_streets(jitter={"crop": (32, 48), "scale": (0.4, 1.5)})

@@ -70,11 +70,11 @@ def directional_contrast(
         confidence: Which the other's certainty must exceed.
     """
     with torch.autocast(counted.device.type, enabled=False):
-        features = cells.features.movedim(1, -1)
-        alike = (features * other.features.movedim(1, -1)).sum(dim=-1) / TEMPERATURE
-        unlike = features @ negatives[0].T / TEMPERATURE
+        features = cells.features.movedim(1, -1) / TEMPERATURE  # before there are M times as many numbers
+        alike = (features * other.features.movedim(1, -1)).sum(dim=-1)
+        unlike = features @ negatives[0].T
     unlike = unlike.masked_fill(cells.label[..., None] == negatives[1], -torch.inf)
-    losses = torch.cat((alike[..., None], unlike), dim=-1).logsumexp(dim=-1) - alike
+    losses = torch.logaddexp(alike, unlike.logsumexp(dim=-1)) - alike
     return mean(losses, counted & (other.certainty > confidence) & (cells.certainty < other.certainty))
 
 
