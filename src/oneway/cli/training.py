@@ -186,7 +186,7 @@ def evaluate(
 
     result = evaluate_run(run, split, data, messages, factory, refresh, device, cache)
     if as_json:
-        print_result(json.dumps(result, indent=1))
+        print_result(json.dumps(result, indent=1, allow_nan=False))
         return
     taught = ", from which it has learnt" if split == "train" else ""
     say(results, f"{run} on {result['samples']} {split} samples{taught}")

@@ -42,7 +42,7 @@ def make_folders(home: Path, inner: Path) -> None:
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file that takes its name when it has been written: a link of that name is replaced, and not followed."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".oneway-{os.getpid()}.tmp")  # however long the name is
     with suppress(FileNotFoundError):
         os.unlink(temporary)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)

@@ -57,7 +57,7 @@ def temporary_for(path: Path) -> Path:
 
 def write_json(path: Path, values: object) -> None:
     """The same, for values that `json` can write."""
-    write_atomically(path, (json.dumps(values, indent=1) + "\n").encode())
+    write_atomically(path, (json.dumps(values, indent=1, allow_nan=False) + "\n").encode())
 
 
 @contextmanager

@@ -64,7 +64,11 @@ def check_folder(
         findings = [Finding("error", "Not a data set yet", WHOLE_SET, str(error)), *known]
         if as_json:
             print_result(
-                json.dumps({"data": str(root), "findings": [asdict(finding) for finding in findings]}, indent=1)
+                json.dumps(
+                    {"data": str(root), "findings": [asdict(finding) for finding in findings]},
+                    indent=1,
+                    allow_nan=False,
+                )
             )
         else:
             console.print(findings_text(findings), highlight=False)
@@ -97,7 +101,7 @@ def check_listing(
         with _writing(sheet):
             write_contact_sheet(check, sheet)
     if as_json:
-        print_result(json.dumps(check.to_json() | {"sheet": str(sheet) if sheet else None}, indent=1))
+        print_result(json.dumps(check.to_json() | {"sheet": str(sheet) if sheet else None}, indent=1, allow_nan=False))
     else:
         say(console, f"Contact sheet: {sheet or 'none inside the data unless asked for; --out FILE.png draws it.'}")
     return int(check.has_errors)

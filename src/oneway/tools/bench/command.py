@@ -62,7 +62,7 @@ def bench(name: str, options: Options, console: Console, out: Path | None = None
         findings = BENCHES[name].run(options, say)
     content = {"bench": name, "small": options.small, "environment": about, "results": findings.results}
     if as_json:
-        print_result(json.dumps(content, indent=1))
+        print_result(json.dumps(content, indent=1, allow_nan=False))
     else:
         for table in findings.tables:
             console.print(table)

@@ -73,7 +73,7 @@ def predict_files(
     index = {**_about(model), "images": job.images, "seconds": round(seconds, 3), "errors": job.errors}
     outputs.write_index(index)
     if as_json:
-        print_result(json.dumps({**index, "results": job.results}, indent=1))
+        print_result(json.dumps({**index, "results": job.results}, indent=1, allow_nan=False))
     failures = f"; {len(job.errors)} failed" if job.errors else ""
     say(console, f"{counted(job.images, 'image')} in {seconds:.1f} s ({job.images / seconds:.1f} images/s){failures}")
     say(console, f"Results: {outputs.folder}")
@@ -204,7 +204,11 @@ def _classify(model: Predictor, sources: Sequence[Source], as_json: bool) -> int
                 table.writerow([table_cell(visible(str(source.path))), table_cell(name), f"{confidence:.4f}"])
     if as_json:
         print_result(
-            json.dumps({**_about(model), "images": len(results), "errors": errors, "results": results}, indent=1)
+            json.dumps(
+                {**_about(model), "images": len(results), "errors": errors, "results": results},
+                indent=1,
+                allow_nan=False,
+            )
         )
     output.flush()
     for remark in oddities.messages():
