@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from oneway.engine.step import Measured, add_gradients
 from oneway.methods import METHODS, VARIANTS, VariantName
@@ -37,3 +39,17 @@ def gradients(
     models = Models((student,), (teacher,), norms or NormPolicy())
     losses = METHODS[method].generator()(models, batch, chosen or settings())
     return add_gradients(losses, student.parameters())
+
+
+class NoWaiting(TorchDispatchMode):
+    """Refuses what would make the CPU wait for a device, or give a tensor a shape that only the device knows."""
+
+    WAITING = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "is_nonzero", "item", "bincount")
+
+    def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+        name = function.overloadpacket.__name__
+        assert not name.startswith(self.WAITING), name
+        if name.startswith("index"):
+            indices = arguments[1] if isinstance(arguments[1], (list, tuple)) else ()
+            assert all(index is None or index.dtype != torch.bool for index in indices), name
+        return function(*arguments, **(keywords or {}))

@@ -8,16 +8,18 @@ from __future__ import annotations
 import pytest
 import torch
 
+from algorithms import NoWaiting
 from kernel_facts import DEVICE, assert_facts
 from oneway import data, models, ops
 from oneway.config import Config
 from oneway.draws import Draws, Plan, draw, each_column
 from oneway.engine import optim
 from oneway.engine.capture import CapturedStep, FixedTable, choose_step, is_consistent
-from oneway.engine.start import accelerated, training_state
+from oneway.engine.start import accelerated, plan_of, training_state
 from oneway.engine.state import TrainingState
-from oneway.engine.step import step
+from oneway.engine.step import add_gradients, mixed_batch, settings_of, step
 from oneway.engine.store import Store
+from oneway.methods import METHODS
 from oneway.models.fuse import FusedNorm
 from small_runs import small_streets
 
@@ -97,6 +99,26 @@ def test_an_average_may_begin_as_a_plain_mean():
     for t in (4, 5):
         torch.testing.assert_close(averages[t], 0.75 * averages[t - 1] + 0.25 * students[t], rtol=1e-5, atol=1e-7)
     assert not optim.warm_up_at(small_streets(method="mt-phtps").train, 0)
+
+
+# Left out: forward-mode differentiation, which cannot be watched, and `F.one_hot`, which waits on a CPU alone.
+@pytest.mark.parametrize(
+    "method", [name for name, row in METHODS.items() if not row.noise and row.loss != "confident-l2"]
+)
+def test_what_every_method_computes_can_be_captured(method):
+    """Crops, perturbations, losses and gradients ask the device for no number."""
+    config = small_streets(method=method, jitter={"crop": (32, 48)}, train={"batch_labelled": 4, "batch_unlabelled": 4})
+    dataset = data.load(config.data)
+    networks = [models.build(config.model, len(dataset.classes), seed) for seed in range(METHODS[method].students)]
+    state = training_state(networks, (), config, DEVICE)
+    store = Store.hold(dataset.read("train"), DEVICE)
+    plan = plan_of(config, range(4), range(8), network=state.student)
+    batch = mixed_batch(store, draw(plan, 0).to(DEVICE), config)
+    weights = torch.ones(len(dataset.classes), device=DEVICE)
+    losses = METHODS[method].generator()(state.models, batch, settings_of(config, state.alpha, weights))
+    with NoWaiting():
+        measured = add_gradients(losses, state.watch.parameters)
+    assert measured["supervised"] > 0
 
 
 @pytest.fixture

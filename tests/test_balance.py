@@ -9,9 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from algorithms import settings
+from algorithms import NoWaiting, settings
 from oneway import ops
 from oneway.common.terms import IGNORE
 from oneway.data.dataset import Samples
@@ -100,20 +99,6 @@ def test_ignored_pixels_take_no_place_among_the_hardest():
     single[1, 4, 7] = 2
     pixel = at_labels(logits, labels)[1, :, 4, 7]
     torch.testing.assert_close(ops.hardest_cross_entropy(logits, single), -pixel.log_softmax(dim=0)[2])
-
-
-class NoWaiting(TorchDispatchMode):
-    """Refuses what would make the CPU wait for a device, or give a tensor a shape that only the device knows."""
-
-    WAITING = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "is_nonzero", "item", "bincount")
-
-    def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
-        name = function.overloadpacket.__name__
-        assert not name.startswith(self.WAITING), name
-        if name.startswith("index"):
-            indices = arguments[1] if isinstance(arguments[1], (list, tuple)) else ()
-            assert all(index is None or index.dtype != torch.bool for index in indices), name
-        return function(*arguments, **(keywords or {}))
 
 
 @pytest.mark.parametrize("balance", BALANCES)
