@@ -53,7 +53,7 @@ def _header(tree: object) -> bytes:
 
 
 def _bombs() -> Iterator[Attack]:
-    zeros = _compressed_zeros(512)
+    zeros = compressed_zeros(512)
     pixels = chunk(b"IDAT", zlib.compress(bytes(8 * 25)))
     tiff = BytesIO()
     Image.new("L", (64, 64)).save(tiff, "TIFF", compression="tiff_deflate")
@@ -74,7 +74,7 @@ def _png(width: int, height: int, *chunks: bytes) -> bytes:
     return png_of(width, height, 8, 2, *chunks)
 
 
-def _compressed_zeros(mebibytes: int) -> bytes:
+def compressed_zeros(mebibytes: int) -> bytes:
     """What zlib makes of so many zeros, in a moment: a block that refers to nothing before it may be repeated."""
     deflate = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     block = deflate.compress(bytes(2**20)) + deflate.flush(zlib.Z_FULL_FLUSH)

@@ -20,7 +20,7 @@ from PIL import Image
 
 from oneway.common.errors import UserError
 from oneway.data.dataset import Bytes, Item, Listing
-from oneway.data.decode.images import Unreadable, read_header, read_image
+from oneway.data.decode.images import PLAUSIBLE_PIXELS, STRIPE, Unreadable, read_header, read_image
 
 GRID = 16
 """Rows and columns of a fingerprint: few enough for neighbouring frames to agree, enough for other places to differ."""
@@ -80,7 +80,12 @@ def _count(labels: Bytes) -> npt.NDArray[np.int64]:
 
 def fingerprint(image: Bytes) -> bytes:
     """An H×W×3 image in GRID×GRID grey cells, row after row: alike for images that look alike."""
-    return Image.fromarray(image).resize((GRID, GRID), Image.Resampling.BOX).convert("L").tobytes()
+    size, box = (GRID, GRID), Image.Resampling.BOX
+    if image.shape[0] * image.shape[1] > PLAUSIBLE_PIXELS:  # of which Pillow would take a large copy
+        rows = max(1, STRIPE // image.shape[1])
+        parts = [image[top : top + rows] for top in range(0, len(image), rows)]
+        image = np.concatenate([np.asarray(Image.fromarray(part).resize((GRID, len(part)), box)) for part in parts])
+    return Image.fromarray(image).resize(size, box).convert("L").tobytes()
 
 
 def decode_and_survey(listing: Listing, item: Item) -> tuple[Survey, Bytes | None, Bytes | None]:

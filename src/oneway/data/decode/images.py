@@ -40,10 +40,10 @@ PIXELS_PER_BYTE_ELSEWHERE = 8 * 64
 """At least a bit for each 8×8 block, as in a JPEG; other formats need no less."""
 
 FREE_BYTES, BYTES_PER_BYTE = 8 * 6000**2, 512
-"""Memory that a file of any length may take while it is decoded, as an aerial photograph of 6000×6000 pixels does, be it
-black; to take more, it must have a byte for so many."""
+"""Memory that a file of any length may take while it is decoded: a black photograph of 6000×6000 pixels does. To take
+more, it must have a byte for so many."""
 
-STRIPE = 2**20
+STRIPE = 2**19
 """Pixels that are converted at once: bounds the memory that is needed beside the image and the result."""
 
 MOST_STRIPS = 2**16  # of a TIFF without compression; Pillow reads them one by one
