@@ -38,6 +38,7 @@ VALUES: dict[str, Any] = {
     "an object": {"x": 1},
     "nesting": NESTED,
 }
+NOT_FINITE = ("NaN", "minus infinity")
 MOST_INSIDE = 3  # entries of a list or an object that are changed, and not only the whole
 Place = tuple[str | int, ...]
 
@@ -53,21 +54,28 @@ def places(tree: Any, here: Place = ()) -> Iterator[Place]:
             yield from places(tree[key], (*here, key))
 
 
-def mutations(tree: Any) -> list[tuple[str, Callable[[], Any]]]:
-    """Names of mutations, and functions that give the mutated tree."""
+def mutations(tree: Any, coerced: bool = False) -> list[tuple[str, Callable[[], Any]]]:
+    """Names of mutations, and functions that give the mutated tree.
+
+    Args:
+        tree: What is mutated.
+        coerced: Whether a number in place of a text is read as one: a file may well be called nan.
+    """
     found: list[tuple[str, Callable[[], Any]]] = []
     for place in places(tree):
         name = ".".join(map(str, place))
-        found += [(f"{name} is {kind}", lambda p=place, v=value: _put(tree, p, v)) for kind, value in VALUES.items()]
+        text = coerced and isinstance(_at(tree, place), str | None)
+        values = {kind: value for kind, value in VALUES.items() if not (text and kind in NOT_FINITE)}
+        found += [(f"{name} is {kind}", lambda p=place, v=value: _put(tree, p, v)) for kind, value in values.items()]
         found.append((f"{name} is missing", lambda p=place: _remove(tree, p)))
         if isinstance(_at(tree, place), dict | list):
             found.append((f"{name} has one more", lambda p=place: _extend(tree, p)))
     return [*found, ("nothing in it", lambda: {}), ("a list around it", lambda: [tree])]
 
 
-def chosen(tree: Any, count: int, rng: random.Random) -> list[tuple[str, Any]]:
+def chosen(tree: Any, count: int, rng: random.Random, coerced: bool = False) -> list[tuple[str, Any]]:
     """Some of them, all where there are no more."""
-    every = mutations(tree)
+    every = mutations(tree, coerced)
     return [(name, make()) for name, make in rng.sample(every, min(count, len(every)))]
 
 

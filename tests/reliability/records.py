@@ -168,7 +168,7 @@ def records(folder: str, whole: str, stopped: str, count: int, seed: int = 0) ->
     for source, verbs_of in ((Path(whole), OF_ENDED), (Path(stopped), OF_STOPPED)):
         for title, verbs in verbs_of.items():
             name, _, sealed = title.partition(",")
-            for what, tree in chosen(_read(source / name), count, rng):
+            for what, tree in chosen(_read(source / name), count, rng, coerced=name.endswith((".yaml", ".csv"))):
                 for number, verb in enumerate(verbs):
                     here = place / f"r{tried}"
                     shutil.copytree(source, here)
