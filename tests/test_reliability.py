@@ -106,6 +106,13 @@ def test_records_with_other_values(tmp_path):
     assert not result["wrong"]
 
 
+def test_a_budget_for_hostile_files(tmp_path):
+    """Each ends within 2 s and 300 MiB, by being read or with our own error."""
+    result = called(tmp_path, "reliability.budget:budget", folder=str(tmp_path / "files"), part=0, parts=13)
+    assert result["tried"] > 15
+    assert not result["wrong"]
+
+
 def test_another_experiment_is_refused(tmp_path):
     """Another batch size, another split: the difference is shown, nothing changes, and the run can still be resumed."""
     guards.killed(tmp_path)

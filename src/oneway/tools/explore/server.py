@@ -6,6 +6,7 @@ import asyncio
 import re
 import socket
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -187,7 +188,7 @@ def server(app: ASGIApp) -> uvicorn.Server:
         ws="none",
         loop="asyncio",
         lifespan="off",
-        log_level="error",
+        log_level="critical",  # clients that go away and computations that are left are no errors; `_bug` prints those
         access_log=False,
         proxy_headers=False,
         server_header=False,
@@ -269,4 +270,5 @@ async def _exhausted(request: Request, error: Exception) -> Response:
 
 
 async def _bug(request: Request, error: Exception) -> Response:
+    traceback.print_exception(error)
     return JSONResponse({"error": f"A bug in oneway: {type(error).__name__}."}, HTTPStatus.INTERNAL_SERVER_ERROR)
