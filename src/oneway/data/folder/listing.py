@@ -8,18 +8,22 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from oneway.common.errors import UserError
 from oneway.common.streams import stream
 from oneway.common.terms import IGNORE, SplitName
 from oneway.common.words import counted, listed
 from oneway.data.dataset import Bytes, Item, Listing
 from oneway.data.decode.coco import Coco, label_map
+from oneway.data.decode.images import image_size
 from oneway.data.decode.masks import Coding, read_mask
 from oneway.data.folder.classes import default_colours
 from oneway.data.folder.description import FILE, Description
 from oneway.data.folder.files import Found, find
 from oneway.data.folder.infer import SHOWN, Inferred, find_table, infer
 from oneway.data.folder.layout import unsupported_labels
+from oneway.data.mask_style import style_of
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,7 @@ def list_described(folder: Described, holdout: float, seed: int, all_validate: b
         label_coding="COCO" if coco else repr(description.coding()),
         selection=_selection(found, None if found.val else ("all",) if all_validate else (holdout, seed)),
         unlabelled=found.unlabelled,
+        masks=None if coco else style_of((item.mask for item in labelled if item.mask), classes.table),
     )
 
 
@@ -162,4 +167,8 @@ def _read_mask(coding: Coding, item: Item) -> Bytes:
 def _read_outlines(outlines: Mapping[str, tuple[Coco, str]], item: Item) -> Bytes:
     if item.name not in outlines:
         raise UserError(f"{item.image}: no annotations list it.")
-    return label_map(*outlines[item.name])
+    coco, file_name = outlines[item.name]
+    size = coco.images[file_name].size
+    if size != image_size(item.image):  # which is said by whom it matters to; nothing is painted on what a list claims
+        return np.broadcast_to(np.uint8(IGNORE), size)
+    return label_map(coco, file_name)
