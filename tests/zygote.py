@@ -137,6 +137,12 @@ def limit_processor_time() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 60))
 
 
+def limit_address_space(more: int) -> None:
+    """From now on, the process may address only so many bytes more."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more, resource.RLIM_INFINITY))
+
+
 def leave_no_room() -> None:
     """As if the device had no memory to spare for data."""
     from oneway.engine import feed
@@ -180,6 +186,9 @@ def run(job: dict[str, Any]) -> NoReturn:
             signal.signal(number, signal.SIG_IGN)
         if "limit_time_in_iteration" in job:
             in_iteration(job["limit_time_in_iteration"], limit_processor_time)
+        if "limit_memory_in_iteration" in job:
+            iteration, more = job["limit_memory_in_iteration"]
+            in_iteration(iteration, lambda: limit_address_space(more))
         if "lost_output" in job:
             lose_output(job["lost_output"])
         if "streamed" in job:

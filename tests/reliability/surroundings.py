@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from reliability.harness import ITERATIONS, MOONS, STREETS, done, same, saved, start, undisturbed, wait_until
+from reliability.harness import ITERATIONS, MOONS, STREETS, done, resume, same, saved, start, undisturbed, wait_until
 
 LOST = ("reader", "terminal", "full", "closed", "ascii")
 """Of the standard output and error: gone while it trains, on a full disk, never there, without `→` and `·`."""
@@ -35,3 +35,12 @@ def saves_when_its_time_is_up(folder: Path) -> bool:
     assert "--resume continues" in job.error
     stopped = int(job.error.split("Stopped after ")[1].split()[0])
     return saved(folder / "run")[-1] == stopped
+
+
+def says_that_memory_has_ended(folder: Path, more: int) -> bool:
+    """The address space comes to its end while a run trains: a message, and it continues to the byte elsewhere."""
+    job = done(folder, *STREETS, status=1, limit_memory_in_iteration=[9, more])
+    assert "Out of memory" in job.error, job.error
+    assert saved(folder / "run")[-1] == 8
+    resume(folder)
+    return same(folder / "run", undisturbed())

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
+
 import pytest
 
 from reliability import surroundings
+from reliability.harness import MOONS
 
 pytestmark = pytest.mark.slow
 
@@ -29,3 +34,29 @@ def test_processor_time(tmp_path, tally):
     survived = surroundings.saves_when_its_time_is_up(tmp_path)
     tally("2 processor time used up", 1, survived)
     assert survived
+
+
+@pytest.mark.parametrize("more", [0, 2**20, 2**26])
+def test_address_space_that_ends(more, tmp_path, tally):
+    """Nothing, little and hardly enough is left."""
+    survived = surroundings.says_that_memory_has_ended(tmp_path, more)
+    tally("15 address space that ends", 1, survived)
+    assert survived
+
+
+def test_too_little_address_space_is_refused(tmp_path, tally):
+    """3 GB, as some batch systems give: said before anything is loaded that would abort."""
+    small = 3 * 10**9
+    command = [sys.executable, "-m", "oneway", *MOONS]
+    limited = subprocess.run(
+        ["bash", "-c", f"ulimit -v {small // 1024}; exec {shlex.join(command)}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    if limited.returncode == 0:
+        pytest.skip("this PyTorch needs less")
+    survived = limited.returncode == 1 and "may address 2,861 MiB" in limited.stderr and not (tmp_path / "run").exists()
+    tally("15 too little address space: refused", 1, survived)
+    assert survived, limited.stderr

@@ -17,6 +17,7 @@ from rich.text import Text
 from oneway import config as configuration
 from oneway.cli import studying, training, using  # noqa: F401 (they add the verbs)
 from oneway.cli.app import app
+from oneway.common.address_space import ran_out, require_address_space
 from oneway.common.console import Console, close_streams, open_streams
 from oneway.common.errors import UserError, describe_refusal
 from oneway.common.failure import BUG_STATUS, describe_bug
@@ -36,6 +37,8 @@ def main() -> None:
     words = [word for word in sys.argv[1:] if word != "--traceback"]
     try:
         refuse_foreign_libraries()
+        if words and words[0] != "check" and not {"-h", "--help", "--version"} & {*words}:
+            require_address_space()
         app(words, print_error=False, exit_on_error=False)
     except BrokenPipeError:  # `oneway eval … | head`: the reader has what it wanted, which is no error
         sys.exit(128 + signal.SIGPIPE)
@@ -67,6 +70,8 @@ def _explain(error: BaseException) -> tuple[str, int]:
             return str(error), 1
         case Interrupted():
             return str(error), error.exit_status
+        case _ if ran_out(error):
+            return f"Out of memory ({str(error).splitlines()[0] if str(error) else type(error).__name__}).", 1
         case KeyboardInterrupt():
             return "Stopped.", 128 + signal.SIGINT
         case OSError() if refusal := describe_refusal(error):

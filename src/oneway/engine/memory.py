@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from oneway.common import address_space
 from oneway.common.errors import UserError
 from oneway.config import Config
 from oneway.engine.start import batch_of
@@ -24,10 +25,8 @@ def explained(config: Config) -> Iterator[None]:
     """Turns the end of the memory within the block into a UserError that names what takes it."""
     try:
         yield
-    except (torch.OutOfMemoryError, MemoryError) as error:
-        raise UserError(f"Out of memory. {_way_out(config)}") from error
-    except RuntimeError as error:
-        if "can't allocate memory" not in str(error):  # how torch says it of the CPU's
+    except (MemoryError, RuntimeError) as error:
+        if not address_space.ran_out(error):
             raise
         raise UserError(f"Out of memory. {_way_out(config)}") from error
 
@@ -57,7 +56,8 @@ def available(device: torch.device) -> int | None:
     """Bytes that are free, or can be made so; None where the system does not tell."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    return min((size for size in (_left_to_machine(), _left_to_container()) if size is not None), default=None)
+    sizes = (_left_to_machine(), _left_to_container(), address_space.left())
+    return min((size for size in sizes if size is not None), default=None)
 
 
 def peak_mib(device: torch.device) -> float:

@@ -16,6 +16,7 @@ from rich.console import Console
 from oneway import config as configuration
 from oneway import data, runs
 from oneway.common import words
+from oneway.common.address_space import require_margin
 from oneway.common.errors import UserError
 from oneway.common.failure import note_run_folder
 from oneway.common.interrupt import Interrupted, defer_signals
@@ -154,6 +155,7 @@ def _train(
             rate = optim.set_learning_rate(state.optimiser, config.optimiser.schedule, done, iterations)
             alpha = optim.alpha_at(config.train, done, iterations)
             losses = advance(fed.draws(done), alpha, optim.warm_up_at(config.train, done))
+            require_margin()
             done += 1
             bar.update(done)
 
@@ -180,7 +182,7 @@ def _train(
         signal_at_end = signal_received()
 
     run.require()
-    runs.save_model(run.model_file, TrainedModel(kept, dataset.classes, dataset.colours), config.model)
+    runs.save_model(run.model_file, TrainedModel(kept, dataset.classes, dataset.colours, dataset.masks), config.model)
     # A run that was killed between its last checkpoint and here is continued with nothing left to train, and no scores.
     scores = scores or evaluate(kept, held_out, classes)
     summary = {

@@ -1,0 +1,87 @@
+"""Memory that a process may address: what is left of it, whether PyTorch can work with it, and how its end is told."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from oneway.common.errors import UserError
+
+MUCH = 8 * 2**30
+"""Bytes that are enough for PyTorch with all its libraries, and for small work."""
+
+LEAST = 2**30
+"""Bytes for small work, once everything is loaded: threads alone set aside 64 MiB each."""
+
+MARGIN = 2**27
+"""Bytes below which the next small allocation may fail, in a place where a library knows no better than to abort."""
+
+LOAD_EVERYTHING = """
+import torch, oneway.tools.train, oneway.tools.report, oneway.models.swiftnet
+torch.nn.Conv2d(8, 8, 3)(torch.rand(4, 8, 128, 128)).sum().backward()
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmPeak")))
+"""
+
+RAN_OUT = (
+    "out of memory",
+    "can't allocate memory",
+    "cannot allocate memory",
+    "bad_alloc",
+    "could not create a primitive",
+    "can't start new thread",
+    "failed to map segment",
+    "resource temporarily unavailable",
+)
+"""How Python, PyTorch and the libraries below them say, in lower case, that there is no memory."""
+
+
+def ran_out(error: BaseException) -> bool:
+    """Whether an error says that memory has come to its end."""
+    known = isinstance(error, RuntimeError | ImportError | OSError)
+    return isinstance(error, MemoryError) or (known and any(words in str(error).lower() for words in RAN_OUT))
+
+
+def limit() -> int | None:
+    """Bytes that this process may address; None without a limit."""
+    found = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if found == resource.RLIM_INFINITY else found
+
+
+def left() -> int | None:
+    """Bytes that this process may still address; None without a limit, or where the system does not tell."""
+    most = limit()
+    if most is not None:
+        with suppress(OSError, ValueError, IndexError):
+            pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+            return max(most - pages * resource.getpagesize(), 0)
+    return None
+
+
+def require_margin() -> None:
+    """Ends work while there still is memory for a message: a MemoryError where hardly anything is left."""
+    free = left()
+    if free is not None and free < MARGIN:
+        raise MemoryError(f"{free / 2**20:.0f} MiB of address space are left")
+
+
+def require_address_space() -> None:
+    """Refuses a limit under which PyTorch cannot be loaded and used: it would abort without a word.
+
+    Where the limit is narrow, another process tries it first.
+    """
+    most = limit()
+    if most is None or most >= MUCH or not Path("/proc/self/status").exists():
+        return
+    tried = subprocess.run([sys.executable, "-P", "-c", LOAD_EVERYTHING], capture_output=True, text=True)
+    found = tried.stdout.strip()
+    needed = 1024 * int(found) + LEAST if tried.returncode == 0 and found.isdecimal() else None
+    if needed is None or needed > most:
+        need = "more than that" if needed is None else f"{needed / 2**20:,.0f} MiB"
+        raise UserError(
+            f"This process may address {most / 2**20:,.0f} MiB of memory, and PyTorch with its libraries needs {need}, "
+            "most of which is never touched. Raise or remove the limit (`ulimit -v unlimited`; in a batch system, "
+            "that of virtual memory)."
+        )
