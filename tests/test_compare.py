@@ -164,6 +164,7 @@ def test_every_method_has_a_baseline(name, method):
     assert is_baseline_of(baseline, config)
     assert (baseline.train.iterations, baseline.train.epochs) == (config.train.iterations, config.train.epochs)
     assert (baseline.seed, baseline.labels) == (2, config.labels)
+    assert baseline.train.balance == config.train.balance
 
 
 @pytest.mark.parametrize(
@@ -177,6 +178,7 @@ def test_every_method_has_a_baseline(name, method):
         ({"optimiser": {"learning_rate": 1e-3}}, False),
         ({"train": {"batch_norm": "frozen"}}, False),
         ({"train": {"batch_labelled": 4}}, False),
+        ({"train": {"balance": "frequency"}}, False),
         ({"data": {"seed": 4}}, False),
     ],
     ids=str,

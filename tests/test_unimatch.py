@@ -84,10 +84,13 @@ def segmenter(seed: int) -> Segmenter:
 
 def literal_dropped(model: Segmenter, x: Tensor, factors: list[list[float]]) -> Tensor:
     """Probabilities of a network of which each image's channels are multiplied one by one."""
-    maps = [
-        torch.stack([torch.stack([factors[n][start + k] * each[n, k] for k in range(each.shape[1])]) for n in range(N)])
-        for each, start in zip(model.encoder(x), (0, 5), strict=True)
-    ]
+    maps, start = [], 0
+    for each in model.encoder(x):
+        scaled = [
+            [row[start + k] * image[k] for k in range(len(image))] for row, image in zip(factors, each, strict=True)
+        ]
+        maps.append(torch.stack([torch.stack(image) for image in scaled]))
+        start += each.shape[1]
     return F.interpolate(model.decoder(*maps), SIZE, mode="bilinear").softmax(dim=1)
 
 
@@ -148,6 +151,37 @@ def test_unimatch_v2():
     assert_same_gradients(losses, [student], expected, [reference])
 
 
+def test_mt_colour_cutmix_drop():
+    """L_s, balanced, + α (KL of the strong view + ½ KL of dropped features), sure pixels first; one pass for all."""
+    x, student, teacher = images(1), segmenter(0), average_of(segmenter(1))
+    reference, batch = deepcopy(student), batch_for("mt-colour-cutmix-drop", x, channels=11)
+    x_l, y_l = labelled()
+    view, p = draws()[0], probabilities(teacher, x)
+    inside = box_mask(view.boxes, SIZE)
+    inside = torch.cat((inside, inside))[:, None]
+
+    def exchanged(values: Tensor) -> Tensor:
+        return torch.where(inside, torch.cat((values[2:], values[:2])), values)
+
+    whole = [[1.0] * 11] * (len(x_l) + N)
+    lost = [[0.0 if lot < 0.5 else 2.0 for lot in row] for row in batch.lots.channels.tolist()]
+    together = torch.cat((x_l, exchanged(ops.jitter_colours(x, view.colours, 1.0)), x))
+    q_l, q_strong, q_lost = literal_dropped(reference, together, whole + lost).split((len(x_l), N, N))
+    weights = torch.tensor([0.5, 1.5, 0.7, 2.0], dtype=torch.float64)
+    known = y_l != 255
+    chances = q_l.gather(1, torch.where(known, y_l, 0)[:, None])[:, 0]
+    labels = (-chances.log() * weights[torch.where(known, y_l, 0)])[known].sum() / known.sum()
+
+    def weighted_kl(target: Tensor, prediction: Tensor) -> Tensor:
+        return (target.amax(dim=1) * (target * (target.log() - prediction.log())).sum(dim=1)).mean()
+
+    expected = labels + 0.8 * weighted_kl(exchanged(p), q_strong) + 0.4 * weighted_kl(p, q_lost)
+    chosen = settings(alpha=0.8, loss="weighted-kl", balance="frequency", class_weights=weights)
+    losses = METHODS["mt-colour-cutmix-drop"].generator()(Models((student,), (teacher,)), batch, chosen)
+    assert_same_gradients(losses, [student], expected, [reference])
+    torch.testing.assert_close(student.decoder.norm.running_mean, reference.decoder.norm.running_mean)
+
+
 def test_dropped_features_leave_no_trace():
     """The next pass through the network is whole again, also where one failed."""
     model, x = segmenter(0).eval(), images(1)
@@ -174,7 +208,7 @@ def without_encoder(classes: int) -> nn.Module:
     return nn.Conv2d(3, classes, 1)
 
 
-@pytest.mark.parametrize("method", ["unimatch", "unimatch-v2"])
+@pytest.mark.parametrize("method", ["unimatch", "unimatch-v2", "mt-colour-cutmix-drop"])
 def test_a_network_without_an_encoder_is_refused_before_training(method, tmp_path):
     """With the way out."""
     config = small_streets(method=method, model={"factory": "test_unimatch:without_encoder", "width": 1.0})

@@ -15,7 +15,7 @@ SEGMENTERS = ("swiftnet", "deeplabv2", "deeplabv3plus")
 CLASSIFIERS = {"cifar10": "wrn-28-2", "moons": "mlp"}
 """The network for each data set whose inputs have one class each."""
 
-TAUGHT = ("consistency", "classmix", "augseg", "unimatch", "unimatch_v2")
+TAUGHT = ("consistency", "one_pass", "classmix", "augseg", "unimatch", "unimatch_v2")
 """Losses that learn from the predictions of a teacher, whoever it is."""
 
 EMBEDDED = ("streets", "moons")

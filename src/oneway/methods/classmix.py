@@ -28,6 +28,6 @@ def mixed_cross_entropy(models: Models, batch: Batch, settings: Settings) -> Ten
     certainty, labels = prediction.max(dim=1)
     pasted = ops.half_of_classes(labels, batch.lots.classes, classes=prediction.shape[1])
     x, y = ops.paste(x, pasted), ops.paste(labels, pasted)
-    sure = (ops.paste(certainty, pasted) > settings.confidence).to(x.dtype).mean()
+    sure = ops.mean_of_all((ops.paste(certainty, pasted) > settings.confidence).to(x.dtype))
     logits = models.student(batch.perturbation(x, 0).image(x), clean=False)
     return sure * ops.cross_entropy(logits, y)

@@ -120,6 +120,7 @@ METHODS: dict[str, Method] = {
     "supervised-phtps-aug": Method("supervised", augment=("phtps",)),
     "supervised-colour-aug": Method("supervised", augment=("colour",)),
     "supervised-colour-cutmix-aug": Method("supervised", augment=("colour", "cutmix")),
+    "supervised-balanced": Method("supervised", train={"balance": "frequency"}),
     "simple-ph": Method("consistency", perturb=("ph",)),
     "simple-tps": Method("consistency", perturb=("tps",)),
     "simple-phtps": Method("consistency", perturb=("phtps",)),
@@ -132,6 +133,14 @@ METHODS: dict[str, Method] = {
     "mt-phtps-cutmix": Method("consistency", perturb=("phtps", "cutmix"), teacher="mean", train={"alpha": 1.0}),
     "mt-colour-cutmix": Method(
         "consistency", perturb=("colour", "cutmix"), teacher="mean", loss="weighted-kl", train={"alpha": 1.0}
+    ),
+    "mt-colour-cutmix-drop": Method(
+        "one_pass",
+        perturb=("colour", "cutmix"),
+        teacher="mean",
+        loss="weighted-kl",
+        channels=True,
+        train={"alpha": 1.0, "balance": "frequency"},
     ),
     "fixmatch": Method("consistency", perturb=("colour", "boxes"), loss="confident", train=SELF_TAUGHT),
     "classmix": Method("classmix", perturb=("colour",), teacher="mean", classes=True, train=CLASSMIX),

@@ -25,6 +25,9 @@ MAY_DIFFER = {
 COMPARED_AS_DONE = {"labels", "train.iterations", "train.epochs"}
 """Settings that can say one thing in several ways; who compares runs, compares what came of them."""
 
+OF_LABELLED_IMAGES = {"balance"}
+"""Settings that a method may bring, and its baseline keeps: a gain should be that of unlabelled images alone."""
+
 NOT_REPEATED = ("recipe", "method", "data.name", "data.path", "data.refresh", "data.cache")
 """Settings that a command to copy does not repeat: they are said otherwise, or are for each user to say."""
 
@@ -32,10 +35,10 @@ NOT_REPEATED = ("recipe", "method", "data.name", "data.path", "data.refresh", "d
 def with_method(config: Config, method: str = BASELINE) -> Config:
     """The same run with another method: seed, labels, length, network and whatever else decides it are unchanged.
 
-    Settings that the one method had brought give way to those of the other, and to the recipe's.
+    Settings that the one method had brought for unlabelled images give way to those of the other, and to the recipe's.
     """
     before, after = (recipe(config.recipe, name).train for name in (config.method, method))
-    brought = {"teacher_norm", *METHODS[config.method].train, *METHODS[method].train}
+    brought = {"teacher_norm", *METHODS[config.method].train, *METHODS[method].train} - OF_LABELLED_IMAGES
     left = {name for name in brought if getattr(config.train, name) == getattr(before, name)}
     changes: dict[str, Any] = {"method": method, "variant": "1w-ct"}
     if METHODS[method].supervised:
@@ -45,11 +48,13 @@ def with_method(config: Config, method: str = BASELINE) -> Config:
 
 def is_baseline_of(one: Config, other: Config) -> bool:
     """Whether what `other` has and `one` lacks are unlabelled images; number of labels and length are not compared."""
-    return METHODS[one.method].supervised and not METHODS[other.method].supervised and alike(one, other)
+    if not METHODS[one.method].supervised or METHODS[other.method].supervised or not alike(one, other):
+        return False
+    return all(getattr(one.train, name) == getattr(other.train, name) for name in OF_LABELLED_IMAGES)
 
 
 def alike(one: Config, other: Config) -> bool:
-    """Whether two runs differ in the method, the labels and the length at most."""
+    """Whether two runs differ in the method with what it brings, the labels and the length at most."""
     skipped = MAY_DIFFER | COMPARED_AS_DONE
     skipped |= {f"train.{name}" for config in (one, other) for name in METHODS[config.method].train}
     settings = [{key: value for key, value in config.flat().items() if key not in skipped} for config in (one, other)]

@@ -9,16 +9,19 @@ from oneway.config.recipes import recipe
 
 ROWS = (
     "supervised",
+    "supervised-balanced",
     "simple-phtps",
     "mt-phtps",
     "mt-phtps-cutmix",
     "mt-colour-cutmix",
+    "mt-colour-cutmix-drop",
     "fixmatch",
     "classmix",
     "cps",
     "unimatch",
     "unimatch-v2",
     "augseg",
+    "cac",
 )
 """The paper's methods, and those of the field; any other method can be asked for by its name."""
 
@@ -35,7 +38,7 @@ class Yardstick:
     drives: tuple[str, ...] = ()
     """Of CamVid, each held out in turn; a cell is the mean over them."""
 
-    iterations: int = 4000
+    iterations: int = 2000
     """Of every run, with labels alone too."""
 
     @property
