@@ -20,6 +20,8 @@ MARGIN = 2**27
 """Bytes below which the next small allocation may fail, in a place where a library knows no better than to abort."""
 
 LOAD_EVERYTHING = """
+import resource
+resource.setrlimit(resource.RLIMIT_CPU, (30, 30))  # without memory, Python itself can loop for ever
 import torch, oneway.tools.train, oneway.tools.report, oneway.models.swiftnet
 torch.nn.Conv2d(8, 8, 3)(torch.rand(4, 8, 128, 128)).sum().backward()
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmPeak")))
@@ -75,9 +77,11 @@ def require_address_space() -> None:
     most = limit()
     if most is None or most >= MUCH or not Path("/proc/self/status").exists():
         return
-    tried = subprocess.run([sys.executable, "-P", "-c", LOAD_EVERYTHING], capture_output=True, text=True)
-    found = tried.stdout.strip()
-    needed = 1024 * int(found) + LEAST if tried.returncode == 0 and found.isdecimal() else None
+    command = [sys.executable, "-P", "-c", LOAD_EVERYTHING]
+    found = ""
+    with suppress(subprocess.SubprocessError):
+        found = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout.strip()
+    needed = 1024 * int(found) + LEAST if found.isdecimal() else None
     if needed is None or needed > most:
         need = "more than that" if needed is None else f"{needed / 2**20:,.0f} MiB"
         raise UserError(
