@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
 
 from oneway.cli.app import USE, Cache, Factory, Json, Refresh, Switch, console, messages, verb
 from oneway.common.words import counted, say
@@ -21,14 +23,15 @@ def predict(
     confidence: Switch = False,
     facts: Switch = False,
     frames: Switch = False,
+    masks_as: Annotated[Literal["trained", "indices"], Parameter(name="--as")] = "trained",
     as_json: Json = False,
     device: str = "auto",
     factory: Factory = None,
 ) -> None:
     """Predict masks of images, folders and videos with a trained model.
 
-    Writes masks that hold class indices and show class colours, and overlays, under the names of the images. Broken
-    files are named and left out; the exit status is then 1. A model that classifies prints a CSV table instead.
+    Writes masks like those that the model learnt from, and overlays, under the names of the images. Broken files are
+    named and left out; the exit status is then 1. A model that classifies prints a CSV table instead.
 
     Args:
         run: Run folder, or its model.safetensors.
@@ -38,13 +41,15 @@ def predict(
         confidence: Also write how sure the model is of each pixel, from black to white.
         facts: Also write a JSON file for each image: the share of each class, the mean confidence.
         frames: Write a mask and an overlay for each frame of a video, instead of an overlay video.
+        masks_as: Masks as those were that the model learnt from, in their numbers or colours; or class indices, which
+            are shown in the colours of the classes.
         as_json: Print JSON: for each image its mask, the share of each class and the mean confidence; and errors.
         device: auto, cpu, cuda, cuda:1, …
         factory: The function that makes the network, where it is one of your own.
     """
     from oneway.tools.predict import Outputs, load, predict_files
 
-    outputs = Outputs(out, confidence=confidence, facts=facts, frames=frames)
+    outputs = Outputs(out, confidence=confidence, facts=facts, frames=frames, indices=masks_as == "indices")
     model = load(run, device, factory)
     sys.exit(predict_files(model, paths, outputs, messages if as_json else console, tile, as_json))
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from oneway.common.terms import SplitName, Task
 
 if TYPE_CHECKING:
+    from oneway.data.mask_style import MaskStyle
     from oneway.engine.store import FlatArray
 
 LONGEST_NAME = 200  # characters of a class name
@@ -69,6 +70,7 @@ class Listing:
 
     recipe: str = "folder"  # with which `oneway check` lists the same files
     unlabelled: Path | None = None  # another folder, whose images are among those of training
+    masks: MaskStyle | None = None  # how its masks are stored; None where labels are in no masks
 
     @property
     def splits(self) -> dict[SplitName, tuple[Item, ...]]:
@@ -141,3 +143,6 @@ class Dataset:
     read: Callable[[SplitName], Samples]
     review: Callable[[], list[str]] = list
     """Says what is suspicious about the training and validation data, line by line; raises a UserError for errors."""
+
+    masks: MaskStyle | None = None
+    """As in a listing."""

@@ -38,7 +38,7 @@ def load(config: Data, console: Console = QUIET, all_validate: bool = False) -> 
     before = time.time()
     listing = list_files(config, all_validate)
     cache = Cache.of(listing, config, console, before)
-    return Dataset(listing.classes, listing.colours, cache.samples, partial(_review, listing, cache))
+    return Dataset(listing.classes, listing.colours, cache.samples, partial(_review, listing, cache), listing.masks)
 
 
 def list_files(config: Data, all_validate: bool = False) -> Listing:

@@ -18,6 +18,7 @@ from oneway import models
 from oneway.common.errors import UserError
 from oneway.config import Model, confirm_factory
 from oneway.data.dataset import class_name
+from oneway.data.mask_style import MaskStyle
 from oneway.runs.atomic import write_atomically
 from oneway.runs.checkpoint import tensors
 
@@ -34,6 +35,8 @@ class TrainedModel:
     network: nn.Module
     classes: tuple[str, ...]
     colours: tuple[tuple[int, int, int], ...]
+    masks: MaskStyle | None = None
+    """How the masks that it learnt from are stored; None where there were none, or an earlier version trained it."""
 
 
 Byte = Annotated[int, Field(ge=0, le=255)]
@@ -49,16 +52,19 @@ class About(BaseModel):
     model: Model
     classes: tuple[ClassName, ...] = Field(min_length=1, max_length=255)
     colours: tuple[tuple[Byte, Byte, Byte], ...] = Field(max_length=255)
+    masks: MaskStyle | None = None
 
 
 def save_model(path: Path, trained: TrainedModel, config: Model) -> None:
     """One file to predict from: weights (the normalisation among them), classes and colours."""
-    about = {
+    about: dict[str, Any] = {
         "format": MODEL_FORMAT,
         "model": config.model_dump(mode="json"),
         "classes": trained.classes,
         "colours": trained.colours,
     }
+    if trained.masks is not None:
+        about["masks"] = trained.masks.model_dump()
     content = {name: tensor.cpu().contiguous() for name, tensor in trained.network.state_dict().items()}
     write_atomically(path, tensors.serialise(content, {**about, SEAL: digest(about, content)}))
 
@@ -91,7 +97,7 @@ def load_model(path: Path, device: torch.device, factory: str | None = None) -> 
         if isinstance(network, models.ImageModel) and not content["deviation"].all():
             raise UserError(f"{path}: its deviation is 0 somewhere, by which no image can be divided. Train it again.")
         network.load_state_dict(content)
-    return TrainedModel(network.to(device).eval(), about.classes, about.colours)
+    return TrainedModel(network.to(device).eval(), about.classes, about.colours, about.masks)
 
 
 def refuse_damage(words: Mapping[str, Any], content: Mapping[str, Tensor], path: Path) -> None:
@@ -137,6 +143,8 @@ def validate(words: Mapping[str, Any], path: Path) -> About:
         raise UserError(f"{path}: damaged; {place}: {first['msg']} (got {first['input']!r:.100}).") from None
     if len(about.colours) not in (0, len(about.classes)):
         raise UserError(f"{path}: damaged; {len(about.colours)} colours for {len(about.classes)} classes.")
+    if about.masks and (len(about.masks.values) != len(about.classes) or not about.masks.fits):
+        raise UserError(f"{path}: damaged; the values of its masks are not those of {len(about.classes)} classes.")
     return about
 
 

@@ -113,6 +113,21 @@ def absent_classes(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
                 yield Finding("warning", f"Classes that never occur in {split}", WHOLE_SET, message)
 
 
+def two_codings(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
+    """Masks of 0 and 255 beside masks of 0 and 1, where 255 is ignored: what the former show would be lost."""
+    masks = [item for item in every_item(listing) if item.mask and item.mask.suffix.lower() in SUFFIXES]
+    held = {item: (surveys[item.name].labels or {}).keys() for item in masks}
+    ones, white = ([item for item in masks if label in held[item]] for label in (1, IGNORE))
+    if len(listing.classes) == 2 and ones and white and not any(IGNORE in held[item] for item in ones):
+        example = labels_file(ones[0], listing)
+        for item in white:
+            message = (
+                f"holds 0 and 255, which is ignored, and no mask with a 1 holds 255 ({example} does not). Save all "
+                "with the same two numbers; if the 255 are to be ignored, give them a third, and list it in `ignore`"
+            )
+            yield Finding("error", "Masks of 0 and 255 among masks of 0 and 1", labels_file(item, listing), message)
+
+
 def odd_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     """Images too small to learn from, of one colour, nearly black, of several pages, or seen otherwise than stored."""
     for item in every_item(listing):
@@ -210,6 +225,7 @@ RULES: tuple[Callable[[Listing, Surveys], Iterator[Finding]], ...] = (
     absent_masks,
     ignored_masks,
     absent_classes,
+    two_codings,
     odd_images,
     unused_bits,
     same_images,

@@ -78,7 +78,7 @@ def read_raw(path: Path) -> RawMask:
                     values[rows] |= channel
         if image.mode in ("RGB", "RGBA") and not coloured:
             values &= 0xFF
-        return RawMask(values, coloured, _palette(image), image.mode)
+        return RawMask(values, coloured, palette_of(image), image.mode)
 
 
 def read_mask(path: Path, coding: Coding) -> Bytes:
@@ -110,7 +110,7 @@ def _refuse_losses(path: Path, image: Image.Image) -> None:
         raise UserError(f"{path}: several channels of 16 bits. Save it as PNG with 8 bits, or with a single channel.")
 
 
-def _palette(image: Image.Image) -> tuple[Colour, ...] | None:
+def palette_of(image: Image.Image) -> tuple[Colour, ...] | None:
     """All 256 colours of an image with a palette, black where the file has fewer; None without a palette."""
     if image.mode not in ("P", "PA"):
         return None

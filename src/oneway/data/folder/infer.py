@@ -27,6 +27,7 @@ from oneway.common.words import listed
 from oneway.data.dataset import Colour, class_name
 from oneway.data.decode.masks import pack, unpack
 from oneway.data.folder.classes import MOST_CLASSES, Classes, Value, by_colour, by_index, by_number, parse_colour
+from oneway.data.folder.codings import refuse_two_codings
 from oneway.data.folder.layout import require_inside
 from oneway.data.folder.mask_summary import MaskSummary, summarise_mask
 
@@ -79,6 +80,9 @@ def infer(masks: Iterable[Path], ignore: tuple[Value, ...] | None, table: Table 
     summaries = [answer for answer in answers if isinstance(answer, MaskSummary)]
     if not summaries:
         raise next(answer for answer in answers if isinstance(answer, UserError))
+    coloured = table.classes.table if table is not None and table.classes.coloured else {}
+    colours = frozenset(value for value in (*coloured, *(ignore or ())) if isinstance(value, tuple))
+    refuse_two_codings(summaries, colours, IGNORE in (ignore or ()))
     numbers = [summary for summary in summaries if not summary.coloured]
     certainly_numbers = [summary for summary in numbers if not summary.mode.startswith("RGB")]
     if len(summaries) - len(numbers) > len(certainly_numbers):

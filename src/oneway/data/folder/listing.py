@@ -96,6 +96,7 @@ def list_described(folder: Described, holdout: float, seed: int, all_validate: b
     coco = next((coco for coco, _ in found.outlines.values()), None)
     held_out = () if found.val else tuple(labelled) if all_validate else _hold_out(labelled, holdout, seed)
     names = {item.name for item in held_out}
+    classes = description.classes
     return Listing(
         root=root,
         classes=coco.classes if coco else description.names,
@@ -107,7 +108,7 @@ def list_described(folder: Described, holdout: float, seed: int, all_validate: b
         label_coding="COCO" if coco else repr(description.coding()),
         selection=_selection(found, None if found.val else ("all",) if all_validate else (holdout, seed)),
         unlabelled=found.unlabelled,
-        masks=None if coco else style_of((item.mask for item in labelled if item.mask), classes.table),
+        masks=None if coco or not classes else style_of((item.mask for item in labelled if item.mask), classes.table),
     )
 
 

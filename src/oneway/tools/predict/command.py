@@ -70,7 +70,8 @@ def predict_files(
     seconds = time.monotonic() - began
     for remark in job.oddities.messages():
         warn(remark)
-    index = {**_about(model), "images": job.images, "seconds": round(seconds, 3), "errors": job.errors}
+    masks = {"masks": _meanings(model, outputs)}
+    index = {**_about(model), **masks, "images": job.images, "seconds": round(seconds, 3), "errors": job.errors}
     outputs.write_index(index)
     if as_json:
         print_result(json.dumps({**index, "results": job.results}, indent=1, allow_nan=False))
@@ -176,6 +177,15 @@ class _Job:
 
 def _about(model: Predictor) -> dict[str, Any]:
     return {"oneway": __version__, "model": str(model.source), "classes": model.classes, "colours": model.colours}
+
+
+def _meanings(model: Predictor, outputs: Outputs) -> dict[str, Any]:
+    """What stands for each class in the masks: numbers, or colours as #rrggbb."""
+    style = None if outputs.indices else model.masks
+    values = range(len(model.classes)) if style is None else style.values
+    coloured = style is not None and style.mode == "RGB"
+    shown = [f"#{value:06x}" if coloured else value for value in values]
+    return {"mode": "P" if style is None else style.mode, "values": dict(zip(model.classes, shown, strict=True))}
 
 
 def _classify(model: Predictor, sources: Sequence[Source], as_json: bool) -> int:

@@ -32,6 +32,9 @@ class Outputs:
     frames: bool = False
     """Of a video: a mask and an overlay of every frame, instead of an overlay video."""
 
+    indices: bool = False
+    """Masks of class indices, whatever those were that the model learnt from."""
+
     def refuse_occupied(self) -> None:
         """A folder with other content is refused: results replace nothing but results."""
         folder = self.folder
@@ -57,7 +60,7 @@ class Outputs:
         """Writes all files about one image, each of them whole or not at all; returns the facts about it."""
         facts = {"image": str(image), "mask": str(self.folder / f"masks/{name}.png"), **prediction.facts()}
         files = {
-            f"masks/{name}.png": encoded(prediction.mask(), "PNG"),
+            f"masks/{name}.png": encoded(prediction.indices() if self.indices else prediction.mask(), "PNG"),
             f"overlays/{name}.jpg": encoded(prediction.overlay(), "JPEG", **OVERLAY),
         }
         if self.confidence:

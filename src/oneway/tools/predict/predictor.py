@@ -25,6 +25,7 @@ from oneway.common.run_files import CONFIG, MODEL
 from oneway.data.dataset import Bytes, Colour
 from oneway.data.decode.images import read_image
 from oneway.data.folder.classes import default_colours
+from oneway.data.mask_style import MaskStyle
 from oneway.data.pictures import encoded, palette
 from oneway.models.mlp import Perceptron
 from oneway.ops.losses import upsample
@@ -50,8 +51,13 @@ class Prediction:
     confidence: Floats  # H×W, the probability of that class
     classes: tuple[str, ...]
     colours: tuple[Colour, ...]
+    style: MaskStyle | None = None  # of the masks that the model learnt from, where that is known
 
     def mask(self) -> Image.Image:
+        """As the masks that the model learnt from; class indices where it learnt from no masks."""
+        return self.indices() if self.style is None else self.style.picture(self.labels)
+
+    def indices(self) -> Image.Image:
         """Class indices in a palette image: any viewer shows it in the colours of the classes."""
         picture = Image.fromarray(self.labels)
         picture.putpalette(palette(self.colours).tobytes())
@@ -100,6 +106,9 @@ class Predictor:
     classifies: bool
     """Whether there is one class for a whole image, and no mask."""
 
+    masks: MaskStyle | None = None
+    """How the masks that it learnt from are stored."""
+
     def predict(self, image: Picture, tile: Size | None = None) -> Prediction:
         """The class of every pixel of an image, at its own size.
 
@@ -123,7 +132,7 @@ class Predictor:
                 batch = max(1, PIXELS_AT_ONCE // (tile[0] * tile[1]))
                 found = [slide(self._probabilities, torch.tensor(image), tile, batch) for image in images]
         return [
-            Prediction(image, labels.numpy(), confidence.numpy(), self.classes, self.colours)
+            Prediction(image, labels.numpy(), confidence.numpy(), self.classes, self.colours, self.masks)
             for image, (labels, confidence) in zip(images, found, strict=True)
         ]
 
@@ -183,7 +192,7 @@ def load(run: str | PathLike[str], device: str = "auto", factory: str | None = N
 
             network = for_prediction(network)
     colours = trained.colours or default_colours(trained.classes)
-    return Predictor(network, trained.classes, colours, chosen, file, classifies)
+    return Predictor(network, trained.classes, colours, chosen, file, classifies, trained.masks)
 
 
 def pixels_of(image: Picture) -> Bytes:
