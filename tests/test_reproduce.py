@@ -26,6 +26,8 @@ from oneway.runs.atomic import write_json
 from oneway.runs.environment import environment, hardware
 from oneway.tools.baseline import alike
 from oneway.tools.reproduce import EXPERIMENTS, Request, reproduce
+from oneway.tools.reproduce.accuracy import Cell, to_markdown
+from oneway.tools.reproduce.quoted import QUOTED
 from oneway.tools.reproduce.tables import TABLES
 from oneway.tools.reproduce.two_moons import panel_config
 from oneway.tools.reproduce.yardsticks import ROWS, YARDSTICKS
@@ -52,6 +54,17 @@ def test_runs_are_as_long_as_the_papers(column, labels):
     assert (supervised.iterations, supervised.epochs) == (None, 100)
     semi_supervised = TABLES["cifar10"].config("simple 1w-ct", column).train
     assert semi_supervised.iterations == 1000 * 4000 // labels * (labels // 128)
+
+
+def test_results_of_others_stand_beside_ours():
+    """With network and source, in brackets, and only where they are known and a column of ours is."""
+    for name, rows in QUOTED.items():
+        assert all(row.by_column(TABLES[name].columns) for row in rows)
+    cell = Cell("supervised", "1/2", "71.9 ± 0.1", [{"value": 70.0}], [{}])
+    table = to_markdown([cell], QUOTED["cityscapes"], TABLES["cityscapes"].columns)
+    assert "| supervised | 70.0 (71.9 ± 0.1) |" in table
+    assert "| ECS, DeepLab v3+-RN50, quoted from Mendel et al., ECCV 2020 | (72.9) |" in table
+    assert "| CAC, DeepLab v3+-RN50, quoted from Lai et al., CVPR 2021 |  |" in table
 
 
 def test_a_table_is_filled_once(tiny_cifar, tmp_path):

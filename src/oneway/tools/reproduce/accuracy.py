@@ -20,6 +20,7 @@ from oneway.engine.optim import total_iterations
 from oneway.runs import open_run
 from oneway.runs.atomic import write_atomically, write_json
 from oneway.tools.reproduce.jobs import Job, train_all
+from oneway.tools.reproduce.quoted import QUOTED, Quoted
 from oneway.tools.reproduce.tables import TABLES, PaperTable
 
 
@@ -95,9 +96,10 @@ def fill_table(name: str, request: Request, console: Console) -> None:
     if not request.table_only:
         train_all(_jobs(name, table, request), request.side_by_side or 1, console)
     cells = list(_read_cells(table, request.out))
-    console.print(_to_rich(table, cells))
-    write_results(request.out, name, cells)
-    write_atomically(request.out / "table.md", to_markdown(cells).encode())
+    quoted = QUOTED.get(name, ())
+    console.print(_to_rich(table, cells, quoted))
+    write_results(request.out, name, cells, quoted)
+    write_atomically(request.out / "table.md", to_markdown(cells, quoted, table.columns).encode())
     say(console, f"{request.out / 'results.json'} and table.md")
 
 
@@ -113,9 +115,10 @@ def _jobs(name: str, table: PaperTable, request: Request) -> list[Job]:
     ]
 
 
-def write_results(folder: Path, name: str, cells: Sequence[Cell]) -> None:
+def write_results(folder: Path, name: str, cells: Sequence[Cell], quoted: Sequence[Quoted] = ()) -> None:
     """Everything about an experiment, as results.json."""
-    write_json(folder / "results.json", {"experiment": name, "cells": [cell.as_json() for cell in cells]})
+    found = {"experiment": name, "cells": [cell.as_json() for cell in cells]}
+    write_json(folder / "results.json", found | ({"quoted": [row.as_json() for row in quoted]} if quoted else {}))
 
 
 def read_cell(row: str, column: str, paper: str | None, folders: Iterable[Path], usual: Train | None = None) -> Cell:
@@ -168,21 +171,33 @@ def cell_folder(out: Path, row: str, column: str) -> Path:
     return out / f"{row.replace(',', '').replace(' ', '-')}-{column.replace('/', 'of')}"
 
 
-def _to_rich(table: PaperTable, cells: Sequence[Cell]) -> Table:
-    printed = Table(title=f"{table.shows}: % on validation, last iteration, n seeds")
+def _to_rich(table: PaperTable, cells: Sequence[Cell], quoted: Sequence[Quoted]) -> Table:
+    caption = "In brackets: results of others, as the paper quotes them." if quoted else None
+    printed = Table(title=f"{table.shows}: % on validation, last iteration, n seeds", caption=caption)
     for head in ("labels", "method", "oneway", "n", "the paper"):
         printed.add_column(head, justify="left" if head == "method" else "right")
-    for cell in sorted(cells, key=lambda cell: table.columns.index(cell.column)):
-        printed.add_row(cell.column, cell.row, str(cell), str(len(cell.values)), cell.paper or "–")
+    for column in table.columns:
+        ours = [cell for cell in cells if cell.column == column]
+        for cell in ours:
+            printed.add_row(column, cell.row, str(cell), str(len(cell.values)), cell.paper or "–")
+        for row in quoted if ours else ():
+            if value := row.by_column(table.columns).get(column):
+                printed.add_row(column, f"{row.method}, {row.network} ({row.source})", "", "", f"({value})")
     return printed
 
 
-def to_markdown(cells: Sequence[Cell]) -> str:
-    """A row for each method, a column for each number of labels, the paper's results in brackets."""
+def to_markdown(cells: Sequence[Cell], quoted: Sequence[Quoted] = (), order: tuple[str, ...] = ()) -> str:
+    """A row for each method, a column for each number of labels, the paper's results in brackets.
+
+    Rows that are quoted follow, for the columns that have a cell; `order` is that of their values.
+    """
     columns = list(dict.fromkeys(cell.column for cell in cells))
     rows: dict[str, dict[str, str]] = {}
     for cell in cells:
         rows.setdefault(cell.row, {})[cell.column] = f"{cell}" + (f" ({cell.paper})" if cell.paper else "")
     lines = [["method", *columns], ["---"] * (1 + len(columns))]
+    for row in quoted:
+        found = {column: f"({value})" for column, value in row.by_column(order).items()}
+        rows[f"{row.method}, {row.network}, quoted from {row.source}"] = found
     lines += [[row, *(found.get(column, "") for column in columns)] for row, found in rows.items()]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -16,8 +16,9 @@ from oneway.tools.reproduce.yardsticks import Yardstick
 def to_rich(yardstick: Yardstick, cells: Sequence[Cell], title: str) -> Table:
     """A line for each cell, those of one number of labels together."""
     printed = Table(title=title, caption=_describe(yardstick, cells))
-    for head in ("labels", "method", "mIoU in %", "n", f"over {BASELINE}", "n", "of the distance to all labels"):
-        printed.add_column(head, justify="left" if head == "method" else "right")
+    for head in ("labels", "method", "mIoU in %", "n", f"over {BASELINE}", "n", "distance closed"):
+        # Names are whole in a narrow terminal too: they are what the next command is given.
+        printed.add_column(head, justify="left" if head == "method" else "right", no_wrap=head == "method")
     usual = _usual_length(cells)
     for cell in sorted(cells, key=lambda cell: yardstick.columns.index(cell.column)):
         counts = ["" if found is None else str(len(found.by_seed)) for found in (cell.score, cell.difference)]
