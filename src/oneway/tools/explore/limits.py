@@ -189,6 +189,6 @@ class Connection(H11Protocol):
             return
         now = self.answered, self.transport.get_write_buffer_size()
         if now == before and not self.waits_for_us:
-            self.transport.abort()
+            self.transport.close() if now[1] == 0 else self.transport.abort()
         else:
             self.loop.call_later(IDLE_SECONDS, self._watch, now)
