@@ -95,5 +95,5 @@ def _resume(here: Path) -> None:
     config = recipe("moons")
     with reopen(here, config, allow_changes=False) as continued:
         checkpoint.restore_newest(continued.run.checkpoints, trained(1), lambda text: None)
-        continued.run.forget_metrics_after(0)
+        continued.run.write_metrics(continued.run.metrics_until(0))
         continued.run.log(iteration=1)

@@ -140,6 +140,7 @@ def restore(
     found = checkpoint.restore_newest(run.checkpoints, state, say)
     done, seconds = (found.iteration, found.seconds) if found else (0, 0.0)
     _refuse_lost(run, done if found else None, checkpoint_every)
+    logged = run.metrics_until(done)
     record, differences = _record(run, done, say)
     if done > iterations:
         raise UserError(f"{run.path}: has done {done} iterations, more than the {iterations} asked for.")
@@ -160,7 +161,7 @@ def restore(
         run.write_settings(split)
     if record is not None:
         run.write(ENVIRONMENT, record)
-    run.forget_metrics_after(done)
+    run.write_metrics(logged)
     checkpoint.prune(run.checkpoints)  # now that the newest is known to be whole
     if differences:
         say(

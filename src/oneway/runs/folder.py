@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,14 +96,18 @@ class Run:
             except OSError as error:
                 raise atomic.cannot_write(file, len(line), error) from error
 
-    def forget_metrics_after(self, iteration: int) -> None:
-        """Drops what a killed run logged after the checkpoint it resumes from, readable or not."""
+    def metrics_until(self, iteration: int) -> list[dict[str, Any]]:
+        """The lines without what a killed run logged after the checkpoint it resumes from, readable or not."""
         file = self.path / METRICS
         lines = records.read_log(file)
         while lines and (isinstance(last := lines[-1], str) or last["iteration"] > iteration):
             lines.pop()
-        kept = [line for line in records.refuse_damaged(lines, file) if line["iteration"] <= iteration]
-        write_atomically(file, "".join(json.dumps(line) + "\n" for line in kept).encode())
+        return [line for line in records.refuse_damaged(lines, file) if line["iteration"] <= iteration]
+
+    def write_metrics(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Replaces the lines of `metrics.jsonl`."""
+        with self._writing():
+            write_atomically(self.path / METRICS, "".join(json.dumps(line) + "\n" for line in lines).encode())
 
     def write(self, name: str, values: Any) -> None:
         """Writes a JSON file of the folder."""
@@ -126,7 +130,7 @@ def refuse_occupied(path: Path) -> None:
     with reading(path):
         if is_there(path / METRICS) and not (path / METRICS).stat().st_size:
             unfinished.add(METRICS)
-        names = [] if path.exists() and not path.is_dir() else list_names(path)
+        names = list_names(path) if path.is_dir() else []
         names = [name for name in names if not name.endswith(atomic.SUFFIX)]
         if {*names} - unfinished or (path.exists() and not path.is_dir()):
             raise UserError(f"{path}: exists and is not a run folder. Choose another folder with --out.")
