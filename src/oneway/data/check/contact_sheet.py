@@ -16,6 +16,7 @@ from PIL import Image, ImageDraw, ImageFont
 from oneway.common.links import replacing
 from oneway.common.terms import IGNORE
 from oneway.common.unstyled import matplotlib
+from oneway.common.words import visible
 from oneway.data.check.defects import Surveys, every_item, files_of
 from oneway.data.check.result import Check
 from oneway.data.check.survey import decode_and_survey
@@ -141,6 +142,7 @@ def font(size: int, *, bold: bool = False) -> ImageFont.FreeTypeFont:
 
 def line(text: str, size: int, colour: Colour = INK, *, bold: bool = False) -> Image.Image:
     """A line of text."""
+    text = visible(text, lines=False)  # a name can hold what no font can draw
     face = font(size, bold=bold)
     ascent, descent = face.getmetrics()
     picture = Image.new("RGB", (round(face.getlength(text)) + 1, ascent + descent), PAPER)
@@ -150,6 +152,7 @@ def line(text: str, size: int, colour: Colour = INK, *, bold: bool = False) -> I
 
 def shortened(text: str, size: int, width: int, *, keep_end: bool = False) -> str:
     """As much of a text as fits into a width, with an ellipsis for the rest."""
+    text = visible(text, lines=False)
     face = font(size)
     if face.getlength(text) <= width:
         return text

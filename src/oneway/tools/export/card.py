@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from oneway import runs
 from oneway.common.errors import UserError
 from oneway.common.links import is_ordinary
 from oneway.common.run_files import ENVIRONMENT
+from oneway.common.words import visible
 from oneway.models.encoder import Encoder
 from oneway.tools.evaluate import METRIC_NAMES
 from oneway.tools.predict import Predictor
@@ -32,7 +35,7 @@ def model_card(name: str, file: Rows, model: Predictor, folder: Path, where: str
     history, summary = read_history(folder, backbone)
     rates = {runtime: f"{speed:.1f}" for runtime, speed in speeds.items()}
     sections = [
-        f"# {name}",
+        f"# {_cell(name)}",
         _table(file),
         "## Training",
         _table(history),
@@ -93,5 +96,6 @@ def _table(rows: Rows, header: tuple[str, str] = ("", "")) -> str:
 
 
 def _cell(value: object) -> str:
-    """Text that does not break out of its table."""
-    return " ".join(str(value).replace("|", "\\|").split())
+    """Text that stands in Markdown as it is: no HTML, no link, and within its cell."""
+    text = html.escape(visible(" ".join(str(value).split())), quote=False)
+    return re.sub(r"[\\`*\[\]|~]", r"\\\g<0>", text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -15,6 +14,7 @@ from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
 from oneway.common.links import is_ordinary
 from oneway.common.run_files import SUGGESTIONS
+from oneway.common.words import command, from_table_cell
 from oneway.tools.report.facts import RunFacts
 
 FIRST = 5
@@ -61,7 +61,7 @@ def _command(verb: str, runs: Sequence[RunFacts], *rest: str) -> str:
     """A line to copy; a network that is not ours needs its function named."""
     factory = runs[-1].config.model.factory
     own = ("--model.factory", factory) if factory else ()
-    return shlex.join(["oneway", verb, *(str(run.path) for run in runs), *rest, *own])
+    return command("oneway", verb, *(run.path for run in runs), *rest, *own)
 
 
 def _looking_closer(runs: Sequence[RunFacts], folder: Path) -> list[Step]:
@@ -91,7 +91,7 @@ def _first_names(table: Path) -> list[str]:
     try:
         text = read_bounded(table, MOST_BYTES).decode("utf-8")
         rows = islice(csv.DictReader(text.splitlines()), FIRST)
-        return [row["image"][:LONGEST] for row in rows if row["image"]]
+        return [from_table_cell(row["image"])[:LONGEST] for row in rows if row["image"]]
     except (UserError, ValueError, KeyError, csv.Error):
         return []
 

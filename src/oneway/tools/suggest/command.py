@@ -20,6 +20,7 @@ from torch import Tensor
 from oneway import runs
 from oneway.common.errors import UserError
 from oneway.common.run_files import SUGGESTIONS
+from oneway.common.words import table_cell
 from oneway.data.check import contact_sheet
 from oneway.data.check.contact_sheet import CELL, FAINT, fitted, heading, line, rows_of, sheet, shortened
 from oneway.data.check.duplicates import ALIKE, nearest
@@ -100,7 +101,7 @@ def suggest(
         cells.append(cell(pixels, where, f"{rank}.  {score.name}", f"score {score.value:.2f}   KL {kl:.2f}"))
         divergences.append(kl)
     table.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(table, to_csv(chosen, divergences).encode())
+    write_atomically(table, to_csv(chosen, divergences).encode(errors="surrogateescape"))
     write_atomically(picture, draw_sheet(cells))
     return Suggestions(chosen, alike, tuple(unreadable), table, picture)
 
@@ -111,7 +112,7 @@ def to_csv(chosen: Sequence[Score], divergences: Sequence[float]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["rank", "image", "score", "doubt", "kl"])
     for rank, (score, kl) in enumerate(zip(chosen, divergences, strict=True), start=1):
-        writer.writerow([rank, score.name, *(f"{value:.4f}" for value in (score.value, score.doubt, kl))])
+        writer.writerow([rank, table_cell(score.name), *(f"{value:.4f}" for value in (score.value, score.doubt, kl))])
     return text.getvalue()
 
 
