@@ -13,7 +13,7 @@ import preload
 from forks import called
 from oneway.common.errors import UserError
 from oneway.runs import open_run
-from reliability import breaks, disks, faults, guards, kills, lost, order, stops, wrong_caches, wrong_models
+from reliability import breaks, disks, faults, guards, kills, lost, order, stops, surroundings, wrong_caches, wrong_models
 from reliability.harness import ITERATIONS, MOONS, done, resume, same, undisturbed
 from reliability.test_strangers import folder_runs, run_records
 
@@ -31,6 +31,12 @@ def test_killed(point, tmp_path):
 def test_stopped(tmp_path):
     """SIGTERM: a checkpoint, status 143, and the same run."""
     assert stops.resumes_exactly(tmp_path, signal.SIGTERM, 4)
+
+
+@pytest.mark.parametrize("how", ["reader", "ascii"])
+def test_output_that_nobody_can_read(how, tmp_path):
+    """It goes away while the run trains, or lacks characters: the same files, and status 0."""
+    assert surroundings.trains_unread(tmp_path, how)
 
 
 def test_every_rename_comes_between_two_syncs(tmp_path):
