@@ -13,7 +13,19 @@ import preload
 from forks import called
 from oneway.common.errors import UserError
 from oneway.runs import open_run
-from reliability import breaks, disks, faults, guards, kills, lost, order, stops, surroundings, wrong_caches, wrong_models
+from reliability import (
+    breaks,
+    disks,
+    faults,
+    guards,
+    kills,
+    lost,
+    order,
+    stops,
+    surroundings,
+    wrong_caches,
+    wrong_models,
+)
 from reliability.harness import ITERATIONS, MOONS, done, resume, same, undisturbed
 from reliability.test_strangers import folder_runs, run_records
 
