@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 import yaml
+from PIL import Image
 
 from oneway.cli import main
 from oneway.data.splits import Split
@@ -104,7 +105,7 @@ def card(folder: Path) -> str | None:
 REPORT = command("report", "RUN")
 EVALUATE = command("eval", "RUN", "--json", "--device", "cpu")
 SUGGEST = command("suggest", "RUN", "--count", "2", "--device", "cpu")
-PREDICT = command("predict", "RUN", "image.png", "--out", "RUN-predictions", "--json", "--device", "cpu")
+PREDICT = command("predict", "RUN", "image.png", "--out", "RUN/predictions", "--json", "--device", "cpu")
 TRAIN_ENDED = command("train", "streets", "--out", "RUN", "--resume")
 RESUME = command("train", "moons", "--out", "RUN", "--resume")
 
@@ -114,7 +115,7 @@ OF_ENDED: dict[str, tuple[Verb, ...]] = {
     "environment.json": (REPORT, card),
     "split.json": (REPORT, EVALUATE, card),
     "split.json, its hash made to fit": (REPORT, EVALUATE, SUGGEST, card),
-    "config.yaml": (REPORT, EVALUATE, explore, card),
+    "config.yaml": (REPORT, EVALUATE, SUGGEST, PREDICT, explore, card),
     "suggest.csv": (REPORT,),
 }
 OF_STOPPED: dict[str, tuple[Verb, ...]] = {
@@ -163,6 +164,7 @@ def records(folder: str, whole: str, stopped: str, count: int, seed: int = 0) ->
     _skip_pictures()
     place = Path(folder)
     os.chdir(place)
+    Image.new("RGB", (64, 32)).save("image.png")
     rng = random.Random(seed)
     tried, wrong = 0, []
     for source, verbs_of in ((Path(whole), OF_ENDED), (Path(stopped), OF_STOPPED)):
