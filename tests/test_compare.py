@@ -127,7 +127,7 @@ def test_a_loss_is_called_one(values, line, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(
         compare_module, "train", lambda config, *_: {"value": found[config.method], "labels": 50, "metric": "miou"}
     )
-    monkeypatch.setattr(compare_module, "write_report", lambda runs, out, factory: out)
+    monkeypatch.setattr(compare_module, "write_report", lambda runs, out, factory, **more: out)
     configs = [small_streets(method=method) for method in found]
     for number, order in enumerate((configs, configs[::-1])):
         (out := tmp_path / str(number)).mkdir()
