@@ -210,3 +210,14 @@ def test_what_a_list_gets_wrong_is_said_with_its_line(tmp_path, content, reasons
 def test_a_hostile_list_is_refused_in_a_few_words(tmp_path, content):
     """A path of a million folders, which would never end if each looked at all others; long lines; too large a file."""
     assert len(refusal(tmp_path, IMAGES, content)) < 1000
+
+
+def test_an_entry_that_validates_is_said_to(tmp_path):
+    """It is no training image, but it is there; lists of other projects name such ones where a hold-out was drawn."""
+    file = tmp_path / "labelled.txt"
+    file.write_text("2007_000032\n2007_000033\n")
+    train = images("JPEGImages/2007_000032.jpg")
+    with pytest.raises(UserError, match=r":2: '2007_000033' validates, and cannot train\. .* with `val`"):
+        choose(train, str(file), seed=0, validation=("JPEGImages/2007_000033.jpg",))
+    with pytest.raises(UserError, match="there is no training image '2007_000033'"):
+        choose(train, str(file), seed=0)

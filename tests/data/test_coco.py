@@ -11,8 +11,9 @@ from matplotlib.path import Path as Outline
 from data.encoders import compress
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
-from oneway.data.decode.coco import label_map, read_coco
+from oneway.data.decode.coco import Coco, read_coco
 from oneway.data.decode.outlines import decompress, outline_mask, polygon_mask, runs_mask
+from oneway.data.decode.regions import paint
 
 
 def tree(*annotations: dict, size: tuple[int, int] = (4, 5)) -> dict:
@@ -32,6 +33,10 @@ def written(tmp_path, content) -> object:
     path = tmp_path / "instances.json"
     path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     return path
+
+
+def label_map(coco: Coco, name: str) -> np.ndarray:
+    return paint(coco.images[name], coco.classes, coco.images[name].size)
 
 
 def labels(tmp_path, *annotations: dict, size: tuple[int, int] = (4, 5)) -> list:
@@ -105,12 +110,27 @@ def test_crossing_edges_follow_the_even_odd_rule_and_polygons_unite(tmp_path):
     assert mask.all()
 
 
-def test_later_annotations_win_and_crowds_lie_beneath(tmp_path):
-    """A car over a road over a crowd that comes last in the file."""
+def test_later_annotations_win_and_crowds_are_labels_or_lie_beneath(tmp_path):
+    """A car over a road over a crowd; that is a label like another, unless crowds are to be ignored."""
     road, car = box(0, 0, 3, 1), box(2, 0, 4, 1) | {"category_id": 20}
-    crowd = {"segmentation": {"counts": [0, 20], "size": [4, 5]}, "iscrowd": 1}
-    assert labels(tmp_path, road, car, crowd)[0] == [1, 1, 2, 2, IGNORE]
+    crowd = {"segmentation": {"counts": [12, 4, 4], "size": [4, 5]}, "iscrowd": 1}
     assert labels(tmp_path, car, road)[0] == [1, 1, 1, 2, 0]
+    assert labels(tmp_path, road, car, crowd)[0] == [1, 1, 2, 1, 0]
+    content = tree(road, car, {"segmentation": {"counts": [0, 20], "size": [4, 5]}, "iscrowd": 1})
+    ignoring = read_coco(written(tmp_path, content), ignore_crowds=True)
+    assert label_map(ignoring, "a.jpg")[0].tolist() == [1, 1, 2, 2, IGNORE]
+    assert ignoring.crowds == 1
+
+
+def test_roboflow_categories(tmp_path):
+    """A category that stands above others and has no annotation is no class; two of one name are one."""
+    content = tree(box(0, 0, 1, 1) | {"category_id": 2}, box(1, 0, 2, 1) | {"category_id": 3})
+    names = [(0, "cracks", "none"), (1, "hole", "cracks"), (2, "crack", "cracks"), (3, "crack", "cracks")]
+    content["categories"] = [{"id": number, "name": name, "supercategory": above} for number, name, above in names]
+    found = read_coco(written(tmp_path, content))
+    assert found.classes == ("background", "hole", "crack")
+    assert label_map(found, "a.jpg")[0].tolist() == [2, 2, 0, 0, 0]
+    assert len(found.remarks) == 2
 
 
 def test_runs_go_down_columns_outside_first():

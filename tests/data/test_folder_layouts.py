@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 
 from data.folders import SCENE, coco, labelled, listing, mask, names, pairs, photo, refusal, write
+from oneway.common.terms import IGNORE
 from oneway.config import Data
 from oneway.data import list_files
+from oneway.data.check import apply_rules
+from oneway.data.check.defects import every_item
+from oneway.data.check.survey import survey_all
 from oneway.data.folder import find
 
 
@@ -141,15 +145,97 @@ def test_coco_in_each_part(tmp_path):
     assert f"{file}: its categories differ" in refusal(tmp_path)
 
 
-def test_images_coco_lists_without_annotation_are_remarked_upon(tmp_path):
-    """They count as background, which hurts if nobody has looked at them."""
+def test_images_that_coco_lists_without_annotation_are_unlabelled(tmp_path):
+    """As background, which they are where a description says so, they would teach what nobody has looked at."""
+    for name in ("a.jpg", "b.jpg", "c.jpg"):
+        photo(tmp_path / "images" / name)
+    file = coco(tmp_path / "instances.json", ["a.jpg", "b.jpg", "c.jpg"])
+    tree = json.loads(file.read_text())
+    tree["annotations"] = [entry for entry in tree["annotations"] if entry["image_id"] != 1]
+    file.write_text(json.dumps(tree))
+    found = listing(tmp_path)
+    assert sorted(labelled((*found.train, *found.val))) == ["images/a.jpg", "images/c.jpg"]
+    (warning,) = [one for one in apply_rules(found, survey_all(found, every_item(found), int)) if "annot" in one.kind]
+    assert warning.level == "warning"
+    assert warning.message.startswith("on 1 of 3 listed images nothing is annotated (images/b.jpg is the first)")
+    write(tmp_path / "dataset.yaml", "unannotated: background")
+    found = listing(tmp_path)
+    assert len(labelled((*found.train, *found.val))) == 3
+    assert "background all over, as dataset.yaml says" in found.warnings[0][1]
+    bare = next(item for item in (*found.train, *found.val) if "b.jpg" in item.name)
+    assert not found.read_labels(bare).any()
+
+
+def test_crowds_of_coco(tmp_path):
+    """How CVAT exports what was painted with a brush: labels, unless a description ignores them; both is said."""
     for name in ("a.jpg", "b.jpg"):
         photo(tmp_path / "images" / name)
     file = coco(tmp_path / "instances.json", ["a.jpg", "b.jpg"])
     tree = json.loads(file.read_text())
-    tree["annotations"] = [entry for entry in tree["annotations"] if entry["image_id"] == 0]
+    for entry in tree["annotations"]:
+        entry["iscrowd"] = int(isinstance(entry["segmentation"], dict))
     file.write_text(json.dumps(tree))
-    assert any("1 images are listed without an annotation (images/b.jpg" in text for text in listing(tmp_path).remarks)
+    found = listing(tmp_path)
+    assert np.array_equal(found.read_labels(found.train[0]), SCENE)
+    assert any(text.startswith("2 of 4 annotations are marked as crowds (iscrowd) and are") for text in found.remarks)
+    write(tmp_path / "dataset.yaml", "crowds: ignore")
+    ignoring = listing(tmp_path)
+    assert np.array_equal(ignoring.read_labels(found.train[0]), np.where(SCENE == 2, IGNORE, SCENE))
+    assert "2 of 4 annotations are marked as crowds and ignored, as dataset.yaml says." in ignoring.remarks
+    assert ignoring.label_coding != found.label_coding
+
+
+def voc(root, val: str = "b\nd\n") -> None:
+    """Five images with masks and one without, of which lists name four."""
+    for name in "abcdef":
+        photo(root / "JPEGImages" / f"{name}.jpg")
+        if name != "f":
+            mask(root / "SegmentationClass" / f"{name}.png")
+            mask(root / "SegmentationObject" / f"{name}.png")
+    write(root / "ImageSets" / "Segmentation" / "train.txt", "a\nc\n")
+    write(root / "ImageSets" / "Segmentation" / "val.txt", val)
+    write(root / "ImageSets" / "Segmentation" / "trainval.txt", "a\nb\nc\nd\n")
+    write(root / "ImageSets" / "Main" / "train.txt", "e 1\n")
+
+
+def test_lists_of_pascal_voc_are_the_splits(tmp_path):
+    """Nothing is held out at random; what no list names trains without labels."""
+    voc(tmp_path)
+    found = listing(tmp_path)
+    assert labelled(found.train) == ["JPEGImages/a.jpg", "JPEGImages/c.jpg"]
+    assert names(found.train)[2:] == ["JPEGImages/e.jpg", "JPEGImages/f.jpg"]
+    assert names(found.val) == ["JPEGImages/b.jpg", "JPEGImages/d.jpg"]
+    assert not any("held out" in remark for remark in found.remarks)
+    assert not find(tmp_path).problems
+    saved = find(tmp_path).description.to_yaml()
+    assert "list: ImageSets/Segmentation/val.txt" in saved
+    write(tmp_path / "dataset.yaml", saved)
+    assert (listing(tmp_path).train, listing(tmp_path).val) == (found.train, found.val)
+
+
+def test_an_entry_of_a_list_that_is_no_image_is_named(tmp_path):
+    """With the list; so is one without a mask."""
+    voc(tmp_path, "b\nf\ngone\n")
+    found = find(tmp_path)
+    assert names(found.val) == ["JPEGImages/b.jpg"]
+    told = [problem.message for problem in found.problems]
+    assert "lists 'gone', and there is no such image." in told
+    assert "lists 1 images without labels, JPEGImages/f.jpg among them." in told
+
+
+def test_lists_in_a_description(tmp_path):
+    """Of any images, by path, name or stem, perhaps with the mask behind."""
+    pairs(tmp_path, 4)
+    write(tmp_path / "lists" / "train.txt", "images/0.jpg masks/0.png\nimages/2.jpg masks/2.png\n")
+    write(tmp_path / "lists" / "val.txt", "# to validate\n3\n")
+    write(
+        tmp_path / "dataset.yaml",
+        "train: {images: images, masks: masks, list: lists/train.txt}\n"
+        "val: {images: images, masks: masks, list: lists/val.txt}\n",
+    )
+    found = listing(tmp_path)
+    assert (labelled(found.train), names(found.val)) == (["images/0.jpg", "images/2.jpg"], ["images/3.jpg"])
+    assert names(found.train)[2:] == ["images/1.jpg"]
 
 
 def test_other_json_files_are_no_annotations(tmp_path):

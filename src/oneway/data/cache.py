@@ -261,7 +261,7 @@ class Cache:
 
     def _outlines_changed(self, item: Item) -> bool:
         """Whether an item's outlines, which are read when files are listed, have another file since."""
-        if self.listing.label_coding != "COCO" or item.mask is None:
+        if not self.listing.label_coding.startswith("annotations") or item.mask is None:
             return False
         return item.mask.exists() and item.mask.stat().st_ctime > self.listed_after
 

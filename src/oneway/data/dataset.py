@@ -62,6 +62,7 @@ class Listing:
     test: tuple[Item, ...] = ()  # a further split with labels, where the set has one
     reduction: int = 1  # 2 for half resolution: images averaged over 2×2 pixels, labels of every second pixel
     remarks: tuple[str, ...] = ()  # what was decided for the user, to be said before training
+    warnings: tuple[tuple[str, str], ...] = ()  # what may well be wrong with its files as a whole, by headings
     label_coding: str = ""
     """Identifies how labels are read from masks: with another text here, decoded labels cannot be reused."""
 

@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
@@ -56,18 +56,20 @@ def places(samples: Samples, split: Split) -> tuple[list[int], list[int]]:
     return [place[name] for name in split.labelled], [place[name] for name in split.unlabelled]
 
 
-def choose(samples: Samples, labels: str, seed: int) -> Split:
+def choose(samples: Samples, labels: str, seed: int, validation: tuple[str, ...] = ()) -> Split:
     """The split that `labels` asks for: a fraction, a number, `all`, or a file of names.
 
     Only images that come with labels can be chosen. Where whole images have a class, each class gets the same number of
-    labels, give or take one. Consistency uses every training image, the labelled ones too, as in the paper.
+    labels, give or take one. Consistency uses every training image, the labelled ones too, as in the paper. A file may
+    name an image of `validation` by mistake: then that is said.
     """
     candidates = samples.names[: samples.labelled]
     if not candidates:
         raise UserError("No training image has labels; a few are needed to learn the classes from.")
     count = _count(labels, len(candidates))
     if count is None:
-        return Split(_from_file(Path(labels), candidates, samples.names), samples.names, samples.content)
+        listed = _from_file(Path(labels), candidates, samples.names, validation)
+        return Split(listed, samples.names, samples.content)
     order = stream(seed, "split").permutation(len(candidates))
     if not samples.dense:
         order = _alternating(order, samples.labels[order])
@@ -104,7 +106,9 @@ def _count(labels: str, available: int) -> int | None:
     return count
 
 
-def _from_file(path: Path, candidates: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+def _from_file(
+    path: Path, candidates: tuple[str, ...], names: tuple[str, ...], validation: tuple[str, ...]
+) -> tuple[str, ...]:
     """Those of `candidates` that a file lists, in their order; entries are compared with names and never opened.
 
     A line has the path of an image, and may have that of a mask behind it, as lists of other projects do.
@@ -126,6 +130,11 @@ def _from_file(path: Path, candidates: tuple[str, ...], names: tuple[str, ...]) 
                     )
             case [one, other, *_]:
                 raise UserError(f"{place}: {shown} could mean '{one}' or '{other}'. Write more of its path.")
+            case _ if validation and len(_matcher(validation)(entry)) == 1:
+                raise UserError(
+                    f"{place}: {shown} validates, and cannot train. Leave it out; or name the images that validate in "
+                    "dataset.yaml, with `val`: where nothing names them, they are drawn."
+                )
             case _:
                 raise UserError(
                     f"{place}: there is no training image {shown}. "
@@ -134,6 +143,20 @@ def _from_file(path: Path, candidates: tuple[str, ...], names: tuple[str, ...]) 
     if not entries:
         raise UserError(f"{path}: lists no image. Give a file with one image name per line.")
     return tuple(name for name in candidates if name in entries)
+
+
+def members(path: Path, names: Sequence[str]) -> tuple[set[str], list[str]]:
+    """Those of the names that a file lists, and the entries that mean none of them, or several."""
+    meant_by = _matcher(tuple(names)) if names else lambda entry: []
+    found, unknown = set[str](), list[str]()
+    for _, line in _lines(path):
+        first_path = FIRST_PATH.match(line)
+        meant = meant_by(line) or meant_by(first_path[0] if first_path else line.split()[0])
+        if len(meant) == 1:
+            found.add(meant[0])
+        else:
+            unknown.append(line)
+    return found, unknown
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

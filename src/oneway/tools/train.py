@@ -90,7 +90,7 @@ def _train(
     for remark in dataset.review():
         say(f"Note: {remark}")
     if continued is None:
-        split = replace(choose(samples, config.labels, config.seed), validation=held_out.content)
+        split = replace(choose(samples, config.labels, config.seed, held_out.names), validation=held_out.content)
     else:
         split = continuation.keep_split(continued, samples, held_out)
     classes = len(dataset.classes)

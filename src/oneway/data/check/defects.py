@@ -81,6 +81,12 @@ def absent_masks(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
                 yield Finding("warning", "Masks that may be missing: these images train unlabelled", item.name, message)
 
 
+def doubtful_files(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
+    """What was found when files were listed."""
+    for kind, message in listing.warnings:
+        yield Finding("warning", kind, WHOLE_SET, message)
+
+
 def ignored_masks(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     """Masks in which no pixel has a class."""
     for item in every_item(listing):
@@ -223,6 +229,7 @@ RULES: tuple[Callable[[Listing, Surveys], Iterator[Finding]], ...] = (
     decoding_errors,
     too_few_labels,
     absent_masks,
+    doubtful_files,
     ignored_masks,
     absent_classes,
     two_codings,

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, ValidationError, model_validator
@@ -30,6 +30,12 @@ from oneway.data.decode.masks import Coding, pack
 from oneway.data.folder.classes import Classes, Value, default_colours, parse_classes, parse_colours, parse_values
 
 FILE = "dataset.yaml"
+
+ANNOTATIONS = ("coco", "labelme", "yolo", "cvat", "label_studio", "supervisely")
+"""The keys of a part that name annotations."""
+
+OPTIONS = ("crowds", "unannotated")
+"""Keys beside those of classes and folders."""
 
 MOST_COMMENTS = 2**16  # bytes in a file of nothing but comments
 
@@ -48,14 +54,32 @@ class Part(Section):
     """Where the images of a training or validation set are, and their labels; paths are below the data folder."""
 
     images: str
+    list: str | None = None  # a file with the names of the images that have labels here; the others are without
     masks: str | None = None  # a folder with the subfolders of the images'; without it, they are beside the images
     coco: str | None = None  # a file of instance annotations, in place of masks
+    labelme: str | None = None  # a folder of Labelme's JSON files, one for each image
+    yolo: str | None = None  # a folder of text files with polygons; their classes are in `names` of data.yaml
+    cvat: str | None = None  # CVAT's XML file of images
+    label_studio: str | None = None  # the JSON file that Label Studio exports
+    supervisely: str | None = None  # a folder of Supervisely's JSON files, one for each image
 
     @model_validator(mode="after")
     def _labelled_once(self) -> Part:
-        if self.masks is not None and self.coco is not None:
-            raise ValueError("labels come from masks or from coco, and not from both")
+        given = [key for key in ("masks", *ANNOTATIONS) if getattr(self, key) is not None]
+        if len(given) > 1:
+            raise ValueError(f"labels come from {given[0]} or from {given[1]}, and not from both")
         return self
+
+    @property
+    def identity(self) -> dict[str, str | None]:
+        """Tells it from others; what was added later is left out where it is not used, so that caches stay valid."""
+        given = self.model_dump()
+        return {key: given[key] for key in given if key in ("images", "masks", "coco") or given[key] is not None}
+
+    @property
+    def annotations(self) -> tuple[str, str] | None:
+        """The format of annotations in place of masks, and where they are."""
+        return next(((key, path) for key in ANNOTATIONS if (path := getattr(self, key)) is not None), None)
 
 
 class Description(Section):
@@ -71,6 +95,11 @@ class Description(Section):
     train: Part | None = None
     val: Part | None = None
     unlabelled: Annotated[tuple[str, ...], BeforeValidator(_several)] = ()
+    crowds: Literal["label", "ignore"] = "label"
+    """What annotations are that COCO marks as crowds."""
+
+    unannotated: Literal["unlabelled", "background"] = "unlabelled"
+    """What images are that annotations list, and nothing is annotated on."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Description:
@@ -129,11 +158,13 @@ def _refusals(description: Description) -> Iterator[str]:
     """Why keys that are valid one by one do not fit each other."""
     if description.val and not description.train:
         yield "val: name the folders of `train` as well"
-    if description.train and description.val and bool(description.train.coco) != bool(description.val.coco):
-        yield "train and val: both need masks, or both coco"
-    if any(part and part.coco for part in (description.train, description.val)):
+    kinds = [part.annotations and part.annotations[0] for part in (description.train, description.val) if part]
+    if len({*kinds}) > 1:
+        yield f"train and val: both need {kinds[0] or 'masks'}, or both {kinds[1] or 'masks'}"
+    if any(kinds):
         if description.classes or description.ignore or description.colours:
-            yield "the categories of coco are the classes; leave out `classes`, `colours` and `ignore`"
+            what = "categories of coco" if kinds[0] == "coco" else f"names in {kinds[0]}"
+            yield f"the {what} are the classes; leave out `classes`, `colours` and `ignore`"
         return
     if (classes := description.classes) is None:
         return
@@ -143,8 +174,8 @@ def _refusals(description: Description) -> Iterator[str]:
         yield f"colours: there are {len(description.colours)}, for {len(classes.names)} classes"
     for value in description.ignore or ():
         if isinstance(value, tuple) != classes.coloured:
-            kinds = ("a number", "a colour, as [red, green, blue]")
-            yield f"ignore: {value} should be {kinds[classes.coloured]}, as the classes are"
+            words = ("a number", "a colour, as [red, green, blue]")
+            yield f"ignore: {value} should be {words[classes.coloured]}, as the classes are"
         elif value in classes.table:
             yield f"ignore: {value} stands for the class {classes.names[classes.table[value]]!r} already"
 
@@ -171,6 +202,9 @@ def _lines(description: Description) -> Iterator[str]:
             yield f"{key}: {_flow(part.model_dump(exclude_none=True))}"
     if description.unlabelled:
         yield f"unlabelled: {_flow(description.unlabelled)}"
+    for option in OPTIONS:
+        if option in description.model_fields_set:
+            yield f"{option}: {getattr(description, option)}"
 
 
 def _flow(value: Any) -> str:

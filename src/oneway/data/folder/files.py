@@ -6,25 +6,26 @@ The mask of an image, and its entry in a file of annotations, have the same path
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
 
 from oneway.common.errors import UserError
 from oneway.data.dataset import Item
-from oneway.data.decode.coco import Coco, read_coco
-from oneway.data.folder.description import FILE, Description, Part, read_description
-from oneway.data.folder.layout import Problem, images_in, recognise, require_inside, unsupported_images
+from oneway.data.folder.description import FILE, OPTIONS, Description, Part, read_description
+from oneway.data.folder.formats import READERS, Annotations, Source
+from oneway.data.folder.layout import recognise
+from oneway.data.folder.walk import Problem, images_in, require_inside, unsupported_images
+from oneway.data.splits import members
 
 ELSEWHERE = "unlabelled"  # what the names of images from another folder begin with
 MARKERS = ("_mask", "_masks", "_label", "_labels", "_seg", "_gt")
 """What the name of a mask may have in addition to that of its image, before the suffix."""
 
 Stems = dict[str, list[Path]]  # files by their path below a folder, without the suffix
-Outlines = Mapping[str, tuple[Coco, str]]
-"""By name of item, where labels come from COCO: the annotations, and the file name in them."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class Found:
     val: tuple[Item, ...]  # all with labels; none where there is no validation set
     problems: tuple[Problem, ...]  # what is wrong with single files, though the others can be used
     unlabelled: Path | None  # another folder, whose images are among those of training
-    outlines: Outlines
+    annotations: tuple[Annotations, ...] = ()  # where labels come from these, and not from masks
+    bare: tuple[str, ...] = ()  # names of images that they list, and on which nothing is annotated
 
 
 def find(root: Path, unlabelled: Path | None = None) -> Found:
@@ -53,15 +55,16 @@ def find(root: Path, unlabelled: Path | None = None) -> Found:
     _require_folder(root)
     description = _with_folders(root)
     problems: list[Problem] = []
-    train, outlines = _pair(root, description.train, "train", problems)
-    val, outlines_of_val = _pair(root, description.val, "val", problems)
-    for (one, _), (other, _) in zip(outlines.values(), outlines_of_val.values(), strict=False):
-        if one.classes != other.classes:
-            raise UserError(f"{other.path}: its categories differ from those of {one.path}. Give both the same.")
+    (train, *taught), (val, *validated) = (_pair(root, description, key, problems) for key in ("train", "val"))
+    annotations = tuple(found for found in (*taught, *validated) if found)
+    _refuse_other_classes(annotations)
+    bare = [item.name for item in (*train, *val) if any(item.image in found.empty for found in annotations)]
+    if description.train and description.val and description.train.images == description.val.images:
+        val = [item for item in val if item.mask]  # the others may train
     for item in val:
         if item.mask is None:
             problems.append(Problem(item.image, "left out: an image without labels cannot validate."))
-    taken = _files(val)
+    taken = _files(val) - ({found for one in annotations for found in one.files.values()})
     items = [item for item in train if item.image not in taken]
     for name in description.unlabelled:
         taken |= _files(items)
@@ -79,10 +82,18 @@ def find(root: Path, unlabelled: Path | None = None) -> Found:
         description=description,
         train=tuple(sorted(items, key=lambda item: (item.mask is None, item.name))),
         val=tuple(item for item in val if item.mask),
-        problems=tuple(problems),
+        problems=tuple(dict.fromkeys(problems)),
         unlabelled=unlabelled,
-        outlines={**outlines, **outlines_of_val},
+        annotations=annotations,
+        bare=tuple(dict.fromkeys(bare)),
     )
+
+
+def _refuse_other_classes(annotations: tuple[Annotations, ...]) -> None:
+    for one, other in pairwise(annotations):
+        if one.listed and one.names != other.names:
+            files = [next(iter(found.files.values()), "nothing") for found in (other, one)]
+            raise UserError(f"{files[0]}: its categories differ from those of {files[1]}. Give both the same.")
 
 
 def _require_folder(folder: Path) -> None:
@@ -107,6 +118,7 @@ def _with_folders(root: Path) -> Description:
             train=layout.train,
             val=layout.val,
             unlabelled=tuple(dict.fromkeys((*layout.unlabelled, *given.unlabelled))),
+            **{option: getattr(given, option) for option in OPTIONS if option in given.model_fields_set},
         )
     except ValidationError as error:
         raise UserError(f"{file}: {error.errors()[0]['msg'].removeprefix('Value error, ')}.") from None
@@ -139,14 +151,43 @@ def _from_elsewhere(folder: Path, items: list[Item], taken: set[Path], problems:
     return [Item(f"{prefix}/{_name_below(folder, image)}", image) for image in images if image.resolve() not in used]
 
 
-def _pair(root: Path, part: Part | None, key: str, problems: list[Problem]) -> tuple[list[Item], Outlines]:
+def _pair(
+    root: Path, description: Description, key: str, problems: list[Problem]
+) -> tuple[list[Item], Annotations | None]:
     """The images of a part of the folder in order of name, which a description calls `key`, and their labels."""
+    part: Part | None = getattr(description, key)
     if part is None:
-        return [], {}
+        return [], None
     folder = _subfolder(root, part.images, f"{key}.images")
     files = images_in(folder, root, problems)
-    if part.coco is not None:
-        return _outlined(root, folder, files, read_coco(require_inside(root / part.coco, root)), problems)
+    annotations = None
+    if part.annotations is not None:
+        reader, place = part.annotations
+        labels, crowds = require_inside(root / place, root), description.crowds == "ignore"
+        annotations = READERS[reader].read(Source(root, folder, files, labels, problems, crowds))
+        without = annotations.empty if description.unannotated == "unlabelled" else ()
+        masks = {image: file for image, file in annotations.files.items() if image not in without}
+        items = [Item(_name_below(root, image), image, masks.get(image)) for image in files]
+    else:
+        items = _masked(root, folder, files, part, key, problems)
+    if part.list is not None:
+        items = _only_listed(require_inside(root / part.list, root), items, problems)
+    return sorted(items, key=lambda item: item.name), annotations
+
+
+def _only_listed(file: Path, items: list[Item], problems: list[Problem]) -> list[Item]:
+    """The items, of which those that a file does not list are without labels."""
+    named, unknown = members(file, [item.name for item in items])
+    for entry in unknown:
+        problems.append(Problem(file, f"lists {entry!r:.200}, and there is no such image."))
+    without = [item.name for item in items if item.name in named and item.mask is None]
+    if without:
+        problems.append(Problem(file, f"lists {len(without)} images without labels, {without[0]} among them."))
+    return [item if item.name in named else replace(item, mask=None) for item in items]
+
+
+def _masked(root: Path, folder: Path, files: list[Path], part: Part, key: str, problems: list[Problem]) -> list[Item]:
+    """Images with masks beside them, or in a folder of their own."""
     if part.masks is None:
         images, masks = _beside(_stems(files, folder))
     else:
@@ -157,11 +198,10 @@ def _pair(root: Path, part: Part | None, key: str, problems: list[Problem]) -> t
         for stem, paths in _stems(found, place).items():
             masks[stem if stem in images or _unmarked(stem) not in images else _unmarked(stem)] += paths
     problems += _mismatches(images, masks)
-    items = [
+    return [
         Item(_name_below(root, image), image, masks[stem][0] if stem in masks else None)
         for stem, (image, *_) in images.items()
     ]
-    return sorted(items, key=lambda item: item.name), {}
 
 
 def _stems(files: Iterable[Path], folder: Path) -> Stems:
@@ -230,27 +270,3 @@ def _mismatches(images: Stems, masks: Stems) -> Iterator[Problem]:
             f"{count} masks here have the names of images elsewhere. Give both the same subfolders; where masks show "
             "one class each, paint those of an image into one, with a number for each class.",
         )
-
-
-def _outlined(
-    root: Path, folder: Path, files: list[Path], coco: Coco, problems: list[Problem]
-) -> tuple[list[Item], Outlines]:
-    """Images that COCO lists, by their path or else by a name that no other has; the others are without labels."""
-    by_path = {_name_below(start, path): path for start in (root, folder) for path in files}
-    by_name: Stems = defaultdict(list)
-    for path in files:
-        by_name[path.name].append(path)
-    listed: dict[str, tuple[Coco, str]] = {}
-    for file_name in coco.images:
-        wanted = PurePosixPath(file_name.replace("\\", "/"))
-        same_name = by_name.get(wanted.name, [])
-        found = by_path.get(wanted.as_posix()) or (same_name[0] if len(same_name) == 1 else None)
-        if found is None:
-            reason = "several have this name" if same_name else "it is not there"
-            problems.append(Problem(coco.path, f"lists {file_name!r}, which is not found in {folder}: {reason}."))
-        elif (name := _name_below(root, found)) in listed:
-            problems.append(Problem(coco.path, f"lists {found.name} as {listed[name][1]!r} and as {file_name!r}."))
-        else:
-            listed[name] = coco, file_name
-    names = sorted((_name_below(root, path), path) for path in files)
-    return [Item(name, path, coco.path if name in listed else None) for name, path in names], listed

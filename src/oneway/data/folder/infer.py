@@ -28,8 +28,8 @@ from oneway.data.dataset import Colour, class_name
 from oneway.data.decode.masks import pack, unpack
 from oneway.data.folder.classes import MOST_CLASSES, Classes, Value, by_colour, by_index, by_number, parse_colour
 from oneway.data.folder.codings import refuse_two_codings
-from oneway.data.folder.layout import require_inside
 from oneway.data.folder.mask_summary import MaskSummary, summarise_mask
+from oneway.data.folder.walk import require_inside
 
 TABLES = ("labelmap.txt", "classes.txt")
 """Files that name the classes, in lower case: CVAT's table of colours, or a list; the first that is there is read."""

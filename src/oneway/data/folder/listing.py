@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-
-import numpy as np
 
 from oneway.common.errors import UserError
 from oneway.common.streams import stream
 from oneway.common.terms import IGNORE, SplitName
 from oneway.common.words import counted, listed
 from oneway.data.dataset import Bytes, Item, Listing
-from oneway.data.decode.coco import Coco, label_map
-from oneway.data.decode.images import image_size
 from oneway.data.decode.masks import Coding, read_mask
+from oneway.data.decode.regions import BACKGROUND, is_background, paint_over
 from oneway.data.folder.classes import default_colours
 from oneway.data.folder.description import FILE, Description
 from oneway.data.folder.files import Found, find
+from oneway.data.folder.formats import Annotations
 from oneway.data.folder.infer import SHOWN, Inferred, find_table, infer
 from oneway.data.folder.layout import unsupported_labels
 from oneway.data.mask_style import style_of
@@ -48,7 +46,7 @@ def describe(root: Path, unlabelled: Path | None = None) -> Described:
     found = find(root, unlabelled)
     given = found.description
     masks = [item.mask for item in (*found.train, *found.val) if item.mask]
-    if given.classes is not None or found.outlines or not masks:
+    if given.classes is not None or found.annotations or not masks:
         return Described(found, given, None)
     inferred = infer(masks, given.ignore, find_table(found.root))
     classes = inferred.classes
@@ -82,10 +80,12 @@ def list_described(folder: Described, holdout: float, seed: int, all_validate: b
     root = found.root
     labelled = [item for item in found.train if item.mask]
     if len(labelled) < (1 if found.val else 2):
+        doubts = (f"{message[:1].upper()}{message[1:]}." for _, message in _warnings(found))
+        hints = (*doubts, *unsupported_labels(root, found.train), *_misfits(found))
         raise UserError(
             f"{root}: {len(labelled)} of {len(found.train)} training images have labels, which is too few. Put images "
             f"into {root / 'images'} and masks of the same names into {root / 'masks'}, or say in {FILE} where they "
-            f"are.{''.join(f' {hint}' for hint in (*unsupported_labels(root, found.train), *_misfits(found)))}"
+            f"are.{''.join(f' {hint}' for hint in hints)}"
         )
     if inferred and not inferred.named:
         colours = listed((list(colour) for colour in description.palette), SHOWN)
@@ -93,22 +93,27 @@ def list_described(folder: Described, holdout: float, seed: int, all_validate: b
             f"{root}: the masks are painted in colours, and nothing says which class each stands for: {colours}. "
             f"`oneway check --save` writes a {FILE} to complete.{''.join(f' {remark}' for remark in inferred.remarks)}"
         )
-    coco = next((coco for coco, _ in found.outlines.values()), None)
+    annotated = _annotated_classes(found.annotations)
     held_out = () if found.val else tuple(labelled) if all_validate else _hold_out(labelled, holdout, seed)
     names = {item.name for item in held_out}
-    classes = description.classes
+    table = {} if annotated or not description.classes else description.classes.table
     return Listing(
         root=root,
-        classes=coco.classes if coco else description.names,
-        colours=default_colours(coco.classes) if coco else description.palette,
+        classes=annotated or description.names,
+        colours=default_colours(annotated) if annotated else description.palette,
         train=tuple(item for item in found.train if item.name not in names),
         val=found.val or held_out,
-        read_labels=partial(_read_outlines, found.outlines) if coco else partial(_read_mask, description.coding()),
+        read_labels=partial(_read_annotations, found.annotations, annotated)
+        if annotated
+        else partial(_read_mask, description.coding()),
+        warnings=tuple(_warnings(found)),
         remarks=tuple(_remarks(found, inferred, len(held_out), len(labelled))),
-        label_coding="COCO" if coco else repr(description.coding()),
+        label_coding=f"annotations, crowds {description.crowds}, unannotated {description.unannotated}"
+        if annotated
+        else repr(description.coding()),
         selection=_selection(found, None if found.val else ("all",) if all_validate else (holdout, seed)),
         unlabelled=found.unlabelled,
-        masks=None if coco or not classes else style_of((item.mask for item in labelled if item.mask), classes.table),
+        masks=style_of((item.mask for item in labelled if item.mask), table) if table else None,
     )
 
 
@@ -125,7 +130,7 @@ def _hold_out(labelled: list[Item], holdout: float, seed: int) -> tuple[Item, ..
 def _selection(found: Found, held_out: Sequence[object] | None) -> dict[SplitName, Sequence[object]]:
     """What decided which files are in a split; `held_out` is how validation images were chosen, if they were."""
     description = found.description
-    train, val = (part and part.model_dump() for part in (description.train, description.val))
+    train, val = (part and part.identity for part in (description.train, description.val))
     elsewhere = found.unlabelled and os.path.abspath(found.unlabelled)
     return {
         "train": (train, description.unlabelled, elsewhere, held_out),
@@ -140,12 +145,7 @@ def _remarks(found: Found, inferred: Inferred | None, held_out: int, labelled: i
     if held_out:
         are = "is" if held_out == 1 else "are"
         yield f"No validation set: {held_out} of the {labelled} labelled images {are} held out to validate."
-    bare = [name for name, (coco, file_name) in found.outlines.items() if not coco.images[file_name].regions]
-    if bare:
-        yield (
-            f"{len(bare)} images are listed without an annotation ({bare[0]} is the first) and count as background; "
-            "take them out of the list if they are not annotated yet."
-        )
+    yield from dict.fromkeys(remark for one in found.annotations for remark in one.remarks)
     yield from unsupported_labels(found.root, found.train)
     yield from _misfits(found)
 
@@ -165,11 +165,27 @@ def _read_mask(coding: Coding, item: Item) -> Bytes:
     return read_mask(item.mask, coding)
 
 
-def _read_outlines(outlines: Mapping[str, tuple[Coco, str]], item: Item) -> Bytes:
-    if item.name not in outlines:
-        raise UserError(f"{item.image}: no annotations list it.")
-    coco, file_name = outlines[item.name]
-    size = coco.images[file_name].size
-    if size != image_size(item.image):  # which is said by whom it matters to; nothing is painted on what a list claims
-        return np.broadcast_to(np.uint8(IGNORE), size)
-    return label_map(coco, file_name)
+def _annotated_classes(annotations: Sequence[Annotations]) -> tuple[str, ...]:
+    """The background and all other classes, where labels come from annotations; else nothing."""
+    names = dict.fromkeys(name for found in annotations for name in found.names)
+    every = names if all(found.listed for found in annotations) else sorted(names)
+    return (BACKGROUND, *(name for name in every if not is_background(name))) if annotations else ()
+
+
+def _read_annotations(annotations: Sequence[Annotations], classes: Sequence[str], item: Item) -> Bytes:
+    for found in annotations:
+        if item.image in found.files:
+            return paint_over(item.image, found.regions(item.image), classes)
+    raise UserError(f"{item.image}: no annotations list it.")
+
+
+def _warnings(found: Found) -> Iterator[tuple[str, str]]:
+    """What may well be wrong, by its heading."""
+    if found.bare:
+        listed = sum(len(one.files) for one in found.annotations)
+        count = f"on {len(found.bare)} of {listed} listed images nothing is annotated ({found.bare[0]} is the first)"
+        if found.description.unannotated == "background":
+            yield "Images without annotations", f"{count}: they are background all over, as {FILE} says"
+        else:
+            way_out = f"if they show nothing but background, write `unannotated: background` into {FILE}"
+            yield "Images without annotations", f"{count}: they train without labels; {way_out}"

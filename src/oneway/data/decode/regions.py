@@ -1,0 +1,90 @@
+"""What is annotated on an image: regions of classes, painted one over the other into a label map.
+
+A region has its class by name: annotations of several files make one data set, whose classes are known last. What is
+said of an outline is looked at when it is painted.
+
+Shapes: an image has H×W pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from oneway.common.errors import UserError
+from oneway.common.terms import IGNORE
+from oneway.data.dataset import Bytes
+from oneway.data.decode.images import image_size
+from oneway.data.decode.outlines import Mask, outline_mask
+
+BACKGROUND = "background"
+
+
+class Shape(Protocol):
+    """Which pixels belong to a region."""
+
+    def mask(self, size: tuple[int, int]) -> Mask:
+        """H×W; a ValueError, TypeError or OverflowError says what is wrong."""
+
+
+@dataclass(frozen=True)
+class Segmentation:
+    """Polygons or run lengths, as COCO writes them."""
+
+    content: object
+
+    def mask(self, size: tuple[int, int]) -> Mask:
+        """H×W."""
+        return outline_mask(self.content, size)
+
+
+@dataclass(frozen=True)
+class Region:
+    """A region of one class."""
+
+    place: str  # where it stands in its file
+    name: str | None  # of its class; None where it is ignored
+    shape: Shape
+
+
+@dataclass(frozen=True)
+class Regions:
+    """All of an image."""
+
+    file: Path  # in which they stand
+    regions: tuple[Region, ...]  # in the order in which they are painted
+    size: tuple[int, int] | None = None  # height and width as the file says; None where it does not
+
+
+def paint_over(image: Path, found: Regions, classes: Sequence[str]) -> Bytes:
+    """The label map of an image; where annotations claim another size, nothing is painted, and it has that size."""
+    size = image_size(image)
+    return paint(found, classes, size) if found.size in (None, size) else np.broadcast_to(np.uint8(IGNORE), found.size)
+
+
+def paint(found: Regions, classes: Sequence[str], size: tuple[int, int]) -> Bytes:
+    """H×W class indices, or IGNORE, of an image of this size; class 0 is the background.
+
+    Raises:
+        UserError: Names the file, and the place in it.
+    """
+    index = {name: label for label, name in enumerate(classes)}
+    labels = np.zeros(size, dtype=np.uint8)
+    for region in found.regions:
+        label = IGNORE if region.name is None else 0 if is_background(region.name) else index.get(region.name)
+        if label is None:
+            raise UserError(f"{found.file}: {region.place}: {region.name!r:.80} is none of the classes.")
+        try:
+            labels[region.shape.mask(size)] = label
+        except (ValueError, TypeError, OverflowError) as error:
+            raise UserError(f"{found.file}: {region.place}: {error}.") from None
+    return labels
+
+
+def is_background(name: str) -> bool:
+    """Whether a class of this name is class 0, which is there anyhow."""
+    return name.lower() in (BACKGROUND, f"_{BACKGROUND}_")

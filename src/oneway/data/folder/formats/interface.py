@@ -1,0 +1,79 @@
+"""What every format of annotations is to the rest: where its files are, and what they say about images."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from oneway.data.decode.regions import Regions
+from oneway.data.folder.walk import Problem
+
+
+@dataclass(frozen=True)
+class Source:
+    """Images, and where their annotations are."""
+
+    root: Path  # the data folder
+    folder: Path  # of the images
+    images: list[Path]
+    labels: Path  # the file or the folder of annotations
+    problems: list[Problem]  # what is found wrong with single files is added
+    ignore_crowds: bool = False
+
+    @cached_property
+    def _by_path(self) -> dict[str, Path]:
+        starts = (self.root, self.folder)
+        return {path.relative_to(start).as_posix(): path for start in starts for path in self.images}
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[Path]]:
+        names: dict[str, list[Path]] = defaultdict(list)
+        for path in self.images:
+            names[path.name].append(path)
+        return names
+
+    def match(self, file: Path, entries: Iterable[str]) -> dict[Path, str]:
+        """The images that a file lists by path, or else by a name that no other has; those not found are problems."""
+        found: dict[Path, str] = {}
+        for entry in entries:
+            wanted = PurePosixPath(entry.replace("\\", "/"))
+            same_name = self._by_name.get(wanted.name, [])
+            image = self._by_path.get(wanted.as_posix()) or (same_name[0] if len(same_name) == 1 else None)
+            if image is None:
+                reason = "several have this name" if same_name else "it is not there"
+                message = f"lists {entry!r:.200}, which is not found in {self.folder}: {reason}."
+                self.problems.append(Problem(file, message))
+            elif image in found:
+                message = f"lists {image.name} as {found[image]!r:.200} and as {entry!r:.200}."
+                self.problems.append(Problem(file, message))
+            else:
+                found[image] = entry
+        return found
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """What is annotated on images; outlines are read when they are asked for."""
+
+    names: tuple[str, ...]  # of the classes, without the background
+    files: Mapping[Path, Path]  # by image: the file that has its annotations
+    empty: frozenset[Path]  # images among these on which nothing is annotated
+    regions: Callable[[Path], Regions]  # of an image among these
+    listed: bool = True  # whether `names` is a list of all classes, and not only of those that occur
+    remarks: tuple[str, ...] = field(default=())  # what was decided for the user
+
+
+class Reader(Protocol):
+    """A format."""
+
+    TITLE: str
+
+    def find(self, root: Path, folder: str) -> str | None:
+        """Where annotations of images in this folder are, below the root; None where there are none of this format."""
+
+    def read(self, source: Source) -> Annotations:
+        """Reads them; a UserError names the file, and the place in it."""

@@ -1,0 +1,97 @@
+"""Which files a folder holds; nothing outside it is read."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from oneway.common.errors import UserError
+from oneway.common.run_files import is_output
+from oneway.data.decode.images import SUFFIXES, hidden
+
+UNSUPPORTED = frozenset(
+    ".gif .heic .heif .avif .jp2 .jxl .svg .psd .dcm .npy .npz .mat .dng .nef .cr2 .mp4 .mov .avi .mkv .zip".split()
+)
+"""Suffixes of kinds that are not read, though a user may expect it."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with one file, though the others can be used."""
+
+    file: Path
+    message: str
+
+
+def walk(folder: Path, home: Path, problems: list[Problem]) -> Iterator[Path]:
+    """Files in a folder and its subfolders, in order of name; a link that leads out of `home` is a UserError.
+
+    Subfolders that oneway wrote are passed over.
+    """
+    waiting = [(folder, entry) for entry in reversed(entries_of(folder))]
+    while waiting:
+        parent, entry = waiting.pop()
+        path = parent / entry.name
+        if entry.is_dir(follow_symlinks=False):
+            waiting += [] if is_output(path) else [(path, inner) for inner in reversed(entries_of(path))]
+        elif not entry.name.isprintable():  # nor can it be stored in a list of names
+            named = f"the file {entry.name!a} in it has a name that cannot be shown; rename it."
+            problems.append(Problem(parent, named))
+        elif entry.is_file(follow_symlinks=False) or (entry.is_symlink() and require_inside(path, home).is_file()):
+            yield path
+        elif entry.is_symlink():  # followed, links among folders could go round in circles
+            target = "another folder" if path.is_dir() else "nothing"
+            problems.append(Problem(path, f"a link to {target}, which is not followed."))
+
+
+def images_in(folder: Path, home: Path, problems: list[Problem]) -> list[Path]:
+    """Image files in a folder and its subfolders, in order of name."""
+    files = list(walk(folder, home, problems))
+    for path in files:
+        if path.suffix.lower() in UNSUPPORTED:
+            problems.append(Problem(path, "left out: no JPEG, PNG, WebP, TIFF or BMP. Convert it if it is to be used."))
+    return [path for path in files if path.suffix.lower() in SUFFIXES]
+
+
+def require_inside(path: Path, home: Path) -> Path:
+    """Returns the path if it leads to something inside `home`; raises a UserError if not."""
+    try:
+        target = path.resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle; a name with a zero byte
+        raise UserError(f"{path}: leads nowhere ({error}).") from None
+    if not target.is_relative_to(home.resolve()):
+        raise UserError(f"{path}: leads out of {home}, to {target}. Copy what is needed into the folder.")
+    return path
+
+
+def entries_of(folder: Path) -> list[os.DirEntry[str]]:
+    """What a folder holds, in order of name, without hidden entries."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be listed ({error.strerror}).") from None
+    return [entry for entry in entries if not hidden(PurePosixPath(entry.name))]
+
+
+def choose_folder(root: Path, folder: str, names: tuple[str, ...], with_images: bool = False) -> str | None:
+    """The subfolder with the first of these names, in upper or lower case; with images in it, if that is asked for."""
+    called_so = {entry.name.lower(): entry.name for entry in entries_of(root / folder) if entry.name.lower() in names}
+    present = {lower: name for lower, name in called_so.items() if (root / folder / name).is_dir()}
+    for name in names:
+        if name in present:
+            path = PurePosixPath(folder, present[name]).as_posix()
+            files = walk(require_inside(root / path, root), root, [])
+            if not with_images or any(file.suffix.lower() in SUFFIXES for file in files):
+                return path
+    return None
+
+
+def unsupported_images(problems: Iterable[Problem]) -> str:
+    """A phrase that counts files of unsupported kinds; empty where there are none."""
+    suffixes = (problem.file.suffix.lower() for problem in problems)
+    kinds = Counter(suffix for suffix in suffixes if suffix in UNSUPPORTED)
+    counts = " and ".join(f"{count} of kind {suffix}" for suffix, count in sorted(kinds.items()))
+    return f", but files that are not read: {counts}. Convert them to JPEG or PNG" if kinds else ""
