@@ -196,7 +196,7 @@ def test_shares_of_a_table_are_the_whole_table(of):
 
 def test_a_batch_that_does_not_divide_is_refused():
     """With its size."""
-    with pytest.raises(ValueError, match="4 images do not divide into halves for 3 processes"):
+    with pytest.raises(ValueError, match="4 images do not divide into shares for 3 processes"):
         part(draw(PLAN, 0), 0, 3)
 
 

@@ -164,19 +164,21 @@ def each_column(table: Table, function: Callable[[Tensor], Tensor]) -> Table:
 def part(draws: Draws, rank: int, of: int) -> Draws:
     """The share of process number `rank` among several; all shares together are the whole table.
 
-    Batches have a first and a second half, whose images CutMix pairs, and of which the first is augmented. So a share
-    is a slice of either half: pairs stay together, and halves stay halves.
+    Batches have a first and a second half, whose images CutMix pairs; the first of labelled ones is augmented, and may
+    be paired in itself. So a share is a slice of each quarter: pairs stay together, and halves stay halves. Where there
+    are too few images for that, it is one of each half, or of the whole, and what is drawn for pairs has no meaning.
     """
 
     def rows(table: Table, count: int) -> Table:
-        half = count // 2
-        if count % (2 * of):
-            raise ValueError(f"{count} images do not divide into halves for {of} processes")
-        first = slice(rank * half // of, (rank + 1) * half // of)
+        if count % of:
+            raise ValueError(f"{count} images do not divide into shares for {of} processes")
+        slices = next(pieces for pieces in (4, 2, 1) if count % (pieces * of) == 0)
 
         def share(column: Tensor) -> Tensor:
-            halves = (column,) if len(column) == half else (column[:half], column[half:])
-            return torch.cat([each[first] for each in halves])
+            pieces = max(1, slices * len(column) // max(1, count))
+            length = len(column) // pieces
+            column = column.reshape(pieces, length, *column.shape[1:])
+            return column[:, rank * length // of : (rank + 1) * length // of].flatten(0, 1)
 
         return each_column(table, share)
 

@@ -16,12 +16,13 @@ from torch import Tensor
 
 from oneway.config import Config
 from oneway.draws import Draws, each_column
+from oneway.engine.ranks import Ranks
 from oneway.engine.start import accelerated
 from oneway.engine.state import TrainingState
 from oneway.engine.step import Measured, step
 from oneway.engine.store import Store
 from oneway.methods import METHODS
-from oneway.ops import references
+from oneway.ops import references, sharing_batches
 
 WARM_UP = 3
 """Ordinary steps before the capture: libraries choose their algorithms in them, and the optimiser makes its state."""
@@ -35,16 +36,19 @@ class Advance(Protocol):
         """Given its draws, α, and the least share of the student in its average."""
 
 
-def choose_step(state: TrainingState, store: Store, config: Config, say: Callable[[str], None]) -> Advance:
+def choose_step(
+    state: TrainingState, store: Store, config: Config, say: Callable[[str], None], ranks: Ranks | None = None
+) -> Advance:
     """The function that does an iteration: on a GPU the captured step, elsewhere the plain one."""
+    ranks = ranks or Ranks()
     device = store.pixels.device
     run: Callable[[Draws, bool], Measured]
     if accelerated(config, device) and device.type == "cuda":
-        run = CapturedStep(state, store, config, say)
+        run = CapturedStep(state, store, config, say, ranks)
     else:
 
         def run(draws: Draws, consistent: bool) -> Measured:
-            with references(config.train.engine == "plain"):
+            with references(config.train.engine == "plain"), sharing_batches(ranks.group):
                 return step(state, store, draws.to(device), config, consistent)
 
     last: tuple[float, float] | None = None
@@ -69,10 +73,20 @@ def is_consistent(config: Config, alpha: float) -> bool:
 class CapturedStep:
     """`step`, captured and replayed. Called like it; what it returns is overwritten by the next call."""
 
-    def __init__(self, state: TrainingState, store: Store, config: Config, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        state: TrainingState,
+        store: Store,
+        config: Config,
+        say: Callable[[str], None],
+        ranks: Ranks | None = None,
+    ) -> None:
         self.state, self.store, self.config, self.say = state, store, config, say
+        self.ranks = ranks or Ranks()
         # With and without unlabelled images an iteration is another one: each is warmed up and captured.
-        self.ordinary_steps_left: dict[bool, float] = dict.fromkeys((True, False), WARM_UP)
+        self.ordinary_steps_left: dict[bool, float] = dict.fromkeys(
+            (True, False), WARM_UP if self.ranks.can_capture else math.inf
+        )
         self.table: FixedTable | None = None
         self.graphs: dict[bool, tuple[torch.cuda.CUDAGraph, Measured]] = {}
         self.stream = torch.cuda.Stream()
@@ -100,7 +114,7 @@ class CapturedStep:
 
     def _step(self, consistent: bool) -> Measured:
         assert self.table is not None
-        with cudnn_autotune():
+        with cudnn_autotune(), sharing_batches(self.ranks.group):
             return step(self.state, self.store, self.table.draws, self.config, consistent)
 
     def _on_side_stream(self, consistent: bool) -> Measured:
@@ -114,7 +128,9 @@ class CapturedStep:
     def _capture(self, consistent: bool) -> tuple[torch.cuda.CUDAGraph, Measured]:
         graph = torch.cuda.CUDAGraph()
         pool = next(iter(self.graphs.values()))[0].pool() if self.graphs else None
-        with torch.cuda.graph(graph, pool=pool, stream=self.stream):
+        # Other threads, such as NCCL's, may ask the device something while this one captures.
+        mode = "global" if self.ranks.alone else "thread_local"
+        with torch.cuda.graph(graph, pool=pool, stream=self.stream, capture_error_mode=mode):
             measured = self._step(consistent)
         return graph, measured
 

@@ -17,6 +17,7 @@ from oneway.methods import METHODS, VARIANTS
 from oneway.methods.interface import Batch, Loss, Losses, Settings
 from oneway.models.average import update_average
 from oneway.models.projector import CELL
+from oneway.ops import Group, current
 from oneway.perturb import perturb_labels, perturbation
 
 Measured = dict[str, Tensor]
@@ -44,6 +45,8 @@ def step(state: TrainingState, store: Store, draws: Draws, config: Config, consi
         settings = settings_of(config, state.alpha, state.class_weights)
         losses = method.generator()(state.models, mixed_batch(store, draws, config), settings)
         measured = add_gradients(losses, state.watch.parameters)
+    if (group := current()) is not None:
+        measured = add_up_shares(measured, state.watch.parameters, group)
     finite = state.watch.all_finite(measured.values())
     state.optimiser.found_inf = (~finite).float()  # type: ignore[attr-defined]  # it skips where this is set
     state.optimiser.step()
@@ -82,6 +85,18 @@ def backward(terms: tuple[Loss, ...], parameters: list[nn.Parameter]) -> None:
         torch._foreach_add_(gradients, [old for _, old in earlier])
     for (parameter, _), gradient in zip(earlier, gradients, strict=True):
         parameter.grad = gradient
+
+
+@torch.no_grad()
+def add_up_shares(measured: Measured, parameters: Iterable[nn.Parameter], group: Group) -> Measured:
+    """Losses and gradients, added up over the processes that have a share of the batch each: in one piece of a type."""
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    tensors = [*gradients, *(value.clone() for value in measured.values())]
+    for kind in {tensor.dtype for tensor in tensors}:
+        alike = [tensor for tensor in tensors if tensor.dtype == kind]
+        parts = group.sum(torch.cat([tensor.reshape(-1) for tensor in alike])).split([each.numel() for each in alike])
+        torch._foreach_copy_(alike, [part.view(each.shape) for part, each in zip(parts, alike, strict=True)])
+    return dict(zip(measured, tensors[len(gradients) :], strict=True))
 
 
 def in_bfloat16(config: Config, device: torch.device) -> bool:

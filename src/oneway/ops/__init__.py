@@ -3,6 +3,7 @@
 from oneway.ops.backend import kernels_run, references
 from oneway.ops.balanced import dice, hardest_cross_entropy, weight_of_labels
 from oneway.ops.classmix import half_of_classes, paste
+from oneway.ops.collective import Group, current, mean_of_all
 from oneway.ops.colour import jitter_colours
 from oneway.ops.contrast import Cells, cells_of, chosen, directional_contrast, shifted
 from oneway.ops.crops import Window, crop_images, crop_labels
@@ -16,4 +17,5 @@ from oneway.ops.norm_pool import norm_pool
 from oneway.ops.perturb import recolour_and_warp
 from oneway.ops.photometric import photometric, with_strength
 from oneway.ops.resize import resize
+from oneway.ops.shared_norm import sharing_batches
 from oneway.ops.warp import Warp, splat, warp

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from oneway.common.terms import IGNORE
+from oneway.ops.collective import divided, total, total_with_gradient
 from oneway.ops.losses import pixels_of, upsample
 
 HARDEST = 0.25
@@ -32,12 +33,13 @@ def dice(logits: Tensor, labels: Tensor) -> Tensor:
     places = torch.arange(p.shape[1], device=p.device).view(-1, *[1] * (labels.ndim - 1))
     y = labels[:, None] == places
     over_pixels = (0, *range(2, p.ndim))
-    counts = y.sum(over_pixels)
+    counts = total(y.sum(over_pixels))
     shared = torch.where(y, p, 0).sum(over_pixels)
     predicted = torch.where((labels != IGNORE)[:, None], p, 0).sum(over_pixels)
+    shared, predicted = total_with_gradient(torch.stack((shared, predicted)))
     losses = 1 - 2 * shared / (predicted + counts).clamp(min=torch.finfo(p.dtype).tiny)
     present = counts > 0
-    return torch.where(present, losses, 0).sum() / present.sum().clamp(min=1)
+    return divided(torch.where(present, losses, 0).sum() / present.sum().clamp(min=1))
 
 
 def hardest_cross_entropy(logits: Tensor, labels: Tensor, share: float = HARDEST) -> Tensor:

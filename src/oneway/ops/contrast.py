@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from oneway.ops.collective import gathered
 from oneway.ops.losses import mean
 
 TEMPERATURE = 0.1
@@ -54,7 +55,7 @@ def chosen(both: tuple[Cells, Cells], places: Tensor) -> tuple[Tensor, Tensor]:
     labels = torch.cat([cells.label.flatten(1) for cells in both], dim=1)
     place = (places * labels.shape[1]).long()
     found = features.gather(2, place[:, None].expand(-1, features.shape[1], -1))
-    return found.movedim(1, 2).flatten(0, 1), labels.gather(1, place).flatten()
+    return gathered(found.movedim(1, 2).flatten(0, 1)), gathered(labels.gather(1, place).flatten())
 
 
 def directional_contrast(

@@ -25,6 +25,7 @@ from oneway.ops.cells import (
     log_sum_exp,
     upsampled,
 )
+from oneway.ops.collective import total
 from oneway.ops.gradient import Traces, mean, store_contributions, store_sums
 from oneway.ops.losses import pixels_of, upsample
 
@@ -39,10 +40,10 @@ def cross_entropy(logits: Tensor, labels: Tensor, weight: Tensor | None = None) 
     if labels.ndim == 3:
         logits = upsample(logits, pixels_of(labels))
     if weight is None:
-        total = F.cross_entropy(logits, labels, ignore_index=IGNORE, reduction="sum")
+        loss = F.cross_entropy(logits, labels, ignore_index=IGNORE, reduction="sum")
     else:
-        total = (weight * F.cross_entropy(logits, labels, ignore_index=IGNORE, reduction="none")).sum()
-    return total / (labels != IGNORE).sum().clamp(min=1)
+        loss = (weight * F.cross_entropy(logits, labels, ignore_index=IGNORE, reduction="none")).sum()
+    return loss / total((labels != IGNORE).sum()).clamp(min=1)
 
 
 def confident_cross_entropy(target: Tensor, logits: Tensor, valid: Tensor | None, confidence: float) -> Tensor:

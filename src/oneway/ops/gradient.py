@@ -20,6 +20,7 @@ from torch.autograd.function import once_differentiable
 
 from oneway.ops.backend import tl, triton
 from oneway.ops.cells import Shape
+from oneway.ops.collective import total
 
 
 class Traces(NamedTuple):
@@ -47,12 +48,12 @@ def mean(logits: Tensor, traces: Traces) -> Tensor:
 class _Mean(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, contributions: Tensor, sums: Tensor) -> Tensor:
-        total, count = sums.sum(dim=1)
-        count = count.clamp(min=1)
+        loss, count = sums.sum(dim=1)
+        count = total(count).clamp(min=1)
         ctx.save_for_backward(contributions, count)
         channels_last = logits.is_contiguous(memory_format=torch.channels_last)
         ctx.form = logits.dtype, torch.channels_last if channels_last else torch.contiguous_format
-        return total / count
+        return loss / count
 
     @staticmethod
     @once_differentiable

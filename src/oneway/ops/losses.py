@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from oneway.ops.collective import divided, total
+
 Pixels = tuple[int, int]
 
 
@@ -57,12 +59,12 @@ def confident_l2(target: Tensor, logits: Tensor, valid: Tensor | None, confidenc
 def entropy(logits: Tensor) -> Tensor:
     """Mean entropy of the predictions, at their own resolution."""
     log_p = logits.log_softmax(dim=1)
-    return -(log_p.exp() * log_p).sum(dim=1).mean()
+    return divided(-(log_p.exp() * log_p).sum(dim=1).mean())
 
 
 def mean(values: Tensor, counted: Tensor | None, weight: Tensor | None = None) -> Tensor:
-    """Mean of the values that count, each times its weight; 0 where none counts."""
+    """Mean of the values that count, each times its weight; 0 where none counts. Of a share, its part of that mean."""
     values = values if weight is None else weight * values
     if counted is None:
-        return values.mean()
-    return torch.where(counted, values, 0).sum() / counted.sum().clamp(min=1)
+        return divided(values.mean())
+    return torch.where(counted, values, 0).sum() / total(counted.sum()).clamp(min=1)

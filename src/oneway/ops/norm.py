@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from oneway.ops.backend import kernel_takes
-from oneway.ops.norm_passes import Affine, norm_gradients, normalise
+from oneway.ops.norm_passes import Affine, Settings, norm_gradients, normalise
 from oneway.ops.rows import Sum
 from oneway.ops.statistics import Running, Statistics, batch_statistics, following, population
 
@@ -72,11 +72,10 @@ class _Norm(torch.autograd.Function):
         eps: float,
         relu: bool,
     ) -> Tensor:
-        mean, variance, of_batch = statistics
-        affine = Affine(mean, variance, weight, bias)
+        affine = Affine(statistics.mean, statistics.variance, weight, bias)
         y = normalise(x, affine, eps, relu, None if residual is None else channels_last(residual))
         ctx.save_for_backward(x, y if relu and residual is not None else None, *affine)
-        ctx.settings = of_batch, eps, relu
+        ctx.settings = Settings(statistics.of_batch, statistics.group, eps, relu)
         ctx.with_residual = residual is not None
         return y
 
@@ -84,8 +83,7 @@ class _Norm(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         x, y, *affine = ctx.saved_tensors
-        of_batch, eps, relu = ctx.settings
-        *found, of_residual = norm_gradients(channels_last(upstream), x, Affine(*affine), of_batch, eps, relu, y)
+        *found, of_residual = norm_gradients(channels_last(upstream), x, Affine(*affine), ctx.settings, y)
         return *found, of_residual if ctx.with_residual else None, None, None, None
 
 
@@ -132,12 +130,12 @@ class _SumNorm(torch.autograd.Function):
         relu: bool,
     ) -> tuple[Tensor, Tensor]:
         of_sum = Sum(b, total := torch.empty_like(a))
-        mean, variance, of_batch = statistics or batch_statistics(a, running, of_sum)
-        affine = Affine(mean, variance, weight, bias)
+        used = statistics or batch_statistics(a, running, of_sum)
+        affine = Affine(used.mean, used.variance, weight, bias)
         made = statistics is None  # by the pass that took the statistics
         y = normalise(total if made else a, affine, eps, relu, of_sum=None if made else of_sum)
         ctx.save_for_backward(total, *affine)
-        ctx.settings = of_batch, eps, relu
+        ctx.settings = Settings(used.of_batch, used.group, eps, relu)
         ctx.set_materialize_grads(False)  # the last sum of a network is sent nothing
         return total, y
 
@@ -147,9 +145,8 @@ class _SumNorm(torch.autograd.Function):
         if upstream is None:
             return beside, beside, *[None] * 6
         total, *affine = ctx.saved_tensors
-        of_batch, eps, relu = ctx.settings
         beside = None if beside is None else channels_last(beside)
-        found = norm_gradients(channels_last(upstream), total, Affine(*affine), of_batch, eps, relu, beside=beside)
+        found = norm_gradients(channels_last(upstream), total, Affine(*affine), ctx.settings, beside=beside)
         of_sum, of_weight, of_bias, _ = found
         # One tensor for both, as PyTorch's own sum does it: autograd adds in place only to what nobody else holds.
         return of_sum, of_sum, of_weight, of_bias, *[None] * 4

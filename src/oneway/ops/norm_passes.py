@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from oneway.ops.backend import tl, triton
+from oneway.ops.collective import Group
 from oneway.ops.rows import (
     MAPPED,
     REDUCED,
@@ -40,6 +41,15 @@ class Affine(NamedTuple):
     bias: Tensor
 
 
+class Settings(NamedTuple):
+    """What the passes back have to know of the pass forwards."""
+
+    of_batch: bool  # whether the statistics are those of x, or of a batch that x is a share of
+    group: Group | None  # the processes that have shares
+    eps: float
+    relu: bool
+
+
 def normalise(
     x: Tensor, affine: Affine, eps: float, relu: bool, residual: Tensor | None = None, of_sum: Sum | None = None
 ) -> Tensor:
@@ -56,16 +66,16 @@ def norm_gradients(
     upstream: Tensor,
     x: Tensor,
     affine: Affine,
-    of_batch: bool,
-    eps: float,
-    relu: bool,
+    settings: Settings,
     y: Tensor | None = None,
     beside: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients of x, weight, bias and a residual, in two passes back; with a residual and a ReLU, y is needed.
 
-    What x is sent from elsewhere, `beside` the norm, is added to its gradient before that is rounded.
+    Where the statistics are those of a group's batch, so are the sums that they take back from the gradient of x. What
+    x is sent from elsewhere, `beside` the norm, is added to its gradient before that is rounded.
     """
+    of_batch, group, eps, relu = settings
     # A residual's gradient is what passed the ReLU: the first pass writes it, and the second need not look again.
     passed = upstream if y is None else torch.empty_like(upstream)
     rows = Rows.of(x, REDUCED // 2)  # of two tensors
@@ -75,12 +85,13 @@ def norm_gradients(
     flags = {"RELU": relu, "RESIDUAL": y is not None}
     _norm_reduce[rows.walk](upstream, x, output, passed, parts, *arguments, **flags, **rows.constants())
     sums = summed(parts)
+    taken_back = sums if group is None else group.sum(sums) / group.size  # the kernel divides by what this share has
 
     gradient = torch.empty_like(x)
     rows = Rows.of(x, MAPPED)
     sent = x if beside is None else beside
     flags = {"RELU": relu and y is None, "OF_BATCH": of_batch, "BESIDE": beside is not None}
-    _norm_backward[rows.grid](passed, x, sent, gradient, sums, *arguments, **flags, **rows.constants())
+    _norm_backward[rows.grid](passed, x, sent, gradient, taken_back, *arguments, **flags, **rows.constants())
     return gradient, sums[1].to(affine.weight.dtype), sums[0].to(affine.bias.dtype), passed
 
 

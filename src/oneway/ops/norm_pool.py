@@ -46,7 +46,7 @@ def norm_pool_by_kernel(x: Tensor, weight: Tensor, bias: Tensor, statistics: Sta
 class _NormPool(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, statistics: Statistics, eps: float) -> Tensor:
-        mean, variance, of_batch = statistics
+        mean, variance, of_batch, group = statistics
         n, channels, height, width = x.shape
         shape = (n, channels, (height + 1) // 2, (width + 1) // 2)
         y = torch.empty(shape, device=x.device, dtype=x.dtype, memory_format=torch.channels_last)
@@ -55,22 +55,23 @@ class _NormPool(torch.autograd.Function):
         arguments = (mean, variance, weight, bias, windows.count, *x.shape[1:], eps)
         _norm_pool_forward[windows.grid](x, y, winners, *arguments, **windows.constants())
         ctx.save_for_backward(x, weight, bias, mean, variance, winners)
-        ctx.settings = of_batch, eps
+        ctx.settings = of_batch, group, eps
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, bias, mean, variance, winners = ctx.saved_tensors
-        of_batch, eps = ctx.settings
+        of_batch, group, eps = ctx.settings
         upstream, gradient = channels_last(upstream), torch.empty_like(x)
         quads = Rows.of(upstream, MAPPED // 4)
         parts = quads.parts(x.device)
         arguments = (mean, variance, weight, bias, quads.count, *x.shape[1:], eps)
         _norm_pool_reduce[quads.walk](upstream, winners, x, parts, *arguments, **quads.constants())
         sums = summed(parts)
+        taken_back = sums if group is None else group.sum(sums) / group.size
         _norm_pool_backward[quads.grid](
-            upstream, winners, x, gradient, sums, *arguments, OF_BATCH=of_batch, **quads.constants()
+            upstream, winners, x, gradient, taken_back, *arguments, OF_BATCH=of_batch, **quads.constants()
         )
         return gradient, sums[1].to(weight.dtype), sums[0].to(bias.dtype), None, None
 

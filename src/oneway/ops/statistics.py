@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from oneway.ops.backend import tl, triton
+from oneway.ops.collective import Group, current
 from oneway.ops.rows import (
     REDUCED,
     Rows,
@@ -25,6 +26,7 @@ from oneway.ops.rows import (
     store_parts,
     tile_of,
 )
+from oneway.ops.shared_norm import combined, follow
 
 
 class Statistics(NamedTuple):
@@ -34,6 +36,9 @@ class Statistics(NamedTuple):
     variance: Tensor  # C
     of_batch: bool = False
     """Whether they are those of the tensor that is normalised, so that its gradient runs through them too."""
+
+    group: Group | None = None
+    """Of processes, where the batch is spread over them."""
 
 
 class Running(NamedTuple):
@@ -64,8 +69,20 @@ def following(layer: nn.BatchNorm2d) -> Running | None:
 def batch_statistics(x: Tensor, running: Running | None = None, of_sum: Sum | None = None) -> Statistics:
     """Statistics of a channels-last N×C×H×W tensor, or of a sum with it, which the same pass makes.
 
-    The running ones move towards them, as in `F.batch_norm`.
+    The running ones move towards them, as in `F.batch_norm`. Where the tensor is a share of a batch, they are those of
+    the whole batch.
     """
+    group = current()
+    if group is None:
+        return _own_statistics(x, running, of_sum)
+    mean, variance = combined(*_own_statistics(x, None, of_sum)[:2], group)
+    if running is not None:
+        follow(running[:2], mean, variance, x.numel() // x.shape[1] * group.size, running.momentum)
+        running.batches.add_(1)
+    return Statistics(mean, variance, of_batch=True, group=group)
+
+
+def _own_statistics(x: Tensor, running: Running | None, of_sum: Sum | None) -> Statistics:
     rows = Rows.of(x, REDUCED if of_sum is None else REDUCED // 2)  # of two tensors
     parts = rows.parts(x.device)
     # What is absent is never touched, but a kernel wants a pointer.
