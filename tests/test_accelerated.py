@@ -5,6 +5,8 @@ Functions named `fact_…` run in a process of their own, in Triton's interprete
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -20,6 +22,7 @@ from oneway.engine.state import TrainingState
 from oneway.engine.step import add_gradients, mixed_batch, settings_of, step
 from oneway.engine.store import Store
 from oneway.methods import METHODS
+from oneway.models.features import feature_channels
 from oneway.models.fuse import FusedNorm
 from small_runs import small_streets
 
@@ -34,7 +37,10 @@ def test_facts_about_choices_hold():
 
 @pytest.mark.parametrize(
     "method",
-    ["simple-phtps", *(pytest.param(method, marks=pytest.mark.slow) for method in ("mt-cutmix", "vat-entmin"))],
+    [
+        "simple-phtps",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("mt-cutmix", "mt-colour-cutmix-drop", "vat-entmin")),
+    ],
 )
 def test_facts_about_the_step_hold(method):
     """The whole step in the interpreter, against the plain one."""
@@ -195,7 +201,7 @@ def fact_choice_of_the_network_is_made_once():
     assert not any(isinstance(module, FusedNorm) for module in plain.modules())
 
 
-@pytest.mark.parametrize("method", ["simple-phtps", "mt-cutmix", "vat-entmin"])
+@pytest.mark.parametrize("method", ["simple-phtps", "mt-cutmix", "mt-colour-cutmix-drop", "vat-entmin"])
 def fact_step_learns_what_the_plain_one_learns(method):
     """An iteration, with crops, perturbation, losses, norms and upsampling by kernels, against plain PyTorch."""
     results = []
@@ -204,12 +210,16 @@ def fact_step_learns_what_the_plain_one_learns(method):
             method=method,
             jitter={"crop": (24, 32)},
             optimiser={"name": "sgd", "learning_rate": 0.01},
-            train={"engine": engine, "precision": "float32"},
+            train={"engine": engine, "precision": "float32", "balance": "none"},
         )
         state, store = world(config)
-        noisy = Plan(**{**PLAN.__dict__, "noise_shape": (3, 24, 32) if method == "vat-entmin" else (0,)})
+        row, channels = METHODS[method], sum(feature_channels(state.student))
+        needs = {
+            "noise_shape": (3, 24, 32) if row.noise else (0,),
+            "dropped_channels": channels if row.channels else 0,
+        }
         with ops.references(engine == "plain"):
-            measured = [step(state, store, draw(noisy, 0).to(DEVICE), config)]
+            measured = [step(state, store, draw(replace(PLAN, **needs), 0).to(DEVICE), config)]
         results.append((measured, state.student.state_dict(), state.teacher.state_dict()))
     (fast_losses, *fast), (plain_losses, *plain) = results
     for ours, theirs in zip(fast_losses, plain_losses, strict=True):
