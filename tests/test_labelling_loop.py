@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from rich.console import Console
 
 from oneway.cli import app
+from oneway.common.errors import UserError
 from oneway.data.folder import list_folder
+from oneway.tools.evaluate import evaluate_run
 from oneway.tools.predict import Outputs, load, predict_files
 from oneway.tools.train import train
 from small_runs import QUIET, small_streets
@@ -76,3 +81,49 @@ def test_class_indices_are_written_where_they_are_asked_for(tmp_path):
     written, indices = (np.asarray(Image.open(tmp_path / out / "masks" / "7.png")) for out in ("a", "b"))
     assert np.array_equal(written, VALUES[indices])
     assert Image.open(tmp_path / "b" / "masks" / "7.png").mode == "P"
+
+
+def told(**options) -> tuple[Console, io.StringIO]:
+    text = io.StringIO()
+    return Console(file=text, width=1000, **options), text
+
+
+def test_images_that_taught_are_not_scored_in_another_folder(tmp_path):
+    """Known by their pixels, under other names and in another format: left out and said; nothing else left is refused.
+
+    What a run has seen without labels is scored, and said.
+    """
+    photographs(tmp_path / "data", count=9, masks=6)
+    train(configured(tmp_path), tmp_path / "run", resume=False, console=QUIET)
+    split = json.loads((tmp_path / "run" / "split.json").read_text())
+    assert len(split["digests"]) == len(split["unlabelled"]) == 9 - len(split["validating"])
+    validating, other = {Path(name).stem for name in split["validating"]}, tmp_path / "other"
+    for kind in ("images", "masks"):
+        (other / kind).mkdir(parents=True)
+        for index in range(9):
+            source = tmp_path / "data" / kind / f"{index if kind == 'images' else 0}.png"
+            Image.open(source).save(other / kind / f"new{index}.{'bmp' if kind == 'images' else 'png'}")
+    console, text = told()
+    found = evaluate_run(tmp_path / "run", "val", other, console)
+    assert found["samples"] == 3 + len(validating)
+    assert len(found["left_out"]) == 6 - len(validating)
+    assert f"Left out: {6 - len(validating)} of 9 images, whose labels taught" in text.getvalue()
+    assert "has seen 3 of these images without labels" in text.getvalue()
+    for index in [*validating, 6, 7, 8]:
+        (other / "images" / f"new{index}.bmp").unlink()
+        (other / "masks" / f"new{index}.png").unlink()
+    with pytest.raises(UserError, match=r"was trained on the labels of all its .* images that it has not seen"):
+        evaluate_run(tmp_path / "run", "val", other, QUIET, refresh=True)
+
+
+def test_runs_of_earlier_versions_have_no_digests(tmp_path):
+    """They are evaluated as before, and it is said that images are not recognised."""
+    photographs(tmp_path / "data")
+    train(configured(tmp_path), tmp_path / "run", resume=False, console=QUIET)
+    split = json.loads((tmp_path / "run" / "split.json").read_text())
+    shutil.copytree(tmp_path / "data", tmp_path / "other")
+    del split["digests"], split["validating"]
+    (tmp_path / "run" / "split.json").write_text(json.dumps(split))
+    console, text = told()
+    assert evaluate_run(tmp_path / "run", "val", tmp_path / "other", console)["samples"]
+    assert "an earlier version trained" in text.getvalue()

@@ -147,3 +147,6 @@ class Dataset:
 
     masks: MaskStyle | None = None
     """As in a listing."""
+
+    digests: Callable[[SplitName], Mapping[str, str]] = lambda split: {}
+    """By name, a digest of the pixels of each image of a split; empty where images are no files."""

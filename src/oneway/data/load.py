@@ -38,7 +38,8 @@ def load(config: Data, console: Console = QUIET, all_validate: bool = False) -> 
     before = time.time()
     listing = list_files(config, all_validate)
     cache = Cache.of(listing, config, console, before)
-    return Dataset(listing.classes, listing.colours, cache.samples, partial(_review, listing, cache), listing.masks)
+    review, digests = partial(_review, listing, cache), partial(_digests, cache)
+    return Dataset(listing.classes, listing.colours, cache.samples, review, listing.masks, digests)
 
 
 def list_files(config: Data, all_validate: bool = False) -> Listing:
@@ -91,6 +92,10 @@ READERS: dict[str, Callable[[Data], Dataset]] = {
     "moons": lambda config: Dataset(moons.CLASSES, moons.COLOURS, partial(_draw_moons, config.seed)),
 }
 """Data sets that are made by code, or read as a whole; they have no test split."""
+
+
+def _digests(cache: Cache, split: SplitName) -> dict[str, str]:
+    return {name: survey.digest for name, survey in cache.surveys(split).items()}
 
 
 def _review(listing: Listing, cache: Cache) -> list[str]:

@@ -7,8 +7,9 @@ import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -21,6 +22,9 @@ from oneway.data.decode.images import SUFFIXES
 
 MOST_BYTES = 16 * 2**20
 """Of a list file; one of all 23,000 training images of Cityscapes, with their masks, has 4 MiB."""
+
+DIGITS = 16
+"""Of the digest of an image in `split.json`: by chance, no two of a million images have the same."""
 
 FIRST_PATH = re.compile(rf".+?(?:{'|'.join(map(re.escape, SUFFIXES))})(?=[\s,;]|$)", re.IGNORECASE)
 """Of a line: it ends with an image's extension, and not before, since names have spaces and commas in them too."""
@@ -38,6 +42,28 @@ class Split:
 
     validation: str = ""
     """A digest of the validation data."""
+
+    validating: tuple[str, ...] = ()
+    """Names of the images that validate; none in what earlier versions wrote."""
+
+    digests: tuple[str, ...] = ()
+    """Of the pixels of each image among `unlabelled`, or nothing where it is no file; none in what earlier versions wrote."""
+
+    def know(self, digests: Mapping[str, str], validating: tuple[str, ...]) -> Split:
+        """The same split, in which images can be recognised by their content."""
+        known = tuple(digests.get(name, "")[:DIGITS] for name in self.unlabelled)
+        return replace(self, digests=known if any(known) else (), validating=validating)
+
+    def taught_by(self, digest: str) -> str | None:
+        """What the image with this digest of its pixels did in training: "labelled", "unlabelled", or nothing."""
+        return self._roles.get(digest[:DIGITS])
+
+    @cached_property
+    def _roles(self) -> dict[str, str]:
+        labelled = set(self.labelled)
+        names = zip(self.unlabelled, self.digests, strict=False)
+        roles = sorted(("labelled" if name in labelled else "unlabelled", digest) for name, digest in names if digest)
+        return {digest: role for role, digest in reversed(roles)}  # of copies, the one with a label counts
 
     @property
     def hash(self) -> str:

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from oneway.common.errors import UserError
 from oneway.common.links import refuse_link
 from oneway.data.dataset import class_name
-from oneway.data.splits import Split
+from oneway.data.splits import DIGITS, Split
 from oneway.runs.reading import is_there, read_whole
 
 MOST_BYTES = 2**26
@@ -103,6 +103,8 @@ class _Split(_Record):
     unlabelled: list[str]
     content: str
     validation: str
+    validating: list[str] = []
+    digests: list[Annotated[str, Field(pattern=rf"^([0-9a-f]{{{DIGITS}}})?$")]] = []
 
 
 class _Changes(_Record):
@@ -127,12 +129,16 @@ def read_changes(file: Path) -> list[str]:
 def read_split(file: Path) -> Split:
     """Which images a run was started with."""
     stored = _read(file, _Split)
-    split = Split(tuple(stored["labelled"]), tuple(stored["unlabelled"]), stored["content"], stored["validation"])
+    images, digests = (tuple(stored.get(key, ())) for key in ("validating", "digests"))
+    parts = tuple(stored["labelled"]), tuple(stored["unlabelled"]), stored["content"], stored["validation"]
+    split = Split(*parts, validating=images, digests=digests)
     if split.hash != stored["hash"]:
         raise UserError(f"{file}: damaged; its names do not have the hash in it.")
     for part in ("labelled", "unlabelled"):
         if len(set(stored[part])) < len(stored[part]):
             raise UserError(f"{file}: damaged; {part} has a name twice.")
+    if len(digests) not in (0, len(split.unlabelled)):
+        raise UserError(f"{file}: damaged; {len(digests)} digests for {len(split.unlabelled)} training images.")
     known = set(split.unlabelled)
     if unknown := [name for name in split.labelled if name not in known]:
         raise UserError(f"{file}: damaged; labelled has {unknown[0]!r:.100}, which is not among the training images.")

@@ -6,7 +6,7 @@ Shapes: N images of H×W pixels, C classes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from oneway import data, runs
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE, SplitName, Task
-from oneway.common.words import listed
+from oneway.common.words import listed, say
 from oneway.config import Data
 from oneway.data.dataset import Dataset, Samples
 from oneway.models.norm import population_statistics
@@ -27,6 +27,7 @@ from oneway.ops.losses import pixels_of, upsample
 
 PIXELS_AT_ONCE = 2**20
 """Bounds the memory that a batch of predictions takes."""
+NAMED = 5  # images that a message names
 METRIC_NAMES = {"miou": "mIoU", "accuracy": "accuracy"}
 METRICS: dict[Task, Literal["miou", "accuracy"]] = {"segmentation": "miou", "classification": "accuracy"}
 
@@ -86,11 +87,11 @@ def predict(model: nn.Module, x: Tensor) -> Tensor:
         return upsample(model(x), pixels_of(x)).argmax(dim=1)
 
 
-def evaluate(model: nn.Module, samples: Samples, classes: int) -> Scores:
-    """The model on whole inputs, at their own size."""
+def evaluate(model: nn.Module, samples: Samples, classes: int, without: Collection[int] = ()) -> Scores:
+    """The model on whole inputs, at their own size; but for those of some numbers."""
     device = next(model.parameters()).device
     confusion = torch.zeros(classes, classes, dtype=torch.int64, device=device)
-    for inputs, labels in _batches(samples):
+    for inputs, labels in _batches(samples, without):
         confusion += confusion_matrix(predict(model, as_input(inputs.to(device))), labels.to(device), classes)
     return Scores(confusion.cpu(), samples.task)
 
@@ -100,11 +101,12 @@ def as_input(images: Tensor) -> Tensor:
     return images.permute(0, 3, 1, 2).float() / 255 if images.ndim == 4 else images
 
 
-def _batches(samples: Samples) -> Iterator[tuple[Tensor, Tensor]]:
+def _batches(samples: Samples, without: Collection[int]) -> Iterator[tuple[Tensor, Tensor]]:
     """The labelled inputs and their labels, those of one size together, as many as memory should hold at once."""
-    sizes, group = np.unique(samples.sizes[: samples.labelled], axis=0, return_inverse=True)
+    counted = np.setdiff1d(np.arange(samples.labelled), np.fromiter(without, dtype=np.int64))
+    sizes, group = np.unique(samples.sizes[counted], axis=0, return_inverse=True)
     for kind, (height, width) in enumerate(sizes.tolist()):
-        members = np.flatnonzero(group == kind)
+        members = counted[group == kind]
         parts = min(math.ceil(len(members) * height * width / PIXELS_AT_ONCE), len(members))
         for batch in np.array_split(members, parts):
             images = np.stack([samples.image(item) for item in batch])
@@ -131,10 +133,16 @@ def evaluate_run(
     settings = runs.data_of(run, console, data_path, refresh, cache)
     dataset = load_data(run, trained.classes, settings, console, elsewhere=data_path is not None)
     samples = dataset.read(split)
-    if split != "train" and data_path is None:
-        refuse_trained_on(run, samples)
-    scores = evaluate(trained.network, samples, len(trained.classes))
-    return {"run": str(path), "split": split, "samples": samples.labelled, **as_json(scores, trained.classes)}
+    seen: list[int] = []
+    if split != "train":
+        if data_path is None:
+            refuse_trained_on(run, samples)
+        else:
+            seen = leave_out_trained_on(run, samples, dataset.digests(split), data_path, console)
+    scores = evaluate(trained.network, samples, len(trained.classes), without=seen)
+    counted = samples.labelled - len(seen)
+    left_out = {"left_out": [samples.names[number] for number in seen]} if seen else {}
+    return {"run": str(path), "split": split, "samples": counted, **left_out, **as_json(scores, trained.classes)}
 
 
 def _require_test_split(name: str) -> None:
@@ -154,6 +162,33 @@ def refuse_trained_on(run: runs.Run, samples: Samples) -> None:
             f"{run.path}: was trained on the labels of {listed(trained_on)}, which would validate it now that the "
             "images with labels are others. Train again, or give it images that it has not seen with --data DIR."
         )
+
+
+def leave_out_trained_on(
+    run: runs.Run, samples: Samples, digests: Mapping[str, str], folder: Path, console: Console
+) -> list[int]:
+    """The numbers of labelled images on whose labels a run was trained, under whatever names; says what it finds.
+
+    Raises:
+        UserError: No other is left.
+    """
+    split = run.split
+    if not split.digests and digests:
+        say(console, f"Note: an earlier version trained {run.path}: images in {folder} that taught it are not recognised.")
+    roles = {name: split.taught_by(digests.get(name, "")) for name in samples.names[: samples.labelled]}
+    taught, seen = ([name for name in roles if roles[name] == role] for role in ("labelled", "unlabelled"))
+    if taught and len(taught) == samples.labelled:
+        raise UserError(
+            f"{folder}: {run.path} was trained on the labels of all its {samples.labelled} images to evaluate "
+            f"({listed(taught, NAMED)}). Give it images that it has not seen."
+        )
+    if taught:
+        so = f"scores are of the other {samples.labelled - len(taught)}"
+        say(console, f"Left out: {len(taught)} of {samples.labelled} images, whose labels taught {run.path} "
+            f"({listed(taught, NAMED)}); {so}.")
+    if seen:
+        say(console, f"Note: {run.path} has seen {len(seen)} of these images without labels ({listed(seen, NAMED)}).")
+    return [number for number, name in enumerate(roles) if roles[name] == "labelled"]
 
 
 def load_data(

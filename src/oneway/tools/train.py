@@ -93,6 +93,7 @@ def _train(
         split = replace(choose(samples, config.labels, config.seed, held_out.names), validation=held_out.content)
     else:
         split = continuation.keep_split(continued, samples, held_out)
+    split = split.know(dataset.digests("train"), held_out.names)
     classes = len(dataset.classes)
     if teacher is not None:
         refuse_other_classes(teacher, dataset.classes, config)
