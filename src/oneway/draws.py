@@ -10,7 +10,7 @@ Shapes: N images. Numbers are drawn on the CPU by NumPy and wrapped as tensors.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from oneway.common.streams import stream
+from oneway.common.streams import permuted, stream
 
 CLASSES = 256
 """What a label can be: masks are uint8."""
@@ -33,6 +33,9 @@ NEGATIVES = 512
 
 PROPORTIONS = np.linspace(0.3, 1 / 0.3, 65, dtype=np.float32)
 """Of height and width, that small rectangles are drawn with."""
+
+MOST_SHUFFLED = 2**20
+"""Images whose order is shuffled as a whole; of more, positions are permuted one by one."""
 
 Table = TypeVar("Table", bound=tuple[Any, ...] | None)
 
@@ -200,7 +203,7 @@ class Plan:
 
     seed: int
     labelled: tuple[int, ...]
-    unlabelled: tuple[int, ...]
+    unlabelled: Sequence[int]  # a range, where there are millions
     batch_labelled: int
     batch_unlabelled: int  # 0 where only labelled images train
     scale: tuple[float, float]
@@ -354,6 +357,10 @@ def batch_of(seed: int, purpose: str, available: int, batch: int, iteration: int
         return []
     per_epoch = max(1, available // batch)
     epoch, position = divmod(iteration, per_epoch)
+    if available > MOST_SHUFFLED:
+        return permuted(
+            seed, f"order of {purpose}", epoch, available, range(position * batch, (position + 1) * batch)
+        ).tolist()
     order = _order(seed, purpose, available, math.ceil(batch / available), epoch)
     return order[position * batch : (position + 1) * batch].tolist()
 
@@ -364,7 +371,7 @@ def _order(seed: int, purpose: str, available: int, times: int, epoch: int) -> n
     return np.concatenate([random.permutation(available) for _ in range(times)])
 
 
-def _jitters(plan: Plan, purpose: str, items: tuple[int, ...], batch: int, iteration: int) -> Jitters:
+def _jitters(plan: Plan, purpose: str, items: Sequence[int], batch: int, iteration: int) -> Jitters:
     positions = batch_of(plan.seed, purpose, len(items), batch, iteration)
     item = torch.from_numpy(np.array([items[position] for position in positions], dtype=np.int64))
     if not plan.crop:

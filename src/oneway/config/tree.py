@@ -33,6 +33,11 @@ def _absolute(path: Path | None) -> Path | None:
         raise ValueError("begins with the home folder of a user who is not known here") from None
 
 
+def _absolute_or_address(place: str | Path | None) -> str | Path | None:
+    """A path, as other paths are; an address as it is."""
+    return place if place is None or "://" in str(place) else _absolute(Path(place))
+
+
 def _absolute_weights(weights: str | None) -> str | None:
     """A path, as other paths are; what is no path stays as it is."""
     return weights if weights in (None, "imagenet") else str(_absolute(Path(weights)))
@@ -94,8 +99,14 @@ class Data(Section):
     path: Annotated[Path | None, AfterValidator(_absolute), Parameter(parse=False)] = None
     """The folder the data are read from (`--data`)."""
 
-    unlabelled: Annotated[Path | None, AfterValidator(_absolute)] = None
-    """A folder of further images without labels, searched with all its subfolders."""
+    unlabelled: Annotated[str | Path | None, AfterValidator(_absolute_or_address)] = None
+    """Further images without labels: a folder, searched with its subfolders, or tar shards: `pool/{000..123}.tar`."""
+
+    pool: Literal["auto", "always", "never"] = "auto"
+    """Whether that folder is a pool, read while training, as shards are; `auto`: where it is too large to decode."""
+
+    most_broken: Fraction = 0.01
+    """Share of a pool's images that may turn out unreadable before the run stops; others take their places."""
 
     holdout: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """Share of the labelled images of `folder` that validate, where it has no validation set of its own."""

@@ -8,13 +8,12 @@ damaged is decoded again. Of several processes that need a split, one decodes it
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -35,6 +34,7 @@ from oneway.data.check.survey import Survey, decode_and_survey
 from oneway.data.dataset import Bytes, Item, Listing, Samples
 from oneway.data.decode.images import image_size
 from oneway.data.index import Decoded, Index, Unfit, Witness
+from oneway.data.locked import cache_root, locked
 from oneway.data.rows import AGAIN, OnDisk, Originals, checksum
 
 PIXELS, LABELS, INDEX = "pixels", "labels", "index.json"
@@ -63,8 +63,8 @@ class Cache:
     @classmethod
     def of(cls, listing: Listing, config: Data, console: Console, listed_after: float = float("inf")) -> Cache:
         """The cache of a listing, in the folder that the user chose or else in the user's cache folder."""
-        root = config.cache or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oneway"
         private = config.cache is None  # a folder that the user names may be meant for several
+        root = cache_root(config.cache)
         return cls(listing, root, config.refresh, config.skip_unreadable, console, listed_after, private)
 
     def folder(self, split: SplitName) -> Path:
@@ -114,28 +114,9 @@ class Cache:
                 found |= self._current_index(split).surveys
         return found
 
-    @contextmanager
-    def _locked(self, split: SplitName) -> Iterator[None]:
-        """Lets one process at a time into the block; a process that is killed leaves no lock behind."""
-        place = self.folder(split).parent
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-            if self.private:
-                place.chmod(0o700)
-            with (place / f".{split}.lock").open("a") as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    say(self.console, "Waiting for another process that decodes these images.")
-                    fcntl.flock(file, fcntl.LOCK_EX)
-                except OSError:
-                    pass  # a file system without locks
-                yield
-        except OSError as error:
-            raise UserError(
-                f"{place}: decoded images cannot be kept there ({error.strerror or error}). "
-                "Choose another folder with --data.cache."
-            ) from error
+    def _locked(self, split: SplitName) -> AbstractContextManager[None]:
+        """Lets one process at a time into the block."""
+        return locked(self.folder(split).parent, split, self.console, self.private, "decoded images")
 
     def _current_index(self, split: SplitName) -> Index:
         """The index of a split: as it was decoded earlier, if nothing has changed since, or else now."""

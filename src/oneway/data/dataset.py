@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from oneway.common.terms import SplitName, Task
 
 if TYPE_CHECKING:
     from oneway.data.mask_style import MaskStyle
+    from oneway.data.pool.pool import Pool
     from oneway.engine.store import FlatArray
 
 LONGEST_NAME = 200  # characters of a class name
@@ -70,7 +71,7 @@ class Listing:
     """Folders and settings that decided which files are in a split; with others, it is another split."""
 
     recipe: str = "folder"  # with which `oneway check` lists the same files
-    unlabelled: Path | None = None  # another folder, whose images are among those of training
+    unlabelled: Path | str | None = None  # another folder, whose images are among those of training; or a pool
     masks: MaskStyle | None = None  # how its masks are stored; None where labels are in no masks
 
     @property
@@ -86,6 +87,13 @@ class Listing:
         return shlex.join(("oneway", "check", str(self.root), *recipe, *unlabelled))
 
 
+class PoolRecord(NamedTuple):
+    """What identifies a pool: ten million names would be too many to keep."""
+
+    images: int
+    digest: str  # of names and sizes, in their order
+
+
 @dataclass(frozen=True)
 class Samples:
     """N inputs, decoded, of any sizes; the first of them have labels."""
@@ -97,6 +105,7 @@ class Samples:
     labelled: int  # how many inputs have labels
     dense: bool  # whether pixels have labels, or whole inputs
     content: str  # a digest of the data
+    pool: Pool | None = None  # further images without labels, whose numbers follow on those of the others
 
     def __len__(self) -> int:
         return len(self.names)
@@ -111,6 +120,12 @@ class Samples:
         """N: where each input's pixels begin."""
         areas = self.sizes.prod(axis=1)
         return np.cumsum(areas) - areas
+
+    def name(self, number: int) -> str:
+        """That of an input, or of an image of the pool."""
+        if number < len(self) or self.pool is None:
+            return self.names[number]
+        return self.pool.name(number - len(self))
 
     def image(self, index: int) -> npt.NDArray[Any]:
         """H×W×3."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import lru_cache, partial
+from dataclasses import replace
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +18,12 @@ from oneway.data import cifar10, moons, streets
 from oneway.data.cache import Cache
 from oneway.data.camvid import list_camvid
 from oneway.data.check import apply_rules, refuse_errors, summarise
+from oneway.data.check.defects import every_item
 from oneway.data.cityscapes import list_cityscapes
 from oneway.data.dataset import Dataset, Listing, Samples
 from oneway.data.folder import list_folder
+from oneway.data.pool import Pool, find_pool, is_pool, open_pool
+from oneway.data.pool.sampling import refuse_broken
 
 STREETS_VALIDATION_IMAGES = 100
 QUIET = Console(quiet=True)
@@ -37,9 +41,9 @@ def load(config: Data, console: Console = QUIET, all_validate: bool = False) -> 
         return READERS[config.name](config)
     before = time.time()
     listing = list_files(config, all_validate)
-    cache = Cache.of(listing, config, console, before)
-    review, digests = partial(_review, listing, cache), partial(_digests, cache)
-    return Dataset(listing.classes, listing.colours, cache.samples, review, listing.masks, digests)
+    files = _Files(listing, config, console, before)
+    digests = partial(_digests, files.cache)
+    return Dataset(listing.classes, listing.colours, files.read, files.review, listing.masks, digests)
 
 
 def list_files(config: Data, all_validate: bool = False) -> Listing:
@@ -52,14 +56,56 @@ def list_files(config: Data, all_validate: bool = False) -> Listing:
     Raises:
         UserError: Files are missing, or make no data set; says which, and the way out.
     """
+    pool = has_pool(config)
+    listing = _list(config, None if pool or config.unlabelled is None else Path(config.unlabelled), all_validate)
+    return replace(listing, unlabelled=config.unlabelled) if pool else listing
+
+
+def has_pool(config: Data) -> bool:
+    """Whether further images are not decoded into the cache with the others."""
+    return config.unlabelled is not None and is_pool(config.unlabelled, config.pool)
+
+
+def _list(config: Data, unlabelled: Path | None, all_validate: bool) -> Listing:
     match config.name:
         case "camvid":
-            return list_camvid(config.path, config.unlabelled, config.holdout_drive)
+            return list_camvid(config.path, unlabelled, config.holdout_drive)
         case "cityscapes":
-            return list_cityscapes(config.path, config.resolution, config.coarse, config.unlabelled)
+            return list_cityscapes(config.path, config.resolution, config.coarse, unlabelled)
     if config.path is None:
         raise UserError("Which folder? Give it with --data DIR: images, and masks for some of them.")
-    return list_folder(config.path, config.unlabelled, config.holdout, config.seed, all_validate)
+    return list_folder(config.path, unlabelled, config.holdout, config.seed, all_validate)
+
+
+def open_pool_of(listing: Listing, config: Data, console: Console) -> Pool | None:
+    """The pool beside a data set, where its settings name one."""
+    if config.unlabelled is None or not has_pool(config):
+        return None
+    files = [path for item in every_item(listing) for path in (item.image, item.mask) if path]
+    return open_pool(find_pool(config.unlabelled), config, console, files, listing.reduction)
+
+
+class _Files:
+    """A data set that is read file by file."""
+
+    def __init__(self, listing: Listing, config: Data, console: Console, listed_after: float) -> None:
+        self.listing, self.config, self.console = listing, config, console
+        self.cache = Cache.of(listing, config, console, listed_after)
+
+    @cached_property
+    def pool(self) -> Pool | None:
+        return open_pool_of(self.listing, self.config, self.console)
+
+    def read(self, split: SplitName) -> Samples:
+        samples = self.cache.samples(split)
+        return replace(samples, pool=self.pool) if split == "train" and self.pool is not None else samples
+
+    def review(self) -> list[str]:
+        findings = apply_rules(self.listing, self.cache.surveys("train", "val"))
+        refuse_errors(findings, self.listing)
+        if self.pool is not None:
+            refuse_broken(self.pool)
+        return [*self.listing.remarks, *summarise(findings)]
 
 
 @lru_cache(maxsize=2)  # a comparison reads the same scenes for each of its runs, and for its report
@@ -96,9 +142,3 @@ READERS: dict[str, Callable[[Data], Dataset]] = {
 
 def _digests(cache: Cache, split: SplitName) -> dict[str, str]:
     return {name: survey.digest for name, survey in cache.surveys(split).items()}
-
-
-def _review(listing: Listing, cache: Cache) -> list[str]:
-    findings = apply_rules(listing, cache.surveys("train", "val"))
-    refuse_errors(findings, listing)
-    return [*listing.remarks, *summarise(findings)]

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from oneway.common.errors import UserError
 from oneway.common.streams import stream
-from oneway.data.dataset import Samples
+from oneway.data.dataset import PoolRecord, Samples
 from oneway.data.decode.images import SUFFIXES
 
 MOST_BYTES = 16 * 2**20
@@ -25,6 +25,8 @@ MOST_BYTES = 16 * 2**20
 
 DIGITS = 16
 """Of the digest of an image in `split.json`: by chance, no two of a million images have the same."""
+
+RULE = "all images of the pool train without labels, numbered after those in `unlabelled`"
 
 FIRST_PATH = re.compile(rf".+?(?:{'|'.join(map(re.escape, SUFFIXES))})(?=[\s,;]|$)", re.IGNORECASE)
 """Of a line: it ends with an image's extension, and not before, since names have spaces and commas in them too."""
@@ -49,6 +51,14 @@ class Split:
     digests: tuple[str, ...] = ()
     """Of the pixels of each image among `unlabelled`, or nothing where it is no file; none in what earlier versions wrote."""
 
+    pool: PoolRecord | None = None
+    """Further images that train without labels, all of them; in numbers, they follow on `unlabelled`."""
+
+    @property
+    def further(self) -> int:
+        """How many images train without their labels, and never with them."""
+        return len(set(self.unlabelled) - set(self.labelled)) + (self.pool.images if self.pool else 0)
+
     def know(self, digests: Mapping[str, str], validating: tuple[str, ...]) -> Split:
         """The same split, in which images can be recognised by their content."""
         known = tuple(digests.get(name, "")[:DIGITS] for name in self.unlabelled)
@@ -68,18 +78,27 @@ class Split:
     @property
     def hash(self) -> str:
         """Identifies the split: the same names in the same roles give the same hash."""
-        names = {"labelled": self.labelled, "unlabelled": self.unlabelled}
+        names: dict[str, object] = {"labelled": self.labelled, "unlabelled": self.unlabelled}
+        if self.pool is not None:
+            names["pool"] = self.pool
         return hashlib.sha256(json.dumps(names).encode()).hexdigest()
 
     def to_json(self) -> str:
         """As kept in a run folder."""
-        return json.dumps({"hash": self.hash, **asdict(self)}, indent=1)
+        parts = asdict(replace(self, pool=None))
+        del parts["pool"]
+        if self.pool is not None:
+            parts["pool"] = {**self.pool._asdict(), "rule": RULE}
+        return json.dumps({"hash": self.hash, **parts}, indent=1)
 
 
-def places(samples: Samples, split: Split) -> tuple[list[int], list[int]]:
+def places(samples: Samples, split: Split) -> tuple[list[int], Sequence[int]]:
     """The numbers of the labelled and of the unlabelled images among all samples."""
     place = {name: index for index, name in enumerate(samples.names)}
-    return [place[name] for name in split.labelled], [place[name] for name in split.unlabelled]
+    labelled = [place[name] for name in split.labelled]
+    if split.pool is not None:  # of which all train, as do all others
+        return labelled, range(len(samples) + split.pool.images)
+    return labelled, [place[name] for name in split.unlabelled]
 
 
 def choose(samples: Samples, labels: str, seed: int, validation: tuple[str, ...] = ()) -> Split:
@@ -92,14 +111,16 @@ def choose(samples: Samples, labels: str, seed: int, validation: tuple[str, ...]
     candidates = samples.names[: samples.labelled]
     if not candidates:
         raise UserError("No training image has labels; a few are needed to learn the classes from.")
+    pool = None if samples.pool is None else samples.pool.record
     count = _count(labels, len(candidates))
     if count is None:
         listed = _from_file(Path(labels), candidates, samples.names, validation)
-        return Split(listed, samples.names, samples.content)
+        return Split(listed, samples.names, samples.content, pool=pool)
     order = stream(seed, "split").permutation(len(candidates))
     if not samples.dense:
         order = _alternating(order, samples.labels[order])
-    return Split(tuple(candidates[index] for index in sorted(order[:count])), samples.names, samples.content)
+    chosen = tuple(candidates[index] for index in sorted(order[:count]))
+    return Split(chosen, samples.names, samples.content, pool=pool)
 
 
 def _alternating(order: npt.NDArray[np.int64], classes: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:

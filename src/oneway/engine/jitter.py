@@ -14,12 +14,15 @@ from torch import Tensor
 
 from oneway.config import Jitter
 from oneway.draws import Jitters, Pairs
-from oneway.engine.store import Store
+from oneway.engine.store import Box, Store
 from oneway.methods.interface import Pair
 from oneway.ops.crops import Window, crop_images, crop_labels
 
 OVERLAP = 0.43
 """Of each side of two crops, at least: √0.18, so that the intersection is a tenth of their union, as in CAC."""
+
+MARGIN = 2
+"""Pixels around what a crop is made of, in case another device rounds otherwise."""
 
 PADDING = 0.5
 """Middle grey, beyond the border of an image that does not go on as its mirror image."""
@@ -52,11 +55,7 @@ def jitter_pairs(store: Store, draw: Jitters, pairs: Pairs, config: Jitter, cell
     shares at least OVERLAP of its length with the first.
     """
     assert config.crop is not None
-    sizes = store.size[draw.item].T
-    shifts = [
-        _shift(length, draw.scale, cropped, config.padding, fraction, lot, cell)
-        for length, cropped, fraction, lot in zip(sizes, config.crop, (draw.top, draw.left), pairs.shift.T, strict=True)
-    ]
+    shifts = _shifts(store, draw, pairs, config, cell)
     windows = [_window(store, draw, config, config.crop, offset) for offset in (None, shifts)]
     first, second = (crop_images(store.pixels, window, PADDING) for window in windows)
     return Pair(first, second, windows[0].inside(), shifts[0].long() // cell, shifts[1].long() // cell, pairs.places)
@@ -72,7 +71,55 @@ def _window(
     x = torch.where(draw.flip[:, None], width[:, None] - x, x)
     if config.beyond == "mirror":
         y, x = _mirrored(y, height), _mirrored(x, width)
-    return Window(start, height, width, y, x)
+    if store.box is None:
+        return Window(start, height, width, y, x)
+    # Whole numbers no larger than the places they are taken from: the differences are exact.
+    top, left, bottom, beyond = store.box[draw.item].T
+    return Window(start, bottom - top, beyond - left, y - top[:, None], x - left[:, None])
+
+
+def needed_box(size: tuple[int, int], draw: Jitters, pairs: Pairs | None, config: Jitter, cell: int) -> Box:
+    """The part of an image of this height and width that its crop is made of, and where there are two, both crops.
+
+    Args:
+        size: Height and width.
+        draw: A table of one image.
+        pairs: Likewise, where there are two crops.
+        config: Settings of the crops.
+        cell: See `jitter_pairs`.
+    """
+    assert config.crop is not None
+    nothing = torch.empty(0, dtype=torch.uint8)
+    store = Store(nothing, nothing, torch.zeros(1, dtype=torch.int64), torch.tensor([size]), dense=True)
+    draw = draw._replace(item=torch.zeros(1, dtype=torch.int64))
+    windows = [_window(store, draw, config, config.crop)]
+    if pairs is not None:
+        windows.append(_window(store, draw, config, config.crop, _shifts(store, draw, pairs, config, cell)))
+    rows, columns = torch.cat([window.y for window in windows]), torch.cat([window.x for window in windows])
+    bounds = []
+    for length, places in zip(size, (rows, columns), strict=True):
+        first = min(max(math.floor(float(places.min()) - 0.5) - MARGIN, 0), length - 1)
+        bounds.append((first, max(min(math.floor(float(places.max()) - 0.5) + 2 + MARGIN, length), first + 1)))
+    (top, bottom), (left, right) = bounds
+    return top, left, bottom, right
+
+
+def most_needed(smallest_scale: float, config: Jitter, pairs: bool) -> int:
+    """The pixels of the largest part of an image that a crop can be made of."""
+    assert config.crop is not None
+    reach = 1 + 2 * (1 - OVERLAP) if pairs else 1
+    height, width = (math.ceil(reach * side / smallest_scale) + 3 + 2 * MARGIN for side in config.crop)
+    return height * width
+
+
+def _shifts(store: Store, draw: Jitters, pairs: Pairs, config: Jitter, cell: int) -> list[Tensor]:
+    """By how much second crops lie below and to the right of the first."""
+    assert config.crop is not None
+    sizes = store.size[draw.item].T
+    return [
+        _shift(length, draw.scale, cropped, config.padding, fraction, lot, cell)
+        for length, cropped, fraction, lot in zip(sizes, config.crop, (draw.top, draw.left), pairs.shift.T, strict=True)
+    ]
 
 
 def _places(

@@ -87,7 +87,7 @@ def plan_of(
     return Plan(
         seed=config.seed,
         labelled=tuple(labelled),
-        unlabelled=tuple(unlabelled),
+        unlabelled=unlabelled if isinstance(unlabelled, range) else tuple(unlabelled),
         batch_labelled=batch_labelled,
         batch_unlabelled=batch_unlabelled,
         scale=config.jitter.scale,

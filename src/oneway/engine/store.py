@@ -5,6 +5,7 @@ Images of different sizes need nothing special, and a batch is never gathered: c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -38,6 +39,42 @@ class FlatArrayOnDisk(FlatArray, Protocol):
         """Fills an array with the values from a place onwards."""
 
 
+Box = tuple[int, int, int, int]
+"""Of an image: its first row and column, and those behind its last."""
+
+
+class Part(Protocol):
+    """A part of an image."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of the whole image."""
+
+    @property
+    def box(self) -> Box: ...
+    @property
+    def pixels(self) -> Array:
+        """H×W×3 uint8, those of the box."""
+
+
+class Pool(Protocol):
+    """Images without labels that are decoded when they are asked for; `data.pool.Pool` is one."""
+
+    @property
+    def threads(self) -> int:
+        """How many may well decode at the same time."""
+
+    def __len__(self) -> int: ...
+    def read(self, image: int, seed: int, choose: Callable[[tuple[int, int]], Box]) -> Part:
+        """What is chosen of an image by its height and width; of another one, where it cannot be decoded.
+
+        Which other one depends on the seed alone.
+        """
+
+    def close(self) -> None:
+        """Ends what is waited for; nothing is read any more."""
+
+
 class Images(Protocol):
     """Decoded images as a reader gives them; `data.dataset.Samples` are such."""
 
@@ -61,6 +98,10 @@ class Images(Protocol):
     def dense(self) -> bool:
         """Whether it is pixels that have labels."""
 
+    @property
+    def pool(self) -> Pool | None:
+        """Further images, whose numbers follow on those of the others."""
+
 
 @dataclass(frozen=True)
 class Store:
@@ -72,6 +113,8 @@ class Store:
     size: Tensor  # N×2 int64, height and width
     dense: bool
     """Whether it is pixels that have labels."""
+
+    box: Tensor | None = None  # N×4 int64 (see Box), of which part of a sample the pixels are; None: they are all there
 
     @classmethod
     def hold(cls, samples: Images, device: torch.device) -> Store:

@@ -13,7 +13,7 @@ from oneway.common.errors import UserError
 from oneway.common.run_files import CHANGES, ENVIRONMENT, METRICS
 from oneway.common.words import listed
 from oneway.config import Config
-from oneway.data.dataset import Samples
+from oneway.data.dataset import PoolRecord, Samples
 from oneway.data.splits import Split, choose
 from oneway.engine.state import TrainingState
 from oneway.runs import atomic, checkpoint, lock, records
@@ -22,7 +22,10 @@ from oneway.runs.environment import add_stretch, choose_device, environment
 from oneway.runs.folder import Run, open_run, refuse_links
 from oneway.runs.reading import CannotRead, is_there
 
-MAY_CHANGE = ("data.path", "data.unlabelled", "data.cache", "data.refresh", "data.skip_unreadable", "train.device")
+MAY_CHANGE = (
+    *("data.path", "data.unlabelled", "data.cache", "data.refresh", "data.skip_unreadable", "train.device"),
+    *("data.pool", "data.most_broken"),
+)
 """Where a run finds its data and computes may differ when it is continued; the data are known by their content."""
 
 BY_CONTENT = ("teacher",)
@@ -115,7 +118,12 @@ def keep_split(continued: Continued, samples: Samples, held_out: Samples) -> Spl
     """The split of a continued run: the one in its folder, even if a list of labels has changed since."""
     stored, now, before = continued.run.split, continued.run.config, continued.before
     continued.accept(list(_compare_data(stored, samples, held_out)))
-    if stored.unlabelled == samples.names and (now.labels, now.seed) == (before.labels, before.seed):
+    pool = None if samples.pool is None else samples.pool.record
+    if (
+        stored.unlabelled == samples.names
+        and stored.pool == pool
+        and (now.labels, now.seed) == (before.labels, before.seed)
+    ):
         return replace(stored, content=samples.content, validation=held_out.content)
     return replace(choose(samples, now.labels, now.seed), validation=held_out.content)
 
@@ -235,11 +243,17 @@ def _compare_settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> li
     return [f"{key}: {before[key]} → {after[key]}" for key in changed]
 
 
+def _in_words(pool: PoolRecord | None) -> str:
+    return "none" if pool is None else f"{pool.images} with digest {pool.digest[:8]}"
+
+
 def _compare_data(stored: Split, samples: Samples, held_out: Samples) -> Iterator[str]:
     was, now = set(stored.unlabelled), set(samples.names)
     for names, kind in ((was - now, "gone"), (now - was, "new")):
         if names:
             yield f"training images: {len(stored.unlabelled)} → {kind}: {listed(sorted(names))}"
+    if stored.pool != (pool := None if samples.pool is None else samples.pool.record):
+        yield f"pool of unlabelled images: {_in_words(stored.pool)} → {_in_words(pool)}"
     if stored.content != samples.content:
         yield f"content of the training data: {stored.content[:8]} → {samples.content[:8]}"
     if stored.validation != held_out.content:

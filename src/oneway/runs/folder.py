@@ -22,6 +22,7 @@ from oneway.common.links import refuse_link
 from oneway.common.run_files import CONFIG, ENVIRONMENT, METRICS, MODEL, SPLIT, SUMMARY, TRACEBACK
 from oneway.common.words import listed, say
 from oneway.config import Config, Data
+from oneway.data.pool import is_pool
 from oneway.data.splits import Split
 from oneway.runs import atomic, checkpoint, lock, records
 from oneway.runs.atomic import write_atomically, write_json
@@ -197,13 +198,13 @@ def data_of(
     given = {"refresh": refresh, "cache": cache and cache.absolute()}
     if path is not None:
         return settings.model_copy(update={**given, "path": path, "unlabelled": None})
-    for named in filter(None, (settings.path, settings.unlabelled)):
+    for named in (place for place in (settings.path, settings.unlabelled) if place is not None):
         if not is_own(run.path / CONFIG):
             raise UserError(
                 f"{run.path}: belongs to another user, and says that its images are in {named}. "
                 "Say yourself where to read them, with --data."
             )
-        if not named.exists():
+        if not Path(named).exists() and not is_pool(named):
             raise UserError(f"{named}: the run's images are no longer there. Name their folder with --data.")
         say(console, f"Images: {named}, as {run.path / CONFIG} says.")
     return settings.model_copy(update=given)

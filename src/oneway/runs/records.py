@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from oneway.common.errors import UserError
 from oneway.common.links import refuse_link
-from oneway.data.dataset import class_name
+from oneway.data.dataset import PoolRecord, class_name
 from oneway.data.splits import DIGITS, Split
 from oneway.runs.reading import is_there, read_whole
 
@@ -97,6 +97,11 @@ class MetricsLine(_Record):
     per_class: list[Percent | None] = []
 
 
+class _Pool(_Record):
+    images: Count
+    digest: str
+
+
 class _Split(_Record):
     hash: str
     labelled: list[str] = Field(min_length=1)
@@ -105,6 +110,7 @@ class _Split(_Record):
     validation: str
     validating: list[str] = []
     digests: list[Annotated[str, Field(pattern=rf"^([0-9a-f]{{{DIGITS}}})?$")]] = []
+    pool: _Pool | None = None
 
 
 class _Changes(_Record):
@@ -131,7 +137,9 @@ def read_split(file: Path) -> Split:
     stored = _read(file, _Split)
     images, digests = (tuple(stored.get(key, ())) for key in ("validating", "digests"))
     parts = tuple(stored["labelled"]), tuple(stored["unlabelled"]), stored["content"], stored["validation"]
-    split = Split(*parts, validating=images, digests=digests)
+    pool = stored.get("pool")
+    pooled = PoolRecord(pool["images"], pool["digest"]) if pool else None
+    split = Split(*parts, validating=images, digests=digests, pool=pooled)
     if split.hash != stored["hash"]:
         raise UserError(f"{file}: damaged; its names do not have the hash in it.")
     for part in ("labelled", "unlabelled"):

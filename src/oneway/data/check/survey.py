@@ -65,11 +65,17 @@ def survey(item: Item, image: Bytes, labels: Bytes | None) -> Survey:
         size=(height, width),
         labels=None if counts is None else {int(label): int(counts[label]) for label in counts.nonzero()[0]},
         fingerprint=fingerprint(image),
-        digest=blake2b(np.ascontiguousarray(image).data, digest_size=16, key=f"{height}×{width}".encode()).hexdigest(),
+        digest=pixel_digest(image),
         orientation=UPRIGHT if labels is None else header.orientation,
         brightest=int(image.max()) if header.deep else None,
         pages=header.pages,
     )
+
+
+def pixel_digest(image: Bytes) -> str:
+    """The same only for images that agree in every pixel."""
+    size = f"{image.shape[0]}×{image.shape[1]}".encode()
+    return blake2b(np.ascontiguousarray(image).data, digest_size=16, key=size).hexdigest()
 
 
 def _count(labels: Bytes) -> npt.NDArray[np.int64]:

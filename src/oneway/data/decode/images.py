@@ -49,6 +49,8 @@ STRIPE = 2**19
 MOST_STRIPS = 2**16  # of a TIFF without compression; Pillow reads them one by one
 MOST_RUN_BYTES = 2**21  # of a BMP with compression; Pillow decodes it in Python
 
+Box = tuple[int, int, int, int]
+
 SIDEWAYS = (5, 6, 7, 8)
 AS_STORED: dict[int, Callable[[Bytes], Bytes]] = {
     1: lambda upright: upright,
@@ -122,6 +124,33 @@ def read_image(path: Path, content: bytes | None = None) -> Bytes:
         for rows, stripe in stripes(image):
             stored[rows] = np.asarray(stripe if stripe.mode == "RGB" else stripe.convert("RGB"))
         return upright
+
+
+def read_part(
+    path: Path, content: bytes, choose: Callable[[tuple[int, int]], Box], reduction: int = 1
+) -> tuple[tuple[int, int], Box, Bytes]:
+    """A part of what `read_image` gives: height and width of the whole, which part, and its pixels.
+
+    Args:
+        path: The file, as messages name it.
+        content: What it holds.
+        choose: Chooses the part by height and width: its first row and column, and those behind its last.
+        reduction: 2 for the image at half its size, averaged.
+
+    Raises:
+        UserError: As `read_image` does.
+    """
+    with open_image(path, content) as file:
+        if file.mode == "RGB" and reduction == 1 and _orientation(file) == 1:
+            size = file.height, file.width
+            top, left, bottom, right = box = choose(size)
+            return size, box, np.asarray(file.crop((left, top, right, bottom)))  # of which the rest is no copy
+    whole = read_image(path, content)
+    if reduction > 1:
+        whole = np.asarray(Image.fromarray(whole).reduce(reduction))
+    size = whole.shape[0], whole.shape[1]
+    top, left, bottom, right = box = choose(size)
+    return size, box, whole[top:bottom, left:right]
 
 
 def stripes(image: Image.Image) -> Iterator[tuple[slice, Image.Image]]:

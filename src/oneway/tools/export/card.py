@@ -67,7 +67,7 @@ def _training_rows(run: runs.Run, backbone: str | None) -> dict[str, object]:
     return {
         "data": data,
         "labelled images": len(labelled),
-        "further images without labels": len(set(split.unlabelled) - labelled),
+        "further images without labels": split.further,
         "method": f"{config.method}, variant {config.variant}",
         "seed": config.seed,
         "iterations": summary["iterations"] if summary else "the run has not ended",

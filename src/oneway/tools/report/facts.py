@@ -135,7 +135,7 @@ def _read(run: runs.Run, name: str, colour: int) -> RunFacts:
         name=name,
         colour=colour,
         labelled=split.labelled,
-        further=len(set(split.unlabelled) - set(split.labelled)),
+        further=split.further,
         validation=split.validation,
         environment=run.environment,
         metrics=tuple(run.metrics()),

@@ -1,0 +1,270 @@
+"""Files that are read by position, on this machine or on another: by path, over HTTP, or through fsspec.
+
+What comes from elsewhere may come late, damaged or not at all. A read gives the bytes that were asked for, of the file
+that is meant, or a UserError that names it; before that it is tried again, for a minute or two.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+from oneway.common.bounded import open_regular
+from oneway.common.errors import UserError
+from oneway.common.extras import import_extra
+
+TIMEOUT = 15.0
+"""Seconds without a byte after which a request is made anew."""
+
+PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 16.0)
+"""Seconds before each further attempt: a server may be away for a minute or so."""
+
+Result = TypeVar("Result")
+
+
+class Status(NamedTuple):
+    """Tells whether a file is the one it was."""
+
+    size: int
+    stamp: str  # when it was written, or what its server calls this version of it; empty where nobody says
+
+
+class Unreachable(UserError):
+    """What could not be read now may be there later: a run that stops for it can go on."""
+
+
+class Files(Protocol):
+    """Reads files; from several threads at once."""
+
+    waits: bool
+    """Whether reading is waiting, mostly, so that many threads are of use."""
+
+    def status(self, path: str) -> Status: ...
+
+    def read(self, path: str, start: int, count: int, expected: Status | None = None) -> bytes:
+        """Bytes of a file from a place onwards; fewer only where it ends.
+
+        Raises:
+            UserError: It cannot be read, or is another than expected, as far as that shows.
+        """
+
+    def close(self) -> None:
+        """Ends what is being waited for."""
+
+
+class LocalFiles:
+    """On this machine."""
+
+    waits = False
+
+    def status(self, path: str) -> Status:
+        try:
+            with open_regular(Path(path)) as file:
+                found = os.fstat(file.fileno())
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read ({error.strerror or error}).") from error
+        return Status(found.st_size, str(found.st_mtime_ns))
+
+    def read(self, path: str, start: int, count: int, expected: Status | None = None) -> bytes:
+        try:
+            with open_regular(Path(path)) as file:
+                found = os.fstat(file.fileno()).st_size
+                content = os.pread(file.fileno(), count, start)
+        except OSError as error:
+            raise Unreachable(f"{path}: cannot be read ({error.strerror or error}).") from error
+        if expected is not None and found != expected.size:
+            raise changed(path, expected, Status(found, ""))
+        return content
+
+    def close(self) -> None:
+        """Nothing is waited for."""
+
+
+class HttpFiles:
+    """On a server that answers requests for parts of a file; connections are kept, one for each thread."""
+
+    waits = True
+
+    def __init__(self) -> None:
+        self.mine = threading.local()
+        self.open: set[http.client.HTTPConnection] = set()
+        self.closed = threading.Event()
+
+    def status(self, path: str) -> Status:
+        headers, _ = self._ask(path, 0, 1)
+        return _status(path, headers)
+
+    def read(self, path: str, start: int, count: int, expected: Status | None = None) -> bytes:
+        headers, content = self._ask(path, start, count)
+        if expected is not None and (found := _status(path, headers)) != expected:
+            raise changed(path, expected, found)
+        return content
+
+    def close(self) -> None:
+        self.closed.set()
+        for connection in tuple(self.open):
+            with suppress(OSError):
+                if connection.sock is not None:
+                    connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def _ask(self, path: str, start: int, count: int) -> tuple[http.client.HTTPMessage, bytes]:
+        return patiently(path, lambda: self._ask_once(path, start, count), self.closed)
+
+    def _ask_once(self, path: str, start: int, count: int) -> tuple[http.client.HTTPMessage, bytes]:
+        address = urlsplit(path)
+        connection = self._connection(address.scheme, address.netloc)
+        target = f"{address.path or '/'}{f'?{address.query}' if address.query else ''}"
+        try:
+            connection.request("GET", target, headers={"Range": f"bytes={start}-{start + count - 1}"})
+            answer = connection.getresponse()
+            if answer.status == 206:
+                content = answer.read()  # an IncompleteRead where the connection ends early
+            elif answer.status == 416:  # from beyond its end
+                answer.read()
+                return answer.headers, b""
+            else:
+                raise _refusal(path, answer.status)
+            size = _status(path, answer.headers).size
+            if len(content) != min(count, size - start):
+                raise Again(f"{len(content)} of {count} bytes came")
+        except BaseException:
+            self._drop(address.netloc)  # what is left of the answer would be taken for the next one
+            raise
+        return answer.headers, content
+
+    def _connection(self, scheme: str, netloc: str) -> http.client.HTTPConnection:
+        kept: dict[str, http.client.HTTPConnection] = self.mine.__dict__.setdefault("connections", {})
+        if netloc not in kept:
+            if scheme == "https":
+                kept[netloc] = http.client.HTTPSConnection(
+                    netloc, timeout=TIMEOUT, context=ssl.create_default_context()
+                )
+            else:
+                kept[netloc] = http.client.HTTPConnection(netloc, timeout=TIMEOUT)
+            self.open.add(kept[netloc])
+        return kept[netloc]
+
+    def _drop(self, netloc: str) -> None:
+        if connection := self.mine.__dict__.get("connections", {}).pop(netloc, None):
+            self.open.discard(connection)
+            connection.close()
+
+
+class OtherFiles:
+    """Where fsspec finds them: object stores and others."""
+
+    waits = True
+
+    def __init__(self, scheme: str) -> None:
+        fsspec = import_extra("fsspec", "remote", f"{scheme}://")
+        try:
+            self.system: Any = fsspec.filesystem(
+                scheme, **({} if scheme == "memory" else {"use_listings_cache": False})
+            )
+        except (ImportError, ValueError) as error:
+            raise UserError(
+                f"{scheme}:// cannot be read ({error}). Install it with: pip install 'oneway[remote]'"
+            ) from None
+        self.closed = threading.Event()
+
+    def status(self, path: str) -> Status:
+        found = patiently(path, lambda: self._try(lambda: self.system.info(path)), self.closed)
+        stamp = next((found[key] for key in ("ETag", "etag", "LastModified", "mtime", "created") if key in found), "")
+        return Status(int(found["size"]), str(stamp))
+
+    def read(self, path: str, start: int, count: int, expected: Status | None = None) -> bytes:
+        def read_once() -> bytes:
+            content: bytes = self._try(lambda: self.system.cat_file(path, start=start, end=start + count))
+            wanted = count if expected is None else max(min(count, expected.size - start), 0)
+            if expected is not None and len(content) != wanted:
+                raise Again(f"{len(content)} of {wanted} bytes came")
+            return content
+
+        return patiently(path, read_once, self.closed)
+
+    def glob(self, pattern: str) -> list[str]:
+        """Addresses that match."""
+        found = patiently(pattern, lambda: self._try(lambda: self.system.glob(pattern)), self.closed)
+        return sorted(self.system.unstrip_protocol(path) for path in found)
+
+    def close(self) -> None:
+        self.closed.set()
+
+    def _try(self, ask: Callable[[], Result]) -> Result:
+        try:
+            return ask()
+        except (FileNotFoundError, PermissionError) as error:
+            raise UserError(str(error)) from error
+        except Exception as error:  # every store has errors of its own
+            raise Again(f"{type(error).__name__}: {error}"[:200]) from error
+
+
+class Again(Exception):
+    """What may go better another time."""
+
+
+def patiently(path: str, ask: Callable[[], Result], closed: threading.Event) -> Result:
+    """What the function gives, at the latest in its last attempt.
+
+    Raises:
+        Unreachable: None of them went well; names the address, and what went wrong in the end.
+    """
+    began = time.monotonic()
+    for pause in (*PAUSES, None):
+        try:
+            return ask()
+        except UserError:
+            raise
+        except (Again, OSError, http.client.HTTPException) as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            if pause is None or closed.wait(pause):
+                break
+    waited = time.monotonic() - began
+    raise Unreachable(f"{path}: cannot be read ({reason}), in {len(PAUSES) + 1} attempts over {waited:.0f} s.")
+
+
+def files_for(path: str) -> Files:
+    """What reads a file of this address."""
+    scheme = scheme_of(path)
+    if scheme is None:
+        return LocalFiles()
+    return HttpFiles() if scheme in ("http", "https") else OtherFiles(scheme)
+
+
+def scheme_of(path: str) -> str | None:
+    """That of an address; None for a path on this machine."""
+    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", path)
+    return found[1].lower() if found else None
+
+
+def changed(path: str, expected: Status, found: Status) -> UserError:
+    """The error about a file that is another than it was."""
+    what = f"has {found.size} bytes, and had {expected.size}" if found.size != expected.size else "is another version"
+    return UserError(
+        f"{path}: changed since it was indexed: it {what}. Restore it, or accept the change with --data.refresh."
+    )
+
+
+def _status(path: str, headers: http.client.HTTPMessage) -> Status:
+    size = (headers.get("Content-Range") or "").rpartition("/")[2]
+    if not size.isdigit():
+        raise UserError(f"{path}: its server does not say how long it is. Use one that answers range requests.")
+    return Status(int(size), headers.get("ETag") or headers.get("Last-Modified") or "")
+
+
+def _refusal(path: str, status: int) -> Exception:
+    if status >= 500 or status in (408, 425, 429):
+        return Again(f"the server answers {status}")
+    if status == 200:
+        return UserError(f"{path}: its server gives whole files only. Use one that answers range requests.")
+    return UserError(f"{path}: the server answers {status} ({http.client.responses.get(status, 'unknown')}).")

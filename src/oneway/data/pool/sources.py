@@ -1,0 +1,152 @@
+"""What `--data.unlabelled` names: a folder whose images are decoded once into the cache, or a pool that never is."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from oneway.common.errors import UserError
+from oneway.data.decode.images import SUFFIXES, hidden
+from oneway.data.pool.files import OtherFiles, scheme_of
+
+MOST_DECODED = 2**35
+"""Bytes that the images of a folder may take decoded, by a rough guess, before it is taken for a pool."""
+
+DECODED_PER_BYTE = {".png": 2, ".tif": 1, ".tiff": 1, ".bmp": 1}
+DECODED_PER_BYTE_ELSEWHERE = 10
+"""Bytes that come of one: photographs are compressed to about a tenth."""
+
+MOST_SHARDS = 10**6
+TAR, COMPRESSED = ".tar", (".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst")
+
+
+class Source(NamedTuple):
+    """A pool, as it is named."""
+
+    name: str  # as messages and settings have it
+    shards: tuple[str, ...] = ()  # paths or addresses, in order
+    folder: Path | None = None  # of single files, where there are no shards
+
+
+def is_pool(named: Path | str, setting: str = "auto") -> bool:
+    """Whether what `--data.unlabelled` names is read while training; else it is a folder to decode into the cache.
+
+    Args:
+        named: A folder, a tar file, a pattern of them, or an address.
+        setting: `always` or `never` make a folder of images a pool or not; `auto` one that is large.
+    """
+    path, name = Path(named), str(named)
+    if scheme_of(name) is not None:
+        return True
+    if path.is_dir():
+        return any(_shards_in(path)) or setting == "always" or (setting == "auto" and _is_large(path))
+    return name.lower().endswith((TAR, *COMPRESSED)) or glob.has_magic(name) or expand_braces(name) != [name]
+
+
+def find_pool(named: Path | str) -> Source:
+    """The files of a pool.
+
+    Raises:
+        UserError: It is not there, or is nothing that images are read from.
+    """
+    path, name = Path(named), str(named)
+    if scheme_of(name) is not None:
+        return Source(name, _remote_shards(name))
+    if path.is_dir():
+        if not (shards := tuple(_shards_in(path))):
+            return Source(name, folder=path)
+        if any(_images(path)):
+            raise UserError(f"{path}: has shards ({shards[0]}) and images beside them. Put either into another folder.")
+        return Source(name, shards)
+    paths = [name] if path.exists() else _expand_globs(expand_braces(name))
+    if not paths:
+        raise UserError(f"{name}: no shard has such a name (--data.unlabelled).")
+    for each in paths:
+        _require_shard(each)
+        if not os.path.isfile(each):
+            raise UserError(f"{each}: no such file (--data.unlabelled {name}).")
+    return Source(name, tuple(paths))
+
+
+def expand_braces(pattern: str) -> list[str]:
+    """`{000..123}` and `{a,b}` spelt out, as a shell does."""
+    found = re.search(r"\{(\d+)\.\.(\d+)\}|\{([^{}]*,[^{}]*)\}", pattern)
+    if not found:
+        return [pattern]
+    first, last, words = found.groups()
+    if words is None:
+        numbers = range(int(first), int(last) + 1)
+        if len(numbers) > MOST_SHARDS:
+            raise UserError(
+                f"{pattern}: would be {len(numbers):,} shards, more than {MOST_SHARDS:,}. Make them larger."
+            )
+        options = [f"{number:0{len(first)}}" for number in numbers]
+    else:
+        options = words.split(",")
+    before, after = pattern[: found.start()], pattern[found.end() :]
+    return [f"{before}{option}{rest}" for option in options for rest in expand_braces(after)]
+
+
+def _expand_globs(patterns: list[str]) -> list[str]:
+    found = []
+    for pattern in patterns:
+        found += sorted(glob.glob(pattern, recursive=True)) if glob.has_magic(pattern) else [pattern]
+    return found
+
+
+def _remote_shards(name: str) -> tuple[str, ...]:
+    scheme, patterns = scheme_of(name), expand_braces(name)
+    if scheme in ("http", "https"):
+        if any("*" in pattern for pattern in patterns):
+            raise UserError(f"{name}: a web server does not list its files. Name them, as in {{00000..00999}}.tar.")
+    else:
+        files = OtherFiles(scheme or "")
+        patterns = [
+            path for pattern in patterns for path in (files.glob(pattern) if glob.has_magic(pattern) else [pattern])
+        ]
+    if not patterns:
+        raise UserError(f"{name}: no shard has such a name (--data.unlabelled).")
+    for path in patterns:
+        _require_shard(path.partition("?")[0])
+    return tuple(patterns)
+
+
+def _require_shard(path: str) -> None:
+    if path.lower().endswith(COMPRESSED):
+        raise UserError(f"{path}: is compressed, and its images cannot be read one by one. Give it as a plain .tar.")
+    if not path.lower().endswith(TAR):
+        raise UserError(
+            f"{path}: neither a folder nor a tar file (--data.unlabelled). `oneway shards` packs a folder into shards."
+        )
+
+
+def _shards_in(folder: Path) -> list[str]:
+    """Those right in it, in order of name."""
+    names = sorted(os.listdir(folder))
+    return [str(folder / name) for name in names if name.lower().endswith(TAR) and not hidden(Path(name))]
+
+
+def _images(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """Image files in a folder and its subfolders."""
+    for entry in os.scandir(folder):
+        if hidden(Path(entry.name)):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _images(Path(entry.path))
+        elif os.path.splitext(entry.name)[1].lower() in SUFFIXES:
+            yield entry
+
+
+def _is_large(folder: Path) -> bool:
+    decoded = 0
+    for entry in _images(folder):
+        suffix = os.path.splitext(entry.name)[1].lower()
+        size = entry.stat().st_size if entry.is_file() else 0
+        decoded += size * DECODED_PER_BYTE.get(suffix, DECODED_PER_BYTE_ELSEWHERE)
+        if decoded > MOST_DECODED:
+            return True
+    return False

@@ -1,0 +1,169 @@
+"""What an iteration gets of a pool is what it would get of the same images in memory, to the bit."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from oneway.common.errors import UserError
+from oneway.common.streams import permuted
+from oneway.config import Jitter
+from oneway.data.dataset import Samples
+from oneway.draws import MOST_SHUFFLED, Plan, batch_of, draw, part
+from oneway.engine.feed import pooled, resident
+from oneway.engine.jitter import jitter_inputs, jitter_labels, jitter_pairs, most_needed, needed_box
+from oneway.models.projector import CELL
+from pools import opened, pack, write_images
+from test_feed import CPU, scenes
+
+POOL = 12
+JITTERS = {
+    "grey": Jitter(crop=(24, 32), scale=(0.5, 2.0)),
+    "mirror": Jitter(crop=(24, 32), scale=(0.5, 2.0), beyond="mirror", padding=5),
+    "larger than the images": Jitter(crop=(90, 90), scale=(0.7, 1.3), padding=3),
+}
+
+
+def plan_for(jitter: Jitter, cached: int) -> Plan:
+    return Plan(3, (0, 1, 3, 4), range(cached + POOL), 3, 4, jitter.scale, flip=True, pairs=True)
+
+
+def with_pool_in_memory(samples: Samples, pool) -> Samples:
+    """All images of both, decoded."""
+    images = [pool.decode(number).pixels for number in range(len(pool))]
+    sizes = np.array([image.shape[:2] for image in images], dtype=np.int64)
+    return replace(
+        samples,
+        names=(*samples.names, *map(pool.name, range(len(pool)))),
+        sizes=np.concatenate((samples.sizes, sizes)),
+        pixels=np.concatenate([samples.pixels[:], *(image.reshape(-1, 3) for image in images)]),
+    )
+
+
+@pytest.fixture
+def pool(tmp_path):
+    folder = write_images(tmp_path / "images", POOL)
+    return opened(pack(folder, tmp_path / "shards"), tmp_path / "cache")
+
+
+def crops(fed, draws, jitter):
+    pair = jitter_pairs(fed.store, draws.unlabelled, draws.pairs, jitter, CELL)
+    return [
+        jitter_inputs(fed.store, draws.labelled, jitter),
+        jitter_labels(fed.store, draws.labelled, jitter),
+        jitter_inputs(fed.store, draws.unlabelled, jitter),
+        pair.second,
+    ]
+
+
+@pytest.mark.parametrize("jitter", JITTERS.values(), ids=JITTERS)
+def test_crops_of_a_pool_are_those_of_images_in_memory(jitter, pool):
+    """At every scale, beyond borders, flipped, and of both crops of a pair; in any order of iterations."""
+    samples = replace(scenes(), pool=pool)
+    plan = plan_for(jitter, len(samples))
+    window, whole = pooled(samples, pool, plan, CPU, jitter), resident(with_pool_in_memory(scenes(), pool), plan, CPU)
+    places = [column.data_ptr() for column in (window.store.pixels, window.store.box)]
+    for iteration in (0, 1, 2, 3, 9, 10, 2):
+        drawn = whole.draws(iteration)
+        assert window.ready(iteration)
+        for one, other in zip(crops(window, window.draws(iteration), jitter), crops(whole, drawn, jitter), strict=True):
+            assert torch.equal(one, other)
+    assert [column.data_ptr() for column in (window.store.pixels, window.store.box)] == places
+    window.close()
+
+
+def test_only_what_crops_are_made_of_is_kept(pool):
+    """Never more than there is room for, whatever the size of an image."""
+    jitter = Jitter(crop=(24, 32), scale=(0.5, 2.0))
+    plan = replace(plan_for(jitter, 0), crop=True)
+    most = most_needed(0.5, jitter, True)
+    for iteration in range(50):
+        drawn = draw(plan, iteration)
+        for row in range(4):
+            own = type(drawn.unlabelled)(*(column[row : row + 1] for column in drawn.unlabelled))
+            pairs = type(drawn.pairs)(*(column[row : row + 1] for column in drawn.pairs))
+            top, left, bottom, right = needed_box((3000, 5000), own, pairs, jitter, CELL)
+            assert 0 <= top < bottom <= 3000
+            assert 0 <= left < right <= 5000
+            assert (bottom - top) * (right - left) <= most < 3000 * 5000 / 50
+
+
+def test_a_share_of_the_draws_is_all_that_is_decoded(pool):
+    """By one of two processes."""
+    jitter = JITTERS["grey"]
+    samples = replace(scenes(), pool=pool)
+    plan = replace(plan_for(jitter, len(samples)), batch_labelled=4)
+    whole = resident(with_pool_in_memory(scenes(), pool), plan, CPU)
+    for rank in (0, 1):
+        fed = pooled(samples, pool, plan, CPU, jitter, lambda draws, rank=rank: part(draws, rank, 2))
+        for iteration in (0, 1):
+            expected = crops(whole, part(whole.draws(iteration), rank, 2), jitter)
+            for one, other in zip(crops(fed, fed.draws(iteration), jitter), expected, strict=True):
+                assert torch.equal(one, other)
+        fed.close()
+
+
+def test_waiting_for_a_pool_can_be_given_up(pool, monkeypatch):
+    """So that a signal is answered while a server is not."""
+    answer = threading.Event()
+    monkeypatch.setattr(pool, "read", lambda *asked: answer.wait(60))
+    fed = pooled(replace(scenes(), pool=pool), pool, plan_for(JITTERS["grey"], 12), CPU, JITTERS["grey"])
+    began = time.monotonic()
+    assert not fed.ready(0)
+    assert time.monotonic() - began < 10
+    answer.set()
+    fed.close()
+
+
+def test_what_cannot_be_read_is_said_when_it_is_due(pool, monkeypatch):
+    """And not before."""
+    samples = replace(scenes(), pool=pool)
+    plan = plan_for(JITTERS["grey"], len(samples))
+    asked = [max(draw(plan, iteration).unlabelled.item.tolist()) >= 12 for iteration in range(20)]
+    before = next(number for number in range(20) if asked[number : number + 2] == [False, True])
+
+    def fail(*asked):
+        raise UserError("gone")
+
+    monkeypatch.setattr(pool, "read", fail)
+    fed = pooled(samples, pool, plan, CPU, JITTERS["grey"])
+    fed.draws(before)
+    with pytest.raises(UserError, match="gone"):
+        fed.draws(before + 1)
+    fed.close()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 16, 1000, 4097])
+def test_positions_are_permuted(count):
+    """Every number comes once."""
+    assert sorted(permuted(3, "test", 0, count, range(count)).tolist()) == list(range(count))
+
+
+def test_an_epoch_of_ten_million_images_is_a_permutation_of_them():
+    """Without computing it: batches at any place are disjoint, spread evenly, and others in other epochs and seeds."""
+    count, batch = 10**7, 1000
+    places = [0, 1, 2, 4999, 9998, 9999]
+    epoch = [batch_of(7, "unlabelled", count, batch, place) for place in places]
+    seen = np.array(epoch).reshape(-1)
+    assert len(set(seen.tolist())) == len(seen)
+    assert seen.min() >= 0
+    assert seen.max() < count
+    tenths = np.bincount(seen * 10 // count, minlength=10)
+    assert ((tenths - 600) ** 2 / 600).sum() < 30  # χ² with nine degrees of freedom: once in 2,000 seeds
+    assert batch_of(7, "unlabelled", count, batch, 10000) != epoch[0]
+    assert batch_of(8, "unlabelled", count, batch, 0) != epoch[0]
+    assert batch_of(7, "unlabelled", count, batch, 4999) == epoch[3]
+
+
+def test_orders_of_fewer_images_are_as_ever():
+    """Runs of earlier versions go on with the images they would have had."""
+    from oneway.common.streams import stream
+
+    order = stream(7, "order of unlabelled", 0).permutation(5000)
+    assert batch_of(7, "unlabelled", 5000, 8, 3) == order[24:32].tolist()
+    assert MOST_SHUFFLED >= 10**6
