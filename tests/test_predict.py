@@ -25,7 +25,7 @@ from oneway.runs import TrainedModel, save_model
 from oneway.tools import evaluate
 from oneway.tools.predict import Outputs, Prediction, Predictor, load, predict_files
 from oneway.tools.predict.batches import batches
-from oneway.tools.predict.sources import Source, find_sources
+from oneway.tools.predict.sources import Skipped, Source, find_sources
 from small_runs import QUIET
 
 FORMATS = {".jpg": "JPEG", ".png": "PNG", ".webp": "WEBP", ".bmp": "BMP", ".tif": "TIFF"}
@@ -383,3 +383,51 @@ def test_points_are_no_images(tmp_path):
     save_model(tmp_path / "m.safetensors", TrainedModel(build_network(config, 2, 0), ("a", "b"), ()), config)
     with pytest.raises(UserError, match="points"):
         load(tmp_path / "m.safetensors", "cpu")
+
+
+def test_masks_of_data_sets_are_no_images(tmp_path):
+    """Those with and without an image, of classes and of objects, and in folders that a description names."""
+    small = Image.new("RGB", (8, 6))
+    for name in (
+        "voc/JPEGImages/a.jpg",
+        "voc/SegmentationClass/a.png",
+        "voc/SegmentationClass/lone.png",
+        "voc/SegmentationObject/a.png",
+        "named/photos/b.jpg",
+        "named/truth/b.png",
+        "named/truth/lone.png",
+        "plain/labels/c.png",  # a name alone makes no masks
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        small.save(tmp_path / name)
+    (tmp_path / "named" / "dataset.yaml").write_text("train: {images: photos, masks: truth}")
+
+    def found(*folders: str) -> tuple[set[str], Skipped]:
+        skipped = Skipped()
+        sources = find_sources([str(tmp_path / folder) for folder in folders], tmp_path / "out", skipped)
+        return {source.path.relative_to(tmp_path).as_posix() for source in sources}, skipped
+
+    images, skipped = found("voc", "named", "plain")
+    assert images == {"voc/JPEGImages/a.jpg", "named/photos/b.jpg", "plain/labels/c.png"}
+    assert "5 files are masks of a data set, and left out" in next(skipped.messages())
+    assert found("voc/SegmentationObject")[0] == {"voc/SegmentationObject/a.png"}  # as was asked for
+    (tmp_path / "named" / "dataset.yaml").unlink()
+    images, _ = found(".")  # one folder too high
+    assert images == {"voc/JPEGImages/a.jpg", "named/photos/b.jpg", "named/truth/b.png", "named/truth/lone.png"} | {
+        "plain/labels/c.png"
+    }
+
+
+def test_pictures_that_are_not_read_are_counted(model, photos, tmp_path, capfd):
+    """By kind, with the way out; what Pillow reads is predicted."""
+    for name in ("a.HEIC", "b.heic", "c.jxl"):
+        (photos / name).write_bytes(b"x")
+    Image.fromarray(scene()).save(photos / "moving.gif")
+    assert predict_files(model, [str(photos)], Outputs(tmp_path / "out"), QUIET) == 0
+    assert "Not read, and left out: 2 of kind .heic and 1 of kind .jxl." in capfd.readouterr().err
+    assert (tmp_path / "out" / "masks" / "moving.png").is_file()
+    for path in photos.rglob("*.*"):
+        if path.suffix.lower() not in (".heic", ".jxl"):
+            path.unlink()
+    with pytest.raises(UserError, match=r"no image or video in this folder\. Not read, and left out: 2 of kind"):
+        find_sources([str(photos)], tmp_path / "out")

@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from data.folders import SCENE, coco, labelled, listing, mask, names, pairs, photo, refusal, write
 from oneway.common.terms import IGNORE
@@ -303,3 +304,33 @@ def test_a_listing_can_be_sent_to_other_processes(tmp_path):
     found = listing(pairs(tmp_path))
     read = pickle.loads(pickle.dumps(found.read_labels))
     assert np.array_equal(read(found.val[0]), SCENE)
+
+
+def test_a_second_folder_of_masks_is_mentioned(tmp_path):
+    """With both names and how to choose; not where it is chosen, nor photographs, nor the objects of Pascal VOC."""
+    pairs(tmp_path, 4)
+    for name in ("masks_new/{}_mask.png", "SegmentationObject/{}.png"):
+        for index in range(3):
+            mask(tmp_path / name.format(index))
+    for index in range(4):
+        noise = np.random.default_rng(index).integers(256, size=(32, 32, 3), dtype=np.uint8)
+        (tmp_path / "infrared").mkdir(exist_ok=True)
+        Image.fromarray(noise).save(tmp_path / "infrared" / f"{index}.png")
+    (told,) = [remark for remark in listing(tmp_path).remarks if "fit as well" in remark]
+    assert "Masks are those in masks; the ones in masks_new fit as well (3 of 3)." in told.replace("of 4", "of 3")
+    assert "`train: {images: images, masks: masks_new}` into dataset.yaml" in told
+    write(tmp_path / "dataset.yaml", "train: {images: images, masks: masks_new}")
+    found = listing(tmp_path)
+    assert not any("fit as well" in remark for remark in found.remarks)
+    assert all(item.mask.parent.name == "masks_new" for item in (*found.train, *found.val) if item.mask)
+
+
+def test_images_with_a_fourth_band_are_said(tmp_path):
+    """Once for all of them."""
+    pairs(tmp_path, 4)
+    for index in range(2):
+        Image.new("RGBA", SCENE.shape[::-1], (index, 0, 0, 9)).save(tmp_path / "images" / f"{index}.jpg", "PNG")
+    found = listing(tmp_path)
+    told = [one for one in apply_rules(found, survey_all(found, every_item(found), int)) if "Bands" in one.kind]
+    assert len(told) == 1
+    assert told[0].message.startswith("2 of 4 images have a band besides their colours")

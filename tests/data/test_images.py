@@ -18,6 +18,7 @@ from PIL import ExifTags, Image
 from data.encoders import png
 from oneway.common.errors import UserError
 from oneway.data.decode.images import AS_STORED, MOST_PIXELS, SUFFIXES, bits_in_use, image_size, read_header, read_image
+from oneway.data.decode.masks import read_raw
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Pillow's, about damaged files
 
@@ -183,10 +184,10 @@ def test_damaged_exif_data_do_no_harm(tmp_path):
 
 
 def test_other_kinds_of_files_are_refused(tmp_path):
-    """A GIF by another name, text, nothing, a folder, a pipe, no file: each named, none waited for."""
-    gif = tmp_path / "gif.png"
-    Image.fromarray(PIXELS[..., 0]).save(gif, format="GIF")
-    assert "another kind than JPEG, PNG" in refusal(gif)
+    """An icon by another name, text, nothing, a folder, a pipe, no file: each named, none waited for."""
+    icon = tmp_path / "icon.png"
+    Image.fromarray(PIXELS[..., 0]).save(icon, format="ICO")
+    assert "another kind than JPEG, PNG" in refusal(icon)
     (tmp_path / "text.jpg").write_text("no image")
     (tmp_path / "empty.jpg").touch()
     for name in ("text.jpg", "empty.jpg"):
@@ -306,3 +307,29 @@ def test_mutated_files_give_an_image_or_our_error(tmp_path, suffix):
             assert image.shape == (*image_size(path), 3)
     assert read < 200
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 * 1024
+
+
+@pytest.mark.parametrize(("suffix", "options"), [("gif", {}), ("avif", {"quality": 100}), ("jp2", {})])
+def test_kinds_that_some_versions_of_pillow_read(tmp_path, suffix, options):
+    """Where they are read, it is as Pillow does; as masks, those with losses are refused."""
+    path = tmp_path / f"image.{suffix}"
+    if path.suffix not in SUFFIXES:
+        pytest.skip("not by this one")
+    Image.fromarray(PIXELS).save(path, **options)
+    assert np.array_equal(read_image(path), np.asarray(Image.open(path).convert("RGB")))
+    if suffix != "gif":
+        with pytest.raises(UserError, match="changes values"):
+            read_raw(path)
+
+
+def test_further_bands_and_frames_are_noticed(tmp_path):
+    """Alpha, the fourth band of a TIFF, and an animated GIF."""
+    four = np.dstack([PIXELS, PIXELS[..., 0]])
+    for name in ("alpha.png", "infrared.tif"):
+        Image.fromarray(four).save(tmp_path / name)
+        assert read_header(tmp_path / name).further_band
+    Image.fromarray(PIXELS).save(tmp_path / "three.png")
+    assert not read_header(tmp_path / "three.png").further_band
+    frames = [Image.fromarray(PIXELS), Image.fromarray(PIXELS[::-1].copy())]
+    frames[0].save(tmp_path / "moving.gif", save_all=True, append_images=frames[1:])
+    assert read_header(tmp_path / "moving.gif").pages > 1

@@ -97,7 +97,7 @@ def test_a_folder_of_masks_for_each_class_is_one_finding(tmp_path):
 
 def test_a_folder_of_images_that_are_not_read(tmp_path):
     """Their kinds are counted, with the way out."""
-    for name in ("a.heic", "b.HEIC", "c.gif"):
+    for name in ("a.heic", "b.HEIC", "c.jxl"):
         write(tmp_path / name, "")
-    assert "no image found, but files that are not read: 1 of kind .gif and 2 of kind .heic" in refusal(tmp_path)
+    assert "no image found, but files that are not read: 2 of kind .heic and 1 of kind .jxl" in refusal(tmp_path)
     assert "Convert them to JPEG or PNG" in refusal(tmp_path)

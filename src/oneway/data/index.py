@@ -63,6 +63,7 @@ class Record(BaseModel):
     orientation: Annotated[int, Field(ge=1, le=8)]
     brightest: Annotated[int, Field(ge=0, le=255)] | None
     pages: Count
+    further_band: bool = False  # as of those that earlier versions decoded
     problem: str | None
     part: Part | None
     checksums: tuple[Word32, Word32 | None]  # of its pixels, and of its labels

@@ -158,6 +158,17 @@ def odd_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
             yield Finding("warning", "Images that may be turned against their mask: see the sheet", file, message)
 
 
+def further_bands(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
+    """Images with a band that is not used."""
+    found = [item for item in every_item(listing) if surveys[item.name].further_band]
+    if found:
+        message = (
+            f"{len(found)} of {len(every_item(listing))} images have a band besides their colours, alpha or infra-red "
+            f"({image_file(found[0], listing)} is the first): red, green and blue are used. For others, save three"
+        )
+        yield Finding("warning", "Bands that are not used", WHOLE_SET, message)
+
+
 def unused_bits(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     """Images in 16 bits that use only the lower ones, as those of many cameras do."""
     brightest = {item: surveys[item.name].brightest for item in every_item(listing)}
@@ -234,6 +245,7 @@ RULES: tuple[Callable[[Listing, Surveys], Iterator[Finding]], ...] = (
     absent_classes,
     two_codings,
     odd_images,
+    further_bands,
     unused_bits,
     same_images,
     similar_images,

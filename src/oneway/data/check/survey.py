@@ -51,6 +51,7 @@ class Survey:
     orientation: int = UPRIGHT  # the EXIF orientation that decoding has undone, where there is a mask
     brightest: int | None = None  # the largest value of an image of which only the upper 8 bits remain; None elsewhere
     pages: int = 1  # how many pictures are in its file
+    further_band: bool = False  # whether it has a band that is no colour, and is not used
     problem: str | None = None  # why it cannot be used; None if it can
     part: Part | None = None  # what the problem is with
 
@@ -69,6 +70,7 @@ def survey(item: Item, image: Bytes, labels: Bytes | None) -> Survey:
         orientation=UPRIGHT if labels is None else header.orientation,
         brightest=int(image.max()) if header.deep else None,
         pages=header.pages,
+        further_band=header.further_band,
     )
 
 

@@ -17,15 +17,21 @@ from pathlib import Path, PurePath
 from typing import BinaryIO
 
 import numpy as np
-from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError, features
 
 from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
 from oneway.data.dataset import Bytes
 from oneway.data.decode.structure import directories, examine
 
-FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP")
-SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".tif", ".tiff", ".bmp"})  # in lower case
+OPTIONAL = {"AVIF": ("avif", {".avif"}), "JPEG2000": ("jpg_2000", {".jp2", ".j2k"})}
+"""Formats that not every Pillow reads: its name for the library behind each, and suffixes."""
+
+INSTALLED = tuple(kind for kind, (library, _) in OPTIONAL.items() if features.check(library))
+FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF", *INSTALLED)
+SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif"}).union(
+    *(OPTIONAL[kind][1] for kind in INSTALLED)
+)  # in lower case
 CLUTTER = ("thumbs.db", "desktop.ini", "__macosx")  # what file managers and archives leave behind, in lower case
 
 MOST_PIXELS = 2**28
@@ -68,8 +74,10 @@ AS_STORED: dict[int, Callable[[Bytes], Bytes]] = {
 DARK = 16
 """A value that some pixel of any photograph reaches; 12 bits of a camera, stored in 16, stay below."""
 
-ANIMATED = ("PNG", "WEBP")
+ANIMATED = ("PNG", "WEBP", "AVIF")
 """Formats whose further frames are images of their own; those of a JPEG are previews, or depth maps."""
+
+FURTHER_BAND = ("RGBA", "RGBX", "RGBa", "LA", "La", "PA")  # kinds of pixels with a band that is no colour
 
 MOST_PAGES = 10_000
 """Pages of a TIFF that are counted."""
@@ -84,6 +92,7 @@ class Header:
     orientation: int  # the EXIF orientation that `read_image` undoes: 1 is upright, 5 to 8 lie on their side
     deep: bool  # whether its samples have more than 8 bits, of which `read_image` keeps the upper 8
     pages: int  # how many pictures are in the file, of which `read_image` gives the first; at most MOST_PAGES
+    further_band: bool = False  # whether it has one besides its colours, such as alpha or infra-red, which is dropped
 
 
 def hidden(path: PurePath) -> bool:
@@ -172,7 +181,7 @@ def read_header(path: Path) -> Header:
     """What a file says about the image that `read_image` gives."""
     with open_image(path) as image:
         deep = image.mode.startswith("I") or only_upper_bits(image)
-        return Header(_orientation(image), deep, _pages(image))
+        return Header(_orientation(image), deep, _pages(image), image.mode in FURTHER_BAND)
 
 
 def only_upper_bits(image: Image.Image) -> bool:
@@ -298,6 +307,8 @@ def _orientation(image: Image.Image) -> int:
 
 def _pages(image: ImageFile.ImageFile) -> int:
     """The number of pages, as far as they can be read: damage behind the first does not matter to it."""
+    if image.format == "GIF":
+        return 2 if getattr(image, "is_animated", False) else 1  # counting them all would take long
     if image.format != "TIFF":
         return getattr(image, "n_frames", 1) if image.format in ANIMATED else 1
     assert image.fp is not None

@@ -23,8 +23,8 @@ from oneway.data.decode.images import only_upper_bits, open_image, stripes
 
 Numbers = npt.NDArray[np.int32] | npt.NDArray[np.uint8]
 
-LOSSY = ("JPEG", "MPO", "WEBP", "jpeg", "tiff_jpeg", "webp")
-"""Formats, and compressions within TIFF, that change values; a WebP does not say whether it is lossless."""
+LOSSY = ("JPEG", "MPO", "WEBP", "AVIF", "JPEG2000", "jpeg", "tiff_jpeg", "webp")
+"""Formats, and compressions within TIFF, that change values; some do not say whether they are lossless."""
 
 BLOCK = 2**20  # pixels looked up at once: their indices take eight times the memory of their labels
 

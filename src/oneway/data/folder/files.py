@@ -196,7 +196,7 @@ def _masked(root: Path, folder: Path, files: list[Path], part: Part, key: str, p
         images = _stems(sorted({*files} - {*found}), folder)  # where one folder is inside the other
         masks = defaultdict(list)
         for stem, paths in _stems(found, place).items():
-            masks[stem if stem in images or _unmarked(stem) not in images else _unmarked(stem)] += paths
+            masks[stem if stem in images or unmarked(stem) not in images else unmarked(stem)] += paths
     problems += _mismatches(images, masks)
     return [
         Item(_name_below(root, image), image, masks[stem][0] if stem in masks else None)
@@ -211,7 +211,8 @@ def _stems(files: Iterable[Path], folder: Path) -> Stems:
     return stems
 
 
-def _unmarked(stem: str) -> str:
+def unmarked(stem: str) -> str:
+    """The name of a mask without what it may have in addition to that of its image."""
     return next((stem[: -len(marker)] for marker in MARKERS if stem.lower().endswith(marker)), stem)
 
 
@@ -221,8 +222,8 @@ def _beside(files: Stems) -> tuple[Stems, Stems]:
     masks: Stems = defaultdict(list)
     for stem, paths in files.items():
         pngs = [path for path in paths if path.suffix.lower() == ".png"]
-        if _unmarked(stem) in files and _unmarked(stem) != stem:
-            masks[_unmarked(stem)] += paths
+        if unmarked(stem) in files and unmarked(stem) != stem:
+            masks[unmarked(stem)] += paths
         elif 0 < len(pngs) < len(paths):
             images[stem] += [path for path in paths if path not in pngs]
             masks[stem] += pngs
@@ -250,7 +251,7 @@ def _mismatches(images: Stems, masks: Stems) -> Iterator[Problem]:
             yield Problem(path, f"left out: {first.name} is the mask of the same image. Remove one of them.")
         if stem in images:
             continue
-        if {first.stem, _unmarked(first.stem)} & names:
+        if {first.stem, unmarked(first.stem)} & names:
             misplaced[first.parent] += 1
         elif image := _beginning_of(stem, images):
             longer[image].append(first)

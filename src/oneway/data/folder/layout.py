@@ -21,6 +21,8 @@ from oneway.data.folder.walk import choose_folder, require_inside
 
 IMAGES = ("images", "jpegimages")
 MASKS = ("masks", "labels", "annotations", "segmentationclass")
+INSTANCES = ("segmentationobject",)  # masks of single objects, which are no classes
+MASK_FOLDERS = frozenset((*MASKS, *INSTANCES))
 TRAIN = ("train", "training")
 VAL = ("val", "valid", "validation")
 UNLABELLED = ("unlabelled", "unlabeled")

@@ -21,6 +21,7 @@ from oneway.data.folder.files import Found, find
 from oneway.data.folder.formats import Annotations
 from oneway.data.folder.infer import SHOWN, Inferred, find_table, infer
 from oneway.data.folder.layout import unsupported_labels
+from oneway.data.folder.rivals import rivals
 from oneway.data.mask_style import style_of
 
 
@@ -146,6 +147,7 @@ def _remarks(found: Found, inferred: Inferred | None, held_out: int, labelled: i
         are = "is" if held_out == 1 else "are"
         yield f"No validation set: {held_out} of the {labelled} labelled images {are} held out to validate."
     yield from dict.fromkeys(remark for one in found.annotations for remark in one.remarks)
+    yield from rivals(found)
     yield from unsupported_labels(found.root, found.train)
     yield from _misfits(found)
 

@@ -12,10 +12,11 @@ from oneway.common.errors import UserError
 from oneway.common.run_files import is_output
 from oneway.data.decode.images import SUFFIXES, hidden
 
-UNSUPPORTED = frozenset(
-    ".gif .heic .heif .avif .jp2 .jxl .svg .psd .dcm .npy .npz .mat .dng .nef .cr2 .mp4 .mov .avi .mkv .zip".split()
-)
-"""Suffixes of kinds that are not read, though a user may expect it."""
+PICTURES = frozenset(".heic .heif .avif .jp2 .j2k .jxl .svg .psd .dcm .dng .nef .cr2 .arw .raw".split()) - SUFFIXES
+"""Suffixes of pictures that are not read, though a user may expect it."""
+
+UNSUPPORTED = PICTURES | frozenset(".npy .npz .mat .mp4 .mov .avi .mkv .zip".split())
+"""Of all kinds for which that holds."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def images_in(folder: Path, home: Path, problems: list[Problem]) -> list[Path]:
     files = list(walk(folder, home, problems))
     for path in files:
         if path.suffix.lower() in UNSUPPORTED:
-            problems.append(Problem(path, "left out: no JPEG, PNG, WebP, TIFF or BMP. Convert it if it is to be used."))
+            problems.append(Problem(path, "left out: not read. Convert it to JPEG or PNG if it is to be used."))
     return [path for path in files if path.suffix.lower() in SUFFIXES]
 
 

@@ -26,7 +26,7 @@ from oneway.tools.predict.batches import AHEAD, Decoded, batches, decode_ahead
 from oneway.tools.predict.oddities import Oddities
 from oneway.tools.predict.outputs import Outputs
 from oneway.tools.predict.predictor import Prediction, Predictor, Size
-from oneway.tools.predict.sources import Source, find_sources
+from oneway.tools.predict.sources import Skipped, Source, find_sources
 from oneway.tools.predict.video import BreaksOff, read_frames, require_video, video_writer
 
 
@@ -54,7 +54,8 @@ def predict_files(
     if model.classifies:
         return _classify(model, find_sources(paths, outputs.folder), as_json)
     outputs.refuse_occupied()
-    sources = find_sources(paths, outputs.folder)
+    skipped = Skipped()
+    sources = find_sources(paths, outputs.folder, skipped)
     images, videos = [[source for source in sources if source.is_video == kind] for kind in (False, True)]
     if videos:
         require_video()
@@ -68,7 +69,7 @@ def predict_files(
             job.predict_video(source)
         job.await_writing(0)
     seconds = time.monotonic() - began
-    for remark in job.oddities.messages():
+    for remark in (*skipped.messages(), *job.oddities.messages()):
         warn(remark)
     masks = {"masks": _meanings(model, outputs)}
     index = {**_about(model), **masks, "images": job.images, "seconds": round(seconds, 3), "errors": job.errors}

@@ -21,13 +21,19 @@ class Oddities:
     pages: dict[Path, int] = field(default_factory=dict)
     """How many pictures are in each file that has several."""
 
+    further_band: list[Path] = field(default_factory=list)
+    """Images with a band besides their colours."""
+
     def inspect(self, path: Path, pixels: Bytes) -> None:
         """Counts what is odd about an image that was read."""
         self.images += 1
         if (brightest := int(pixels.max())) < DARK:
             self.dark.append(brightest)
-        if (pages := read_header(path).pages) > 1:
-            self.pages[path] = pages
+        header = read_header(path)
+        if header.pages > 1:
+            self.pages[path] = header.pages
+        if header.further_band:
+            self.further_band.append(path)
 
     def messages(self) -> Iterator[str]:
         """A line for each kind, with the way out."""
@@ -36,6 +42,11 @@ class Oddities:
             yield (
                 f"{len(self.dark)} of {self.images} images are nearly black: no value exceeds {max(self.dark)} of 255. "
                 f"If {bits} bits were saved in 16, multiply the values by {factor} and save the images again."
+            )
+        if self.further_band:
+            yield (
+                f"{len(self.further_band)} of {self.images} images have a band besides their colours, such as alpha or "
+                f"infra-red, which is not used ({self.further_band[0]} is the first)."
             )
         if self.pages:
             path, pages = next(iter(self.pages.items()))

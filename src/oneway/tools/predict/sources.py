@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import glob
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from oneway.common.errors import UserError
 from oneway.common.run_files import is_output
+from oneway.common.words import listed
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.folder import FILE, find
+from oneway.data.folder.layout import IMAGES, MASK_FOLDERS
+from oneway.data.folder.walk import PICTURES, choose_folder
 
 VIDEO_SUFFIXES = frozenset({".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg"})
 
@@ -32,10 +35,30 @@ class Source:
         return self.path.suffix.lower() in VIDEO_SUFFIXES
 
 
-def find_sources(paths: Sequence[str], out: Path) -> list[Source]:
+@dataclass
+class Skipped:
+    """Files within folders that are not predicted."""
+
+    kinds: Counter[str] = field(default_factory=Counter)
+    """Pictures that are not read, by suffix."""
+
+    masks: list[Path] = field(default_factory=list)
+
+    def messages(self) -> Iterator[str]:
+        """A line for each kind."""
+        if self.kinds:
+            counts = listed(f"{count} of kind {suffix}" for suffix, count in sorted(self.kinds.items()))
+            yield f"Not read, and left out: {counts}. Convert them to JPEG or PNG."
+        if self.masks:
+            what = "1 file is a mask" if len(self.masks) == 1 else f"{len(self.masks)} files are masks"
+            yield f"{what} of a data set, and left out ({self.masks[0]} is the first). To predict them, name the files."
+
+
+def find_sources(paths: Sequence[str], out: Path, skipped: Skipped | None = None) -> list[Source]:
     """Images and videos among files, folders (with their subfolders) and patterns, each once.
 
-    Within folders and patterns, neither results nor runs of ours count, nor masks of a data set that a folder is.
+    Within folders and patterns, neither results nor runs of ours count, nor masks of a data set that a folder is; which
+    files of folders are left out is added to `skipped`.
 
     Raises:
         UserError: A path leads to nothing, or to a result in `out`, which a prediction could overwrite.
@@ -44,18 +67,22 @@ def find_sources(paths: Sequence[str], out: Path) -> list[Source]:
         raise UserError("No image given. Name files, folders or patterns: oneway predict RUN photos 'more/**/*.jpg'")
     found: dict[Path, Path] = {}
     for text in paths:
-        for root, path in _matches(text, out):
+        for root, path in _matches(text, out, skipped or Skipped()):
             found.setdefault(path.resolve(), path.relative_to(root))
     return [Source(path, name) for path, name in zip(found, _names(found), strict=True)]
 
 
-def _matches(text: str, out: Path) -> Iterator[tuple[Path, Path]]:
+def _matches(text: str, out: Path, skipped: Skipped) -> Iterator[tuple[Path, Path]]:
     """Pairs of a folder and a file below it."""
     path = Path(text)
     if path.is_dir() and not _below(path, out):
-        masks = _masks(path)
-        inside = [file for file in _wanted(path.rglob("*"), path) if not _below(file, out)]
-        files = [(path, file) for file in inside if file.resolve() not in masks]
+        is_mask = _masks(path)
+        inside = [file for file in _wanted(path.rglob("*"), path, skipped) if not _below(file, out)]
+        masks = {file for file in inside if is_mask(file)}
+        files = [(path, file) for file in inside if file not in masks]
+        skipped.masks += sorted(masks)
+        if not files and skipped.kinds:
+            raise UserError(f"{path}: no image or video in this folder. {next(skipped.messages())}")
         if not files:
             raise UserError(f"{path}: no image or video in this folder, apart from results and masks.")
     elif path.exists() or not glob.has_magic(text):
@@ -73,26 +100,49 @@ def _matches(text: str, out: Path) -> Iterator[tuple[Path, Path]]:
     yield from files
 
 
-def _wanted(paths: Iterable[Path], root: Path) -> list[Path]:
+def _wanted(paths: Iterable[Path], root: Path, skipped: Skipped | None = None) -> list[Path]:
     """Images and videos among paths below a folder, in order of name: for all to see, and nothing we wrote."""
     ours = cache(is_output)
 
     def wanted(path: Path) -> bool:
-        if path.suffix.lower() not in SUFFIXES | VIDEO_SUFFIXES or hidden(path.relative_to(root)) or not path.is_file():
+        suffix = path.suffix.lower()
+        if suffix not in SUFFIXES | VIDEO_SUFFIXES | PICTURES or hidden(path.relative_to(root)) or not path.is_file():
             return False
-        return not any(ours(folder) for folder in path.parents if folder.is_relative_to(root))
+        if any(ours(folder) for folder in path.parents if folder.is_relative_to(root)):
+            return False
+        if suffix in PICTURES and skipped is not None:
+            skipped.kinds[suffix] += 1
+        return suffix not in PICTURES
 
     return sorted(filter(wanted, paths))
 
 
-def _masks(folder: Path) -> set[Path]:
-    """Files that are the masks of other files, where a folder is a data set."""
+def _masks(folder: Path) -> Callable[[Path], bool]:
+    """Whether a file below a folder is a mask: of a data set that it is, or in a folder that lies beside its images."""
+    pairs: set[Path] = set()
+    folders: list[Path] = []
     with suppress(UserError):  # one that cannot be trained on may still hold photos
         found, described = find(folder), (folder / FILE).is_file()
-        pairs = [(item.image, item.mask) for item in (*found.train, *found.val) if item.mask]
+        parts = (found.description.train, found.description.val)
+        folders = [(folder / part.masks).resolve() for part in parts if part and part.masks]
+        files = [(item.image, item.mask) for item in (*found.train, *found.val) if item.mask]
         # Unless someone says so, a.png beside a.jpg may be another photo.
-        return {mask.resolve() for image, mask in pairs if described or mask.with_suffix("") != image.with_suffix("")}
-    return set()
+        pairs = {mask.resolve() for image, mask in files if described or mask.with_suffix("") != image.with_suffix("")}
+
+    @cache
+    def beside_images(place: Path) -> bool:
+        return place.name.lower() in MASK_FOLDERS and any(
+            choose_folder(place.parent, ".", (name,), with_images=True) for name in IMAGES
+        )
+
+    def is_mask(file: Path) -> bool:
+        target = file.resolve()
+        above = [place for place in file.parents if place != folder and place.is_relative_to(folder)]
+        return (
+            target in pairs or any(target.is_relative_to(place) for place in folders) or any(map(beside_images, above))
+        )
+
+    return is_mask
 
 
 def _below(path: Path, folder: Path) -> bool:
