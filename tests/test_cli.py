@@ -151,7 +151,7 @@ def test_an_ended_run_is_not_trained_again(run):
         ("train streets --train.device cuda:7", "CUDA devices are visible"),
         ("train streets --data.images 16 --data.size 32 64 --model.weights none.pth", "no such file"),
         ("train streets --out occupied", "occupied: exists and is not a run folder"),
-        ("train streets --out run --resume", "run: not a run folder"),
+        ("train streets --out occupied --resume", "occupied: exists and is not a run folder"),
         ("trian streets", 'Did you mean "train"?'),
         ("train streets --method superviced", "(got 'superviced'). Did you mean 'supervised'?"),
         ("train streets --jitter.crop 160", "--jitter.crop takes 2 values, and has 1. Height and width"),

@@ -100,7 +100,6 @@ def test_a_comparison_is_continued_as_one(both, tmp_path):
             "--out new --method supervised",
             "supervised uses no unlabelled images, and would be compared with labels alone",
         ),
-        ("--out new --resume", "not a run folder"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_at_once(words, message, both, tmp_path):

@@ -23,7 +23,6 @@ from oneway.engine.start import plan_of, training_state
 from oneway.engine.store import Store
 from oneway.methods import METHODS
 from oneway.models.seed import seed_cpu
-from oneway.ops import collective
 from ranks import in_ranks
 from small_runs import small_streets
 

@@ -53,11 +53,13 @@ def fit(config: Config, out: str | PathLike[str], resume: bool = False, quiet: b
 
     from oneway.common.console import Console
     from oneway.common.run_files import CONFIG
+    from oneway.engine.ranks import join
     from oneway.runs import open_run
     from oneway.tools.train import train
 
     folder = Path(out)
-    train(config, folder, resume and (folder / CONFIG).is_file(), Console(quiet=quiet))
+    begun = join(config.train.device).same(lambda: resume and (folder / CONFIG).is_file())
+    train(config, folder, begun, Console(quiet=quiet))
     return open_run(folder)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shlex
 import signal
 import sys
@@ -109,5 +110,7 @@ def _verb(error: CycloptsError) -> str:
 
 
 def _fail(message: str, status: int) -> None:
-    Console(stderr=True).print(Text.assemble(("oneway: ", "bold red"), message), soft_wrap=True)
+    rank, of = os.environ.get("RANK"), os.environ.get("WORLD_SIZE", "1")
+    who = f"process {rank} of {of} on {platform.node()}: " if of != "1" else ""  # one of several that torchrun started
+    Console(stderr=True).print(Text.assemble(("oneway: ", "bold red"), who, message), soft_wrap=True)
     sys.exit(status)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 from rich.table import Table
 
 from oneway import config as configuration
@@ -15,8 +15,9 @@ from oneway.cli.app import TRAIN, Cache, Factory, Json, Refresh, Switch, console
 from oneway.common.console import print_result
 from oneway.common.errors import UserError
 from oneway.common.interrupt import Interrupted
+from oneway.common.run_files import CONFIG
 from oneway.common.terms import SplitName
-from oneway.common.words import command, say
+from oneway.common.words import command, counted, say
 from oneway.config import Config
 from oneway.config.recipes import RECIPES, configured
 from oneway.config.recipes import recipe as recipe_named
@@ -43,7 +44,7 @@ def check(
     /,
     *,
     recipe: Literal["folder", "camvid", "cityscapes", "cityscapes-half", "cityscapes-coarse"] = "folder",
-    unlabelled: Path | None = None,
+    unlabelled: str | Path | None = None,
     out: Path | None = None,
     save: Switch = False,
     as_json: Json = False,
@@ -55,7 +56,7 @@ def check(
     Args:
         folder: Folder of the data set.
         recipe: What kind of data set it is.
-        unlabelled: A folder of further images without labels.
+        unlabelled: A folder of further images without labels, or tar shards: of those, some are looked at.
         out: The contact sheet of images with their masks laid over; by default check-NAME.png here.
         save: Write what was understood to dataset.yaml in the folder, for you to edit.
         as_json: Print JSON, for machines.
@@ -66,10 +67,36 @@ def check(
         sys.exit(check_folder(folder, results, unlabelled=unlabelled, out=out, save=save, as_json=as_json))
     if save:
         raise UserError(f"--save: {recipe} is read as it comes, without a dataset.yaml.")
-    from oneway.data import list_files
+    from oneway.data.load import has_pool, list_files
 
     settings = recipe_named(recipe).data.model_copy(update={"path": folder, "unlabelled": unlabelled})
-    sys.exit(check_listing(list_files(settings), results, out=out, as_json=as_json))
+    pool = unlabelled if has_pool(settings) else None
+    sys.exit(check_listing(list_files(settings), results, out=out, as_json=as_json, pool=pool))
+
+
+@verb(TRAIN)
+def shards(
+    folder: Annotated[Path, Parameter(name="dir")],
+    /,
+    *,
+    out: Path,
+    size: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=10**6))] = 1000,
+) -> None:
+    """Pack a folder of images into tar shards, to train on more of them than can be decoded beforehand.
+
+    The shards are in WebDataset's format, with an index beside them. `--data.unlabelled` of `oneway train` takes them,
+    from a disk or from a web server. Run again, it continues where it was stopped.
+
+    Args:
+        folder: Folder of images, searched with its subfolders.
+        out: Folder of the shards.
+        size: Images in a shard.
+    """
+    from oneway.tools.shards import pack
+
+    packed = pack(folder, out, size, console)
+    shards = counted(packed.shards, "shard")
+    say(console, f"{counted(packed.images, 'image')} in {shards}, {packed.bytes / 1e6:,.0f} MB: {out}")
 
 
 @verb(TRAIN)
@@ -95,7 +122,7 @@ def train(
         out: Run folder; by default one below runs/ named after recipe (or own data), method, labels and seed.
         compare: Also train without unlabelled images, with the same seed, labels and length, and report what they
             brought; the folder then holds two runs, named after their methods.
-        resume: Continue the run in the folder from its last checkpoint, to the bit.
+        resume: Continue the run in the folder from its last checkpoint, to the bit; start it where there is none yet.
         allow_changes: With --resume, go on although settings, split or data are not those the run began with.
         config: Take the settings of a YAML file, such as the config.yaml of an earlier run; flags win over it.
         dry_run: Print the settings that would be used, and stop.
@@ -118,14 +145,14 @@ def train(
         folder = _compared_folder(resolved, out, resume and "method" not in changes)
     if allow_changes and not resume:
         raise UserError("--allow-changes: a new run has nothing to change. Add --resume, or leave it out.")
+    begun = False
     if resume:
-        from oneway.runs import open_run
+        from oneway.engine.ranks import join
 
-        # What is not mentioned now is as it was, so that continuing needs no flags again.
-        earlier = open_run(folder).config
-        if earlier.recipe != recipe_name:
-            raise UserError(f"{folder}: is a run of recipe {earlier.recipe}, not of {recipe_name}.")
-        resolved = configuration.build(configuration.merge(earlier.model_dump(), changes), source)
+        ranks = join(resolved.train.device)
+        with ranks.watching():
+            ranks.require_same(resolved.flat())
+            resolved, begun = ranks.same(lambda: _earlier(folder, resolved, changes, source))
     # Code that a file names runs for a user who names it too.
     configuration.confirm_factory(resolved.model.factory, settings.model.factory, config or folder)
     if dry_run:
@@ -144,11 +171,14 @@ def train(
             raise Interrupted(stopped.args[0], f"{stopped} Both: {continued}") from None
         return
 
+    from oneway.engine.ranks import joined
     from oneway.tools.evaluate import METRIC_NAMES
     from oneway.tools.report import describe_unlabelled, write_report
     from oneway.tools.train import train
 
-    summary = train(resolved, folder, resume, console, allow_changes)
+    summary = train(resolved, folder, begun, console, allow_changes)
+    if not joined().is_first:
+        return
     page = folder / "report.html"
     if not page.exists():
         write_report([folder], page, resolved.model.factory, trained=resolved.data)
@@ -222,6 +252,23 @@ def report(
     from oneway.tools.report import write_report
 
     say(console, f"Report: {write_report(list(runs), out, factory, data, refresh, console, cache)}")
+
+
+def _earlier(folder: Path, given: Config, changes: dict[str, Any], source: str) -> tuple[Config, bool]:
+    """The settings of the run in a folder with some changed, and True; where there is none yet, those given, and False.
+
+    What is not mentioned now is as it was, so that continuing needs no flags again.
+    """
+    from oneway.runs import open_run, refuse_occupied
+
+    if not (folder / CONFIG).exists() and not any(folder.glob(f"*/{CONFIG}")):
+        refuse_occupied(folder)
+        say(console, f"{folder}: there is nothing to continue yet; the run starts.")
+        return given, False
+    earlier = open_run(folder).config
+    if earlier.recipe != given.recipe:
+        raise UserError(f"{folder}: is a run of recipe {earlier.recipe}, not of {given.recipe}.")
+    return configuration.build(configuration.merge(earlier.model_dump(), changes), source), True
 
 
 def _absent_note(absent: list[str]) -> str | None:

@@ -77,6 +77,15 @@ class Alarm:
                 self._beat("left")
 
     @contextmanager
+    def expecting_progress(self) -> Iterator[None]:
+        """Within the block, and not before, a process that makes no progress hangs."""
+        self.waited_for -= 1
+        try:
+            yield
+        finally:
+            self.waited_for += 1
+
+    @contextmanager
     def patient(self) -> Iterator[None]:
         """Within the block, nobody minds that this process makes no progress."""
         self.waited_for += 1

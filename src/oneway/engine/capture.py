@@ -16,7 +16,7 @@ from torch import Tensor
 
 from oneway.config import Config
 from oneway.draws import Draws, each_column
-from oneway.engine.ranks import Ranks
+from oneway.engine.ranks import ALONE, Ranks
 from oneway.engine.start import accelerated
 from oneway.engine.state import TrainingState
 from oneway.engine.step import Measured, step
@@ -37,10 +37,9 @@ class Advance(Protocol):
 
 
 def choose_step(
-    state: TrainingState, store: Store, config: Config, say: Callable[[str], None], ranks: Ranks | None = None
+    state: TrainingState, store: Store, config: Config, say: Callable[[str], None], ranks: Ranks = ALONE
 ) -> Advance:
     """The function that does an iteration: on a GPU the captured step, elsewhere the plain one."""
-    ranks = ranks or Ranks()
     device = store.pixels.device
     run: Callable[[Draws, bool], Measured]
     if accelerated(config, device) and device.type == "cuda":
@@ -79,10 +78,9 @@ class CapturedStep:
         store: Store,
         config: Config,
         say: Callable[[str], None],
-        ranks: Ranks | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
-        self.state, self.store, self.config, self.say = state, store, config, say
-        self.ranks = ranks or Ranks()
+        self.state, self.store, self.config, self.say, self.ranks = state, store, config, say, ranks
         # With and without unlabelled images an iteration is another one: each is warmed up and captured.
         self.ordinary_steps_left: dict[bool, float] = dict.fromkeys(
             (True, False), WARM_UP if self.ranks.can_capture else math.inf

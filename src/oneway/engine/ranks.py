@@ -22,6 +22,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from oneway.common.errors import UserError
+from oneway.common.words import listed
 from oneway.draws import Draws, part
 from oneway.engine.alarm import Alarm, Broken
 from oneway.ops import Group
@@ -186,10 +187,25 @@ class Ranks:
         with self.alarm.patient():
             yield
 
+    @contextmanager
+    def expecting_progress(self) -> Iterator[None]:
+        """Within the block, a process that makes none hangs."""
+        if self.alarm is None:
+            yield
+            return
+        with self.alarm.expecting_progress():
+            yield
+
     def mark(self) -> None:
         """This process has come a step further."""
         if self.alarm is not None:
             self.alarm.marks += 1
+
+    @property
+    def in_words(self) -> str:
+        """Nothing for a single process; else how many there are, on which computers."""
+        hosts = list(dict.fromkeys(self.hosts))
+        return f", with {self.of} processes on {listed(hosts)}" if self.of > 1 else ""
 
     def name_of(self, rank: int) -> str:
         """A process, in words."""
@@ -214,7 +230,8 @@ class Ranks:
             raise Broken(str(error)) from error
 
 
-_joined: Ranks = Ranks()
+ALONE = Ranks()
+_joined = ALONE
 
 
 def joined() -> Ranks:

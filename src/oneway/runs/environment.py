@@ -19,6 +19,7 @@ import torch
 
 from oneway import __version__
 from oneway.common.errors import UserError
+from oneway.engine.ranks import joined
 
 
 def choose_device(name: str) -> torch.device:
@@ -52,9 +53,16 @@ def environment(device: torch.device) -> dict[str, Any]:
         "device": str(device),
         "hardware": hardware(device),
         "threads": torch.get_num_threads(),
+        **_processes(),
         "commit": commit,
         "uncommitted": uncommitted,
     }
+
+
+def _processes() -> dict[str, Any]:
+    """How many train together, and where, if anyone has started them together."""
+    ranks = joined()
+    return {} if ranks.alone else {"processes": ranks.of, "hosts": list(ranks.hosts), "backend": ranks.backend}
 
 
 def begin_stretches(now: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,6 +99,7 @@ def _decisive(stretch: Mapping[str, Any]) -> dict[str, str]:
         "device": stretch.get("device"),
         "hardware": processor or None,
         "threads": stretch.get("threads", threads),
+        "processes": stretch.get("processes", 1),
     }
     versions = stretch.get("versions")
     found |= versions if isinstance(versions, dict) else {}

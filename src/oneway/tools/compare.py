@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,6 +32,8 @@ def compare(
         resume: Continue what has been begun; else a run that is there is refused before anything is trained.
         allow_changes: Continue although settings, split or data are not those a run was started with.
     """
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        raise UserError("A comparison is trained by one process. With torchrun, train either method by itself.")
     if (out / CONFIG).is_file():
         raise UserError(f"{out}: holds a run, whose summary would be overwritten. Choose another folder with --out.")
     if all(METHODS[config.method].supervised for config in configs):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ from oneway.common.terms import IGNORE, SplitName, Task
 from oneway.common.words import listed, say
 from oneway.config import Data
 from oneway.data.dataset import Dataset, Samples
+from oneway.engine.ranks import ALONE, Ranks
 from oneway.models.norm import population_statistics
 from oneway.ops.losses import pixels_of, upsample
 
@@ -87,13 +89,19 @@ def predict(model: nn.Module, x: Tensor) -> Tensor:
         return upsample(model(x), pixels_of(x)).argmax(dim=1)
 
 
-def evaluate(model: nn.Module, samples: Samples, classes: int, without: Collection[int] = ()) -> Scores:
-    """The model on whole inputs, at their own size; but for those of some numbers."""
+def evaluate(
+    model: nn.Module, samples: Samples, classes: int, without: Collection[int] = (), ranks: Ranks = ALONE
+) -> Scores:
+    """The model on whole inputs, at their own size, but for those with some numbers.
+
+    Several processes take turns at the batches, and all have the scores.
+    """
     device = next(model.parameters()).device
     confusion = torch.zeros(classes, classes, dtype=torch.int64, device=device)
-    for inputs, labels in _batches(samples, without):
+    for inputs, labels in _batches(samples, without, ranks):
+        ranks.mark()
         confusion += confusion_matrix(predict(model, as_input(inputs.to(device))), labels.to(device), classes)
-    return Scores(confusion.cpu(), samples.task)
+    return Scores(ranks.sum(confusion).cpu(), samples.task)
 
 
 def as_input(images: Tensor) -> Tensor:
@@ -101,14 +109,20 @@ def as_input(images: Tensor) -> Tensor:
     return images.permute(0, 3, 1, 2).float() / 255 if images.ndim == 4 else images
 
 
-def _batches(samples: Samples, without: Collection[int]) -> Iterator[tuple[Tensor, Tensor]]:
-    """The labelled inputs and their labels, those of one size together, as many as memory should hold at once."""
+def _batches(samples: Samples, without: Collection[int], ranks: Ranks) -> Iterator[tuple[Tensor, Tensor]]:
+    """The labelled inputs and their labels, those of one size together, as many as memory should hold at once.
+
+    Batches are the same for any number of processes, which take turns at them.
+    """
+    turns = count()
     counted = np.setdiff1d(np.arange(samples.labelled), np.fromiter(without, dtype=np.int64))
     sizes, group = np.unique(samples.sizes[counted], axis=0, return_inverse=True)
     for kind, (height, width) in enumerate(sizes.tolist()):
         members = counted[group == kind]
         parts = min(math.ceil(len(members) * height * width / PIXELS_AT_ONCE), len(members))
         for batch in np.array_split(members, parts):
+            if next(turns) % ranks.of != ranks.rank:
+                continue
             images = np.stack([samples.image(item) for item in batch])
             inputs = images if images.dtype == np.uint8 else images[:, 0, 0]  # points
             labels = np.stack([samples.label_map(item) for item in batch]) if samples.dense else samples.labels[batch]
@@ -174,7 +188,10 @@ def leave_out_trained_on(
     """
     split = run.split
     if not split.digests and digests:
-        say(console, f"Note: an earlier version trained {run.path}: images in {folder} that taught it are not recognised.")
+        say(
+            console,
+            f"Note: an earlier version trained {run.path}: images in {folder} that taught it are not recognised.",
+        )
     roles = {name: split.taught_by(digests.get(name, "")) for name in samples.names[: samples.labelled]}
     taught, seen = ([name for name in roles if roles[name] == role] for role in ("labelled", "unlabelled"))
     if taught and len(taught) == samples.labelled:
@@ -184,8 +201,11 @@ def leave_out_trained_on(
         )
     if taught:
         so = f"scores are of the other {samples.labelled - len(taught)}"
-        say(console, f"Left out: {len(taught)} of {samples.labelled} images, whose labels taught {run.path} "
-            f"({listed(taught, NAMED)}); {so}.")
+        say(
+            console,
+            f"Left out: {len(taught)} of {samples.labelled} images, whose labels taught {run.path} "
+            f"({listed(taught, NAMED)}); {so}.",
+        )
     if seen:
         say(console, f"Note: {run.path} has seen {len(seen)} of these images without labels ({listed(seen, NAMED)}).")
     return [number for number, name in enumerate(roles) if roles[name] == "labelled"]

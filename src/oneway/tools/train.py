@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from rich.console import Console
 
+from oneway import __version__, data, runs
 from oneway import config as configuration
-from oneway import data, runs
 from oneway.common import words
 from oneway.common.address_space import require_margin
 from oneway.common.errors import UserError
@@ -24,20 +25,23 @@ from oneway.common.progress import ProgressBar
 from oneway.common.run_files import SUMMARY
 from oneway.config import Config
 from oneway.data.dataset import Samples
-from oneway.data.splits import choose, places
+from oneway.data.splits import Split, choose, places
 from oneway.draws import Plan, draw
 from oneway.engine import memory, optim
 from oneway.engine.balance import class_weights
 from oneway.engine.capture import choose_step
-from oneway.engine.feed import feed
+from oneway.engine.feed import Feed, feed
 from oneway.engine.lone import refuse_lone_values
+from oneway.engine.ranks import Ranks, join
+from oneway.engine.shares import refuse_indivisible
 from oneway.engine.start import batch_of, plan_of, training_state
 from oneway.engine.state import TrainingState
 from oneway.engine.step import Measured
 from oneway.methods import METHODS
 from oneway.runs import TrainedModel, atomic, continuation
-from oneway.runs.checkpoint.state import bytes_needed
-from oneway.runs.checkpoint.writer import open_writer
+from oneway.runs.checkpoint.state import bytes_needed, tensors_of
+from oneway.runs.checkpoint.state import restore as restore_tensors
+from oneway.runs.checkpoint.writer import Writer, open_writer
 from oneway.runs.continuation import Notes
 from oneway.tools.evaluate import METRIC_NAMES, as_json, evaluate
 from oneway.tools.networks import digest_of, load_teacher, locate_weights, prepare, refuse_other_classes, student_seed
@@ -57,43 +61,64 @@ def train(config: Config, out: Path, resume: bool, console: Console, allow_chang
         allow_changes: Continue although settings, split or data are not those the run was started with.
     """
     config = configuration.build(config.model_dump(), "the configuration")  # it may have been changed unchecked
-    with note_run_folder(out), memory.explained(config), ExitStack() as resources:
-        return _train(config, out, resume, console, allow_changes, resources)
+    ranks = join(config.train.device)
+    console = console if ranks.is_first else Console(quiet=True)
+    with ranks.watching(), note_run_folder(out), memory.explained(config), ExitStack() as resources:
+        return _train(config, out, resume, console, allow_changes, resources, ranks)
 
 
 def _train(
-    config: Config, out: Path, resume: bool, console: Console, allow_changes: bool, resources: ExitStack
+    config: Config,
+    out: Path,
+    resume: bool,
+    console: Console,
+    allow_changes: bool,
+    resources: ExitStack,
+    ranks: Ranks,
 ) -> dict[str, Any]:
     say = partial(words.say, console)
 
-    device = runs.choose_device(config.train.device)
+    refuse_indivisible(config, ranks.of)
+    ranks.require_same({"oneway": __version__, "PyTorch": torch.__version__, "--resume": resume} | config.flat())
+    device = runs.choose_device(ranks.device(config.train.device))
+    # The first process, or the only one, has the run folder; what it finds there, it tells the others.
     continued, noted = None, Notes(frozenset(), None)
     if resume:
-        config = continuation.keep_paths(out, config, say)
-        if (summary := continuation.load_ended(out, config)) is not None:
-            of = "" if config.data.path is None else f" of {runs.open_run(out).config.data.path}"
+        config = ranks.same(partial(continuation.keep_paths, out, config, say))
+        if (ended := ranks.same(partial(continuation.load_ended, out, config))) is not None:
+            of = ranks.same(lambda: "" if config.data.path is None else f" of {runs.open_run(out).config.data.path}")
             say(f"{out}: this run{of} has ended; nothing to do.")
-            return summary
-        continued = resources.enter_context(continuation.reopen(out, config, allow_changes))
-        noted = continuation.read_notes(continued)
-    else:
+            return ended
+        if ranks.is_first:
+            continued = resources.enter_context(continuation.reopen(out, config, allow_changes))
+        noted = ranks.same(lambda: continuation.read_notes(continued) if continued else noted)
+    elif ranks.is_first:
         runs.refuse_occupied(out)
     # Minutes of decoding would be in vain without them. A checkpoint has the weights, but not a teacher from elsewhere.
-    weights = None if noted.filled else locate_weights(config.model)
-    teacher = load_teacher(config)
+    with ranks.in_turn():
+        weights = None if noted.filled else locate_weights(config.model)
+        teacher = load_teacher(config)
     notes: dict[str, Any] = {} if teacher is None else {"teacher": digest_of(teacher)}
     if continued is not None and teacher is not None:
         continuation.keep_teacher(continued, noted.teacher, notes["teacher"])
 
-    dataset = data.load(config.data, console)
-    samples, held_out = dataset.read("train"), dataset.read("val")
+    with ranks.in_turn():
+        dataset = data.load(config.data, console)
+        samples, held_out = dataset.read("train"), dataset.read("val")
+    facts = {"training images": samples.content, "validation images": held_out.content, "classes": dataset.classes}
+    pool = samples.pool
+    ranks.require_same(facts | {"teacher": notes.get("teacher"), "pool": None if pool is None else pool.record})
     for remark in dataset.review():
         say(f"Note: {remark}")
-    if continued is None:
-        split = replace(choose(samples, config.labels, config.seed, held_out.names), validation=held_out.content)
-    else:
-        split = continuation.keep_split(continued, samples, held_out)
-    split = split.know(dataset.digests("train"), held_out.names)
+
+    def find_split() -> Split:
+        if continued is None:
+            split = replace(choose(samples, config.labels, config.seed, held_out.names), validation=held_out.content)
+        else:
+            split = continuation.keep_split(continued, samples, held_out)
+        return split.know(dataset.digests("train"), held_out.names)
+
+    split = ranks.same(find_split)
     classes = len(dataset.classes)
     if teacher is not None:
         refuse_other_classes(teacher, dataset.classes, config)
@@ -120,42 +145,74 @@ def _train(
     validate_every = config.train.validate_every or math.ceil(iterations / 10)
     checkpoint_every = config.train.checkpoint_every or validate_every
     plan = plan_of(config, labelled, unlabelled, channels=samples.pixels.shape[1], network=state.student)
-    fed = feed(samples, plan, device)
+    fed = feed(samples, plan, device, config.jitter, ranks.share)
+    resources.callback(fed.close)
     if config.data.task == "segmentation":
         megabytes = (samples.pixels.nbytes + samples.labels.nbytes) / 1e6
-        say(f"{len(samples)} training images, {megabytes:,.0f} MB, {fed.place}.")
+        further = "" if pool is None else f", and {len(pool):,} of a pool"
+        say(f"{len(samples)} training images, {megabytes:,.0f} MB{further}, {fed.place}.")
     if device.type == "cpu" and (note := slow_on_cpu(config, iterations)):
         say(note)
 
     # Everything has been checked: the run gets its folder, or its last checkpoint.
-    done, seconds_before, scores = 0, 0.0, None
-    if continued is None:
-        run = resources.enter_context(runs.start_run(out, config, split, bytes_needed(state)))
-    else:
+    done, seconds_before, scores, run = 0, 0.0, None, None
+    if continued is not None:
         run = continued.run
         done, seconds_before = continuation.restore(continued, split, state, iterations, checkpoint_every, say)
-        say(f"{out}: continues after {done} of {iterations} iterations.")
-    if not atomic.sync_folder(out):
+        say(f"{out}: continues after {done} of {iterations} iterations{ranks.in_words}.")
+    elif ranks.is_first:
+        run = resources.enter_context(runs.start_run(out, config, split, bytes_needed(state)))
+        if ranks.of > 1:
+            say(f"{out}: starts{ranks.in_words}.")
+    if run is not None and not atomic.sync_folder(out):
         say(f"Note: the file system of {out} cannot sync folders: a power cut there may cost the last checkpoints.")
-    advance = choose_step(state, fed.store, config, say)
+    done, seconds_before = ranks.same(lambda: (done, seconds_before))
+    if not ranks.alone:
+        found = ranks.same_tensors(lambda: tensors_of(state))
+        if not ranks.is_first:
+            restore_tensors(state, found)
+    advance = choose_step(state, fed.store, config, say, ranks)
     began = time.monotonic()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
 
-    def save_checkpoint() -> None:
-        checkpoints.save(done, seconds_before + time.monotonic() - began, state)
+    def save_checkpoint(wait: bool = False) -> None:
+        if checkpoints is not None:
+            with ranks.patient():
+                checkpoints.save(done, seconds_before + time.monotonic() - began, state)
+                if wait:
+                    checkpoints.wait()
+
+    def stopped() -> str:
+        return f"Stopped after {done} of {iterations} iterations; --resume continues {out}."
+
+    def stop(signal: int) -> NoReturn:
+        if done:
+            save_checkpoint(wait=True)
+        ranks.same(lambda: None)  # nobody leaves before it is on the disk
+        raise Interrupted(signal, stopped())
 
     title = f"{config.method} · {len(split.labelled)} labels · seed {config.seed}"
     about = {"configuration": config.model_dump(mode="json"), "split": split.hash}
     with (
         defer_signals() as signal_received,
         ProgressBar(console, title, iterations, done, transient=False) as bar,
-        open_writer(run.checkpoints, about, out / runs.METRICS, notes, run.require) as checkpoints,
+        writer_for(run, about, notes) as checkpoints,
+        ranks.expecting_progress(),
     ):
         while done < iterations:
             rate = optim.set_learning_rate(state.optimiser, config.optimiser.schedule, done, iterations)
             alpha = optim.alpha_at(config.train, done, iterations)
-            losses = advance(fed.draws(done), alpha, optim.warm_up_at(config.train, done))
+            if (signal := _await_images(fed, done, ranks, signal_received)) is not None:
+                stop(signal)
+            try:
+                draws = fed.draws(done)
+            except UserError as error:
+                if pool is None or not done:
+                    raise
+                save_checkpoint(wait=True)
+                raise UserError(f"{error} {stopped()}") from error
+            losses = advance(draws, alpha, optim.warm_up_at(config.train, done))
             require_margin()
             done += 1
             bar.update(done)
@@ -165,27 +222,28 @@ def _train(
                 # Waits for the device. A run that is shorter than that must have learnt something too.
                 most = min(config.train.most_skipped, iterations)
                 skipped = _stop_if_stuck(state, most, plan, samples, done, rate)
-            if logged:
+            if logged and run is not None:
                 values = _to_numbers(losses)
                 run.log(iteration=done, **values, learning_rate=rate, **({"skipped": skipped} if skipped else {}))
                 bar.show("  ".join([*(f"{name} {value:.3f}" for name, value in values.items()), f"lr {rate:.1e}"]))
             if done % validate_every == 0 or done == iterations:
-                scores = evaluate(kept, held_out, classes)
-                run.log(iteration=done, **{scores.metric: scores.value}, per_class=scores.per_class)
+                scores = evaluate(kept, held_out, classes, ranks=ranks)
+                if run is not None:
+                    run.log(iteration=done, **{scores.metric: scores.value}, per_class=scores.per_class)
                 value = f"{scores.value:.1f} %"
                 bar.show_result(f"val {value}", f"validation {METRIC_NAMES[scores.metric]} {value}")
             if done % checkpoint_every == 0 or done == iterations:
                 save_checkpoint()
-            if (signal := signal_received()) is not None and done < iterations:
-                save_checkpoint()
-                checkpoints.wait()
-                raise Interrupted(signal, f"Stopped after {done} of {iterations} iterations; --resume continues {out}.")
-        signal_at_end = signal_received()
+            if (signal := ranks.agree(signal_received())) is not None and done < iterations:
+                stop(signal)
+        signal_at_end = ranks.agree(signal_received(), now=True)
 
-    run.require()
-    runs.save_model(run.model_file, TrainedModel(kept, dataset.classes, dataset.colours, dataset.masks), config.model)
+    if run is not None:
+        run.require()
+        model = TrainedModel(kept, dataset.classes, dataset.colours, dataset.masks)
+        runs.save_model(run.model_file, model, config.model)
     # A run that was killed between its last checkpoint and here is continued with nothing left to train, and no scores.
-    scores = scores or evaluate(kept, held_out, classes)
+    scores = scores or evaluate(kept, held_out, classes, ranks=ranks)
     summary = {
         "method": config.method,
         "variant": config.variant,
@@ -198,14 +256,38 @@ def _train(
         "seconds": seconds_before + time.monotonic() - began,
         "peak_memory_mib": memory.peak_mib(device),
     }
-    if changes := continuation.list_changes(run):
-        summary["changes"] = changes
-    run.write(SUMMARY, summary)
+    if pool is not None and pool.broken:
+        summary["broken_images"] = len(pool.broken)
+    if run is not None:
+        if changes := continuation.list_changes(run):
+            summary["changes"] = changes
+        run.write(SUMMARY, summary)
+    summary = ranks.same(lambda: summary)
     if summary["skipped_steps"]:
         say(f"Note: {summary['skipped_steps']} of {iterations} steps were not finite, and were skipped.")
     if signal_at_end is not None:
         raise Interrupted(signal_at_end, f"Stopped after the last iteration; {out} is complete.")
     return summary
+
+
+def _await_images(fed: Feed, iteration: int, ranks: Ranks, signal_received: Callable[[], int | None]) -> int | None:
+    """Waits until the images of an iteration are there; where a lone process gets a signal before, returns that."""
+    if fed.ready(iteration):
+        return None
+    with ranks.patient():
+        while not fed.ready(iteration):
+            if ranks.alone and (signal := signal_received()) is not None:
+                return signal
+    return None
+
+
+def writer_for(
+    run: runs.Run | None, about: Mapping[str, Any], notes: Mapping[str, Any]
+) -> AbstractContextManager[Writer | None]:
+    """What writes the checkpoints, in the process that has the run folder."""
+    if run is None:
+        return nullcontext()
+    return open_writer(run.checkpoints, about, run.path / runs.METRICS, notes, run.require)
 
 
 def slow_on_cpu(config: Config, iterations: int) -> str:
@@ -234,7 +316,7 @@ def _stop_if_stuck(state: TrainingState, most: int, plan: Plan, samples: Samples
     if in_a_row < most:
         return skipped
     table = draw(plan, done - 1)
-    names = [samples.names[item] for item in (*table.labelled.item.tolist(), *table.unlabelled.item.tolist())]
+    names = [samples.name(item) for item in (*table.labelled.item.tolist(), *table.unlabelled.item.tolist())]
     raise UserError(
         f"The last {in_a_row} steps up to iteration {done} were not finite and were skipped ({skipped} in all), at "
         f"learning rate {rate:.1e}, the last of them with {words.listed(names, most=8)}. "

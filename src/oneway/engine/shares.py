@@ -1,0 +1,37 @@
+"""Whether a batch can be shared out among processes, so that they learn what one would."""
+
+from __future__ import annotations
+
+from oneway.common.errors import UserError
+from oneway.config import Config
+from oneway.engine.start import batch_of
+from oneway.methods import METHODS
+
+
+def refuse_indivisible(config: Config, processes: int) -> None:
+    """Refuses batches that do not divide among so many processes, and losses that need all of a batch at once."""
+    if processes == 1:
+        return
+    method, (labelled, unlabelled) = METHODS[config.method], batch_of(config)
+    # Images that are mixed with one another go to the same process.
+    together = 4 if method.mixes_labelled else 2 if method.augment else 1
+    for flag, size, unit in (
+        ("--train.batch-labelled", labelled, together),
+        ("--train.batch-unlabelled", unlabelled, 2 if method.mixes else 1),
+    ):
+        if size % (unit * processes):
+            kept = f", which keeps {'pairs' if unit == 2 else 'fours'} of images together" if unit > 1 else ""
+            raise UserError(
+                f"{flag} {size} does not divide among {processes} processes with method {config.method}{kept}. It is "
+                f"the batch of all of them: use a multiple of {unit * processes}, or another number of processes."
+            )
+    if method.injects and labelled != unlabelled:
+        raise UserError(
+            f"Method {config.method} pastes labelled images into unlabelled ones in turn: with {processes} processes, "
+            f"--train.batch-labelled {labelled} and --train.batch-unlabelled {unlabelled} have to be the same."
+        )
+    if config.train.balance == "ohem":
+        raise UserError(
+            f"--train.balance ohem looks for the hardest pixels of a whole batch, of which each of {processes} "
+            "processes has a part. Use frequency or dice, or one process."
+        )
