@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,13 @@ def write_images(folder: Path, count: int = 12, suffix: str = "jpg") -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         photograph(number).save(path, quality=92)
     return folder
+
+
+def break_some(folder: Path, numbers: Iterable[int]) -> None:
+    """Cuts off the end of some images."""
+    for number in numbers:
+        path = next(folder.rglob(f"{number:03d}.jpg"))
+        path.write_bytes(path.read_bytes()[:200])
 
 
 def pack(folder: Path, shards: Path, size: int = 5) -> Path:

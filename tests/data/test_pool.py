@@ -22,7 +22,7 @@ from oneway.data.pool.files import LocalFiles
 from oneway.data.pool.shard_index import images_of
 from oneway.data.pool.sources import expand_braces
 from oneway.data.pool.tar import members
-from pools import opened, pack, photograph, write_images
+from pools import break_some, opened, pack, photograph, write_images
 
 
 @pytest.fixture
@@ -244,12 +244,6 @@ def test_a_part_of_an_image_is_that_of_the_whole(suffix, tmp_path):
             size, box, pixels = read_part(tmp_path / "x", content, lambda size: (3, 2, size[0] - 1, 20), factor)
             assert size == expected.shape[:2]
             assert np.array_equal(pixels, expected[3 : box[2], 2:20])
-
-
-def break_some(folder, numbers):
-    for number in numbers:
-        path = next(folder.rglob(f"{number:03d}.jpg"))
-        path.write_bytes(path.read_bytes()[:200])
 
 
 def test_another_image_takes_the_place_of_a_broken_one(folder, tmp_path):

@@ -18,17 +18,19 @@ from oneway.common.words import say
 from oneway.config import Data
 from oneway.data.check.contact_sheet import write_contact_sheet
 from oneway.data.check.defects import WHOLE_SET, Finding, relative
+from oneway.data.check.pool import check_pool
 from oneway.data.check.result import check_data
 from oneway.data.check.text import findings_text, summary
 from oneway.data.dataset import Listing
 from oneway.data.folder import FILE, describe, list_described
+from oneway.data.pool import is_pool
 
 
 def check_folder(
     root: Path,
     console: Console,
     *,
-    unlabelled: Path | None = None,
+    unlabelled: Path | str | None = None,
     out: Path | None = None,
     save: bool = False,
     as_json: bool = False,
@@ -38,7 +40,7 @@ def check_folder(
     Args:
         root: The folder.
         console: Where to print what was found.
-        unlabelled: A further folder, of images without masks.
+        unlabelled: A further folder, of images without masks, or a pool of them.
         out: The contact sheet; see `sheet_path`.
         save: Write what was inferred about the folder into it, as dataset.yaml.
         as_json: Print JSON.
@@ -47,11 +49,13 @@ def check_folder(
     inferred = not file.exists()
     if save and not inferred:
         raise UserError(f"{file}: exists already. Remove it to have it written anew, or leave out --save.")
-    folder = describe(root, unlabelled)
+    pool = unlabelled if unlabelled is not None and is_pool(unlabelled) else None
+    further = None if unlabelled is None or pool is not None else Path(unlabelled)
+    folder = describe(root, further)
     if save:
         with _writing(file):
             file.write_text(folder.description.to_yaml(), encoding="utf-8")
-        folder = describe(root, unlabelled)  # as it is read from now on
+        folder = describe(root, further)  # as it is read from now on
     known = [
         Finding("warning", "Files that do not pair up", relative(problem.file, root), problem.message)
         for problem in folder.found.problems
@@ -74,7 +78,7 @@ def check_folder(
             console.print(findings_text(findings), highlight=False)
         status = 1
     else:
-        status = check_listing(listing, console, known=known, out=out, as_json=as_json)
+        status = check_listing(listing, console, known=known, out=out, as_json=as_json, pool=pool)
     if not as_json:
         if save:
             say(console, f"Written: {file}")
@@ -91,17 +95,21 @@ def check_listing(
     known: Iterable[Finding] = (),
     out: Path | None = None,
     as_json: bool = False,
+    pool: Path | str | None = None,
 ) -> int:
-    """Checks a listed data set of any kind; the exit status is 1 if there is an error in it."""
-    sheet = sheet_path(listing.root, out, as_json)
-    check = check_data(listing, Console(quiet=True) if as_json else console, known)
+    """Checks a listed data set of any kind, and a pool beside it; the exit status is 1 if there is an error in it."""
+    sheet, progress = sheet_path(listing.root, out, as_json), Console(quiet=True) if as_json else console
+    check, numbers = check_data(listing, progress, known), None
+    if pool is not None:
+        check, numbers = check_pool(check, pool, progress)
     if not as_json:
         console.print(summary(check), Text(), findings_text(check.findings), highlight=False)
     if sheet is not None:
         with _writing(sheet):
             write_contact_sheet(check, sheet)
     if as_json:
-        print_result(json.dumps(check.to_json() | {"sheet": str(sheet) if sheet else None}, indent=1, allow_nan=False))
+        tree = check.to_json() | ({"pool": numbers} if numbers else {}) | {"sheet": str(sheet) if sheet else None}
+        print_result(json.dumps(tree, indent=1, allow_nan=False))
     else:
         say(console, f"Contact sheet: {sheet or 'none inside the data unless asked for; --out FILE.png draws it.'}")
     return int(check.has_errors)
