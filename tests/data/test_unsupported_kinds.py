@@ -12,7 +12,6 @@ from oneway.data.folder import find
 
 LABELME = json.dumps({"version": "5.0", "flags": {}, "shapes": [{"label": "book", "points": [[0, 0], [3, 0], [0, 3]]}]})
 FILES = {
-    "Labelme files with the names of images are not read (6; 0.json": ("{}.json", LABELME),
     "YOLO files with the names of images are not read (6; labels/0.txt": (
         "labels/{}.txt",
         "1 0.2 0.38 0.47 0.38 0.2 0.75\n",
@@ -24,7 +23,7 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize(("words", "file"), FILES.items(), ids=["Labelme", "YOLO", "Pascal VOC"])
+@pytest.mark.parametrize(("words", "file"), FILES.items(), ids=["YOLO", "Pascal VOC"])
 def test_labels_of_other_tools_are_named(tmp_path, words, file):
     """They lie beside the images or in a folder of their own, and no mask does."""
     place, content = file
@@ -34,7 +33,7 @@ def test_labels_of_other_tools_are_named(tmp_path, words, file):
         write(tmp_path / place.format(index), content)
     message = refusal(tmp_path)
     assert words in message
-    assert "PNG masks, or as COCO" in message
+    assert ("Name the classes in a data.yaml" if "YOLO" in words else "PNG masks, or as COCO") in message
 
 
 def test_other_notes_about_images_are_no_labels(tmp_path):

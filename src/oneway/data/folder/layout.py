@@ -16,7 +16,7 @@ from oneway.common.errors import UserError
 from oneway.common.run_files import is_output
 from oneway.data.dataset import Item
 from oneway.data.folder.description import Description, Part
-from oneway.data.folder.formats import READERS
+from oneway.data.folder.formats import LAYOUTS, READERS
 from oneway.data.folder.walk import choose_folder, require_inside
 
 IMAGES = ("images", "jpegimages")
@@ -39,12 +39,20 @@ FOREIGN = {
 }
 """Whose labels of single images have this suffix, and the content that tells these files from others."""
 
+WAYS_OUT = {
+    "YOLO": "Name the classes in a data.yaml beside the folders: `train: images`, and `names: [crack, …]`.",
+    "Labelme": "Say in dataset.yaml that labels come from these, as in `train: {images: images, labelme: images}`.",
+}
+
 MOST_READ = 2**20  # bytes of such a file that are looked at
 
 
 def recognise(root: Path) -> Description:
     """Finds the training, validation and unlabelled images of a folder by the names of its subfolders."""
     unlabelled = _images_of(root, choose_folder(root, ".", UNLABELLED))
+    for known in LAYOUTS:
+        if (layout := known(root)) is not None:
+            return layout.model_copy(update={"unlabelled": (*layout.unlabelled, *unlabelled)})
     whole = _part(root, ".")
     labelled_here = whole.images != "." and (whole.masks or whole.annotations)
     if labelled_here and (split := _split(root, whole)):
@@ -118,8 +126,8 @@ def unsupported_labels(root: Path, items: Sequence[Item]) -> list[str]:
             continue
         if re.search(sign, start):
             first = paths[0].relative_to(root).as_posix()
+            way_out = WAYS_OUT.get(kind, "Export these labels as PNG masks, or as COCO.")
             remarks.append(
-                f"{kind} files with the names of images are not read ({len(paths)}; {first} is the first). "
-                "Export these labels as PNG masks, or as COCO."
+                f"{kind} files with the names of images are not read ({len(paths)}; {first} is the first). {way_out}"
             )
     return remarks

@@ -9,12 +9,20 @@ from pathlib import Path, PurePosixPath
 from oneway.common.errors import UserError
 from oneway.data.decode.coco import is_coco, read_coco, read_json
 from oneway.data.decode.regions import Regions
-from oneway.data.folder.description import FILE
+from oneway.data.folder.description import FILE, Description
+from oneway.data.folder.formats.by_split import two_files
 from oneway.data.folder.formats.interface import Annotations, Source
 from oneway.data.folder.walk import choose_folder, entries_of, require_inside
 
 TITLE = "COCO"
 MOST_JSON_FILES = 8  # with more of them in a folder, each belongs to a single image, and they are not COCO
+
+
+def recognise(root: Path) -> Description | None:
+    """Training and validation in two files, of which those of instances are preferred to others."""
+    files = files_in(root, ".")
+    instances = [file for file in files if PurePosixPath(file).name.startswith("instances")]
+    return two_files(root, "coco", instances or files) if len(files) > 1 else None
 
 
 def find(root: Path, folder: str) -> str | None:

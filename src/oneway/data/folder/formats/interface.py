@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
+from pydantic import ValidationError
+
+from oneway.common.words import listed
 from oneway.data.decode.regions import Regions
 from oneway.data.folder.walk import Problem
 
@@ -35,6 +38,11 @@ class Source:
         for path in self.images:
             names[path.name].append(path)
         return names
+
+    def match_quietly(self, name: str) -> list[Path]:
+        """The image that alone has this name, or nothing."""
+        found = self._by_name.get(name, [])
+        return found if len(found) == 1 else []
 
     def match(self, file: Path, entries: Iterable[str]) -> dict[Path, str]:
         """The images that a file lists by path, or else by a name that no other has; those not found are problems."""
@@ -65,6 +73,21 @@ class Annotations:
     regions: Callable[[Path], Regions]  # of an image among these
     listed: bool = True  # whether `names` is a list of all classes, and not only of those that occur
     remarks: tuple[str, ...] = field(default=())  # what was decided for the user
+
+
+def without_area(kinds: Counter[str]) -> tuple[str, ...]:
+    """A remark on shapes that cannot be painted, by their kind; or none."""
+    if not kinds:
+        return ()
+    count = listed(f"{count} of kind {kind!r:.40}" for kind, count in sorted(kinds.items()))
+    return (f"Shapes without an area are left out: {count}.",)
+
+
+def explain(error: ValidationError) -> str:
+    """The first thing that is wrong: its key, and what about it."""
+    detail = error.errors(include_url=False)[0]
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"]).removeprefix(".")
+    return f"{key[:200]}: {detail['msg'].removeprefix('Value error, ')}" if key else detail["msg"]
 
 
 class Reader(Protocol):

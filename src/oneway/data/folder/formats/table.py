@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
-from oneway.data.folder.formats import coco
+from collections.abc import Callable
+from pathlib import Path
+
+from oneway.data.folder.description import Description
+from oneway.data.folder.formats import coco, cvat, label_studio, labelme, supervisely, yolo
 from oneway.data.folder.formats.interface import Reader
 
 READERS: dict[str, Reader] = {
     "coco": coco,
+    "labelme": labelme,
+    "label_studio": label_studio,
+    "cvat": cvat,
+    "yolo": yolo,
+    "supervisely": supervisely,
 }
+
+LAYOUTS: tuple[Callable[[Path], Description | None], ...] = (
+    yolo.recognise,
+    supervisely.recognise,
+    coco.recognise,
+    cvat.recognise,
+)
+"""Of formats in which a file says, or names of folders that no other has, which images train and which validate."""

@@ -1,0 +1,129 @@
+"""CVAT: the XML file of "CVAT for images", with polygons, masks and boxes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from xml.etree import ElementTree
+
+from oneway.common.bounded import open_regular, read_bounded
+from oneway.common.errors import UserError
+from oneway.data.dataset import class_name
+from oneway.data.decode.images import MOST_PIXELS
+from oneway.data.decode.regions import Region, Regions, Shape
+from oneway.data.decode.shapes import BoxRuns, Polygon, ellipse, rectangle
+from oneway.data.folder.description import Description
+from oneway.data.folder.formats.by_split import two_files
+from oneway.data.folder.formats.interface import Annotations, Source, without_area
+from oneway.data.folder.walk import choose_folder, entries_of, require_inside
+
+TITLE = "CVAT"
+SIGN = re.compile(rb"<annotations>\s*<version>")
+MOST_READ = 2**12
+LOOKED_AT = 8  # files; with more of them, each belongs to a single image
+MOST_BYTES = 2**30
+
+
+def recognise(root: Path) -> Description | None:
+    """Training and validation in two files."""
+    return two_files(root, "cvat", files_in(root, "."))
+
+
+def find(root: Path, folder: str) -> str | None:
+    """The first such file in a folder, or in `annotations` within."""
+    return next(iter(files_in(root, folder)), None)
+
+
+def files_in(root: Path, folder: str) -> list[str]:
+    """All such files there."""
+    return [
+        PurePosixPath(place, entry.name).as_posix()
+        for place in filter(None, (folder, choose_folder(root, folder, ("annotations",))))
+        for entry in islice((one for one in entries_of(root / place) if one.name.lower().endswith(".xml")), LOOKED_AT)
+        if _is_cvat(require_inside(root / place / entry.name, root))
+    ]
+
+
+def _is_cvat(path: Path) -> bool:
+    try:
+        with open_regular(path) as file:
+            return SIGN.search(file.read(MOST_READ)) is not None
+    except (OSError, UserError):
+        return False
+
+
+def read(source: Source) -> Annotations:
+    """All of it, but for the outlines."""
+    path = source.labels
+    content = read_bounded(path, MOST_BYTES)
+    if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
+        raise UserError(f"{path}: has definitions of its own (DOCTYPE), which CVAT does not write. Export it again.")
+    try:
+        tree = ElementTree.fromstring(content)
+    except ElementTree.ParseError as error:
+        raise UserError(f"{path}: not valid XML ({error}).") from None
+    if tree.find("track") is not None:
+        raise UserError(f"{path}: annotations of a video. Export them with its frames, as 'CVAT for images'.")
+    names = [element.text or "" for element in tree.iterfind("./meta//labels/label/name")]
+    images: dict[str, Regions] = {}
+    left_out: Counter[str] = Counter()
+    for index, image in enumerate(tree.iterfind("image")):
+        try:
+            images[image.get("name", "")] = _image(path, image, left_out)
+        except (ValueError, TypeError) as error:
+            raise UserError(f"{path}: image {index + 1} ({image.get('name', '')!r:.100}): {error}.") from None
+    used = {region.name for found in images.values() for region in found.regions if region.name}
+    if unknown := sorted(used - {*names}) if names else []:
+        raise UserError(f"{path}: the label {unknown[0]!r:.80} is used, and not among those that it lists.")
+    matched = source.match(path, images)
+    found = {image: images[name] for image, name in matched.items()}
+    empty = frozenset(image for image in found if not found[image].regions)
+    every = tuple(dict.fromkeys(names)) if names else tuple(sorted(used))
+    remarks = without_area(left_out)
+    return Annotations(every, dict.fromkeys(found, path), empty, partial(_regions, found), bool(names), remarks)
+
+
+def _regions(images: Mapping[Path, Regions], image: Path) -> Regions:
+    return images[image]
+
+
+def _image(path: Path, image: ElementTree.Element, left_out: Counter[str]) -> Regions:
+    height, width = int(image.get("height", "")), int(image.get("width", ""))
+    if not 0 < height * width <= MOST_PIXELS or height < 0:
+        raise ValueError(f"{width}×{height} pixels are none, or too many")
+    regions: list[tuple[int, Region]] = []
+    for index, element in enumerate(image):
+        shape = _shape(element)
+        if shape is not None:
+            name = class_name(element.get("label", ""))
+            place = f"image {image.get('name', '')!r:.100}, {element.tag} {index + 1}"
+            regions.append((int(element.get("z_order", 0)), Region(place, name, shape)))
+        elif element.tag != "tag":
+            left_out[element.tag] += 1
+    ordered = sorted(regions, key=lambda pair: pair[0])  # stable: of one height, the later lies above
+    return Regions(path, tuple(region for _, region in ordered), (height, width))
+
+
+def _shape(element: ElementTree.Element) -> Shape | None:
+    """What was drawn; None where it has no area."""
+
+    def number(key: str) -> float:
+        return float(element.get(key, ""))
+
+    match element.tag:
+        case "polygon":
+            points = element.get("points", "").split(";")
+            return Polygon([[float(value) for value in point.split(",")] for point in points])
+        case "box":
+            return rectangle((number("xtl"), number("ytl")), (number("xbr"), number("ybr")))
+        case "ellipse":
+            return ellipse(number("cx"), number("cy"), number("rx"), number("ry"))
+        case "mask":
+            counts = tuple(int(count) for count in element.get("rle", "").split(","))
+            left, top, width, height = (int(number(key)) for key in ("left", "top", "width", "height"))
+            return BoxRuns(counts, left, top, width, height)
+    return None

@@ -1,0 +1,132 @@
+"""Label Studio: the JSON file that it exports, with polygons and what was painted with a brush."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from oneway.common.bounded import open_regular
+from oneway.common.errors import UserError
+from oneway.data.dataset import class_name
+from oneway.data.decode.coco import read_json
+from oneway.data.decode.regions import Region, Regions, Shape
+from oneway.data.decode.shapes import BrushRuns, Polygon, ellipse, rectangle
+from oneway.data.folder.formats.interface import Annotations, Source, without_area
+from oneway.data.folder.walk import Problem, choose_folder, entries_of, require_inside
+
+TITLE = "Label Studio"
+SIGN = re.compile(rb'\A\s*\[\s*\{.*"(annotations|completions)"\s*:', re.DOTALL)
+UPLOADED = re.compile(r"^[0-9a-f]{8}-")  # what Label Studio puts before the names of files that are uploaded to it
+MOST_READ = 2**14
+PERCENT = 100.0
+
+
+def find(root: Path, folder: str) -> str | None:
+    """The one such file in a folder, or in `annotations` within."""
+    for place in filter(None, (folder, choose_folder(root, folder, ("annotations",)))):
+        for entry in entries_of(root / place):
+            if entry.name.lower().endswith(".json") and _is_export(require_inside(root / place / entry.name, root)):
+                return PurePosixPath(place, entry.name).as_posix()
+    return None
+
+
+def _is_export(path: Path) -> bool:
+    try:
+        with open_regular(path) as file:
+            return SIGN.search(file.read(MOST_READ)) is not None
+    except (OSError, UserError):
+        return False
+
+
+def read(source: Source) -> Annotations:
+    """All of it, but for the outlines."""
+    path = source.labels
+    tasks = read_json(path)
+    if not isinstance(tasks, list):
+        raise UserError(f"{path}: no list of tasks. Export it from Label Studio as JSON.")
+    left_out, found, several = Counter[str](), dict[Path, Regions](), 0
+    for index, task in enumerate(tasks):
+        try:
+            entry, results, more = _task(task)
+            several += more
+            regions = _regions_of(path, index, results, left_out)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise UserError(f"{path}: [{index}]: {str(error)[:200]}.") from None
+        image = _matching(source, entry)
+        if image is None or image in found:
+            why = "is for the same image as another task" if image else "names no image that is there"
+            source.problems.append(Problem(path, f"[{index}] {why}: {entry[:200]!r}."))
+        else:
+            found[image] = regions
+    names = {region.name for regions in found.values() for region in regions.regions if region.name}
+    empty = frozenset(image for image in found if not found[image].regions)
+    note = f"{several} tasks have several annotations, of which the first is used."
+    remarks = (*without_area(left_out), *((note,) if several else ()))
+    return Annotations(
+        tuple(sorted(names)), dict.fromkeys(found, path), empty, partial(_regions, found), False, remarks
+    )
+
+
+def _regions(images: Mapping[Path, Regions], image: Path) -> Regions:
+    return images[image]
+
+
+def _task(task: dict[str, Any]) -> tuple[str, list[Any], bool]:
+    """The image that a task names, the results of its first annotation, and whether there are more."""
+    data = task["data"]
+    entry = next((str(data[key]) for key in ("image", "img", "image_url", "ocr") if key in data), None)
+    if entry is None:
+        entry = next(str(value) for value in data.values() if isinstance(value, str))
+    made = [one for one in task.get("annotations", task.get("completions", [])) if not one.get("was_cancelled")]
+    results = made[0]["result"] if made else []
+    return entry, list(results), len(made) > 1
+
+
+def _matching(source: Source, entry: str) -> Path | None:
+    """The image that alone has the name at the end of a path or an address, perhaps but for what an upload added."""
+    parts = urlsplit(entry)
+    path = parse_qs(parts.query).get("d", [parts.path])[0]
+    name = PurePosixPath(unquote(path).replace("\\", "/")).name
+    for wanted in (name, UPLOADED.sub("", name)):
+        if found := source.match_quietly(wanted):
+            return found[0]
+    return None
+
+
+def _regions_of(path: Path, task: int, results: list[Any], left_out: Counter[str]) -> Regions:
+    regions, size = list[Region](), None
+    for index, result in enumerate(results):
+        kind, value = str(result.get("type", "")), result.get("value", {})
+        if not kind.endswith("labels"):
+            continue  # a relation, a choice, or the outline to which a label belongs under another entry
+        shape = _shape(kind, value)
+        if shape is None:
+            left_out[kind.removesuffix("labels")] += 1
+            continue
+        if result.get("original_width") and result.get("original_height"):
+            size = int(result["original_height"]), int(result["original_width"])
+        place = f"[{task}].annotations[0].result[{index}]"
+        regions += [Region(place, class_name(str(name)), shape) for name in value.get(kind, [])[:1]]
+    return Regions(path, tuple(regions), size)
+
+
+def _shape(kind: str, value: dict[str, Any]) -> Shape | None:
+    """What was drawn, in percent of the image; None where it has no area, or is turned."""
+    if kind == "brushlabels":
+        return BrushRuns(value.get("rle"))
+    if kind == "polygonlabels":
+        return Polygon(value.get("points"), whole=PERCENT)
+    if value.get("rotation"):
+        return None
+    if kind == "rectanglelabels":
+        x, y = float(value["x"]), float(value["y"])
+        return rectangle((x, y), (x + float(value["width"]), y + float(value["height"])), whole=PERCENT)
+    if kind == "ellipselabels":
+        x, y, across, down = (float(value[key]) for key in ("x", "y", "radiusX", "radiusY"))
+        return ellipse(x, y, across, down, whole=PERCENT)
+    return None
