@@ -1,0 +1,125 @@
+"""Predictions for an annotation tool: what a person corrects is quicker labelled than what a person draws."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from oneway.common.errors import UserError
+from oneway.common.links import make_folders
+from oneway.common.words import counted
+from oneway.runs.atomic import CannotWrite, write_atomically
+from oneway.tools.annotations import coco, cvat, label_studio, labelme, voc, yolo
+from oneway.tools.annotations.interface import Picture, Scheme, Writer
+from oneway.tools.annotations.regions import find_regions
+from oneway.tools.predict.predictor import Prediction, Predictor
+
+FormatName = Literal["cvat", "label-studio", "labelme", "coco", "yolo", "voc"]
+FORMATS: Mapping[FormatName, Writer] = {
+    "cvat": cvat,
+    "label-studio": label_studio,
+    "labelme": labelme,
+    "coco": coco,
+    "yolo": yolo,
+    "voc": voc,
+}
+
+BACKGROUND = frozenset({"background", "_background_", "bg", "void", "unlabelled", "unlabeled", "ignore", "ignored"})
+"""What a class is called that nobody draws."""
+
+MOST_CLASSES = 254  # that a byte numbers beside the background
+
+
+@dataclass(frozen=True)
+class AnnotationSettings:
+    """What a user chooses about annotations."""
+
+    to: FormatName
+    tolerance: float = 1.0
+    least: int = 16
+    background: bool = False
+    """Write also the class that is called background, or something like it."""
+
+    def scheme(self, model: Predictor) -> Scheme:
+        """For the classes of a model."""
+        if model.classifies:
+            raise UserError(f"{model.source}: classifies whole images, and --to {self.to} is for regions in them.")
+        if not 0 <= self.tolerance < float("inf"):
+            raise UserError(f"--tolerance {self.tolerance}: give a number of pixels, 0 or more.")
+        names = enumerate(model.classes)
+        wanted = tuple(index for index, name in names if self.background or name.casefold() not in BACKGROUND)
+        if not wanted:
+            raise UserError(f"{model.source}: has no class but {model.classes[0]}. Write that with --background.")
+        if self.to == "voc" and len(wanted) > MOST_CLASSES:
+            raise UserError(f"--to voc: its masks hold {MOST_CLASSES} classes, and not {len(wanted)}. Choose coco.")
+        return Scheme(model.classes, model.colours, wanted, self.tolerance, self.least)
+
+
+@dataclass
+class Export:
+    """Annotations in one format, written image by image; `add` may be called in several threads."""
+
+    settings: AnnotationSettings
+    scheme: Scheme
+    folder: Path
+    specks: int = 0
+    """Regions that were left out because they are too small."""
+
+    regions: int = 0
+    parts: dict[str, Any] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def writer(self) -> Writer:
+        """The format."""
+        return FORMATS[self.settings.to]
+
+    def add(self, path: Path, name: str, stem: str, prediction: Prediction) -> None:
+        """Writes what is written for each image, and keeps the rest.
+
+        Args:
+            path: The image.
+            name: Its path below the folder of images, with forward slashes.
+            stem: The name of files about it, without a suffix, unlike that of every other image.
+            prediction: What was found in it.
+        """
+        scheme = self.scheme
+        found, specks = find_regions(
+            prediction.labels, prediction.confidence, scheme.wanted, scheme.tolerance, scheme.least
+        )
+        confidence = float(prediction.confidence.mean(dtype="float64"))
+        picture = Picture(path, name, stem, prediction.labels, found, confidence)
+        files, part = self.writer.describe(picture, scheme, self.folder)
+        self._write(files)
+        with self.lock:
+            self.parts[name] = part
+            self.specks += specks
+            self.regions += len(found)
+
+    def finish(self) -> str:
+        """Writes the files about all images; returns a sentence about what there is."""
+        self._write(self.writer.gather([self.parts[name] for name in sorted(self.parts)], self.scheme))
+        if self.settings.to == "voc":
+            return f"Annotations of {counted(len(self.parts), 'image')} for voc: {self.folder}"
+        within = f"within {self.scheme.tolerance:g} pixels" if self.scheme.tolerance else "exact"
+        left_out = (
+            f"; {counted(self.specks, 'region')} below {self.scheme.least} pixels left out" if self.specks else ""
+        )
+        regions = f"{counted(self.regions, 'region')} in {counted(len(self.parts), 'image')}"
+        return f"Annotations for {self.settings.to}: {regions}, {within}{left_out}: {self.folder}"
+
+    def place(self, relative: str) -> Path:
+        """A path below the folder; makes the folders on the way."""
+        path = self.folder / relative
+        try:
+            make_folders(self.folder, path.parent)
+        except OSError as error:
+            raise CannotWrite(f"{path}: cannot be written ({error.strerror}).") from error
+        return path
+
+    def _write(self, files: Mapping[str, bytes]) -> None:
+        for relative, content in files.items():
+            write_atomically(self.place(relative), content)

@@ -1,0 +1,72 @@
+"""Label Studio: tasks with predictions, in percent of the image; and the labelling interface they belong to.
+
+Polygons, to whose holes the outline leads and back again; or strokes of a brush, which are exact.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+
+from oneway.tools.annotations.interface import Files, Picture, Scheme
+from oneway.tools.annotations.polygons import keyhole
+from oneway.tools.annotations.regions import Region
+from oneway.tools.annotations.rle import brush
+
+images = "images"
+FILE, INTERFACE = "tasks.json", "labelling-interface.xml"
+
+
+def describe(picture: Picture, scheme: Scheme, folder: Path) -> tuple[Files, str]:
+    """The task of an image, as JSON."""
+    height, width = picture.size
+    results = [
+        {
+            "id": f"region{number}",
+            "from_name": "label",
+            "to_name": "image",
+            "original_width": width,
+            "original_height": height,
+            "image_rotation": 0,
+            **_result(region, picture.size, scheme),
+            "score": round(region.confidence, 4),
+        }
+        for number, region in enumerate(picture.regions)
+    ]
+    # Local files are served by their path below the parent of the folder that is connected as storage.
+    place = quote(f"{picture.folder.name}/{picture.name}", errors="surrogateescape")
+    prediction = {"model_version": "oneway", "score": round(picture.confidence, 4), "result": results}
+    return {}, json.dumps({"data": {"image": f"/data/local-files/?d={place}"}, "predictions": [prediction]})
+
+
+def gather(parts: Sequence[str], scheme: Scheme) -> Files:
+    """The tasks in one file, and the labelling interface."""
+    kind = "PolygonLabels" if scheme.tolerance else "BrushLabels"
+    labels = "".join(
+        f"    <Label value={quoteattr(scheme.classes[index])} background={quoteattr(scheme.hex_colour(index))}/>\n"
+        for index in scheme.wanted
+    )
+    interface = (
+        '<View>\n  <Image name="image" value="$image" zoom="true"/>\n'
+        f'  <{kind} name="label" toName="image">\n{labels}  </{kind}>\n</View>\n'
+    )
+    tasks = ",\n".join(parts)
+    return {FILE: f"[{tasks}]\n".encode(), INTERFACE: interface.encode()}
+
+
+def _result(region: Region, size: tuple[int, int], scheme: Scheme) -> dict[str, Any]:
+    name = scheme.classes[region.label]
+    if scheme.tolerance:
+        percent = keyhole(region.rings) * (100 / np.array([size[1], size[0]]))
+        value: dict[str, Any] = {"points": percent.round(4).tolist(), "closed": True, "polygonlabels": [name]}
+        return {"type": "polygonlabels", "value": value}
+    left, top, width, height = region.box
+    mask = np.zeros(size, dtype=bool)
+    mask[top : top + height, left : left + width] = region.mask()
+    return {"type": "brushlabels", "value": {"format": "rle", "rle": brush(mask), "brushlabels": [name]}}
