@@ -7,6 +7,7 @@ import os
 import socket
 import traceback
 from collections.abc import Callable
+from tempfile import TemporaryFile
 from typing import Any
 
 import torch
@@ -22,20 +23,26 @@ def free_port() -> int:
 
 
 def in_ranks(of: int, function: Callable[..., Any], *arguments: Any, seconds: float = 120) -> list[Any]:
-    """What a function of the `Ranks` returns in each of so many processes."""
+    """What a function of the `Ranks` returns in each of so many processes; of one that ended before, what it said."""
     context = multiprocessing.get_context("fork")
     port, pipes, processes = free_port(), [], []
     for rank in range(of):
         receiver, sender = context.Pipe(duplex=False)
-        process = context.Process(target=_run, args=(sender, port, rank, of, function, arguments), daemon=True)
+        said = TemporaryFile()  # noqa: SIM115 (read when the process has ended)
+        process = context.Process(target=_run, args=(sender, said, port, rank, of, function, arguments), daemon=True)
         process.start()
-        pipes.append(receiver)
+        sender.close()
+        pipes.append((receiver, said))
         processes.append(process)
     found = []
     try:
-        for receiver in pipes:
+        for receiver, said in pipes:
             assert receiver.poll(seconds), "a process does not answer"
-            error, value = receiver.recv()
+            try:
+                error, value = receiver.recv()
+            except EOFError:
+                said.seek(0)
+                error, value = None, said.read().decode()
             assert error is None, error
             found.append(value)
     finally:
@@ -45,7 +52,10 @@ def in_ranks(of: int, function: Callable[..., Any], *arguments: Any, seconds: fl
     return found
 
 
-def _run(sender: Any, port: int, rank: int, of: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+def _run(
+    sender: Any, said: Any, port: int, rank: int, of: int, function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> None:
+    os.dup2(said.fileno(), 2)
     torch.set_num_threads(1)
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(of), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(of)}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}

@@ -8,6 +8,7 @@ import fcntl
 import io
 import json
 import os
+import platform
 import shutil
 import stat
 from pathlib import Path
@@ -181,7 +182,7 @@ def test_a_folder_with_another_number_is_known_by_its_lock_file(tmp_path, monkey
 
 @pytest.mark.parametrize("locks", ["files", "nothing"])
 def test_file_systems_that_lock_less(tmp_path, locks, monkeypatch):
-    """Where folders cannot be locked, a file in it is; where nothing can, a run works all the same."""
+    """Where folders cannot be locked, a file in it is; where nothing can, the file shows that its process lives."""
     real = fcntl.flock
 
     def flock(descriptor: int, operation: int) -> None:
@@ -190,13 +191,29 @@ def test_file_systems_that_lock_less(tmp_path, locks, monkeypatch):
         real(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with lock.hold(tmp_path):
-        if locks == "files":
-            with pytest.raises(UserError, match=f"process {os.getpid()} on "), lock.hold(tmp_path):
+    monkeypatch.setattr(lock, "SECONDS_BETWEEN_TOUCHES", 0.05)
+    message = f"process {os.getpid()} on "
+    with lock.hold(tmp_path), pytest.raises(UserError, match=message), lock.hold(tmp_path):
+        pass
+
+
+def test_two_computers_do_not_train_into_one_folder(tmp_path, monkeypatch):
+    """Although the lock of one does not reach the other; a file that nobody touches any more locks nothing."""
+    monkeypatch.setattr(lock, "SECONDS_BETWEEN_TOUCHES", 0.05)
+    monkeypatch.setattr(lock, "LIFELESS", 0.4)
+    monkeypatch.setattr(fcntl, "flock", lambda descriptor, operation: None)
+    with lock.hold(tmp_path) as held:
+        held.require()
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr(platform, "node", lambda: "elsewhere")
+            with pytest.raises(UserError, match=f"process {os.getpid()} on .* trains into it"), lock.hold(tmp_path):
                 pass
-        else:
-            with lock.hold(tmp_path):
-                pass
+            elsewhere.setattr(os, "utime", lambda descriptor: None)  # the first computer sleeps
+            message = f"process {os.getpid()} on elsewhere has taken this run over"
+            with lock.hold(tmp_path) as taken:
+                taken.require()
+                with pytest.raises(UserError, match=message):
+                    held.require()
 
 
 def test_a_lock_that_fails_for_a_moment_is_not_done_without(tmp_path, monkeypatch):

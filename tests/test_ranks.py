@@ -70,18 +70,19 @@ def world() -> tuple[Any, int]:
     return samples, len(dataset.classes)
 
 
-def config_of(method: str, changes: dict[str, Any]) -> Config:
+def config_of(method: str, changes: dict[str, Any], dtype: torch.dtype) -> Config:
     train = {**METHODS[method].train, **BATCH, **changes.get("train", {})}
-    # By a rate at which twenty steps of Adam do not make rounding errors larger than they are.
+    # In single precision at a rate at which twenty steps do not make rounding errors a thousand times as large.
+    rate = 0.05 if dtype == torch.float64 else 2e-4
     jitter = {**small_streets().jitter.model_dump(), **changes.get("jitter", {})}
     return small_streets(
-        method=method, train=train, jitter=jitter, optimiser={"name": "sgd", "learning_rate": 0.05, "momentum": 0.9}
+        method=method, train=train, jitter=jitter, optimiser={"name": "sgd", "learning_rate": rate, "momentum": 0.9}
     )
 
 
 def trained(ranks: Ranks, method: str, changes: dict[str, Any], dtype: torch.dtype, iterations: int) -> dict[str, Any]:
     """Losses of every iteration, images of every iteration, and every number of the networks in the end."""
-    (samples, classes), config, cpu = world(), config_of(method, changes), torch.device("cpu")
+    (samples, classes), config, cpu = world(), config_of(method, changes, dtype), torch.device("cpu")
     labelled = list(range(12))
     images = step.jitter_inputs
     step.jitter_inputs = lambda *arguments: images(*arguments).to(dtype)
@@ -129,7 +130,7 @@ def compare(method: str, changes: dict[str, Any], dtype: torch.dtype, of: int, i
     return difference(alone, together[0])
 
 
-@pytest.mark.parametrize("method", CASES)
+@pytest.mark.parametrize("method", ["vat-entmin", "mt-colour-cutmix-drop"])
 def test_two_processes_learn_what_one_does(method):
     """In double precision, for a few steps; all of it, and more, is in the slow test below."""
     assert compare(method, CASES[method], torch.float64, of=2, iterations=3) < 1e-9

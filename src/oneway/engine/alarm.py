@@ -62,8 +62,12 @@ class Alarm:
         thread.start()
         try:
             yield
-        except Interrupted:
-            raise
+        except Interrupted as stopped:
+            self.ended.set()
+            if self.rank == 0:
+                raise
+            time.sleep(1)  # torchrun ends the first process when this one has gone, and that one has something to say
+            raise SystemExit(stopped.exit_status) from None
         except Exception as error:
             self.failing = True
             raise self._tell(error) from error
@@ -98,7 +102,7 @@ class Alarm:
         """What is raised in this process: its own error, or who caused it; nothing is said twice."""
         with suppress(Exception):
             if isinstance(error, Broken):
-                return UserError(f"{self._find_out(error)} {ADVICE}")
+                return UserError(f"{self._find_out(error).rstrip('.')}. {ADVICE}")
             what = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
             first, own = self._note(f"{self.names[self.rank]} failed: {what}"), f"{self.names[self.rank]} "
             return SystemExit(1) if first.endswith(f" failed: {what}") and not first.startswith(own) else error
@@ -137,7 +141,7 @@ class Alarm:
             try:
                 self._beat("")
                 self._look(SILENT)
-                found = self._noted()
+                found = "" if self.ended.is_set() else self._noted()
             except Exception as error:
                 if self.ended.is_set() or self.failing:
                     return
@@ -164,6 +168,8 @@ class Alarm:
             moved = now if int(marks) != marks_before or int(waited_for) else moved
             self.seen[rank] = beat, heard, int(marks), moved
             if left:
+                if rank == 0:
+                    self.ended.set()  # the run has ended, and the store may go with that process
                 continue
             if now - heard > silent:
                 self._note(f"{self.names[rank]} has not answered for {now - heard:.0f} s")

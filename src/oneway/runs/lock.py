@@ -1,4 +1,8 @@
-"""One process at a time may train into a folder, and only into the folder that it has locked."""
+"""One process at a time may train into a folder, and only into the folder that it has locked.
+
+The system's locks do not always reach from one computer to another. So the lock file says which process on which
+computer holds it, and is touched every few seconds: one of another computer that is not touched any more locks nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ import errno
 import fcntl
 import os
 import platform
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,6 +21,10 @@ from oneway.common.errors import UserError
 from oneway.runs.atomic import cannot_write
 
 NAME = ".lock"
+SECONDS_BETWEEN_TOUCHES = 5.0
+LIFELESS = 20.0
+"""Seconds that the lock file of another computer is watched before it counts as left behind."""
+
 FOR_A_MOMENT = (errno.EIO, errno.ESTALE, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETIMEDOUT, errno.EINTR)
 """Why a lock may fail on a file system that has locks."""
 
@@ -36,7 +46,9 @@ class Held:
         try:
             here = os.stat(self.path)
             # Some network file systems number a folder anew: the lock file in it says whose it is.
-            if os.path.samestat(here, os.fstat(self.descriptor)) or self._is_noted():
+            noted = _read(self.path)
+            if os.path.samestat(here, os.fstat(self.descriptor)) or noted == self.holder:
+                self._refuse_taken_over(noted)
                 return
         except (FileNotFoundError, NotADirectoryError):
             pass
@@ -50,10 +62,13 @@ class Held:
             f"so as not to write into another folder. With --resume --out {now} it continues from its last checkpoint."
         )
 
-    def _is_noted(self) -> bool:
-        with suppress(OSError):
-            return (self.path / NAME).read_bytes() == self.holder
-        return False
+    def _refuse_taken_over(self, noted: bytes) -> None:
+        """A computer that slept for a while may find that another one goes on with its work."""
+        if noted not in (b"", self.holder):
+            raise UserError(
+                f"{self.path}: {_first_line(noted)} has taken this run over, since this process gave no sign of life "
+                "for a while; this one has stopped."
+            )
 
     def _where(self) -> str | None:
         """What the folder is called now; None where it has been removed."""
@@ -71,7 +86,7 @@ def hold(folder: Path) -> Iterator[Held]:
 
     The lock is on the folder itself, and goes with it when it is renamed; where a file system cannot lock folders, on a
     file in it. The system releases it when the process ends, in whatever way: a lock file that is still there locks
-    nothing. On a file system without locks there is none.
+    nothing. Where it names another computer, or the file system has no locks, it is watched for a while.
     """
     if (folder / NAME).is_symlink():
         raise UserError(f"{folder / NAME}: a link, which is not followed. Remove it.")
@@ -80,16 +95,19 @@ def hold(folder: Path) -> Iterator[Held]:
     try:
         try:
             opened.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-            _lock(opened[0])
-            opened.append(_open_locked(opened[0]))
+            known_here = _lock(opened[0])
+            descriptor, locked = _open_locked(opened[0])
+            opened.append(descriptor)
+            _refuse_living(folder, known_here or locked)
             os.ftruncate(opened[1], 0)
             os.write(opened[1], holder)
         except BlockingIOError:
-            raise UserError(f"{folder}: {_holder(folder)} trains into it. Wait for it to end, or stop it.") from None
+            raise _in_use(folder) from None
         except OSError as error:
             raise cannot_write(folder / NAME, 0, error) from error
         try:
-            yield Held(folder, opened[0], holder)
+            with _touching(opened[1]):
+                yield Held(folder, opened[0], holder)
         finally:
             with suppress(OSError):
                 os.unlink(NAME, dir_fd=opened[0])  # of this folder, whatever it is called by now
@@ -111,13 +129,15 @@ def _lock(descriptor: int) -> bool:
     return True
 
 
-def _open_locked(folder: int) -> int:
+def _open_locked(folder: int) -> tuple[int, bool]:
+    """The lock file, opened; and whether it could be locked, or its file system has no locks."""
     while True:
         descriptor = os.open(NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666, dir_fd=folder)
         try:
             # The process that held it may have removed the file in between: then this locks a file without a name.
-            if not _lock(descriptor) or os.path.samestat(os.fstat(descriptor), os.stat(NAME, dir_fd=folder)):
-                return descriptor
+            locked = _lock(descriptor)
+            if not locked or os.path.samestat(os.fstat(descriptor), os.stat(NAME, dir_fd=folder)):
+                return descriptor, locked
         except FileNotFoundError:
             pass
         except OSError:
@@ -126,8 +146,54 @@ def _open_locked(folder: int) -> int:
         os.close(descriptor)
 
 
-def _holder(folder: Path) -> str:
-    with suppress(OSError):
-        said = (folder / NAME).read_text(encoding="utf-8", errors="replace").strip()[:200]
-        return said.partition("\n")[0] or "another process"
-    return "another process"
+@contextmanager
+def _touching(descriptor: int) -> Iterator[None]:
+    """Within the block, the lock file is touched every few seconds."""
+    ended = threading.Event()
+
+    def touch() -> None:
+        while not ended.wait(SECONDS_BETWEEN_TOUCHES):
+            with suppress(OSError):
+                os.utime(descriptor)
+
+    thread = threading.Thread(target=touch, name="lock", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _refuse_living(folder: Path, known_here: bool) -> None:
+    """Refuses a folder whose lock file is touched by a process that this computer knows nothing of."""
+    before = _read(folder)
+    if not before or (known_here and before.partition(b"\n")[0].endswith(f" on {platform.node()}".encode())):
+        return
+    touched, deadline = _touched(folder), time.monotonic() + LIFELESS
+    while time.monotonic() < deadline:
+        time.sleep(SECONDS_BETWEEN_TOUCHES / 10)
+        if _touched(folder) not in (touched, None):
+            raise _in_use(folder)
+
+
+def _touched(folder: Path) -> int | None:
+    """When the lock file was; None where it has gone. It is opened, since network file systems look again then."""
+    with suppress(OSError), open(folder / NAME, "rb") as file:
+        return os.fstat(file.fileno()).st_mtime_ns
+    return None
+
+
+def _in_use(folder: Path) -> UserError:
+    return UserError(f"{folder}: {_first_line(_read(folder))} trains into it. Wait for it to end, or stop it.")
+
+
+def _read(folder: Path) -> bytes:
+    """What the lock file says; nothing where it cannot be read."""
+    with suppress(OSError), open(folder / NAME, "rb") as file:
+        return file.read(1000)
+    return b""
+
+
+def _first_line(noted: bytes) -> str:
+    return noted.decode("utf-8", errors="replace").strip()[:200].partition("\n")[0] or "another process"

@@ -1,0 +1,120 @@
+"""Whole runs of several processes: what they write, where they stop, and what happens when one of them fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+
+from oneway.engine import optim
+from oneway.engine.ranks import Ranks
+from oneway.tools.train import train
+from ranks import in_ranks
+from small_runs import QUIET, small_streets
+
+SMALL = {"batch_labelled": 4, "batch_unlabelled": 4, "iterations": 6, "log_every": 1, "validate_every": 3}
+
+
+def config(**changes: Any) -> Any:
+    return small_streets(**{"train": SMALL, **changes})
+
+
+def trains(ranks: Ranks, out: Path, changes: dict[int, dict[str, Any]], resume: bool, stop: int | None) -> str:
+    """Trains, each process with changes of its own; the last of them gets a signal in an iteration. What came of it."""
+    usual = optim.warm_up_at
+
+    def interrupted(settings: Any, iteration: int) -> float:
+        if iteration == stop and ranks.rank == ranks.of - 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return usual(settings, iteration)
+
+    optim.warm_up_at = interrupted
+    try:
+        return f"{train(config(**changes.get(ranks.rank, {})), out, resume, QUIET)['iterations']} iterations"
+    except (Exception, SystemExit) as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        optim.warm_up_at = usual
+
+
+def together(of: int, out: Path, resume: bool = False, stop: int | None = None, **of_second: Any) -> list[str]:
+    return in_ranks(of, trains, out, {1: of_second}, resume, stop)
+
+
+def losses(run: Path) -> list[float]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [line["supervised"] for line in lines if "supervised" in line]
+
+
+def tensors(run: Path) -> dict[str, torch.Tensor]:
+    return safetensors.torch.load_file(sorted((run / "checkpoint").glob("*.safetensors"))[-1])
+
+
+def test_two_processes_are_stopped_by_a_signal_to_one_and_continued_by_one(tmp_path):
+    """All stop at one iteration, with a checkpoint; the folder says how many there were, and that there is one now."""
+    assert trains(Ranks(), tmp_path / "alone", {}, resume=False, stop=None) == "6 iterations"
+    said = together(2, tmp_path / "run", stop=1)
+    assert said[0].startswith("Interrupted: Stopped after ")
+    assert said[1] == "SystemExit: 143"
+    assert trains(Ranks(), tmp_path / "run", {}, resume=True, stop=None) == "6 iterations"
+    assert losses(tmp_path / "run") == pytest.approx(losses(tmp_path / "alone"), rel=1e-3)
+    noted = json.loads((tmp_path / "run" / "environment.json").read_text())
+    assert [stretch.get("processes", 1) for stretch in noted["stretches"]] == [2, 1]
+    assert len(noted["hosts"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train": {**SMALL, "batch_labelled": 3}}, "--train.batch-labelled 3 does not divide among 2 processes"),
+        ({"method": "mt-cutmix", "train": {**SMALL, "batch_unlabelled": 2}}, "use a multiple of 4, or another number"),
+        ({"train": {**SMALL, "balance": "ohem"}}, "ohem looks for the hardest pixels of a whole batch"),
+    ],
+)
+def test_what_cannot_be_shared_out_is_refused_before_anything_is_read(changes, message, tmp_path):
+    """With batch and number of processes, once."""
+    first, second = in_ranks(2, trains, tmp_path / "run", {0: changes, 1: changes}, False, None)
+    assert {first, second} > {"SystemExit: 1"}
+    assert message in f"{first} {second}"
+    assert not (tmp_path / "run").exists()
+
+
+def test_processes_that_differ_are_refused_and_the_one_that_does_is_named(tmp_path):
+    """In settings or data; nothing is written."""
+    for changes, difference in (
+        ({"seed": 5}, r"has seed 5, and process 0 on \S+ has 0"),
+        ({"data": {"size": (32, 64), "images": 15}}, r"has data.images 15, and process 0 on \S+ has 16"),
+    ):
+        said = " ".join(together(2, tmp_path / "run", **changes))
+        assert re.search(rf"Process 1 of 2 on \S+ {difference}", said), said
+    assert not (tmp_path / "run").exists()
+
+
+def fails(ranks: Ranks, out: Path) -> str:
+    """The second process meets a bug in its third iteration."""
+    usual = optim.alpha_at
+    optim.alpha_at = lambda settings, iteration, total: (
+        usual(settings, iteration, total) if (ranks.rank, iteration) != (1, 2) else 1 // 0
+    )
+    try:
+        train(config(), out, False, QUIET)
+    except (Exception, SystemExit) as error:
+        return f"{type(error).__name__}: {error}"
+    return "trained"
+
+
+def test_an_error_of_one_process_ends_the_other_with_its_name(tmp_path):
+    """At once; the other says who failed, and why."""
+    begun = time.monotonic()
+    first, second = in_ranks(2, fails, tmp_path / "run")
+    assert second == "ZeroDivisionError: integer division or modulo by zero"
+    assert re.search(r"process 1 of 2 on \S+ failed: ZeroDivisionError", first), first
+    assert time.monotonic() - begun < 60
