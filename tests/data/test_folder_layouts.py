@@ -334,3 +334,102 @@ def test_images_with_a_fourth_band_are_said(tmp_path):
     told = [one for one in apply_rules(found, survey_all(found, every_item(found), int)) if "Bands" in one.kind]
     assert len(told) == 1
     assert told[0].message.startswith("2 of 4 images have a band besides their colours")
+
+
+@pytest.mark.parametrize(
+    ("images", "masks"),
+    [
+        ("{}_image.png", "{}_mask.png"),
+        ("image/{}.png", "mask/{}.png"),
+        ("image/{}.jpg", "label/{}.png"),
+        ("img/{}.jpg", "gt/{}.png"),
+        ("images/{}_image.jpg", "masks/{}_mask.png"),
+        ("images/{}_sat.jpg", "masks/{}.png"),
+        ("train/{}_sat.jpg", "train/{}_mask.png"),
+    ],
+)
+def test_pairs_and_folders_called_otherwise(tmp_path, images, masks):
+    """What names share is what pairs them."""
+    for name in ("1", "2", "deep_3"):
+        photo(tmp_path / images.format(name))
+        mask(tmp_path / masks.format(name))
+    found = find(tmp_path)
+    assert labelled(found.train) == sorted(images.format(name) for name in ("1", "2", "deep_3"))
+    assert not found.problems
+    assert all(
+        item.mask == tmp_path / masks.format(item.image.stem.split("_image")[0].split("_sat")[0])
+        for item in found.train
+    )
+
+
+def test_masks_of_roboflow(tmp_path):
+    """Beside the images, with a table of numbers and names in each part."""
+    for part in ("train", "valid"):
+        for name in ("a_jpg.rf.0123", "b_jpg.rf.4567"):
+            photo(tmp_path / part / f"{name}.jpg")
+            mask(tmp_path / part / f"{name}_mask.png")
+        write(tmp_path / part / "_classes.csv", "Pixel Value, Class\n0, background\n1, road\n2, car\n3, bus\n")
+    found = listing(tmp_path)
+    assert found.classes == ("background", "road", "car", "bus")
+    assert len(labelled(found.train)) == len(found.val) == 2
+    assert np.array_equal(found.read_labels(found.val[0]), SCENE)
+
+
+def test_tables_with_the_colour_first(tmp_path):
+    """As CamVid's label_colors.txt."""
+    pairs(tmp_path, 4, kind="RGB")
+    write(tmp_path / "label_colors.txt", "0 0 0\t\tVoid\n128 64 128\tRoad\n0 0 142 Car\n")
+    found = listing(tmp_path)
+    assert found.classes == ("Void", "Road", "Car")
+    assert np.array_equal(found.read_labels(found.val[0]), SCENE)
+
+
+@pytest.mark.parametrize(("groups", "name"), [("folder", "{}/{}.jpg"), ("'(*)_frame*'", "{}_frame{}.jpg")])
+def test_groups_are_held_out_as_a_whole(tmp_path, groups, name):
+    """Folders, or videos by a pattern of names; what labels more does not move them."""
+    for video in "abcd":
+        for frame in range(3):
+            photo(tmp_path / "images" / name.format(video, frame))
+            mask(tmp_path / "masks" / name.format(video, frame).replace("jpg", "png"))
+    write(tmp_path / "dataset.yaml", f"groups: {groups}")
+    found = listing(tmp_path, holdout=0.25)
+    videos = {item.name.removeprefix("images/")[0] for item in found.val}
+    assert len(videos) == 1
+    assert len(found.val) == 3
+    assert not videos & {item.name.removeprefix("images/")[0] for item in found.train}
+    assert found.val != listing(tmp_path, holdout=0.25, seed=3).val or len(listing(tmp_path, holdout=0.5).val) == 6
+
+
+def test_groups_that_leave_nothing(tmp_path):
+    """A single one is refused; so is a pattern without a group, or one that could take for ever."""
+    pairs(tmp_path, 4)
+    write(tmp_path / "dataset.yaml", "groups: folder")
+    assert "all 4 labelled images are one group ('images')" in refusal(tmp_path)
+    for pattern in ("frame*", "(a)(b)", "(****)*"):
+        write(tmp_path / "dataset.yaml", f"groups: '{pattern}'")
+        assert "dataset.yaml: groups: write folder, or a pattern" in refusal(tmp_path)
+
+
+def test_one_folder_too_high_and_archives(tmp_path):
+    """The subfolder is named, or the command that unpacks."""
+    pairs(tmp_path / "export" / "photos", 4)
+    (tmp_path / "export" / "docs").mkdir()
+    assert f"{tmp_path / 'export' / 'photos'} looks like a data set: name that folder." in refusal(tmp_path / "export")
+    write(tmp_path / "my export.zip", "")
+    told = refusal(tmp_path / "my export.zip")
+    assert "an archive. Unpack it, and name the folder: unzip '" in told
+    assert told.endswith(f"-d '{tmp_path / 'my export'}'")
+
+
+def test_ade20k(tmp_path):
+    """Its folders, its table of names, of which several may be one class, and 0 for what has none."""
+    for part in ("training", "validation"):
+        for name in ("a", "b"):
+            photo(tmp_path / "images" / part / f"{name}.jpg")
+            mask(tmp_path / "annotations" / part / f"{name}.png")
+    rows = "1\t0.1\t10\t1\twall\n2\t0.1\t10\t1\tbuilding, edifice\n3\t0.1\t10\t1\tsky\n"
+    write(tmp_path / "objectInfo150.txt", f"Idx\tRatio\tTrain\tVal\tName\n{rows}")
+    found = listing(tmp_path)
+    assert found.classes == ("wall", "building", "sky")
+    assert (len(labelled(found.train)), len(found.val)) == (2, 2)
+    assert np.array_equal(found.read_labels(found.val[0]), np.array([IGNORE, 0, 1], np.uint8)[SCENE])

@@ -19,7 +19,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainValidator,
+    ValidationError,
+    model_validator,
+)
 
 from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
@@ -28,13 +36,14 @@ from oneway.config import read_yaml
 from oneway.data.dataset import Colour
 from oneway.data.decode.masks import Coding, pack
 from oneway.data.folder.classes import Classes, Value, default_colours, parse_classes, parse_colours, parse_values
+from oneway.data.folder.groups import parse_pattern
 
 FILE = "dataset.yaml"
 
 ANNOTATIONS = ("coco", "labelme", "yolo", "cvat", "label_studio", "supervisely")
 """The keys of a part that name annotations."""
 
-OPTIONS = ("crowds", "unannotated")
+OPTIONS = ("crowds", "unannotated", "groups")
 """Keys beside those of classes and folders."""
 
 MOST_COMMENTS = 2**16  # bytes in a file of nothing but comments
@@ -100,6 +109,9 @@ class Description(Section):
 
     unannotated: Literal["unlabelled", "background"] = "unlabelled"
     """What images are that annotations list, and nothing is annotated on."""
+
+    groups: Annotated[str, AfterValidator(parse_pattern)] | None = None
+    """Where images are held out: `folder`, or a pattern of names; those of a group validate together, or none does."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Description:
@@ -204,7 +216,7 @@ def _lines(description: Description) -> Iterator[str]:
         yield f"unlabelled: {_flow(description.unlabelled)}"
     for option in OPTIONS:
         if option in description.model_fields_set:
-            yield f"{option}: {getattr(description, option)}"
+            yield f"{option}: {_flow(getattr(description, option))}"
 
 
 def _flow(value: Any) -> str:

@@ -5,8 +5,9 @@ The mask of an image, and its entry in a file of annotations, have the same path
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
@@ -14,16 +15,22 @@ from pathlib import Path, PurePosixPath
 from pydantic import ValidationError
 
 from oneway.common.errors import UserError
+from oneway.common.run_files import is_output
 from oneway.data.dataset import Item
 from oneway.data.folder.description import FILE, OPTIONS, Description, Part, read_description
 from oneway.data.folder.formats import READERS, Annotations, Source
 from oneway.data.folder.layout import recognise
-from oneway.data.folder.walk import Problem, images_in, require_inside, unsupported_images
+from oneway.data.folder.walk import Problem, entries_of, images_in, require_inside, unsupported_images
 from oneway.data.splits import members
 
 ELSEWHERE = "unlabelled"  # what the names of images from another folder begin with
 MARKERS = ("_mask", "_masks", "_label", "_labels", "_seg", "_gt")
 """What the name of a mask may have in addition to that of its image, before the suffix."""
+
+MOST_BELOW = 32  # subfolders that are looked at
+
+IMAGE_MARKERS = ("_image", "_img", "_photo", "_rgb", "_sat")
+"""What the name of an image may have in addition to what it shares with that of its mask."""
 
 Stems = dict[str, list[Path]]  # files by their path below a folder, without the suffix
 
@@ -74,8 +81,8 @@ def find(root: Path, unlabelled: Path | None = None) -> Found:
         items += _from_elsewhere(unlabelled, items, taken | _files(items), problems)
     if not items:
         raise UserError(
-            f"{root}: no image found{unsupported_images(problems)}. Put images into {root / 'images'}, or say in "
-            f"{FILE} where they are."
+            f"{root}: no image found{unsupported_images(problems)}. {hint_below(root)}Put images into "
+            f"{root / 'images'}, or say in {FILE} where they are."
         )
     return Found(
         root=root,
@@ -89,6 +96,20 @@ def find(root: Path, unlabelled: Path | None = None) -> Found:
     )
 
 
+def hint_below(root: Path) -> str:
+    """A sentence that names a subfolder which is a data set itself, where the user named the one above; or nothing."""
+    for entry in entries_of(root)[:MOST_BELOW]:
+        if not entry.is_dir(follow_symlinks=False) or is_output(root / entry.name):
+            continue
+        try:
+            part = _with_folders(root / entry.name).train
+        except UserError:
+            continue
+        if part is not None and (part.masks or part.annotations):
+            return f"{root / entry.name} looks like a data set: name that folder. "
+    return ""
+
+
 def _refuse_other_classes(annotations: tuple[Annotations, ...]) -> None:
     for one, other in pairwise(annotations):
         if one.listed and one.names != other.names:
@@ -97,6 +118,11 @@ def _refuse_other_classes(annotations: tuple[Annotations, ...]) -> None:
 
 
 def _require_folder(folder: Path) -> None:
+    if folder.suffix.lower() == ".zip" and folder.is_file():
+        inside = shlex.quote(str(folder.with_suffix("")))
+        raise UserError(
+            f"{folder}: an archive. Unpack it, and name the folder: unzip {shlex.quote(str(folder))} -d {inside}"
+        )
     if not folder.is_dir():
         raise UserError(f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}.")
 
@@ -195,8 +221,9 @@ def _masked(root: Path, folder: Path, files: list[Path], part: Part, key: str, p
         found = images_in(place, root, problems)
         images = _stems(sorted({*files} - {*found}), folder)  # where one folder is inside the other
         masks = defaultdict(list)
+        shared = _shared(images)
         for stem, paths in _stems(found, place).items():
-            masks[stem if stem in images or unmarked(stem) not in images else unmarked(stem)] += paths
+            masks[_image_of(stem, images, shared)] += paths
     problems += _mismatches(images, masks)
     return [
         Item(_name_below(root, image), image, masks[stem][0] if stem in masks else None)
@@ -211,19 +238,36 @@ def _stems(files: Iterable[Path], folder: Path) -> Stems:
     return stems
 
 
-def unmarked(stem: str) -> str:
+def unmarked(stem: str, markers: Sequence[str] = MARKERS) -> str:
     """The name of a mask without what it may have in addition to that of its image."""
-    return next((stem[: -len(marker)] for marker in MARKERS if stem.lower().endswith(marker)), stem)
+    return next((stem[: -len(marker)] for marker in markers if stem.lower().endswith(marker)), stem)
+
+
+def _image_of(stem: str, images: Collection[str], shared: Mapping[str, str]) -> str:
+    """The name of the image to which a mask of this name belongs; its own where there is none.
+
+    Args:
+        stem: The name of the mask.
+        images: Names of images.
+        shared: Of those with something in addition, by what they share with their mask.
+    """
+    names = (stem, unmarked(stem), shared.get(stem), shared.get(unmarked(stem)))
+    return next((name for name in names if name is not None and name in images), stem)
+
+
+def _shared(stems: Iterable[str]) -> dict[str, str]:
+    return {unmarked(stem, IMAGE_MARKERS): stem for stem in stems if unmarked(stem, IMAGE_MARKERS) != stem}
 
 
 def _beside(files: Stems) -> tuple[Stems, Stems]:
     """Images and masks in one folder: `X.jpg` with `X.png`, or `X.png` with `X_mask.png` and the like."""
     images: Stems = defaultdict(list)
     masks: Stems = defaultdict(list)
+    shared = _shared(files)
     for stem, paths in files.items():
         pngs = [path for path in paths if path.suffix.lower() == ".png"]
-        if unmarked(stem) in files and unmarked(stem) != stem:
-            masks[unmarked(stem)] += paths
+        if unmarked(stem) != stem and (image := _image_of(unmarked(stem), files, shared)) in files:
+            masks[image] += paths
         elif 0 < len(pngs) < len(paths):
             images[stem] += [path for path in paths if path not in pngs]
             masks[stem] += pngs

@@ -31,11 +31,15 @@ from oneway.data.folder.codings import refuse_two_codings
 from oneway.data.folder.mask_summary import MaskSummary, summarise_mask
 from oneway.data.folder.walk import require_inside
 
-TABLES = ("labelmap.txt", "classes.txt")
+ADE20K = "objectinfo150.txt"
+TABLES = ("labelmap.txt", "classes.txt", "class_names.txt", "label_colors.txt", "_classes.csv", ADE20K)
 """Files that name the classes, in lower case: CVAT's table of colours, or a list; the first that is there is read."""
 
 COLOUR = re.compile(r"#[0-9a-fA-F]{6}$|[\[(]?(?<![\d.-])(\d+)[\s,;]+(\d+)[\s,;]+(\d+)[\])]?$")
 """At the end of a line of such a file: `60,180,75`, `60 180 75`, `[60, 180, 75]` or `#3cb44b`."""
+
+COLOUR_FIRST = re.compile(r"(\d{1,3})[\s,]+(\d{1,3})[\s,]+(\d{1,3})[\s,]+([^\d\s].*)")
+"""A line on which the colour comes first, as in CamVid's table."""
 
 MOST_BYTES = 2**20  # of such a file
 
@@ -64,6 +68,7 @@ class Inferred:
     classes: Classes
     colours: tuple[Colour, ...] | None = None  # from the palette of the masks, where they have one
     remarks: tuple[str, ...] = ()  # first where the classes are from, then what else was decided
+    ignore: tuple[Value, ...] | None = None  # what stands for no class, where the table says so
     named: bool = True  # False for colours that no table explains: the names are placeholders
 
 
@@ -89,6 +94,8 @@ def infer(masks: Iterable[Path], ignore: tuple[Value, ...] | None, table: Table 
         return _from_colours(summaries, ignore or (), table)
     if table is None:
         return _from_numbers(numbers, ignore)
+    if table.path.name.lower() == ADE20K and ignore is None:
+        return Inferred(table.classes, remarks=(_source(table), "0 stands for no class, and is ignored."), ignore=(0,))
     if table.classes.coloured:
         return Inferred(_from_table(numbers, table.classes), remarks=(_source(table),))
     return _renamed(_from_numbers(numbers, ignore), table)
@@ -254,16 +261,24 @@ def _shown(values: Iterable[object]) -> str:
     return listed(values, SHOWN)
 
 
-def find_table(root: Path) -> Table | None:
-    """The table in a folder, if there is one; a UserError names the line that cannot be understood."""
-    present = {path.name.lower(): path for path in root.iterdir() if path.name.lower() in TABLES}
-    files = [require_inside(present[name], root) for name in TABLES if name in present]
-    return next((Table(path, _read_table(path)) for path in files if path.is_file()), None)
+def find_table(root: Path, folders: Iterable[str] = (".",)) -> Table | None:
+    """The table in a folder, or the first of some in it, if there is one; a UserError names a line that is none."""
+    for folder in folders:
+        present = {path.name.lower(): path for path in (root / folder).iterdir() if path.name.lower() in TABLES}
+        files = [require_inside(present[name], root) for name in TABLES if name in present]
+        if table := next((Table(path, _read_table(path)) for path in files if path.is_file()), None):
+            return table
+    return None
 
 
 def _read_table(path: Path) -> Classes:
     try:
         lines = [line.strip() for line in read_bounded(path, MOST_BYTES).decode("utf-8-sig").splitlines()]
+        if path.suffix.lower() == ".csv":
+            return _read_numbers(lines)
+        if path.name.lower() == ADE20K:
+            rows = [line.split("\t") for line in lines[1:] if line]
+            return by_number({int(row[0]): class_name(row[-1].split(",")[0].strip()) for row in rows})
         entries = {number: _entry(line) for number, line in enumerate(lines, 1) if line and not line.startswith("#")}
         if all(colour is None for _, colour in entries.values()):
             return by_index(name for name, _ in entries.values())
@@ -284,8 +299,21 @@ def _read_table(path: Path) -> Classes:
         ) from None
 
 
+def _read_numbers(lines: Sequence[str]) -> Classes:
+    """Roboflow's table: a heading, and lines of a number and a name."""
+    pairs = [line.partition(",") for line in lines[1:] if line]
+    return by_number({int(number): class_name(name.strip()) for number, _, name in sorted(pairs, key=_number)})
+
+
+def _number(pair: tuple[str, str, str]) -> int:
+    return int(pair[0])
+
+
 def _entry(line: str) -> tuple[str, Colour | None]:
     """The name on a line, and its colour if it has one; CVAT appends `:parts:actions` to these."""
+    if first := COLOUR_FIRST.match(line):
+        red, green, blue, name = first.groups()
+        return class_name(name), parse_colour([int(red), int(green), int(blue)])
     for text in (line.rstrip(":"), line.rsplit(":", 2)[0]):
         if found := COLOUR.search(text):
             channels = [int(channel) for channel in found.groups() if channel is not None]

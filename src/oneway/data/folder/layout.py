@@ -19,8 +19,8 @@ from oneway.data.folder.description import Description, Part
 from oneway.data.folder.formats import LAYOUTS, READERS
 from oneway.data.folder.walk import choose_folder, require_inside
 
-IMAGES = ("images", "jpegimages")
-MASKS = ("masks", "labels", "annotations", "segmentationclass")
+IMAGES = ("images", "jpegimages", "image", "imgs", "img")
+MASKS = ("masks", "labels", "annotations", "segmentationclass", "mask", "label", "annotation", "gt", "ground_truth")
 INSTANCES = ("segmentationobject",)  # masks of single objects, which are no classes
 MASK_FOLDERS = frozenset((*MASKS, *INSTANCES))
 TRAIN = ("train", "training")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,8 +18,9 @@ from oneway.data.decode.masks import Coding, read_mask
 from oneway.data.decode.regions import BACKGROUND, is_background, paint_over
 from oneway.data.folder.classes import default_colours
 from oneway.data.folder.description import FILE, Description
-from oneway.data.folder.files import Found, find
+from oneway.data.folder.files import Found, find, hint_below
 from oneway.data.folder.formats import Annotations
+from oneway.data.folder.groups import group_of
 from oneway.data.folder.infer import SHOWN, Inferred, find_table, infer
 from oneway.data.folder.layout import unsupported_labels
 from oneway.data.folder.rivals import rivals
@@ -49,13 +51,16 @@ def describe(root: Path, unlabelled: Path | None = None) -> Described:
     masks = [item.mask for item in (*found.train, *found.val) if item.mask]
     if given.classes is not None or found.annotations or not masks:
         return Described(found, given, None)
-    inferred = infer(masks, given.ignore, find_table(found.root))
+    parts = (given.train, given.val)
+    inferred = infer(
+        masks, given.ignore, find_table(found.root, dict.fromkeys((".", *(part.images for part in parts if part))))
+    )
     classes = inferred.classes
     ignore = None if classes.coloured or IGNORE in classes.table else (IGNORE,)
     changes = {
         "classes": classes,
         "colours": inferred.colours if given.colours is None else given.colours,
-        "ignore": ignore if given.ignore is None else given.ignore,
+        "ignore": given.ignore if given.ignore is not None else inferred.ignore or ignore,
     }
     return Described(found, given.model_copy(update=changes), inferred)
 
@@ -84,9 +89,9 @@ def list_described(folder: Described, holdout: float, seed: int, all_validate: b
         doubts = (f"{message[:1].upper()}{message[1:]}." for _, message in _warnings(found))
         hints = (*doubts, *unsupported_labels(root, found.train), *_misfits(found))
         raise UserError(
-            f"{root}: {len(labelled)} of {len(found.train)} training images have labels, which is too few. Put images "
-            f"into {root / 'images'} and masks of the same names into {root / 'masks'}, or say in {FILE} where they "
-            f"are.{''.join(f' {hint}' for hint in hints)}"
+            f"{root}: {len(labelled)} of {len(found.train)} training images have labels, which is too few. "
+            f"{hint_below(root)}Put images into {root / 'images'} and masks of the same names into {root / 'masks'}, "
+            f"or say in {FILE} where they are.{''.join(f' {hint}' for hint in hints)}"
         )
     if inferred and not inferred.named:
         colours = listed((list(colour) for colour in description.palette), SHOWN)
@@ -95,8 +100,11 @@ def list_described(folder: Described, holdout: float, seed: int, all_validate: b
             f"`oneway check --save` writes a {FILE} to complete.{''.join(f' {remark}' for remark in inferred.remarks)}"
         )
     annotated = _annotated_classes(found.annotations)
-    held_out = () if found.val else tuple(labelled) if all_validate else _hold_out(labelled, holdout, seed)
+    held_out = (
+        () if found.val else tuple(labelled) if all_validate else _hold_out(labelled, holdout, seed, description.groups)
+    )
     names = {item.name for item in held_out}
+    grouped = (description.groups,) if description.groups else ()
     table = {} if annotated or not description.classes else description.classes.table
     return Listing(
         root=root,
@@ -112,19 +120,31 @@ def list_described(folder: Described, holdout: float, seed: int, all_validate: b
         label_coding=f"annotations, crowds {description.crowds}, unannotated {description.unannotated}"
         if annotated
         else repr(description.coding()),
-        selection=_selection(found, None if found.val else ("all",) if all_validate else (holdout, seed)),
+        selection=_selection(found, None if found.val else ("all",) if all_validate else (holdout, seed, *grouped)),
         unlabelled=found.unlabelled,
         masks=style_of((item.mask for item in labelled if item.mask), table) if table else None,
     )
 
 
-def _hold_out(labelled: list[Item], holdout: float, seed: int) -> tuple[Item, ...]:
-    """A share of the labelled images, in order of name: at least one, and not all.
+def _hold_out(labelled: list[Item], holdout: float, seed: int, groups: str | None) -> tuple[Item, ...]:
+    """A share of the labelled images, in order of name: at least one, and not all; of groups, all or none.
 
     Each name has a random number of its own, so that labelling more images leaves most of those that validate in place.
     """
+    members: dict[str, list[Item]] = defaultdict(list)
+    for item in labelled:
+        members[item.name if groups is None else group_of(item.name, groups)].append(item)
+    if len(members) < 2:
+        raise UserError(
+            f"By `groups: {groups}`, all {len(labelled)} labelled images are one group ({next(iter(members))!r}), and "
+            f"none can validate. Change it in {FILE}, or name a validation set there."
+        )
     count = min(max(round(holdout * len(labelled)), 1), len(labelled) - 1)
-    chosen = sorted(labelled, key=lambda item: stream(seed, f"holdout of {item.name}").random())[:count]
+    chosen: list[Item] = []
+    for group in sorted(members, key=lambda name: stream(seed, f"holdout of {name}").random())[: len(members) - 1]:
+        if len(chosen) >= count:
+            break
+        chosen += members[group]
     return tuple(sorted(chosen, key=lambda item: item.name))
 
 

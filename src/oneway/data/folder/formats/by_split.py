@@ -13,7 +13,7 @@ WORDS = {
     "train": re.compile(r"(?<![a-z])train(ing)?(?![a-z])"),
     "val": re.compile(r"(?<![a-z])val(id|idation)?(?![a-z])"),
 }
-IMAGES = ("images", "image", "jpegimages")
+IMAGES = ("images", "jpegimages", "image", "imgs", "img")
 
 
 def two_files(root: Path, key: str, files: Sequence[str]) -> Description | None:
