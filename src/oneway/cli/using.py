@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from oneway.cli.app import USE, Cache, Factory, Json, Refresh, Switch, console, messages, verb
+from oneway.common.terms import AnnotationFormat
 from oneway.common.words import counted, say
 from oneway.config import Positive
 
@@ -24,6 +25,10 @@ def predict(
     facts: Switch = False,
     frames: Switch = False,
     masks_as: Annotated[Literal["trained", "indices"], Parameter(name="--as")] = "trained",
+    to: AnnotationFormat | None = None,
+    tolerance: float = 1.0,
+    least_area: Positive = 16,
+    background: Switch = False,
     as_json: Json = False,
     device: str = "auto",
     factory: Factory = None,
@@ -43,15 +48,22 @@ def predict(
         frames: Write a mask and an overlay for each frame of a video, instead of an overlay video.
         masks_as: Masks as those were that the model learnt from, in their numbers or colours; or class indices, which
             are shown in the colours of the classes.
+        to: Also write the regions for an annotation tool, into a folder of that name in the results.
+        tolerance: With --to: pixels between a polygon and the predicted outline; 0: exact masks, where there are some.
+        least_area: With --to: pixels of a region; smaller ones are left out.
+        background: With --to: also write the class called background, void or unlabelled.
         as_json: Print JSON: for each image its mask, the share of each class and the mean confidence; and errors.
         device: auto, cpu, cuda, cuda:1, …
         factory: The function that makes the network, where it is one of your own.
     """
+    from oneway.tools.annotations import AnnotationSettings
     from oneway.tools.predict import Outputs, load, predict_files
 
     outputs = Outputs(out, confidence=confidence, facts=facts, frames=frames, indices=masks_as == "indices")
     model = load(run, device, factory)
-    sys.exit(predict_files(model, paths, outputs, messages if as_json else console, tile, as_json))
+    annotations = AnnotationSettings(to, tolerance, least_area, background).export(model, out / to) if to else None
+    shown = messages if as_json else console
+    sys.exit(predict_files(model, paths, outputs, shown, tile, as_json, annotations))
 
 
 @verb(USE)
@@ -120,6 +132,10 @@ def suggest(
     data: Path | None = None,
     count: Positive = 24,
     out: Path | None = None,
+    to: AnnotationFormat | None = None,
+    tolerance: float = 1.0,
+    least_area: Positive = 16,
+    background: Switch = False,
     refresh: Refresh = False,
     cache: Cache = None,
     device: str = "auto",
@@ -132,11 +148,17 @@ def suggest(
         data: Folder of images to choose from; by default the run's own without labels.
         count: How many.
         out: The table (CSV); a contact sheet (PNG) lies beside it. By default suggest.csv in the run folder.
+            With --to, the folder of all, new or empty; by default suggest-FORMAT in the run folder.
+        to: Also copy the images, with what the model makes of them, for an annotation tool to correct.
+        tolerance: With --to: pixels between a polygon and the predicted outline; 0: exact masks, where there are some.
+        least_area: With --to: pixels of a region; smaller ones are left out.
+        background: With --to: also write the class called background, void or unlabelled.
         refresh: Accept that files have changed or vanished since they were decoded.
         cache: Where decoded images are kept; by default a folder of the user's cache folder, whatever the run says.
         device: auto, cpu, cuda, cuda:1, …
         factory: The function that makes the network, where it is one of your own.
     """
+    from oneway.tools.annotations import AnnotationSettings
     from oneway.tools.suggest import suggest
 
     found = suggest(
@@ -145,6 +167,7 @@ def suggest(
         folder=data,
         count=count,
         out=out,
+        to=AnnotationSettings(to, tolerance, least_area, background) if to else None,
         refresh=refresh,
         cache=cache,
         factory=factory,
@@ -157,3 +180,5 @@ def suggest(
         console,
         f"{counted(len(found.chosen), 'image')} to label next{alike}: {found.table}\nContact sheet: {found.sheet}",
     )
+    if found.annotations:
+        say(console, found.annotations)

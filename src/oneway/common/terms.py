@@ -9,3 +9,5 @@ IGNORE = 255
 
 Task = Literal["segmentation", "classification"]
 SplitName = Literal["train", "val", "test"]
+AnnotationFormat = Literal["cvat", "label-studio", "labelme", "coco", "yolo", "voc"]
+"""What annotation tools import."""

@@ -163,5 +163,8 @@ class Dataset:
     masks: MaskStyle | None = None
     """As in a listing."""
 
+    paths: Mapping[str, Path] = field(default_factory=dict)
+    """By name, the file of each training image; empty where images are no files."""
+
     digests: Callable[[SplitName], Mapping[str, str]] = lambda split: {}
     """By name, a digest of the pixels of each image of a split; empty where images are no files."""

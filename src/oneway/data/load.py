@@ -43,7 +43,8 @@ def load(config: Data, console: Console = QUIET, all_validate: bool = False) -> 
     listing = list_files(config, all_validate)
     files = _Files(listing, config, console, before)
     digests = partial(_digests, files.cache)
-    return Dataset(listing.classes, listing.colours, files.read, files.review, listing.masks, digests)
+    paths = {item.name: item.image for item in listing.train}
+    return Dataset(listing.classes, listing.colours, files.read, files.review, listing.masks, paths, digests)
 
 
 def list_files(config: Data, all_validate: bool = False) -> Listing:

@@ -1,3 +1,3 @@
 """Predictions as annotation tools import them: the way back to where labels are drawn."""
 
-from oneway.tools.annotations.export import FORMATS, AnnotationSettings, Export, FormatName
+from oneway.tools.annotations.export import FORMATS, AnnotationSettings, Export

@@ -6,10 +6,11 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from oneway.common.errors import UserError
 from oneway.common.links import make_folders
+from oneway.common.terms import AnnotationFormat
 from oneway.common.words import counted
 from oneway.runs.atomic import CannotWrite, write_atomically
 from oneway.tools.annotations import coco, cvat, label_studio, labelme, voc, yolo
@@ -17,8 +18,7 @@ from oneway.tools.annotations.interface import Picture, Scheme, Writer
 from oneway.tools.annotations.regions import find_regions
 from oneway.tools.predict.predictor import Prediction, Predictor
 
-FormatName = Literal["cvat", "label-studio", "labelme", "coco", "yolo", "voc"]
-FORMATS: Mapping[FormatName, Writer] = {
+FORMATS: Mapping[AnnotationFormat, Writer] = {
     "cvat": cvat,
     "label-studio": label_studio,
     "labelme": labelme,
@@ -37,14 +37,17 @@ MOST_CLASSES = 254  # that a byte numbers beside the background
 class AnnotationSettings:
     """What a user chooses about annotations."""
 
-    to: FormatName
+    to: AnnotationFormat
     tolerance: float = 1.0
     least: int = 16
     background: bool = False
     """Write also the class that is called background, or something like it."""
 
-    def scheme(self, model: Predictor) -> Scheme:
-        """For the classes of a model."""
+    def export(self, model: Predictor, folder: Path) -> Export:
+        """Annotations by a model, below a folder."""
+        return Export(self, self._scheme(model), folder)
+
+    def _scheme(self, model: Predictor) -> Scheme:
         if model.classifies:
             raise UserError(f"{model.source}: classifies whole images, and --to {self.to} is for regions in them.")
         if not 0 <= self.tolerance < float("inf"):

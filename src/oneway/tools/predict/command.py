@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import rich.console
@@ -29,6 +29,9 @@ from oneway.tools.predict.predictor import Prediction, Predictor, Size
 from oneway.tools.predict.sources import Skipped, Source, find_sources
 from oneway.tools.predict.video import BreaksOff, read_frames, require_video, video_writer
 
+if TYPE_CHECKING:
+    from oneway.tools.annotations import Export
+
 
 def predict_files(
     model: Predictor,
@@ -37,6 +40,7 @@ def predict_files(
     console: rich.console.Console,
     tile: Size | None = None,
     as_json: bool = False,
+    export: Export | None = None,
 ) -> int:
     """Predicts images, folders, patterns and videos; returns the exit status, 1 where a file could not be predicted.
 
@@ -47,6 +51,7 @@ def predict_files(
         console: Shows progress; with `as_json`, not on the standard output.
         tile: Height and width of tiles; by default an image is predicted in one pass.
         as_json: Print the results as JSON to the standard output.
+        export: Writes the results for an annotation tool as well.
 
     Raises:
         UserError: Nothing can be done at all: a path leads nowhere, or results cannot be written.
@@ -62,7 +67,7 @@ def predict_files(
     outputs.prepare()
     began = time.monotonic()
     with progress_bar(console, "Predicting", len(sources)) as advance, ThreadPoolExecutor(AHEAD) as pool:
-        job = _Job(model, outputs, tile, pool, advance)
+        job = _Job(model, outputs, tile, pool, advance, export)
         for batch in batches(decode_ahead(images, pool, job.leave_out)):
             job.predict(batch)
         for source in videos:
@@ -79,6 +84,10 @@ def predict_files(
     failures = f"; {len(job.errors)} failed" if job.errors else ""
     say(console, f"{counted(job.images, 'image')} in {seconds:.1f} s ({job.images / seconds:.1f} images/s){failures}")
     say(console, f"Results: {outputs.folder}")
+    if export is not None:
+        say(console, export.finish())
+        if videos:
+            warn(f"{counted(len(videos), 'video')} left out of what --to wrote. Give the frames as images.")
     return 1 if job.errors else 0
 
 
@@ -92,7 +101,9 @@ class _Job:
         tile: Size | None,
         pool: ThreadPoolExecutor,
         advance: Callable[[], None],
+        export: Export | None,
     ) -> None:
+        self.export = export
         self.model, self.outputs, self.tile, self.pool, self.advance = model, outputs, tile, pool, advance
         self.images = 0
         self.results: list[dict[str, Any]] = []
@@ -164,8 +175,14 @@ class _Job:
             raise broken
 
     def _write(self, name: str, source: Source, prediction: Prediction) -> None:
-        self.writing.append((source, self.pool.submit(self.outputs.write, name, source.path, prediction)))
+        self.writing.append((source, self.pool.submit(self._write_files, name, source, prediction)))
         self.await_writing(AHEAD)
+
+    def _write_files(self, name: str, source: Source, prediction: Prediction) -> dict[str, Any]:
+        facts = self.outputs.write(name, source.path, prediction)
+        if self.export is not None and not source.is_video:
+            self.export.add(source.path, source.file_name, name, prediction)
+        return facts
 
     def await_writing(self, most: int) -> None:
         """Waits until no more than so many results are still to be written."""

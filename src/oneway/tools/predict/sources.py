@@ -30,6 +30,12 @@ class Source:
     """Of its results, without a suffix; below the folder of results, with forward slashes. No two sources share one."""
 
     @property
+    def file_name(self) -> str:
+        """Its name with a suffix."""
+        suffix = self.path.suffix
+        return self.name if self.name.endswith(suffix) else f"{self.name}{suffix}"
+
+    @property
     def is_video(self) -> bool:
         """Whether it is a video, going by its suffix."""
         return self.path.suffix.lower() in VIDEO_SUFFIXES

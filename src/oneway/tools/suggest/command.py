@@ -19,6 +19,7 @@ from torch import Tensor
 
 from oneway import runs
 from oneway.common.errors import UserError
+from oneway.common.progress import progress_bar
 from oneway.common.run_files import SUGGESTIONS
 from oneway.common.words import table_cell
 from oneway.data.check import contact_sheet
@@ -27,9 +28,12 @@ from oneway.data.check.duplicates import ALIKE, nearest
 from oneway.data.dataset import Bytes
 from oneway.data.pictures import encoded
 from oneway.runs.atomic import refuse_unwritable, write_atomically
+from oneway.tools.annotations import AnnotationSettings
 from oneway.tools.explore import heat
+from oneway.tools.suggest.pre_annotate import pre_annotate, refuse_occupied, refuse_without_files
 from oneway.tools.suggest.scores import (
     DRAWS,
+    Candidate,
     Score,
     candidates_in_folder,
     candidates_of_run,
@@ -51,6 +55,8 @@ class Suggestions:
 
     table: Path
     sheet: Path
+    annotations: str = ""
+    """What was written for an annotation tool."""
 
 
 def suggest(
@@ -60,6 +66,7 @@ def suggest(
     folder: Path | None = None,
     count: int = 24,
     out: Path | None = None,
+    to: AnnotationSettings | None = None,
     refresh: bool = False,
     cache: Path | None = None,
     factory: str | None = None,
@@ -72,13 +79,18 @@ def suggest(
         console: Shows progress.
         folder: Images to choose from; by default the run's own that have no labels.
         count: How many.
-        out: The table, a CSV file; by default suggest.csv in the run folder. The sheet lies beside it, as PNG.
+        out: The table, a CSV file; by default suggest.csv in the run folder. The sheet lies beside it, as PNG. With
+            `to`, the folder of all: by default suggest-FORMAT in the run folder.
+        to: Also copy the images, with what the model makes of them, for an annotation tool.
         refresh: Accept that files of the run's data have changed since they were decoded.
         cache: Where decoded images go, if not to a folder of the user's.
         factory: The `model.factory` that the user agrees to run.
         device: Where the model runs.
     """
-    table = out or path / SUGGESTIONS
+    home = None if to is None else out or path / f"suggest-{to.to}"
+    if home is not None:
+        refuse_occupied(home)
+    table = home / SUGGESTIONS if home is not None else out or path / SUGGESTIONS
     if table.suffix.lower() != ".csv":
         raise UserError(f"--out {table}: the table is a .csv file; the contact sheet gets the same name with .png.")
     refuse_unwritable(table)
@@ -88,31 +100,38 @@ def suggest(
         candidates, labelled = candidates_of_run(run, console, refresh, cache)
     else:
         candidates, labelled = candidates_in_folder(folder), []
+    if to is not None:
+        refuse_without_files(candidates, path)
     scores, unreadable = score_images(judge, candidates, console)
     if not scores:
         raise UserError(f"{folder or path}: no image without labels to choose from. Give a folder with --data DIR.")
     order, alike = choose_spread(scores, labelled, count)
     chosen = tuple(scores[index] for index in order)
-    picture, read = table.with_suffix(".png"), dict(candidates)
+    picture, known = table.with_suffix(".png"), {candidate.name: candidate for candidate in candidates}
+    images = [known[score.name] for score in chosen]
+    written = "" if to is None or home is None else pre_annotate(path, images, to, home, console, factory, device)
     cells, divergences = [], []
-    for rank, score in enumerate(chosen, start=1):
-        pixels = np.asarray(read[score.name]())
-        kl, where = judge.contradiction(pixels)
-        cells.append(cell(pixels, where, f"{rank}.  {score.name}", f"score {score.value:.2f}   KL {kl:.2f}"))
-        divergences.append(kl)
+    with progress_bar(console, "Perturbing those chosen", len(chosen)) as advance:
+        for rank, (score, image) in enumerate(zip(chosen, images, strict=True), start=1):
+            pixels = np.asarray(image.read())
+            kl, where = judge.contradiction(pixels)
+            cells.append(cell(pixels, where, f"{rank}.  {score.name}", f"score {score.value:.2f}   KL {kl:.2f}"))
+            divergences.append(kl)
+            advance()
     table.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(table, to_csv(chosen, divergences).encode(errors="surrogateescape"))
+    write_atomically(table, to_csv(chosen, images, divergences).encode(errors="surrogateescape"))
     write_atomically(picture, draw_sheet(cells))
-    return Suggestions(chosen, alike, tuple(unreadable), table, picture)
+    return Suggestions(chosen, alike, tuple(unreadable), table, picture, written)
 
 
-def to_csv(chosen: Sequence[Score], divergences: Sequence[float]) -> str:
-    """A line for each image: rank, name, score, and the model's doubt and divergence in nats."""
+def to_csv(chosen: Sequence[Score], images: Sequence[Candidate], divergences: Sequence[float]) -> str:
+    """A line for each image: rank, name, score, the model's doubt and divergence in nats, and its file."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["rank", "image", "score", "doubt", "kl"])
-    for rank, (score, kl) in enumerate(zip(chosen, divergences, strict=True), start=1):
-        writer.writerow([rank, table_cell(score.name), *(f"{value:.4f}" for value in (score.value, score.doubt, kl))])
+    writer.writerow(["rank", "image", "score", "doubt", "kl", "path"])
+    for rank, (score, image, kl) in enumerate(zip(chosen, images, divergences, strict=True), start=1):
+        figures = (f"{value:.4f}" for value in (score.value, score.doubt, kl))
+        writer.writerow([rank, table_cell(score.name), *figures, image.path or ""])
     return text.getvalue()
 
 

@@ -32,37 +32,60 @@ from oneway.tools.explore import require_segmentation
 from oneway.tools.explore.compute import logits_of, masked_means, probabilities_of
 from oneway.tools.explore.images import shrink
 
-DRAWS = 4
+DRAWS = 2
 SEED = 0
-"""Every image meets the same four perturbations, so that chance favours none."""
+"""Every image meets the same perturbations, so that chance favours none."""
 
 STRENGTH = 0.5
 """Share of the run's strengths. At all of it, some draws break a model whatever an image shows, and only they count."""
 
-MOST_PIXELS = 2**21
+MOST_PIXELS = {"cpu": 2**19}
+"""Pixels of an image whose doubts are asked for, by device; larger ones are made smaller. Two cores then take a second
+for an image of 1.25 megapixels, and find nearly the same order. Other devices need not hurry: `MOST_ELSEWHERE`."""
+
+MOST_ELSEWHERE = 2**21
+SHEET_PIXELS = 2**17
+"""Pixels of an image whose contradictions are looked at: twice as many as the contact sheet shows."""
+
 MOST_VALUES = 2**26
 """Probabilities of one prediction, 256 MiB: with very many classes, images are made smaller."""
 
 Doubts = npt.NDArray[np.float64]
-Candidate = tuple[str, Callable[[], Bytes]]
-"""The name of an image without labels, and a function that decodes it."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An image without labels."""
+
+    name: str
+    read: Callable[[], Bytes]
+    path: Path | None = None
+    """Its file, absolute; None where it was made by code."""
 
 
 def candidates_of_run(
     run: runs.Run, console: Console, refresh: bool = False, cache: Path | None = None
 ) -> tuple[list[Candidate], list[bytes]]:
     """A run's training images without labels, and fingerprints of those with."""
-    samples = data.load(runs.data_of(run, console, refresh=refresh, cache=cache), console).read("train")
+    known = data.load(runs.data_of(run, console, refresh=refresh, cache=cache), console)
+    samples = known.read("train")
+    paths = {name: path.absolute() for name, path in known.paths.items()}
+    images = [
+        Candidate(name, partial(samples.image, index), paths.get(name)) for index, name in enumerate(samples.names)
+    ]
     labelled = set(run.split.labelled)
-    images = [(name, partial(samples.image, index)) for index, name in enumerate(samples.names)]
-    candidates: list[Candidate] = [(name, read) for name, read in images if name not in labelled]
-    return candidates, [fingerprint(read()) for name, read in images if name in labelled]
+    fingerprints = [fingerprint(np.asarray(image.read())) for image in images if image.name in labelled]
+    return [image for image in images if image.name not in labelled], fingerprints
 
 
 def candidates_in_folder(folder: Path) -> list[Candidate]:
     """Images of a folder that have no mask there."""
     items = find(folder).train
-    return [(item.name, partial(read_image, item.image)) for item in items if item.mask is None]
+    return [
+        Candidate(item.name, partial(read_image, item.image), item.image.absolute())
+        for item in items
+        if item.mask is None
+    ]
 
 
 @dataclass(frozen=True)
@@ -87,18 +110,18 @@ class Judge:
     device: torch.device
     perturb: Perturb
     most: int
-    """Pixels of an image; larger ones are made smaller."""
+    """Pixels of an image whose doubts are asked for; larger ones are made smaller."""
 
     @torch.inference_mode()
     def doubts(self, pixels: Bytes) -> Doubts:
         """C: what each class adds to the entropy of the prediction for an H×W×3 image, mean over pixels."""
-        target = probabilities_of(self.network, self._input(pixels))
+        target = probabilities_of(self.network, self._input(pixels, self.most))
         return torch.special.entr(target).mean(dim=(0, 2, 3)).double().cpu().numpy()
 
     @torch.inference_mode()
     def contradiction(self, pixels: Bytes) -> tuple[float, Tensor]:
-        """KL between clean and perturbed predictions for an H×W×3 image; and where it is, H×W, in the clean image."""
-        x = self._input(pixels)
+        """KL between clean and perturbed predictions for an image; and where it is in the clean one, made smaller."""
+        x = self._input(pixels, min(self.most, SHEET_PIXELS))
         target = probabilities_of(self.network, x)
         draws = draw_perturbation(SEED, 0, DRAWS)
         means, total, weight = [], torch.zeros_like(x[:, 0]), torch.zeros_like(x[:, 0])
@@ -113,8 +136,8 @@ class Judge:
             weight += bring_back(perturbation.valid.float(), perturbation)
         return float(np.mean(means)), (total / weight.clamp(min=1e-3))[0].cpu()
 
-    def _input(self, pixels: Bytes) -> Tensor:
-        return as_input(torch.from_numpy(shrink(pixels, self.most))[None].to(self.device))
+    def _input(self, pixels: Bytes, most: int) -> Tensor:
+        return as_input(torch.from_numpy(shrink(pixels, most))[None].to(self.device))
 
 
 def balance_classes(doubts: Doubts) -> Doubts:
@@ -133,7 +156,8 @@ def load_judge(run: runs.Run, factory: str | None = None, device: str = "auto") 
     place = runs.choose_device(device)
     model = runs.load_model(run.model_file, place, factory)
     network = model.network.to(memory_format=torch.channels_last)
-    return Judge(network, place, weaken(run.config.perturb), min(MOST_PIXELS, MOST_VALUES // len(model.classes)))
+    most = MOST_PIXELS.get(place.type, MOST_ELSEWHERE)
+    return Judge(network, place, weaken(run.config.perturb), min(most, MOST_VALUES // len(model.classes)))
 
 
 def weaken(perturb: Perturb) -> Perturb:
@@ -147,12 +171,12 @@ def score_images(judge: Judge, candidates: Sequence[Candidate], console: Console
     found: list[tuple[str, Doubts, bytes]] = []
     unreadable = []
     with progress_bar(console, "Scoring images", len(candidates)) as advance:
-        for name, read in candidates:
+        for candidate in candidates:
             try:
-                pixels = np.asarray(read())
-                found.append((name, judge.doubts(pixels), fingerprint(pixels)))
+                pixels = np.asarray(candidate.read())
+                found.append((candidate.name, judge.doubts(pixels), fingerprint(pixels)))
             except UserError as error:
-                unreadable.append(f"{name}: {error}")
+                unreadable.append(f"{candidate.name}: {error}")
             advance()
     if not found:
         return [], unreadable

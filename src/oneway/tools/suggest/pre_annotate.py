@@ -1,0 +1,84 @@
+"""The images to label next, with what a model makes of them, in a folder that an annotation tool imports."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+from PIL import Image
+from rich.console import Console
+
+from oneway.common.bounded import read_bounded
+from oneway.common.errors import UserError
+from oneway.common.progress import progress_bar
+from oneway.common.run_files import SUGGESTIONS
+from oneway.data.decode.images import image_size
+from oneway.runs.atomic import write_atomically
+from oneway.tools.annotations import AnnotationSettings
+from oneway.tools.predict import Prediction, load
+from oneway.tools.suggest.scores import Candidate
+
+MOST_BYTES = 2**31  # of an image file
+
+
+def refuse_occupied(folder: Path) -> None:
+    """A folder with other content is refused: labels that someone has corrected there would be lost."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        there = "holds earlier suggestions, perhaps corrected ones" if (folder / SUGGESTIONS).is_file() else "exists"
+        raise UserError(f"{folder}: {there}, and nothing is overwritten. Choose another folder with --out.")
+
+
+def refuse_without_files(images: Sequence[Candidate], run: Path) -> None:
+    """An annotation tool can only show what is in a file."""
+    if any(image.path is None for image in images):
+        raise UserError(f"{run}: its images are made by code, so no tool can show them. Give a folder with --data DIR.")
+
+
+def pre_annotate(
+    run: Path,
+    images: Sequence[Candidate],
+    settings: AnnotationSettings,
+    folder: Path,
+    console: Console,
+    factory: str | None = None,
+    device: str = "auto",
+) -> str:
+    """Copies images and writes predictions for them; returns a sentence about what there is.
+
+    Args:
+        run: Run folder, whose model predicts.
+        images: Which ones; each has a file.
+        settings: The format.
+        folder: Where all of it goes.
+        console: Shows progress.
+        factory: The `model.factory` that the user agrees to run.
+        device: Where the model runs.
+    """
+    model = load(run, device, factory)
+    export = settings.export(model, folder)
+    names = [PurePosixPath(*(part for part in Path(image.name).parts if part not in ("..", "/"))) for image in images]
+    count = Counter(name.with_suffix("").as_posix().casefold() for name in names)
+    with progress_bar(console, f"Predicting for {settings.to}", len(images)) as advance:
+        for image, name in zip(images, names, strict=True):
+            assert image.path is not None
+            copy = export.place((export.writer.images / name).as_posix())
+            write_atomically(copy, read_bounded(image.path, MOST_BYTES))
+            stem = name.with_suffix("") if count[name.with_suffix("").as_posix().casefold()] == 1 else name
+            prediction = _enlarged(model.predict(np.asarray(image.read())), image_size(image.path))
+            export.add(copy.absolute(), name.as_posix(), stem.as_posix(), prediction)
+            advance()
+    return export.finish()
+
+
+def _enlarged(prediction: Prediction, size: tuple[int, int]) -> Prediction:
+    """At the size of the file, where a data set is read at less."""
+    if prediction.labels.shape == size:
+        return prediction
+    labels, confidence = (
+        np.asarray(Image.fromarray(values).resize(size[::-1], Image.Resampling.NEAREST))
+        for values in (prediction.labels, prediction.confidence)
+    )
+    return replace(prediction, labels=labels, confidence=confidence)
