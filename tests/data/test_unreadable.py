@@ -13,7 +13,8 @@ from rich.console import Console
 
 from data.decoded import DESCRIPTION, SIZES, paint, photograph, refusal, settings
 from oneway.common.errors import UserError
-from oneway.data import load
+from oneway.data import list_files, load
+from oneway.data.check import check_data
 from oneway.data.dataset import Samples
 
 
@@ -76,7 +77,7 @@ def test_without_the_flag_they_are_refused_and_the_flag_is_named(two_broken):
     """Whether they have been left out before, which costs no decoding, or not."""
     for cache in ("cache", "another cache", "cache"):
         message = refusal(two_broken, cache=two_broken.parent / cache)
-        assert all(f"{file}: " in message for file in BROKEN)
+        assert [file for file in BROKEN if f"{file}: " in message] == ["train/masks/050.png"]  # the other has no labels
         assert "--data.skip-unreadable" in message
         said(two_broken)
 
@@ -91,11 +92,11 @@ def test_what_is_left_out_is_no_part_of_the_content(two_broken, tmp_path):
 
 def test_too_many_are_refused_with_count_share_and_files(tmp_path):
     """Two of a hundred are more than one in a hundred; of ten validation images, one is."""
-    root = many(tmp_path / "photos", 100, ["train/images/003.png", "train/masks/020.png", "val/images/1004.png"])
+    root = many(tmp_path / "photos", 100, ["train/images/010.png", "train/masks/020.png", "val/images/1004.png"])
     message = refusal(root, skip_unreadable=True)
     assert "2 of the 100 training images (2.0 %) cannot be read" in message
     assert "leaves out 1 % at most" in message
-    assert "train/images/003.png: " in message
+    assert "train/images/010.png: " in message
     assert "train/masks/020.png: " in message
     with pytest.raises(UserError, match=r"1 of the 10 validation images \(10\.0 %\)"):
         said(root, "val")
@@ -104,7 +105,7 @@ def test_too_many_are_refused_with_count_share_and_files(tmp_path):
 
 def test_one_in_a_hundred_may_be_left_out(tmp_path):
     """The limit itself is allowed; left out of those that validate, the remark says what scores are of."""
-    root = many(tmp_path / "photos", 100, ["train/images/003.png"])
+    root = many(tmp_path / "photos", 100, ["train/images/010.png"])
     assert len(said(root)[0]) == 99
     for seed in range(1010, 1100):
         photograph(root / f"val/images/{seed}.png", seed)
@@ -144,3 +145,27 @@ def test_what_was_left_out_may_be_repaired_or_removed_without_refresh(tmp_path):
     with pytest.raises(UserError, match=r"123\.png has other content"):
         said(root)
     assert len(said(root, refresh=True)[0]) == 198
+
+
+def test_a_few_unlabelled_images_are_left_out_without_being_asked(tmp_path):
+    """Up to one in ten, which the user can change; counted and named, by check as well; what has labels is refused."""
+    broken = [f"train/images/0{seed}.png" for seed in (11, 12, 13)]
+    root = many(tmp_path / "photos", 40, broken)
+    console = Console(width=500, color_system=None)
+    with console.capture() as capture:
+        samples = load(settings(root), console).read("train")
+    assert (len(samples), samples.labelled) == (37, 4)
+    assert "3 of the 40 training images cannot be read and are left out (--data.unreadable)" in capture.get()
+    assert all(file in capture.get() for file in broken)
+    findings = check_data(list_files(settings(root)), Console(quiet=True)).findings
+    assert [finding.level for finding in findings if finding.file in broken] == ["warning"] * 3
+    assert "3 of the 36 unlabelled images (8.3 %) cannot be read, and 5 % at most" in refusal(root, unreadable=0.05)
+    shorten_to_half(root / "train/images/014.png")
+    message = refusal(root, refresh=True)
+    assert "4 of the 36 unlabelled images (11.1 %) cannot be read, and 10 % at most are left out" in message
+    assert "train/images/011.png: " in message
+    assert check_data(list_files(settings(root)), Console(quiet=True)).has_errors
+    with console.capture():
+        assert len(load(settings(root, unreadable=0.2, refresh=True), console).read("train")) == 36
+    shorten_to_half(root / "train/images/010.png")
+    assert "train/images/010.png: " in refusal(root, unreadable=0.2, refresh=True)

@@ -28,7 +28,7 @@ from oneway.common.progress import progress_bar
 from oneway.common.terms import SplitName
 from oneway.common.words import listed, say
 from oneway.config import Data
-from oneway.data.check.defects import Surveys, every_item
+from oneway.data.check.defects import UNREADABLE, Surveys, every_item
 from oneway.data.check.findings import NAMED, leave_out, left_out_note
 from oneway.data.check.survey import Survey, decode_and_survey
 from oneway.data.dataset import Bytes, Item, Listing, Samples
@@ -54,6 +54,8 @@ class Cache:
     console: Console
     listed_after: float = float("inf")
     """The time before the files were listed, by which outlines are older that were read then."""
+    unreadable: float = UNREADABLE
+    """The share of the unlabelled images that is left out at most where they cannot be read."""
     private: bool = False
     """Whether nobody else may read it: images are no less private than the folder that they come from."""
 
@@ -65,7 +67,9 @@ class Cache:
         """The cache of a listing, in the folder that the user chose or else in the user's cache folder."""
         private = config.cache is None  # a folder that the user names may be meant for several
         root = cache_root(config.cache)
-        return cls(listing, root, config.refresh, config.skip_unreadable, console, listed_after, private)
+        return cls(
+            listing, root, config.refresh, config.skip_unreadable, console, listed_after, config.unreadable, private
+        )
 
     def folder(self, split: SplitName) -> Path:
         """Where a split is kept: another place for each choice of files, and for each way to read their labels."""
@@ -132,7 +136,9 @@ class Cache:
             if changed and not self.refresh:
                 raise UserError(self._explain_changes(index.made))
             if not changed and index.is_complete_for(items):
-                leave_out(self.listing, split, index.surveys_left_out, len(items), self.skip_unreadable)
+                leave_out(
+                    self.listing, split, index.surveys_left_out, len(items), self.skip_unreadable, self.unreadable
+                )
                 return index
             if split != "train" and (note := index.other_names(items)):
                 say(self.console, f"Note: {note}")
@@ -187,7 +193,7 @@ class Cache:
             _require_space(self.listing, items, new)
             decoded = self._write(items, new)
             surveys = {name: found.survey for name, found in decoded.items()}
-            left_out = leave_out(self.listing, split, surveys, len(items), self.skip_unreadable)
+            left_out = leave_out(self.listing, split, surveys, len(items), self.skip_unreadable, self.unreadable)
             Index.write(new / INDEX, items, decoded, left_out)
             if target.exists():
                 target.rename(old)

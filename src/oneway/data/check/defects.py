@@ -16,6 +16,7 @@ from oneway.data.decode.images import DARK, SIDEWAYS, SUFFIXES, bits_in_use
 
 TINY = 32  # height or width below which a network with stride 32 has less than one cell
 FORGOTTEN = 0.1  # up to this share of a folder's images, those without a mask were probably forgotten
+UNREADABLE = 0.1  # up to this share of the unlabelled images, those that cannot be read are left out by default
 REPEATED = 0.1  # share of a split's images from which repeated scenes are reported
 WHOLE_SET = "."  # the file of a finding that is about no single file
 
@@ -41,14 +42,29 @@ DECODING_ERRORS: dict[Part, str] = {
 
 
 def decoding_errors(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
-    """Images and masks that cannot be decoded, mean nothing, or do not fit each other, among those surveyed."""
+    """Images and masks that cannot be decoded, mean nothing, or do not fit each other, among those surveyed.
+
+    Of unlabelled images, a few are only left out.
+    """
+    tolerated = unreadable_without_labels(listing, surveys)
+    few = len(tolerated) <= UNREADABLE * sum(item.mask is None for item in listing.train)
     for item in every_item(listing):
         survey = surveys.get(item.name)
-        if survey and survey.problem and survey.part:
+        if survey and survey.problem and survey.part and item.name in tolerated and few:
+            message = survey.problem.removeprefix(f"{item.image}: ")
+            kind = "Unlabelled images that cannot be read, and are left out"
+            yield Finding("warning", kind, image_file(item, listing), message)
+        elif survey and survey.problem and survey.part:
             file = image_file(item, listing) if survey.part == "image" else labels_file(item, listing)
             # A finding names its file already.
             message = survey.problem.removeprefix(f"{item.image}: ").removeprefix(f"{item.mask}: ")
             yield Finding("error", DECODING_ERRORS[survey.part], file, message)
+
+
+def unreadable_without_labels(listing: Listing, surveys: Surveys) -> set[str]:
+    """The names of training images without a mask that cannot be read."""
+    bare = {item.name for item in listing.train if item.mask is None}
+    return {name for name, survey in surveys.items() if survey.part == "image" and name in bare}
 
 
 def too_few_labels(listing: Listing, surveys: Surveys) -> Iterator[Finding]:

@@ -11,11 +11,19 @@ from dataclasses import replace
 from oneway.common.errors import UserError
 from oneway.common.terms import SplitName
 from oneway.common.words import counted, listed
-from oneway.data.check.defects import RULES, WHOLE_SET, Finding, Surveys, decoding_errors
+from oneway.data.check.defects import (
+    RULES,
+    UNREADABLE,
+    WHOLE_SET,
+    Finding,
+    Surveys,
+    decoding_errors,
+    unreadable_without_labels,
+)
 from oneway.data.dataset import Listing
 
 NAMED = 5  # files that a message names
-SKIP = "--data.skip-unreadable"
+SKIP, UNLABELLED = "--data.skip-unreadable", "--data.unreadable"
 MOST_LEFT_OUT = 0.01  # share of the images of a split; where there are more, something else is wrong
 WORDS: dict[SplitName, str] = {"train": "training", "val": "validation", "test": "test"}
 
@@ -63,7 +71,9 @@ def errors_first(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda finding: finding.level != "error")
 
 
-def leave_out(listing: Listing, split: SplitName, surveys: Surveys, among: int, skip: bool) -> set[str]:
+def leave_out(
+    listing: Listing, split: SplitName, surveys: Surveys, among: int, skip: bool, unlabelled: float = UNREADABLE
+) -> set[str]:
     """The names of the items that are left out of a split, since their image or mask cannot be decoded.
 
     Args:
@@ -71,11 +81,23 @@ def leave_out(listing: Listing, split: SplitName, surveys: Surveys, among: int, 
         split: Its part.
         surveys: Of what was decoded, or could not be.
         among: The number of images in the split.
-        skip: Leave out what cannot be decoded; without it, nothing is.
+        skip: Leave out what cannot be decoded; without it, unlabelled images alone are.
+        unlabelled: The share of the unlabelled images that is left out at most.
 
     Raises:
         UserError: There are too many of them; or others cannot be used, such as masks whose values mean nothing.
     """
+    bare = unreadable_without_labels(listing, surveys) if split == "train" else set()
+    without = sum(item.mask is None for item in listing.train)
+    if len(bare) > unlabelled * without:
+        headline = (
+            f"{listing.root}: {len(bare)} of the {without} unlabelled images ({100 * len(bare) / without:.1f} %) "
+            f"cannot be read, and {100 * unlabelled:g} % at most are left out ({UNLABELLED})."
+        )
+        way_out = f"Save them again, or remove them. Run `{listing.check_command}` to see all of it."
+        errors = decoding_errors(listing, {name: surveys[name] for name in bare})
+        raise refusal(headline, list(errors), way_out)
+    surveys = {name: survey for name, survey in surveys.items() if name not in bare}
     broken = {name for name, survey in surveys.items() if survey.part in ("image", "mask")}
     few = len(broken) <= MOST_LEFT_OUT * among
     if skip and not few:
@@ -90,15 +112,17 @@ def leave_out(listing: Listing, split: SplitName, surveys: Surveys, among: int, 
     rest = {name: survey for name, survey in surveys.items() if name not in left_out}
     way_out = f"{SKIP} leaves out files that cannot be read." if broken and few else ""
     refuse_errors(decoding_errors(listing, rest), listing, f"{WORDS[split]} images and their masks", way_out)
-    return left_out
+    return left_out | bare
 
 
 def left_out_note(listing: Listing, split: SplitName, left_out: Surveys, among: int) -> str:
     """The note about images that are left out of a split."""
     names = listed((finding.file for finding in decoding_errors(listing, left_out)), NAMED)
     so = "" if split == "train" else f"; scores are of the other {among - len(left_out)}"
+    bare = unreadable_without_labels(listing, left_out) if split == "train" else set()
+    by = UNLABELLED if len(bare) == len(left_out) else SKIP
     verb = "is" if len(left_out) == 1 else "are"
     return (
-        f"{len(left_out)} of the {among} {WORDS[split]} images cannot be read and {verb} left out ({SKIP}){so}: "
+        f"{len(left_out)} of the {among} {WORDS[split]} images cannot be read and {verb} left out ({by}){so}: "
         f"{names}. `{listing.check_command}` says why."
     )
