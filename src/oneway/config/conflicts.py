@@ -9,7 +9,7 @@ from oneway.common.words import listed
 from oneway.config.tree import Config, Data
 from oneway.methods import METHODS, VARIANTS
 
-SEGMENTERS = ("swiftnet", "deeplabv2", "deeplabv3plus")
+SEGMENTERS = ("swiftnet", "deeplabv2", "deeplabv3plus", "vit")
 """The networks that segment; all of them have an encoder of timm's."""
 
 CLASSIFIERS = {"cifar10": "wrn-28-2", "moons": "mlp"}
@@ -72,7 +72,8 @@ def _model_conflicts(config: Config) -> Iterator[str]:
     model, train, name = config.model, config.train, config.model.name
     own = model.factory is not None
     segments = name in SEGMENTERS
-    narrows = segments and re.fullmatch(r"resnet\d+[cdst]?(\..+)?", model.backbone or "resnet18")
+    backbone = model.backbone or ("vit" if name == "vit" else "resnet18")
+    narrows = segments and re.fullmatch(r"resnet\d+[cdst]?(\..+)?", backbone)
     fitting = SEGMENTERS if config.data.task == "segmentation" else (CLASSIFIERS[config.data.name],)
     if own and config.data.name == "moons":
         yield "model.factory makes networks for images, and moons has points; leave it out"
@@ -96,6 +97,9 @@ def _model_conflicts(config: Config) -> Iterator[str]:
             f"model.width {model.width} narrows resnets, and {model.backbone or name} comes in one width; "
             "use --model.width 1"
         )
+    if config.optimiser.layer_decay != 1 and (own or name != "vit"):
+        having = model.factory or name
+        yield f"optimiser.layer_decay is for the blocks of a vit, and {having} is none; use --optimiser.layer-decay 1"
     if train.batch_norm == "frozen" and model.weights is None and not own:
         yield "train.batch_norm frozen keeps the statistics of model.weights, and there are none; give it some"
     alone = train.batch_labelled < 2 or (train.batch_unlabelled < 2 and not METHODS[config.method].supervised)

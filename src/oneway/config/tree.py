@@ -191,11 +191,11 @@ class Perturb(Section):
 class Model(Section):
     """The network."""
 
-    name: Literal["swiftnet", "deeplabv2", "deeplabv3plus", "wrn-28-2", "mlp"] = "swiftnet"
-    """SwiftNet and DeepLab segment images, WRN-28-2 classifies them, the perceptron is for points in the plane."""
+    name: Literal["swiftnet", "deeplabv2", "deeplabv3plus", "vit", "wrn-28-2", "mlp"] = "swiftnet"
+    """SwiftNet, DeepLab and `vit` segment images, WRN-28-2 classifies them, the perceptron is for points in a plane."""
 
     backbone: str | None = None
-    """Encoder, by its name in timm; by default resnet18 for SwiftNet, resnet101 for DeepLab v2, resnet50 for v3+."""
+    """Encoder, by its name in timm; by default resnet18 for SwiftNet, DINOv2's ViT-S for `vit`; DeepLab has ResNets."""
 
     width: Annotated[float, Field(ge=0.125, le=1)] = 1.0
     """Fraction of a ResNet's channels behind the stem, and of its decoder's; 0.5 trains on a laptop."""
@@ -210,8 +210,8 @@ class Model(Section):
 class Optimiser(Section):
     """The optimiser, and the learning rate over time."""
 
-    name: Literal["adam", "sgd"] = "adam"
-    """Adam, or stochastic gradient descent with momentum."""
+    name: Literal["adam", "adamw", "sgd"] = "adam"
+    """Adam; with decoupled weight decay (`adamw`); or stochastic gradient descent with momentum."""
 
     learning_rate: Rate = 4e-4
     """For randomly initialised parameters."""
@@ -224,6 +224,9 @@ class Optimiser(Section):
 
     weight_decay_pretrained: NonNegative = 2.5e-5
     """L2 regularisation of parameters that came with `model.weights`."""
+
+    layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Factor of the learning rate from each block of a `vit` to the one before it; 1 is the same rate for all."""
 
     betas: tuple[Fraction, Fraction] = (0.9, 0.99)
     """Adam's moment decays."""

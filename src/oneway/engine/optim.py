@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -22,11 +22,15 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
 def optimiser_for(
     models: Sequence[nn.Module], config: Optimiser, pretrained: Sequence[nn.Parameter] = ()
 ) -> torch.optim.Optimizer:
-    """The configured optimiser, with a rate and an L2 weight of their own for parameters that were pretrained."""
+    """The configured optimiser, with a rate and an L2 weight of their own for parameters that were pretrained.
+
+    Where rates differ from layer to layer, those that learn fastest come first.
+    """
     known = {id(parameter) for parameter in pretrained}
     every = [parameter for model in models for parameter in model.parameters()]
     new = [parameter for parameter in every if id(parameter) not in known]
     on_gpu = every[0].is_cuda
+    factors = layer_factors(models, config.layer_decay)
     groups = [
         {
             "params": list(parameters),
@@ -35,11 +39,11 @@ def optimiser_for(
             "lr": torch.tensor(rate, device=parameters[0].device) if on_gpu else rate,
             "weight_decay": decay,
         }
-        for parameters, rate, decay in (
+        for origin, base, decay in (
             (new, config.learning_rate, config.weight_decay),
             (pretrained, config.learning_rate_pretrained, config.weight_decay_pretrained),
         )
-        if parameters
+        for parameters, rate in _by_rate(origin, base, factors)
     ]
     if config.name == "sgd":
         nesterov = config.nesterov and config.momentum > 0
@@ -49,7 +53,32 @@ def optimiser_for(
             for parameter in every:
                 optimiser.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         return optimiser
-    return torch.optim.Adam(groups, betas=config.betas, fused=True, capturable=on_gpu)
+    kind = torch.optim.AdamW if config.name == "adamw" else torch.optim.Adam
+    return kind(groups, betas=config.betas, fused=True, capturable=on_gpu)
+
+
+def layer_factors(models: Sequence[nn.Module], decay: float) -> dict[int, float]:
+    """Of the learning rates, by the `id` of parameters; those that have none learn at the whole rate.
+
+    From the last block of an encoder to its first, and on to its embeddings, the rate falls by the same factor.
+    """
+    if decay == 1:
+        return {}
+    return {
+        id(parameter): decay**behind
+        for model in models
+        for parameter, behind in getattr(getattr(model, "encoder", None), "layers_behind", dict)().items()
+    }
+
+
+def _by_rate(
+    parameters: Sequence[nn.Parameter], rate: float, factors: Mapping[int, float]
+) -> Iterator[tuple[list[nn.Parameter], float]]:
+    parts: dict[float, list[nn.Parameter]] = {}
+    for parameter in parameters:
+        parts.setdefault(factors.get(id(parameter), 1.0), []).append(parameter)
+    for factor in sorted(parts, reverse=True):
+        yield parts[factor], factor * rate
 
 
 def set_learning_rate(optimiser: torch.optim.Optimizer, schedule: str, iteration: int, iterations: int) -> float:

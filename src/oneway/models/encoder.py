@@ -48,6 +48,10 @@ class Encoder(nn.Module):
                 module.drop_prob = 0.0
         self.mean, self.deviation = self.net.pretrained_cfg["mean"], self.net.pretrained_cfg["std"]
 
+    def fitted(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Tensors by the names of `net`, brought to its shapes where they mean the same at other sizes of images."""
+        return tensors
+
 
 class ResNetEncoder(Encoder):
     """Features at strides 4, 8, 16 and 32, each the residual sum *before* the last ReLU of its stage.

@@ -12,7 +12,12 @@ from oneway.models.seed import seed_cpu
 if TYPE_CHECKING:
     from oneway.config import Model
 
-BACKBONES = {"swiftnet": "resnet18", "deeplabv2": "resnet101", "deeplabv3plus": "resnet50"}
+BACKBONES = {
+    "swiftnet": "resnet18",
+    "deeplabv2": "resnet101",
+    "deeplabv3plus": "resnet50",
+    "vit": "vit_small_patch14_dinov2",
+}
 """The networks with an encoder of timm's, and which they have unless told otherwise."""
 
 
@@ -39,6 +44,10 @@ def _named(config: Model, classes: int) -> nn.Module:
             from oneway.models.deeplab import DeepLabV3Plus
 
             return DeepLabV3Plus(classes, config.backbone or BACKBONES[config.name], config.width)
+        case "vit":
+            from oneway.models.vit import ViT
+
+            return ViT(classes, config.backbone or BACKBONES[config.name])
         case "wrn-28-2":
             from oneway.models.wrn import WideResNet
 

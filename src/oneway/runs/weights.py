@@ -75,6 +75,8 @@ def load_weights(network: nn.Module, source: Source) -> Loaded:
     own = target.state_dict()
     origins = _origins(own, tensors)
     found = {name: tensors[origin] for name, origin in origins.items()}
+    if isinstance(encoder, Encoder) and target is not network:
+        found = encoder.fitted(found)
     differing = [name for name in found if found[name].shape != own[name].shape]
     anew = [name for name in differing if _counts_classes(found[name], own[name], source.classes)]
     filling = {name: tensor for name, tensor in found.items() if name not in differing}

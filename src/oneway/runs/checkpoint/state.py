@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from oneway.engine.state import TrainingState
 from oneway.runs.checkpoint.tensors import Expected, expected_of
 
-MOMENTS = {torch.optim.Adam: ("exp_avg", "exp_avg_sq"), torch.optim.SGD: ("momentum_buffer",)}
+ADAM = ("exp_avg", "exp_avg_sq")
+MOMENTS = {torch.optim.Adam: ADAM, torch.optim.AdamW: ADAM, torch.optim.SGD: ("momentum_buffer",)}
 """What an optimiser keeps for each parameter, in its shape; Adam also counts its steps."""
 
 SKIPS = "skips"  # how many steps have been skipped, and how many in a row
