@@ -80,10 +80,8 @@ def test_two_processes_are_stopped_by_a_signal_to_one_and_continued_by_one(tmp_p
     ],
 )
 def test_what_cannot_be_shared_out_is_refused_before_anything_is_read(changes, message, tmp_path):
-    """With batch and number of processes, once."""
-    first, second = in_ranks(2, trains, tmp_path / "run", {0: changes, 1: changes}, False, None)
-    assert {first, second} > {"SystemExit: 1"}
-    assert message in f"{first} {second}"
+    """With batch and number of processes."""
+    assert message in " ".join(in_ranks(2, trains, tmp_path / "run", {0: changes, 1: changes}, False, None))
     assert not (tmp_path / "run").exists()
 
 

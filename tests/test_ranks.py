@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from oneway import data, models
 from oneway.common.terms import IGNORE
@@ -23,6 +24,7 @@ from oneway.engine.start import plan_of, training_state
 from oneway.engine.store import Store
 from oneway.methods import METHODS
 from oneway.models.seed import seed_cpu
+from oneway.ops import collective, losses, shared_norm
 from ranks import in_ranks
 from small_runs import small_streets
 
@@ -97,17 +99,17 @@ def trained(ranks: Ranks, method: str, changes: dict[str, Any], dtype: torch.dty
         head.to(dtype)
     plan = plan_of(config, labelled, range(len(samples)), network=state.student)
     advance = choose_step(state, Store.hold(samples, cpu), config, print, ranks)
-    losses, seen = [], []
+    values, seen = [], []
     for iteration in range(iterations):
         set_learning_rate(state.optimiser, "constant", iteration, iterations)
         share = ranks.share(draw(plan, iteration))
         measured = advance(share, config.train.alpha)
-        losses.append({name: float(value) for name, value in measured.items()})
+        values.append({name: float(value) for name, value in measured.items()})
         seen.append((share.labelled.item.tolist(), share.unlabelled.item.tolist()))
     step.jitter_inputs = images
     everything = {**nn.ModuleList(state.models.learning).state_dict(prefix="learning."), "skips": state.skips}
     everything |= nn.ModuleList(state.models.teachers).state_dict(prefix="teacher.")
-    return {"losses": losses, "seen": seen, "state": {name: each.numpy() for name, each in everything.items()}}
+    return {"losses": values, "seen": seen, "state": {name: each.numpy() for name, each in everything.items()}}
 
 
 def difference(one: dict[str, Any], other: dict[str, Any]) -> float:
@@ -144,3 +146,26 @@ def test_the_number_of_processes_does_not_change_what_is_learnt(method, dtype, o
     """The same images, losses, weights and statistics of batch norm, with ignored pixels spread unevenly."""
     of = 2 if method == "supervised-colour-cutmix-aug" else of  # which pairs images in quarters of a batch
     assert compare(method, (CASES | OTHERS)[method], dtype, of) < CLOSE[dtype]
+
+
+def own_count(count: Tensor) -> Tensor:
+    """As if every share had the same number of pixels that count."""
+    group = collective.current()
+    return count if group is None else count * group.size
+
+
+def own_statistics(self: Any, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("missing", ["the count of all", "the statistics of all"])
+def test_without_what_is_shared_the_processes_would_learn_something_else(missing, monkeypatch):
+    """That is what the tests above would notice."""
+    if missing == "the count of all":
+        monkeypatch.setattr(losses, "total", own_count)
+        monkeypatch.setattr(sys.modules["oneway.ops.cross_entropy"], "total", own_count)
+    else:
+        monkeypatch.setattr(shared_norm._SharedNorms, "__torch_function__", own_statistics)
+    with pytest.raises(AssertionError, match=r"drifted apart|< 1e-09"):
+        assert compare("mt-colour-cutmix-drop", {}, torch.float64, of=2, iterations=2) < 1e-9

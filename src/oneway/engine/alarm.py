@@ -187,4 +187,4 @@ class Alarm:
         return str(self.store.get(key).decode()) if self.store.check([key]) else ""
 
     def _key(self, name: object) -> str:
-        return f"oneway/{self.token}/{name}"
+        return f"{self.token}/{name}"

@@ -8,6 +8,7 @@ draws (`draws.part`), and what a step needs of the whole batch goes through a `G
 from __future__ import annotations
 
 import atexit
+import hashlib
 import os
 import platform
 import time
@@ -49,6 +50,7 @@ class Ranks:
     """Whether nobody started it together with others; torchrun may also start a single one."""
 
     backend: str = ""
+    meeting: str = ""
     alarm: Alarm | None = None
     _control: Any = None  # a group on the CPU, whatever the device
     _store: Any = None
@@ -151,7 +153,7 @@ class Ranks:
         if not self.alone:
             self._turns += 1
             node = os.environ.get("GROUP_RANK", self.hosts[self.rank])
-            key = f"oneway/turn/{node}/{self._turns}"
+            key = f"{self.meeting}/turn/{node}/{self._turns}"
             while self.local != 0 and not self._together(self._store.check, [key]):
                 time.sleep(0.05)
             yield
@@ -166,7 +168,7 @@ class Ranks:
         if self.alone:
             yield
             return
-        token = self.same(lambda: os.urandom(8).hex())
+        token = self.same(lambda: f"{self.meeting}/{os.urandom(8).hex()}")
         processes = [""] * self.of
         dist.all_gather_object(processes, f"{self.hosts[self.rank]} {os.getpid()}", group=self._control)
         names = [self.name_of(rank) for rank in range(self.of)]
@@ -256,13 +258,47 @@ def join(device: str) -> Ranks:
         torch.cuda.set_device(local % gpus)
     wait = timedelta(seconds=MOST_SECONDS)
     store, _, _ = next(dist.rendezvous("env://", rank, of, timeout=wait))
-    dist.init_process_group(backend, store=dist.PrefixStore("oneway", store), rank=rank, world_size=of, timeout=wait)
+    meeting = _meet(store, rank, of)
+    own = dist.PrefixStore(meeting, store)
+    dist.init_process_group(backend, store=own, rank=rank, world_size=of, timeout=wait)
     atexit.register(_part)
     control: Any = dist.new_group(backend="gloo", timeout=wait)
     hosts: list[Any] = [None] * of
     dist.all_gather_object(hosts, platform.node(), group=control)
-    _joined = Ranks(rank, of, local, tuple(hosts), alone=False, backend=backend, _control=control, _store=store)
+    _joined = Ranks(
+        rank, of, local, tuple(hosts), alone=False, backend=backend, meeting=meeting, _control=control, _store=store
+    )
     return _joined
+
+
+def _meet(store: Any, rank: int, of: int) -> str:
+    """A name for this meeting of the processes: the store may remember those of earlier attempts, dead by now.
+
+    Each says hello with a number that nobody had before. The first one invites those it has heard; who finds its own
+    number in the invitation accepts it; and when all have accepted the same one, all are alive.
+    """
+    deadline, hello = time.monotonic() + MOST_SECONDS, os.urandom(8).hex()
+
+    def read(key: str, default: str = "") -> str:
+        return str(store.get(f"oneway/{key}").decode()) if store.check([f"oneway/{key}"]) else default
+
+    store.set(f"oneway/hello/{rank}", hello)
+    invited = ""
+    while time.monotonic() < deadline:
+        if rank == 0:
+            heard = " ".join(read(f"hello/{other}", "?") for other in range(of))
+            if heard != invited:
+                store.set("oneway/invited", heard)
+                invited = heard
+        elif hello in (heard := read("invited")).split() and heard != invited:
+            store.set(f"oneway/accepted/{rank}", heard)
+            invited = heard
+        if rank == 0 and all(read(f"accepted/{other}") == invited for other in range(1, of)):
+            store.set("oneway/met", invited)
+        if invited and read("met") == invited:
+            return f"oneway/{hashlib.sha256(invited.encode()).hexdigest()[:16]}"
+        time.sleep(0.05)
+    raise UserError(f"Not all {of} processes have come together within {MOST_SECONDS} s. Look at what the others said.")
 
 
 def _part() -> None:

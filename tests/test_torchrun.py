@@ -1,0 +1,178 @@
+"""Processes that torchrun starts, as the page on many GPUs says: two nodes of two, and faults at random moments."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import resource
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+
+from ranks import free_port
+
+PAGE = Path(__file__).parent.parent / "docs" / "many-gpus.md"
+ITERATIONS = 120
+FLAGS = (
+    "streets --data.images 16 --data.size 32 64 --jitter.crop 32 64 --model.width 0.125 --labels 4 "
+    f"--train.batch-labelled 4 --train.batch-unlabelled 4 --train.iterations {ITERATIONS} "
+    "--train.checkpoint-every 10 --train.validate-every 60 --train.log-every 10 --train.device cpu"
+).split()
+pytestmark = pytest.mark.slow
+
+
+def launch(words: list[str], folder: Path, name: str = "said") -> subprocess.Popen[str]:
+    """Starts torchrun in a folder; what all its processes say is in a file there."""
+    command = [sys.executable, "-m", "torch.distributed.run", *words]
+    variables = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with (folder / name).open("w") as file:
+        return subprocess.Popen(command, cwd=folder, env=variables, stdout=file, stderr=subprocess.STDOUT, text=True)
+
+
+def lines_of_the_page() -> list[list[str]]:
+    """Its torchrun commands, as words, with what a test puts in their place."""
+    found = re.findall(r"^torchrun (.+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    return [shlex.split(line) for line in found]
+
+
+def adapted(words: list[str], endpoint: str) -> list[str]:
+    """Two processes instead of eight, on this computer, of a run that takes a moment."""
+    begin, end = words.index("cityscapes"), words.index("--out")
+    words = [*words[:begin], *FLAGS, *words[end:]]
+    return ["2" if word == "8" else endpoint if word == "node0:29500" else word for word in words]
+
+
+@pytest.mark.parametrize("words", lines_of_the_page(), ids=lambda words: words[0])
+def test_the_commands_of_the_page(words, tmp_path):
+    """As they stand there: on one computer, and as two nodes of two processes."""
+    nodes = 2 if "--nnodes" in words else 1
+    words = adapted(words, f"127.0.0.1:{free_port()}")
+    started = [launch(words, tmp_path, f"node{node}") for node in range(nodes)]
+    said = [(tmp_path / f"node{node}").read_text() for node, each in enumerate(started) if each.wait(300) is not None]
+    assert [each.returncode for each in started] == [0] * nodes, said
+    assert f"starts, with {2 * nodes} processes" in " ".join(said)
+    assert (tmp_path / "runs" / "c" / "summary.json").exists()
+
+
+@dataclass
+class Training:
+    """A run of several processes under torchrun."""
+
+    folder: Path
+    processes: int = 2
+    restarts: int = 0
+    torchrun: subprocess.Popen[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        words = ["--standalone", "--nproc-per-node", str(self.processes), "--max-restarts", str(self.restarts)]
+        self.folder.mkdir(exist_ok=True)
+        name = f"said{time.monotonic_ns()}"
+        self.said = self.folder / name
+        self.torchrun = launch([*words, "-m", "oneway", "train", *FLAGS, "--out", "run", "--resume"], self.folder, name)
+
+    @property
+    def run(self) -> Path:
+        return self.folder / "run"
+
+    def ranks(self) -> dict[int, int]:
+        """Its processes by number, as the system knows them; those that are just starting are not there."""
+        found = {}
+        children = Path(f"/proc/{self.torchrun.pid}/task/{self.torchrun.pid}/children").read_text().split()
+        for child in map(int, children):
+            try:
+                variables = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            found |= {int(each[5:]): child for each in variables if each.startswith(b"RANK=")}
+        return found
+
+    def wait_for(self, condition: str, seconds: float = 120) -> None:
+        """Until the processes have said something."""
+        deadline = time.monotonic() + seconds
+        while condition not in self.said.read_text():
+            assert self.torchrun.poll() is None, self.said.read_text()
+            assert time.monotonic() < deadline, condition
+            time.sleep(0.05)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        return safetensors.torch.load_file(self.run / "checkpoint" / f"{ITERATIONS:08d}.safetensors")
+
+
+def is_gone(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def strike(kind: str, process: int) -> None:
+    if kind == "memory":
+        used = int(Path(f"/proc/{process}/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.prlimit(process, resource.RLIMIT_AS, (used, used))
+    else:
+        os.kill(process, getattr(signal, kind))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> Training:
+    training = Training(tmp_path_factory.mktemp("undisturbed"))
+    assert training.torchrun.wait(300) == 0, training.said.read_text()
+    return training
+
+
+def test_ten_faults_at_random_moments_change_nothing(undisturbed, tmp_path, record_property):
+    """Killed, stopped, without memory, either of two processes: the run ends byte-equal to the undisturbed one."""
+    chance = random.Random(7)
+    training = Training(tmp_path, restarts=10)
+    kinds = ["SIGKILL", "memory", "SIGKILL", "SIGSTOP", "SIGKILL", "memory", "SIGKILL", "SIGSTOP", "memory", "SIGKILL"]
+    begun, seconds = 0, []
+    for kind in kinds:
+        deadline = time.monotonic() + 120
+        while len(re.findall("starts, with|continues after", training.said.read_text())) <= begun:
+            assert time.monotonic() < deadline, training.said.read_text()
+            time.sleep(0.05)
+        begun = len(re.findall("starts, with|continues after", training.said.read_text()))
+        time.sleep(chance.uniform(0, 2))
+        processes = training.ranks()
+        if training.torchrun.poll() is not None or len(processes) < 2:
+            break  # it has ended before all ten
+        struck = time.monotonic()
+        strike(kind, processes[chance.randrange(2)])
+        while not all(map(is_gone, processes.values())):
+            assert time.monotonic() - struck < 60, training.said.read_text()
+            time.sleep(0.05)
+        seconds.append((kind, round(time.monotonic() - struck, 1)))
+    assert training.torchrun.wait(300) == 0, training.said.read_text()
+    print("seconds from fault to exit:", seconds)
+    record_property("seconds", seconds)
+    assert len(seconds) == len(kinds)
+    expected, found = undisturbed.tensors(), training.tensors()
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    assert (training.run / "metrics.jsonl").read_text() == (undisturbed.run / "metrics.jsonl").read_text()
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+def test_another_number_of_processes_continues(undisturbed, processes, tmp_path):
+    """Stopped by a signal to torchrun, the run goes on with one or four, and says so."""
+    first = Training(tmp_path)
+    first.wait_for("starts, with 2 processes")
+    deadline = time.monotonic() + 120
+    while not (first.run / "checkpoint" / "00000010.json").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    first.torchrun.send_signal(signal.SIGTERM)
+    assert first.torchrun.wait(60) != 0
+    assert re.search(r"Stopped after \d+ of 120 iterations", first.said.read_text()), first.said.read_text()
+    second = Training(tmp_path, processes=processes)
+    assert second.torchrun.wait(300) == 0, second.said.read_text()
+    assert f"processes 2 → {processes}" in " ".join(second.said.read_text().split())
+    assert (second.run / "summary.json").exists()
