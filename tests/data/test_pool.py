@@ -17,7 +17,8 @@ from oneway.common.errors import UserError
 from oneway.data.decode.images import read_image
 from oneway.data.pool import find_pool, is_pool
 from oneway.data.pool import pool as pool_file
-from oneway.data.pool.entries import ENTRY
+from oneway.data.pool.entries import ENTRY, load
+from oneway.data.pool.entries import _seal as seal
 from oneway.data.pool.files import LocalFiles
 from oneway.data.pool.shard_index import images_of
 from oneway.data.pool.sources import expand_braces
@@ -310,3 +311,32 @@ def test_files_of_this_machine_are_read_by_position(tmp_path):
     assert files.read(str(tmp_path / "x"), 8, 4) == b"89"
     with pytest.raises(UserError, match="y: cannot be read"):
         files.read(str(tmp_path / "y"), 0, 1)
+
+
+def test_hostile_shards_and_indexes_are_refused(folder, tmp_path):
+    """Sizes that lie, names that lead out and numbers that are none: nothing is written, and only our own error."""
+    shards = pack(folder, tmp_path / "shards")
+    content = (shards / "00000.tar").read_bytes()
+    header = bytearray(content[:512])
+    for size in (b"\xff" * 12, b"\x80" + b"\x7f" * 11, b"77777777777\0", b"zzzzzzzzzzz\0"):
+        header[124:136] = size
+        header[148:156] = b" " * 8
+        header[148:156] = b"%06o\0 " % sum(header)
+        (shards / "00000.tar").write_bytes(bytes(header) + content[512:])
+        with pytest.raises(UserError, match=r"00000.tar: (cut short|no tar file)"):
+            opened(shards, tmp_path / "cache")
+    with tarfile.open(shards / "00000.tar", "w") as tar:
+        tar.add(folder / "a/000.jpg", "../../escaped.jpg")
+    pool = opened(shards, tmp_path / "cache")
+    assert not [number for number in range(len(pool)) if "escaped" in pool.name(number)]
+    place = pool.index.folder
+    about = json.loads((place / "index.json").read_bytes().rpartition(b"\n")[0])
+    for images in (-1, 1.5, "9", None):
+        about["shards"][0][2] = images
+        text = json.dumps(about).encode()
+        (place / "index.json").write_bytes(text + b"\n" + seal(text))
+        assert load(place) is None
+    about["entries"] = "../../x"
+    text = json.dumps(about).encode()
+    (place / "index.json").write_bytes(text + b"\n" + seal(text))
+    assert load(place) is None

@@ -57,6 +57,8 @@ class Index:
     def __init__(self, folder: Path, about: dict[str, Any]) -> None:
         self.folder = folder
         self.shards = tuple(Shard(path, Status(*status), *rest) for path, status, *rest in about["shards"])
+        if not all(type(shard.images) is int and shard.images >= 0 for shard in self.shards):
+            raise ValueError("no number of images")
         self.digest: str = about["digest"]
         """Of names and sizes of all images, in their order: a folder has that of the shards it is packed into."""
         self.subfolders: dict[str, int] = about["subfolders"]
