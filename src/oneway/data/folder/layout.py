@@ -16,7 +16,7 @@ from oneway.common.errors import UserError
 from oneway.common.run_files import is_output
 from oneway.data.dataset import Item
 from oneway.data.folder.description import Description, Part
-from oneway.data.folder.formats import LAYOUTS, READERS
+from oneway.data.folder.formats import LAYOUTS, READERS, TWO_FILES
 from oneway.data.folder.walk import choose_folder, require_inside
 
 IMAGES = ("images", "jpegimages", "image", "imgs", "img")
@@ -50,7 +50,9 @@ MOST_READ = 2**20  # bytes of such a file that are looked at
 def recognise(root: Path) -> Description:
     """Finds the training, validation and unlabelled images of a folder by the names of its subfolders."""
     unlabelled = _images_of(root, choose_folder(root, ".", UNLABELLED))
-    for known in LAYOUTS:
+    masks = choose_folder(root, ".", MASKS, with_images=True)
+    bare = masks is None or masks.lower() == "annotations"  # where COCO has pictures beside its files
+    for known in (*LAYOUTS, *(TWO_FILES if bare else ())):
         if (layout := known(root)) is not None:
             return layout.model_copy(update={"unlabelled": (*layout.unlabelled, *unlabelled)})
     whole = _part(root, ".")

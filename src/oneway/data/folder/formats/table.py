@@ -18,10 +18,10 @@ READERS: dict[str, Reader] = {
     "supervisely": supervisely,
 }
 
-LAYOUTS: tuple[Callable[[Path], Description | None], ...] = (
-    yolo.recognise,
-    supervisely.recognise,
-    coco.recognise,
-    cvat.recognise,
-)
+Layout = Callable[[Path], Description | None]
+
+LAYOUTS: tuple[Layout, ...] = (yolo.recognise, supervisely.recognise)
 """Of formats in which a file says, or names of folders that no other has, which images train and which validate."""
+
+TWO_FILES: tuple[Layout, ...] = (coco.recognise, cvat.recognise)
+"""Of formats that may have a file for training and one for validation; not looked at where there are masks."""

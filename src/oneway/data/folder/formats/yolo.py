@@ -23,6 +23,7 @@ LISTS = ("classes.txt", "obj.names")  # of classes, where no YAML file is there
 SIGN = re.compile(rb"\A\s*\d+( +-?[\d.eE+-]+){6,}\s")
 MOST_BYTES = 2**26  # of a file of polygons
 MOST_READ = 2**12
+SHORTEST = 16  # bytes of a polygon
 LOOKED_AT = 16  # files; many may be empty
 
 
@@ -104,7 +105,7 @@ def read(source: Source) -> Annotations:
         image = stems.get(path.relative_to(source.labels).with_suffix("").as_posix())
         if image is not None:
             files[image] = path
-            if path.stat().st_size < MOST_READ and not next(_lines(path), None):
+            if path.stat().st_size < SHORTEST and not next(_lines(path), None):
                 empty.add(image)
         elif _is_polygons(path):
             source.problems.append(Problem(path, "no image has the name of these labels. Add the image, or remove it."))
