@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import shutil
 from pathlib import Path
 
@@ -10,8 +11,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from rich.console import Console
 from torch.distributions import Categorical
 
+from oneway import data
+from oneway.common import progress
 from oneway.common.errors import UserError
 from oneway.config import Config, Data, Model, Perturb
 from oneway.data.dataset import Bytes
@@ -22,7 +26,18 @@ from oneway.perturb import phtps, tps
 from oneway.runs import load_model, open_run
 from oneway.tools.suggest import suggest
 from oneway.tools.suggest.command import choose_spread
-from oneway.tools.suggest.scores import DRAWS, SEED, Judge, Score, balance_classes, bring_back, load_judge, weaken
+from oneway.tools.suggest.scores import (
+    DRAWS,
+    MOST_PIXELS,
+    SEED,
+    SHEET_PIXELS,
+    Judge,
+    Score,
+    balance_classes,
+    bring_back,
+    load_judge,
+    weaken,
+)
 from oneway.tools.train import train
 from small_runs import QUIET, small_streets, train_two
 
@@ -208,6 +223,47 @@ def test_a_run_with_all_labels(tmp_path):
     for index in range(2):
         Image.fromarray(scene(index)).save(folder / f"{index}.png")
     assert len(suggest(run, QUIET, folder=folder).chosen) == 2
+
+
+def test_progress_is_shown_where_there_is_no_terminal(run, tmp_path, monkeypatch):
+    """A line now and then for each part of the work."""
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    for index in range(3):
+        Image.fromarray(scene(index)).save(tmp_path / f"{index}.png")
+    console = Console(file=io.StringIO(), width=200)
+    suggest(run, console, folder=tmp_path, count=2, out=tmp_path / "next.csv")
+    lines = console.file.getvalue().splitlines()
+    assert [line.split("  ")[:2] for line in lines] == [
+        *(["Scoring images", f"{done}/3"] for done in (1, 2, 3)),
+        *(["Perturbing those chosen", f"{done}/2"] for done in (1, 2)),
+    ]
+
+
+def test_large_images_are_looked_at_in_small(run):
+    """Or seconds would pass for each: the model gets no more pixels than it is told, nor than the sheet shows."""
+    judge, seen = load_judge(open_run(run), device="cpu"), []
+    judge.network.register_forward_pre_hook(lambda network, x: seen.append(x[0].shape[-2:].numel()))
+    pixels = np.tile(scene(0), (40, 20, 1))
+    assert pixels.shape == (1280, 1280, 3)
+    judge.doubts(pixels)
+    assert 0.9 * MOST_PIXELS["cpu"] < seen.pop() <= 1.01 * MOST_PIXELS["cpu"]
+    judge.contradiction(pixels)
+    assert len(seen) == DRAWS + 1
+    assert max(seen) <= 1.01 * SHEET_PIXELS
+
+
+def test_the_paths_of_a_data_set(tmp_path):
+    """Each training image has its file, whatever it is called below the folder; scenes that are rendered have none."""
+    for name in ("images", "masks"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+    for index in range(4):
+        Image.fromarray(scene(index)).save(tmp_path / "data/images" / f"{index}.png")
+    for index in range(2):
+        Image.fromarray(np.full((32, 64), index, dtype=np.uint8)).save(tmp_path / "data/masks" / f"{index}.png")
+    known = data.load(Data(name="folder", path=tmp_path / "data", cache=tmp_path / "cache"))
+    assert len(known.paths) == 3
+    assert all(path.samefile(tmp_path / "data" / name) for name, path in known.paths.items())
+    assert not data.load(Data(name="streets")).paths
 
 
 def test_nothing_to_suggest(run, tmp_path):
