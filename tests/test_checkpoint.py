@@ -45,10 +45,10 @@ def conv(optimiser: str, memory_format: torch.memory_format) -> TrainingState:
     )
 
 
-@pytest.mark.parametrize("name", ["adam", "sgd"])
+@pytest.mark.parametrize("name", ["adam", "adamw", "sgd"])
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 def test_a_restored_optimiser_takes_the_same_step(name, memory_format, tmp_path):
-    """To the bit, for both optimisers and both memory layouts: saved, and restored into new objects."""
+    """To the bit, for all optimisers and both memory layouts: saved, and restored into new objects."""
 
     def step(state: TrainingState, seed: int) -> None:
         state.optimiser.zero_grad()

@@ -12,7 +12,7 @@ from oneway.engine.step import step
 from reliability.steps import PLAN, everything, same, world
 
 
-@pytest.mark.parametrize("optimiser", ["adam", "sgd"])
+@pytest.mark.parametrize("optimiser", ["adam", "adamw", "sgd"])
 @pytest.mark.parametrize("poison", [math.nan, math.inf])
 def test_nothing_is_learnt_from_a_step_that_is_not_finite(optimiser, poison):
     """Weights, moments, statistics and average stay to the bit, and the next good step is what it would have been."""

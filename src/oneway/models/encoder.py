@@ -86,9 +86,10 @@ class FeatureEncoder(Encoder):
         super().__init__(backbone, features_only=True, **dilated, **_narrowed(width))
         found = self.net.feature_info.reduction()
         if not set(strides) <= set(found) or found[-1] != strides[-1]:
+            plain = " Plain vision transformers are for --model.name vit." if len(set(found)) == 1 else ""
             raise UserError(
                 f"model.backbone {backbone}: has features at the strides {listed(found, most=None)}, and the decoder "
-                f"needs {listed(strides, most=None)}. {WAY_OUT}"
+                f"needs {listed(strides, most=None)}.{plain} {WAY_OUT}"
             )
         # Of several at one stride, the deepest.
         self.chosen = [len(found) - 1 - found[::-1].index(stride) for stride in strides]

@@ -24,8 +24,8 @@ from oneway.models.swiftnet import norm_relu_conv
 STRIDES = (4, 8, 16, 32)
 FEATURES = 128
 WAY_OUT = (
-    "What works, among others: vit_small_patch14_dinov2, vit_base_patch14_dinov2, vit_small_patch16_dinov3, "
-    "vit_base_patch16_clip_224. Convolutional ones are for --model.name swiftnet."
+    "What works, among others: vit_small_patch14_dinov2 (with --model.backbone none), vit_base_patch14_dinov2, "
+    "vit_small_patch16_dinov3, vit_base_patch16_clip_224. Convolutional ones are for --model.name swiftnet."
 )
 
 
