@@ -14,7 +14,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from oneway.engine import optim
+from oneway.engine import alarm, optim
 from oneway.engine.ranks import Ranks
 from oneway.tools.train import train
 from ranks import in_ranks
@@ -116,3 +116,24 @@ def test_an_error_of_one_process_ends_the_other_with_its_name(tmp_path):
     assert second == "ZeroDivisionError: integer division or modulo by zero"
     assert re.search(r"process 1 of 2 on \S+ failed: ZeroDivisionError", first), first
     assert time.monotonic() - begun < 60
+
+
+def hangs(ranks: Ranks, out: Path) -> str:
+    """The second process does something else in its third iteration, and goes on living."""
+    alarm.STUCK = 2.0
+    usual = optim.alpha_at
+
+    def alpha_at(settings: Any, iteration: int, total: int) -> float:
+        if (ranks.rank, iteration) == (1, 2):
+            time.sleep(60)
+        return usual(settings, iteration, total)
+
+    optim.alpha_at = alpha_at
+    train(config(), out, False, QUIET)
+    return "trained"
+
+
+def test_a_process_that_hangs_ends_all_with_its_name(tmp_path):
+    """Also the one that hangs, which could not say so itself."""
+    for said in in_ranks(2, hangs, tmp_path / "run"):
+        assert re.search(r"process 1 of 2 on \S+ has made no progress for \d s, and the others wait for it", said), said

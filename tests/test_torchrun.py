@@ -21,11 +21,11 @@ import torch
 from ranks import free_port
 
 PAGE = Path(__file__).parent.parent / "docs" / "many-gpus.md"
-ITERATIONS = 120
+ITERATIONS = 240
 FLAGS = (
     "streets --data.images 16 --data.size 32 64 --jitter.crop 32 64 --model.width 0.125 --labels 4 "
     f"--train.batch-labelled 4 --train.batch-unlabelled 4 --train.iterations {ITERATIONS} "
-    "--train.checkpoint-every 10 --train.validate-every 60 --train.log-every 10 --train.device cpu"
+    "--train.checkpoint-every 5 --train.validate-every 120 --train.log-every 10 --train.device cpu"
 ).split()
 pytestmark = pytest.mark.slow
 
@@ -166,12 +166,12 @@ def test_another_number_of_processes_continues(undisturbed, processes, tmp_path)
     first = Training(tmp_path)
     first.wait_for("starts, with 2 processes")
     deadline = time.monotonic() + 120
-    while not (first.run / "checkpoint" / "00000010.json").exists():
+    while not (first.run / "checkpoint" / "00000005.json").exists():
         assert time.monotonic() < deadline
         time.sleep(0.05)
     first.torchrun.send_signal(signal.SIGTERM)
     assert first.torchrun.wait(60) != 0
-    assert re.search(r"Stopped after \d+ of 120 iterations", first.said.read_text()), first.said.read_text()
+    assert re.search(r"Stopped after \d+ of 240 iterations", first.said.read_text()), first.said.read_text()
     second = Training(tmp_path, processes=processes)
     assert second.torchrun.wait(300) == 0, second.said.read_text()
     assert f"processes 2 → {processes}" in " ".join(second.said.read_text().split())

@@ -48,9 +48,11 @@ class Alarm:
         self.store, self.token, self.rank, self.names, self.processes = store, token, rank, names, processes
         self.marks = 0
         """Counts what the processes do together: those who have done less are waited for."""
+        self.ticks = 0
+        """Counts what this one does by itself meanwhile."""
         self.waited_for = 1  # until training begins
         self.beats = 0
-        self.seen = {other: ("", time.monotonic(), -1, time.monotonic()) for other in range(len(names))}
+        self.seen = {other: ("", time.monotonic(), "", time.monotonic()) for other in range(len(names))}
         self.ended = threading.Event()
         self.failing = False
         self._beat("")
@@ -151,22 +153,28 @@ class Alarm:
                 text = f"oneway: {self.names[self.rank]} has stopped: {found.rstrip('.')}. {ADVICE}\n"
                 with suppress(OSError, ValueError):
                     os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, text.encode())
+                if self.rank == 0:
+                    time.sleep(
+                        2 * SECONDS_BETWEEN_BEATS
+                    )  # without torchrun the store ends with it: others read it first
                 os._exit(1)
 
     def _beat(self, state: str) -> None:
         self.beats += 1
-        self.store.set(self._key(self.rank), f"{self.beats} {self.marks} {self.waited_for} {state}")
+        self.store.set(
+            self._key(self.rank), f"{self.beats} {self.marks} {self.marks + self.ticks} {self.waited_for} {state}"
+        )
 
     def _look(self, silent: float) -> None:
         """Notes who has been silent or stuck for too long."""
         others = [rank for rank in (range(len(self.names)) if self.rank == 0 else (0,)) if rank != self.rank]
         now = time.monotonic()
         for rank, value in zip(others, self.store.multi_get([self._key(rank) for rank in others]), strict=True):
-            beat, marks, waited_for, *left = value.decode().split()
-            before, heard, marks_before, moved = self.seen[rank]
+            beat, marks, progress, waited_for, *left = value.decode().split()
+            before, heard, progress_before, moved = self.seen[rank]
             heard = now if beat != before else heard
-            moved = now if int(marks) != marks_before or int(waited_for) else moved
-            self.seen[rank] = beat, heard, int(marks), moved
+            moved = now if progress != progress_before or int(waited_for) else moved
+            self.seen[rank] = beat, heard, progress, moved
             if left:
                 if rank == 0:
                     self.ended.set()  # the run has ended, and the store may go with that process

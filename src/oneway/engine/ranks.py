@@ -154,11 +154,11 @@ class Ranks:
             self._turns += 1
             node = os.environ.get("GROUP_RANK", self.hosts[self.rank])
             key = f"{self.meeting}/turn/{node}/{self._turns}"
-            while self.local != 0 and not self._together(self._store.check, [key]):
+            while self.local != 0 and not _needing_others(self._store.check, [key]):
                 time.sleep(0.05)
             yield
             if self.local == 0:
-                self._together(self._store.set, key, "done")
+                _needing_others(self._store.set, key, "done")
         else:
             yield
 
@@ -198,10 +198,10 @@ class Ranks:
         with self.alarm.expecting_progress():
             yield
 
-    def mark(self) -> None:
-        """This process has come a step further."""
+    def tick(self) -> None:
+        """This process has come a step further in what it does by itself."""
         if self.alarm is not None:
-            self.alarm.marks += 1
+            self.alarm.ticks += 1
 
     @property
     def in_words(self) -> str:
@@ -224,12 +224,18 @@ class Ranks:
         return found.view(self.of, *tensor.shape)
 
     def _together(self, call: Callable[..., Value], *arguments: Any, **options: Any) -> Value:
-        """Something that needs the others; where one of them has gone, who that is decides what is said."""
-        self.mark()
-        try:
-            return call(*arguments, **options)
-        except RuntimeError as error:  # what torch.distributed raises is one
-            raise Broken(str(error)) from error
+        """Something that all processes do: who has done less of it is waited for."""
+        if self.alarm is not None:
+            self.alarm.marks += 1
+        return _needing_others(call, *arguments, **options)
+
+
+def _needing_others(call: Callable[..., Value], *arguments: Any, **options: Any) -> Value:
+    """Where one of the others has gone, who that is decides what is said."""
+    try:
+        return call(*arguments, **options)
+    except RuntimeError as error:  # what torch.distributed raises is one
+        raise Broken(str(error)) from error
 
 
 ALONE = Ranks()

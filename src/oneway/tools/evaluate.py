@@ -99,7 +99,7 @@ def evaluate(
     device = next(model.parameters()).device
     confusion = torch.zeros(classes, classes, dtype=torch.int64, device=device)
     for inputs, labels in _batches(samples, without, ranks):
-        ranks.mark()
+        ranks.tick()
         confusion += confusion_matrix(predict(model, as_input(inputs.to(device))), labels.to(device), classes)
     return Scores(ranks.sum(confusion).cpu(), samples.task)
 
