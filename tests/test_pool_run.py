@@ -141,7 +141,7 @@ def test_another_pool_is_not_continued_with(place, tmp_path, monkeypatch):
 def test_a_shard_that_changes_stops_the_run_with_a_checkpoint(place, from_shards, tmp_path):
     """From which it goes on, when the shard is back."""
     shards = shutil.copytree(place / "shards", tmp_path / "shards")
-    config = settings(place, data={"unlabelled": str(shards)}, train={"iterations": 30})
+    config = settings(place, data={"unlabelled": str(shards)}, train={"iterations": 30, "checkpoint_every": 30})
     truncated = []
 
     import oneway.tools.train as training
