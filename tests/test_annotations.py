@@ -42,13 +42,14 @@ HEIGHT, WIDTH = 97, 150
 
 
 def facade() -> np.ndarray:
-    """A wall with windows, whose panes show the background, a slanted beam, a disc, and a speck."""
+    """A wall with windows and a gap that shows the background, a slanted beam, a disc, and a speck."""
     rows, columns = np.mgrid[:HEIGHT, :WIDTH]
     labels = np.zeros((HEIGHT, WIDTH), dtype=np.uint8)
     labels[10:90, 12:120] = 1
     labels[20:50, 30:60] = 2
     labels[27:43, 38:52] = 0
     labels[60:80, 70:100] = 2
+    labels[70:84, 20:50] = 0
     labels[np.abs(rows - 0.37 * columns - 20) < 4] = 3
     labels[(rows - 50) ** 2 + (columns - 132) ** 2 < 16**2] = 2
     labels[3, 140:142] = 3
