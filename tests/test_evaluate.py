@@ -73,7 +73,8 @@ def test_accuracy_is_the_share_of_correct_predictions():
 def test_only_what_has_labels_is_counted(tmp_path):
     """Images without a mask are part of a training set, and no part of what is evaluated on it.
 
-    Of the run's own folder, where it has moved, the same images validate; of another one, all that have labels and did not teach.
+    Of the run's own folder, where it has moved, the same images validate; of another one, all that have labels and did
+    not teach.
     """
     masks, noise = 6, np.random.default_rng(0)
     for kind, count in (("images", masks + 3), ("masks", masks)):

@@ -49,7 +49,7 @@ class Split:
     """Names of the images that validate; none in what earlier versions wrote."""
 
     digests: tuple[str, ...] = ()
-    """Of the pixels of each image among `unlabelled`, or nothing where it is no file; none in what earlier versions wrote."""
+    """Of the pixels of each image among `unlabelled`, or nothing where it is no file; earlier versions wrote none."""
 
     pool: PoolRecord | None = None
     """Further images that train without labels, all of them; in numbers, they follow on `unlabelled`."""
