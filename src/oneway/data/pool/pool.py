@@ -80,7 +80,8 @@ class Pool:
     def threads(self) -> int:
         """That read and decode: as many as there are cores, or more where they mostly wait."""
         processes = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)  # that torchrun has started here
-        return max(THREADS_THAT_WAIT if self.files.waits else 2, len(os.sched_getaffinity(0)) // processes)
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return max(THREADS_THAT_WAIT if self.files.waits else 2, cores // processes)
 
     def name(self, image: int) -> str:
         """The path of an image, with that of the shard that it is in."""
