@@ -13,8 +13,8 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -88,6 +88,16 @@ class LocalFiles:
 
     def close(self) -> None:
         """Nothing is waited for."""
+
+    @staticmethod
+    @contextmanager
+    def reading(path: str) -> Iterator[Callable[[int, int], bytes]]:
+        """Reads parts of one file, which stays open within the block."""
+        try:
+            with open_regular(Path(path)) as file:
+                yield lambda start, count: os.pread(file.fileno(), count, start)
+        except OSError as error:
+            raise Unreachable(f"{path}: cannot be read ({error.strerror or error}).") from error
 
 
 class HttpFiles:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -28,8 +29,8 @@ from oneway.data.pool.entries import (
     load_new,
     refuse_repeated,
 )
-from oneway.data.pool.files import Files, Status, changed
-from oneway.data.pool.tar import Damaged, Member, members
+from oneway.data.pool.files import Files, LocalFiles, Status, changed
+from oneway.data.pool.tar import Damaged, Member, Read, members
 
 BESIDE = "index"
 """The folder beside shards in which `oneway shards` leaves their index."""
@@ -68,8 +69,8 @@ def index_shards(paths: tuple[str, ...], files: Files, place: Path, refresh: boo
 
 def images_of(path: str, files: Files, status: Status) -> list[Member]:
     """The images of a shard; a UserError where two have one name."""
-    read = _buffered(path, files) if files.waits else partial(files.read, path)
-    found = [member for member in members(read, status.size, path) if _is_image(member)]
+    with nullcontext(_buffered(path, files)) if files.waits else LocalFiles.reading(path) as read:
+        found = [member for member in members(read, status.size, path) if _is_image(member)]
     (name, count), *_ = Counter(member.name for member in found).most_common(1) or [("", 0)]
     if count > 1:
         raise UserError(f"{path}: has {count} images called {name}. Rename or remove all but one.")
@@ -104,7 +105,7 @@ def _is_image(member: Member) -> bool:
     return path.suffix.lower() in SUFFIXES and not hidden(path) and 0 < member.size <= MOST_SIZE
 
 
-def _buffered(path: str, files: Files) -> partial[bytes]:
+def _buffered(path: str, files: Files) -> Read:
     """Reads a little more than is asked for, in case it is asked for next."""
     kept = [0, b""]
 
@@ -116,7 +117,7 @@ def _buffered(path: str, files: Files) -> partial[bytes]:
             first, content = kept[:] = start, files.read(path, start, max(count, AT_ONCE))
         return content[start - first : start - first + count]
 
-    return partial(read)
+    return read
 
 
 def _scan(
