@@ -121,9 +121,10 @@ def trained(
 
 
 def difference(one: dict[str, Any], other: dict[str, Any]) -> float:
-    """The largest, of all losses and all numbers of the networks."""
+    """The largest, of all losses and all numbers of the networks; of variances above 1, by their size."""
     found = [abs(a[name] - b[name]) for a, b in zip(one["losses"], other["losses"], strict=True) for name in a]
-    found += [float(np.abs(one["state"][name] - other["state"][name]).max(initial=0)) for name in one["state"]]
+    for name, value in one["state"].items():
+        found.append(float(np.abs(value - other["state"][name]).max(initial=0) / np.abs(value).max(initial=1)))
     return max(found)
 
 
