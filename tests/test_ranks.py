@@ -23,6 +23,7 @@ from oneway.engine.ranks import Ranks
 from oneway.engine.start import plan_of, training_state
 from oneway.engine.store import Store
 from oneway.methods import METHODS
+from oneway.methods.interface import Pair
 from oneway.models.seed import seed_cpu
 from oneway.ops import collective, losses, shared_norm
 from ranks import in_ranks
@@ -82,6 +83,10 @@ def config_of(method: str, changes: dict[str, Any], rate: float) -> Config:
     )
 
 
+def in_dtype(pair: Pair, dtype: torch.dtype) -> Pair:
+    return pair._replace(first=pair.first.to(dtype), second=pair.second.to(dtype))
+
+
 def trained(
     ranks: Ranks,
     method: str,
@@ -95,7 +100,9 @@ def trained(
     (samples, classes), config, cpu = world(), config_of(method, changes, rate), torch.device("cpu")
     labelled = list(range(12))
     images = step.jitter_inputs
+    pairs = step.jitter_pairs
     step.jitter_inputs = lambda *arguments: images(*arguments).to(dtype)
+    step.jitter_pairs = lambda *arguments: in_dtype(pairs(*arguments), dtype)
     networks = []
     for which in range(METHODS[method].students):
         with seed_cpu(which):
@@ -103,8 +110,8 @@ def trained(
         networks.append(network.to(dtype))
     weights = class_weights(samples, labelled, classes) if config.train.balance == "frequency" else None
     state = training_state(networks, (), config, cpu, class_weights=weights)
-    for head in state.models.heads:
-        head.to(dtype)
+    for parameter in (each for head in state.models.heads for each in head.to(dtype).parameters()):
+        state.optimiser.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
     plan = plan_of(config, labelled, range(len(samples)), network=state.student)
     advance = choose_step(state, Store.hold(samples, cpu), config, print, ranks)
     values, seen = [], []
@@ -114,7 +121,7 @@ def trained(
         measured = advance(share, config.train.alpha)
         values.append({name: float(value) for name, value in measured.items()})
         seen.append((share.labelled.item.tolist(), share.unlabelled.item.tolist()))
-    step.jitter_inputs = images
+    step.jitter_inputs, step.jitter_pairs = images, pairs
     everything = {**nn.ModuleList(state.models.learning).state_dict(prefix="learning."), "skips": state.skips}
     everything |= nn.ModuleList(state.models.teachers).state_dict(prefix="teacher.")
     return {"losses": values, "seen": seen, "state": {name: each.numpy() for name, each in everything.items()}}
