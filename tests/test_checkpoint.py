@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import shutil
 import time
 from pathlib import Path
@@ -194,7 +195,7 @@ def test_a_locked_folder_is_refused_and_a_left_over_lock_file_is_not(tmp_path):
             pass
         assert (tmp_path / ".lock").exists()
     assert not (tmp_path / ".lock").exists()
-    (tmp_path / ".lock").write_text("process 1 on nowhere")
+    (tmp_path / ".lock").write_text(f"process 1 on {platform.node()}")
     with lock.hold(tmp_path):
         pass
 

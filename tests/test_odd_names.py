@@ -13,7 +13,7 @@ from PIL import Image
 
 from oneway.tools.export.card import _table
 from oneway.tools.suggest.command import to_csv
-from oneway.tools.suggest.scores import Score
+from oneway.tools.suggest.scores import Candidate, Score
 from processes import forked
 
 NAMES = {
@@ -91,5 +91,6 @@ def test_a_cell_of_a_model_card_is_text():
 
 
 def test_a_table_of_suggestions_computes_nothing():
-    text = to_csv([Score("=HYPERLINK(1).png", 1.0, 1.0, b"")], [0.5])
+    name = "=HYPERLINK(1).png"
+    text = to_csv([Score(name, 1.0, 1.0, b"")], [Candidate(name, read=bytes)], [0.5])
     assert text.splitlines()[1].startswith("1,'=HYPERLINK(1).png,")
