@@ -253,3 +253,13 @@ def test_many_edges_are_computed_in_blocks():
         columns = np.ceil(x + (rows + 0.5 - y) * (other_x - x) / (other_y - y) - 0.5).astype(int)
         flips[rows, columns] ^= True
     assert (whole != np.logical_xor.accumulate(flips, axis=1)[:, :-1]).mean() < 1e-5
+
+
+def test_what_would_be_painted_for_hours_is_refused(tmp_path, monkeypatch):
+    """Each region is as large as the image, however small its text is."""
+    coco = read_coco(written(tmp_path, tree(box(0, 0, 5, 4), box(0, 0, 5, 4))))
+    monkeypatch.setattr("oneway.data.decode.regions.MOST_PAINTED", 39)
+    with pytest.raises(UserError, match=r"instances\.json: 2 regions on 5×4 pixels would take too long"):
+        label_map(coco, "a.jpg")
+    monkeypatch.setattr("oneway.data.decode.regions.MOST_PAINTED", 40)
+    assert (label_map(coco, "a.jpg") > 0).all()

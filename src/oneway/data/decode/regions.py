@@ -23,6 +23,9 @@ from oneway.data.decode.outlines import Mask, outline_mask
 
 BACKGROUND = "background"
 
+MOST_PAINTED = 2**35
+"""Pixels of all regions of an image together, each counted as large as the image: a minute or two."""
+
 
 class Shape(Protocol):
     """Which pixels belong to a region."""
@@ -72,6 +75,11 @@ def paint(found: Regions, classes: Sequence[str], size: tuple[int, int]) -> Byte
     Raises:
         UserError: Names the file, and the place in it.
     """
+    if (painted := len(found.regions) * size[0] * size[1]) > MOST_PAINTED:
+        raise UserError(
+            f"{found.file}: {len(found.regions)} regions on {size[1]}×{size[0]} pixels would take too long to paint "
+            f"({painted:.1e} pixels, at most {MOST_PAINTED:.1e}). Divide the image, or export masks."
+        )
     index = {name: label for label, name in enumerate(classes)}
     labels = np.zeros(size, dtype=np.uint8)
     for region in found.regions:
