@@ -45,7 +45,7 @@ def checked(folder, status):
 
 @pytest.mark.parametrize("what", [breaks.few_are_left_out, breaks.many_are_refused], ids=["few", "too many"])
 def test_files_that_cannot_be_read(what, tmp_path, tally):
-    """A few are left out, counted and named, for good; more than one in a hundred stop the run."""
+    """A few are left out, counted and named, for good; more than the share that may be broken stop the run."""
     survived = what(tmp_path)
     tally("9 files that cannot be read: left out, or too many", 1, survived)
     assert survived
