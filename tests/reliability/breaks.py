@@ -52,8 +52,9 @@ def many_are_refused(folder: Path) -> bool:
     broken = ["images/50.png", "images/70.png"]
     write_damaged_data(folder, 100, broken)
     job = done(folder, *MANY, SKIP, "--data.unreadable", "0.01", status=1)
-    told = says(job, "2 of the 90 unlabelled images (2.2 %) cannot be read") and all(name in job.error for name in broken)
-    return told and "--data.unreadable" in job.error and not (folder / "run").exists()
+    told = says(job, "2 of the 90 unlabelled images (2.2 %) cannot be read")
+    told &= all(words in job.error for words in ("--data.unreadable", *broken))
+    return told and not (folder / "run").exists()
 
 
 def truncation_is_named(folder: Path, cut: dict[str, object]) -> bool:
