@@ -12,6 +12,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from oneway.common.errors import UserError
+from oneway.common.links import make_folders
 
 SUFFIX = ".tmp"  # the end of the names of incomplete files; they begin with a dot
 BYTES_AT_ONCE = 2**22
@@ -134,6 +135,16 @@ def refuse_unwritable(path: Path) -> None:
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         reason = "cannot be written to" if folder.is_dir() else "is not a folder"
         raise UserError(f"{path}: cannot be written, since {folder} {reason}. Choose another file with --out.")
+
+
+def place_below(folder: Path, relative: str) -> Path:
+    """A path below a folder of results; makes the folders on the way, and follows no link there."""
+    path = folder / relative
+    try:
+        make_folders(folder, path.parent)
+    except OSError as error:
+        raise CannotWrite(f"{path}: cannot be written ({error.strerror}).") from error
+    return path
 
 
 def cannot_write(path: Path, needed: int, error: OSError) -> CannotWrite:

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from oneway.common.errors import UserError
-from oneway.common.links import make_folders
 from oneway.common.terms import AnnotationFormat
 from oneway.common.words import counted
-from oneway.runs.atomic import CannotWrite, write_atomically
+from oneway.runs.atomic import place_below, write_atomically
 from oneway.tools.annotations import coco, cvat, label_studio, labelme, voc, yolo
 from oneway.tools.annotations.interface import Picture, Scheme, Writer
 from oneway.tools.annotations.regions import find_regions
@@ -116,12 +115,7 @@ class Export:
 
     def place(self, relative: str) -> Path:
         """A path below the folder; makes the folders on the way."""
-        path = self.folder / relative
-        try:
-            make_folders(self.folder, path.parent)
-        except OSError as error:
-            raise CannotWrite(f"{path}: cannot be written ({error.strerror}).") from error
-        return path
+        return place_below(self.folder, relative)
 
     def _write(self, files: Mapping[str, bytes]) -> None:
         for relative, content in files.items():

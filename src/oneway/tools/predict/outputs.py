@@ -11,10 +11,9 @@ import numpy as np
 from PIL import Image
 
 from oneway.common.errors import UserError
-from oneway.common.links import make_folders
 from oneway.common.run_files import PREDICTIONS
 from oneway.data.pictures import encoded
-from oneway.runs.atomic import CannotWrite, write_atomically
+from oneway.runs.atomic import place_below, write_atomically
 from oneway.tools.predict.predictor import Prediction
 
 OVERLAY = {"quality": 92, "subsampling": 0}
@@ -74,12 +73,7 @@ class Outputs:
 
     def place(self, relative: str) -> Path:
         """A path below the folder; makes the folders on the way."""
-        path = self.folder / relative
-        try:
-            make_folders(self.folder, path.parent)
-        except OSError as error:
-            raise CannotWrite(f"{path}: cannot be written ({error.strerror}).") from error
-        return path
+        return place_below(self.folder, relative)
 
 
 def _json(values: dict[str, Any]) -> bytes:

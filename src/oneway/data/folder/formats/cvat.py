@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
-from oneway.common.bounded import open_regular, read_bounded
+from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
 from oneway.data.dataset import class_name
 from oneway.data.decode.images import MOST_PIXELS
@@ -18,7 +18,7 @@ from oneway.data.decode.regions import Region, Regions, Shape
 from oneway.data.decode.shapes import BoxRuns, Polygon, ellipse, rectangle
 from oneway.data.folder.description import Description
 from oneway.data.folder.formats.by_split import two_files
-from oneway.data.folder.formats.interface import Annotations, Source, without_area
+from oneway.data.folder.formats.interface import Annotations, Source, begins_with, without_area
 from oneway.data.folder.walk import choose_folder, entries_of, require_inside
 
 TITLE = "CVAT"
@@ -44,16 +44,8 @@ def files_in(root: Path, folder: str) -> list[str]:
         PurePosixPath(place, entry.name).as_posix()
         for place in filter(None, (folder, choose_folder(root, folder, ("annotations",))))
         for entry in islice((one for one in entries_of(root / place) if one.name.lower().endswith(".xml")), LOOKED_AT)
-        if _is_cvat(require_inside(root / place / entry.name, root))
+        if begins_with(SIGN, MOST_READ, require_inside(root / place / entry.name, root))
     ]
-
-
-def _is_cvat(path: Path) -> bool:
-    try:
-        with open_regular(path) as file:
-            return SIGN.search(file.read(MOST_READ)) is not None
-    except (OSError, UserError):
-        return False
 
 
 def read(source: Source) -> Annotations:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,8 @@ from typing import Protocol
 
 from pydantic import ValidationError
 
+from oneway.common.bounded import open_regular
+from oneway.common.errors import UserError
 from oneway.common.words import listed
 from oneway.data.decode.regions import Regions
 from oneway.data.folder.walk import Problem
@@ -73,6 +76,15 @@ class Annotations:
     regions: Callable[[Path], Regions]  # of an image among these
     listed: bool = True  # whether `names` is a list of all classes, and not only of those that occur
     remarks: tuple[str, ...] = field(default=())  # what was decided for the user
+
+
+def begins_with(sign: re.Pattern[bytes], most: int, path: Path) -> bool:
+    """Whether the first bytes of a file, at most so many, hold the sign of a format; what cannot be read does not."""
+    try:
+        with open_regular(path) as file:
+            return sign.search(file.read(most)) is not None
+    except (OSError, UserError):
+        return False
 
 
 def without_area(kinds: Counter[str]) -> tuple[str, ...]:

@@ -10,13 +10,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
 from oneway.data.dataset import class_name
 from oneway.data.decode.coco import read_json
 from oneway.data.decode.regions import Region, Regions, Shape
 from oneway.data.decode.shapes import BrushRuns, Polygon, ellipse, rectangle
-from oneway.data.folder.formats.interface import Annotations, Source, without_area
+from oneway.data.folder.formats.interface import Annotations, Source, begins_with, without_area
 from oneway.data.folder.walk import Problem, choose_folder, entries_of, require_inside
 
 TITLE = "Label Studio"
@@ -30,17 +29,11 @@ def find(root: Path, folder: str) -> str | None:
     """The one such file in a folder, or in `annotations` within."""
     for place in filter(None, (folder, choose_folder(root, folder, ("annotations",)))):
         for entry in entries_of(root / place):
-            if entry.name.lower().endswith(".json") and _is_export(require_inside(root / place / entry.name, root)):
+            if entry.name.lower().endswith(".json") and begins_with(
+                SIGN, MOST_READ, require_inside(root / place / entry.name, root)
+            ):
                 return PurePosixPath(place, entry.name).as_posix()
     return None
-
-
-def _is_export(path: Path) -> bool:
-    try:
-        with open_regular(path) as file:
-            return SIGN.search(file.read(MOST_READ)) is not None
-    except (OSError, UserError):
-        return False
 
 
 def read(source: Source) -> Annotations:

@@ -11,14 +11,13 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ValidationError
 
-from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
 from oneway.data.dataset import class_name
 from oneway.data.decode.coco import read_json
 from oneway.data.decode.images import SUFFIXES
 from oneway.data.decode.regions import Region, Regions, Shape
 from oneway.data.decode.shapes import Bitmap, Polygon, ellipse, rectangle
-from oneway.data.folder.formats.interface import Annotations, Source, explain, without_area
+from oneway.data.folder.formats.interface import Annotations, Source, begins_with, explain, without_area
 from oneway.data.folder.walk import Problem, choose_folder, entries_of, require_inside, walk
 
 TITLE = "Labelme"
@@ -50,17 +49,9 @@ def find(root: Path, folder: str) -> str | None:
     images = choose_folder(root, folder, ("images", "image", "jpegimages"))
     for place in dict.fromkeys([folder, *filter(None, (images, *inner))]):
         names = [entry.name for entry in entries_of(root / place) if entry.name.lower().endswith(".json")]
-        if any(_is_labelme(require_inside(root / place / name, root)) for name in names[:LOOKED_AT]):
+        if any(begins_with(SIGN, MOST_READ, require_inside(root / place / name, root)) for name in names[:LOOKED_AT]):
             return place
     return None
-
-
-def _is_labelme(path: Path) -> bool:
-    try:
-        with open_regular(path) as file:
-            return SIGN.search(file.read(MOST_READ)) is not None
-    except (OSError, UserError):
-        return False
 
 
 def read(source: Source) -> Annotations:
@@ -69,7 +60,7 @@ def read(source: Source) -> Annotations:
     files: dict[Path, Path] = {}
     empty, names, left_out = set[Path](), set[str](), Counter[str]()
     for path in walk(source.labels, source.root, []):
-        if path.suffix.lower() != ".json" or not _is_labelme(path):
+        if path.suffix.lower() != ".json" or not begins_with(SIGN, MOST_READ, path):
             continue
         found = _parse(path)
         stem = path.relative_to(source.labels).with_suffix("").as_posix()

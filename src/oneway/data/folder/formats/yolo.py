@@ -8,14 +8,14 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from oneway.common.bounded import open_regular, read_bounded
+from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
 from oneway.config import read_yaml
 from oneway.data.dataset import class_name
 from oneway.data.decode.regions import Region, Regions
 from oneway.data.decode.shapes import Polygon
 from oneway.data.folder.description import FILE, Description, Part
-from oneway.data.folder.formats.interface import Annotations, Source
+from oneway.data.folder.formats.interface import Annotations, Source, begins_with
 from oneway.data.folder.walk import Problem, choose_folder, entries_of, require_inside, walk
 
 TITLE = "YOLO"
@@ -67,17 +67,9 @@ def find(root: Path, folder: str) -> str | None:
         return None
     for place in dict.fromkeys(filter(None, (choose_folder(root, folder, ("labels",)), folder))):
         files = (path for path in walk(require_inside(root / place, root), root, []) if path.suffix.lower() == ".txt")
-        if any(_is_polygons(path) for path, _ in zip(files, range(LOOKED_AT), strict=False)):
+        if any(begins_with(SIGN, MOST_READ, path) for path, _ in zip(files, range(LOOKED_AT), strict=False)):
             return place
     return None
-
-
-def _is_polygons(path: Path) -> bool:
-    try:
-        with open_regular(path) as file:
-            return SIGN.search(file.read(MOST_READ)) is not None
-    except (OSError, UserError):
-        return False
 
 
 def _settings(root: Path) -> dict[Any, Any] | None:
@@ -107,7 +99,7 @@ def read(source: Source) -> Annotations:
             files[image] = path
             if path.stat().st_size < SHORTEST and not next(_lines(path), None):
                 empty.add(image)
-        elif _is_polygons(path):
+        elif begins_with(SIGN, MOST_READ, path):
             source.problems.append(Problem(path, "no image has the name of these labels. Add the image, or remove it."))
     return Annotations(tuple(names.values()), files, frozenset(empty), partial(_regions, files, names))
 
