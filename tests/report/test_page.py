@@ -229,3 +229,15 @@ def test_page_that_cannot_be_written_is_a_user_error(folders: list[Path], tmp_pa
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"cannot be written.*--out"):
         write_report(folders[:1], tmp_path / "file" / "report.html")
+
+
+def test_validation_images_are_listed_but_not_endlessly(copies: list[Path], page: str, monkeypatch) -> None:
+    """Folded away, by the names in split.json; of very many, the first."""
+    names = json.loads((copies[0] / "split.json").read_text())["validating"]
+    folded = re.search(r"<summary>Images that validate \(100\)</summary>\s*<pre>(.*?)</pre>", page, re.DOTALL)
+    assert folded is not None
+    assert folded[1].split() == names
+    monkeypatch.setattr("oneway.tools.report.page.MOST_LISTED", 3)
+    monkeypatch.setattr("oneway.tools.report.page.robustness", lambda *_: None)
+    text = text_of(write_report(copies[:1], None).read_text(encoding="utf-8"))
+    assert f"(100) {' '.join(names[:3])} … and more, in split.json" in text

@@ -101,7 +101,10 @@ def shards(
 
 @verb(TRAIN)
 def train(
-    recipe_name: Annotated[str, Parameter(name="recipe", help=f"What to start from: {', '.join(RECIPES)}.")],
+    recipe_name: Annotated[
+        str,
+        Parameter(name="recipe", help=f"What to start from: {', '.join(RECIPES)}.", completer=lambda _: [*RECIPES]),
+    ],
     /,
     *,
     data: Path | None = None,
@@ -182,8 +185,9 @@ def train(
     page = folder / "report.html"
     if not page.exists():
         write_report([folder], page, resolved.model.factory, trained=resolved.data)
-    metric = METRIC_NAMES[summary["metric"]]
-    say(console, f"{summary['value']:.1f} % {metric} on validation with {summary['labels']} labels\nReport: {page}")
+    value, given = summary["value"], counted(summary["labels"], "label")
+    known = value is not None and f"{value:.1f} % {METRIC_NAMES[summary['metric']]} on validation with {given}"
+    say(console, f"{known or f'Trained on {given}; no image validates, and no score is known'}\nReport: {page}")
     say(console, str(describe_unlabelled([folder])))
 
 

@@ -108,8 +108,8 @@ class Data(Section):
     most_broken: Fraction = 0.01
     """Share of a pool's images that may turn out unreadable before the run stops; others take their places."""
 
-    holdout: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    """Share of the labelled images of `folder` that validate, where it has no validation set of its own."""
+    holdout: Fraction = 0.2
+    """Share of the labelled images of `folder` that validate, where it has no validation set of its own; 0 for none."""
 
     holdout_drive: str | None = None
     """CamVid only: the drive whose frames validate, such as 0006R0; those of all others train, in whichever split."""
@@ -312,7 +312,9 @@ class Config(Section):
     """The recipe this configuration started from."""
 
     method: Annotated[
-        str, AfterValidator(_known_method), Parameter(help=f"How images teach: {', '.join(METHODS)}.")
+        str,
+        AfterValidator(_known_method),
+        Parameter(help=f"How images teach: {', '.join(METHODS)}.", completer=lambda _: [*METHODS]),
     ] = "simple-phtps"
     """How images teach, by the name of a method."""
 

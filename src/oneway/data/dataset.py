@@ -150,6 +150,10 @@ class Samples:
         return cls(names, sizes, pixels, labels.reshape(-1), len(names), labels.ndim > 1, digest.hexdigest())
 
 
+NOTHING = Samples((), np.zeros((0, 2), np.int64), np.zeros((0, 3), np.uint8), np.zeros(0, np.uint8), 0, True, "")
+"""No images: those of a validation set where all that is labelled trains."""
+
+
 @dataclass(frozen=True)
 class Dataset:
     """What the labels mean, and how to read the samples of a split; nothing is read until `read` is called."""

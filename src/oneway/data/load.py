@@ -20,7 +20,7 @@ from oneway.data.camvid import list_camvid
 from oneway.data.check import apply_rules, refuse_errors, summarise
 from oneway.data.check.defects import every_item
 from oneway.data.cityscapes import list_cityscapes
-from oneway.data.dataset import Dataset, Listing, Samples
+from oneway.data.dataset import NOTHING, Dataset, Listing, Samples
 from oneway.data.folder import list_folder
 from oneway.data.pool import Pool, find_pool, is_pool, open_pool
 from oneway.data.pool.sampling import refuse_broken
@@ -98,11 +98,14 @@ class _Files:
         return open_pool_of(self.listing, self.config, self.console)
 
     def read(self, split: SplitName) -> Samples:
+        if split == "val" and not self.listing.val:
+            return NOTHING
         samples = self.cache.samples(split)
         return replace(samples, pool=self.pool) if split == "train" and self.pool is not None else samples
 
     def review(self) -> list[str]:
-        findings = apply_rules(self.listing, self.cache.surveys("train", "val"))
+        splits: list[SplitName] = ["train", "val"] if self.listing.val else ["train"]
+        findings = apply_rules(self.listing, self.cache.surveys(*splits))
         refuse_errors(findings, self.listing)
         if self.pool is not None:
             refuse_broken(self.pool)

@@ -53,7 +53,9 @@ class Summary(_Record):
     labels: Count
     iterations: Count
     metric: Literal["miou", "accuracy"]
-    value: Percent
+    value: Percent | None
+    """None where no image validates."""
+
     per_class: dict[ClassName, Percent | None] = Field(min_length=1, max_length=255)
     absent: list[str]
     confusion: list[list[Count]]
@@ -68,6 +70,8 @@ class Summary(_Record):
         classes = len(self.per_class)
         if unknown := [name for name in self.absent if name not in self.per_class]:
             raise ValueError(f"absent names {unknown[0]!r:.100}, and per_class does not")
+        if self.value is None and self.validation_samples:
+            raise ValueError(f"value is missing, though {self.validation_samples} images validate")
         if [len(row) for row in self.confusion] != [classes] * classes:
             raise ValueError(f"confusion has not {classes} rows of {classes} numbers, one for each of per_class")
         return self

@@ -12,6 +12,7 @@ from oneway.common.errors import UserError
 from oneway.common.run_files import CONFIG, SUMMARY
 from oneway.common.words import counted, say
 from oneway.config import Config
+from oneway.data import list_files
 from oneway.methods import METHODS
 from oneway.runs import refuse_occupied
 from oneway.runs.atomic import write_json
@@ -40,6 +41,10 @@ def compare(
         raise UserError(
             f"--compare: {configs[0].method} uses no unlabelled images, and would be compared with labels alone. "
             "Choose another --method, or leave it out."
+        )
+    if configs[0].data.name == "folder" and not configs[0].data.holdout and not list_files(configs[0].data).val:
+        raise UserError(
+            "--compare: with --data.holdout 0 no image validates, and nothing could be compared. Leave it out."
         )
     for config in configs:
         if not resume:

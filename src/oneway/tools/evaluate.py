@@ -147,6 +147,11 @@ def evaluate_run(
     settings = runs.data_of(run, console, data_path, refresh, cache)
     dataset = load_data(run, trained.classes, settings, console, elsewhere=data_path is not None)
     samples = dataset.read(split)
+    if not len(samples):
+        raise UserError(
+            f"{path}: no image validates, since all that are labelled train (--data.holdout 0). Give others with "
+            "labels, with --data DIR; or see with --split train how well it fits those it has learnt from."
+        )
     seen: list[int] = []
     if split != "train":
         if data_path is None:
@@ -233,10 +238,10 @@ def load_data(
 
 
 def as_json(scores: Scores, classes: Sequence[str]) -> dict[str, Any]:
-    """Scores by name, as summaries have them."""
+    """Scores by name, as summaries have them; the value is None where nothing was scored."""
     return {
         "metric": scores.metric,
-        "value": scores.value,
+        "value": scores.value if scores.confusion.any() else None,
         "per_class": dict(zip(classes, scores.per_class, strict=True)),
         "absent": [classes[index] for index in scores.absent],
         "confusion": scores.confusion.tolist(),

@@ -226,7 +226,7 @@ def _train(
                 values = _to_numbers(losses)
                 run.log(iteration=done, **values, learning_rate=rate, **({"skipped": skipped} if skipped else {}))
                 bar.show("  ".join([*(f"{name} {value:.3f}" for name, value in values.items()), f"lr {rate:.1e}"]))
-            if done % validate_every == 0 or done == iterations:
+            if len(held_out) and (done % validate_every == 0 or done == iterations):
                 scores = evaluate(kept, held_out, classes, ranks=ranks)
                 if run is not None:
                     run.log(iteration=done, **{scores.metric: scores.value}, per_class=scores.per_class)

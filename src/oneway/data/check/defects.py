@@ -70,6 +70,8 @@ def unreadable_without_labels(listing: Listing, surveys: Surveys) -> set[str]:
 def too_few_labels(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     """No labelled image for training or validation, or a single one."""
     for split, items in (("training", listing.train), ("validation", listing.val)):
+        if items is listing.val and not items:
+            continue  # as the user wants it
         usable = [item for item in items if (surveys[item.name].labels or {}).keys() - {IGNORE}]
         if any(surveys[item.name].problem for item in items):
             continue  # `decoding_errors` says so, and that is to be corrected first

@@ -75,7 +75,7 @@ def list_described(folder: Described, holdout: float, seed: int, all_validate: b
 
     Args:
         folder: What `describe` found.
-        holdout: Share of the labelled images that validate, where there is no validation set.
+        holdout: Share of the labelled images that validate, where there is no validation set; 0 for none.
         seed: Decides which ones.
         all_validate: Where there is no validation set, all labelled images validate, and none of them trains.
 
@@ -85,7 +85,7 @@ def list_described(folder: Described, holdout: float, seed: int, all_validate: b
     found, description, inferred = folder.found, folder.description, folder.inferred
     root = found.root
     labelled = [item for item in found.train if item.mask]
-    if len(labelled) < (1 if found.val else 2):
+    if len(labelled) < (1 if found.val or not holdout else 2):
         doubts = (f"{message[:1].upper()}{message[1:]}." for _, message in _warnings(found))
         hints = (*doubts, *unsupported_labels(root, found.train), *_misfits(found))
         raise UserError(
@@ -116,7 +116,7 @@ def list_described(folder: Described, holdout: float, seed: int, all_validate: b
         if annotated
         else partial(_read_mask, description.coding()),
         warnings=tuple(_warnings(found)),
-        remarks=tuple(_remarks(found, inferred, len(held_out), len(labelled))),
+        remarks=tuple(_remarks(found, inferred, len(held_out), len(labelled), holdout)),
         label_coding=f"annotations, crowds {description.crowds}, unannotated {description.unannotated}"
         if annotated
         else repr(description.coding()),
@@ -127,10 +127,12 @@ def list_described(folder: Described, holdout: float, seed: int, all_validate: b
 
 
 def _hold_out(labelled: list[Item], holdout: float, seed: int, groups: str | None) -> tuple[Item, ...]:
-    """A share of the labelled images, in order of name: at least one, and not all; of groups, all or none.
+    """A share of the labelled images, in order of name: none, or else some and not all; of groups, all or none.
 
     Each name has a random number of its own, so that labelling more images leaves most of those that validate in place.
     """
+    if not holdout:
+        return ()
     members: dict[str, list[Item]] = defaultdict(list)
     for item in labelled:
         members[item.name if groups is None else group_of(item.name, groups)].append(item)
@@ -159,13 +161,15 @@ def _selection(found: Found, held_out: Sequence[object] | None) -> dict[SplitNam
     }
 
 
-def _remarks(found: Found, inferred: Inferred | None, held_out: int, labelled: int) -> Iterator[str]:
+def _remarks(found: Found, inferred: Inferred | None, held_out: int, labelled: int, holdout: float) -> Iterator[str]:
     """What was decided for the user."""
     if inferred:
         yield from inferred.remarks
     if held_out:
         are = "is" if held_out == 1 else "are"
         yield f"No validation set: {held_out} of the {labelled} labelled images {are} held out to validate."
+    elif not found.val and not holdout:
+        yield "No image validates: all that are labelled train (--data.holdout 0), and no score will be known."
     yield from dict.fromkeys(remark for one in found.annotations for remark in one.remarks)
     yield from rivals(found)
     yield from unsupported_labels(found.root, found.train)

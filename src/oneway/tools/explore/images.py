@@ -96,9 +96,10 @@ class ImageStore:
 
 
 def load_pictures(config: Data, most: int, console: Console) -> list[Picture]:
-    """Validation images of a data set, of at most so many pixels; a UserError where none can be used."""
+    """Validation images of a data set, or else training images, of at most so many pixels; a UserError for none."""
     dataset = data.load(config, console)
-    samples = dataset.read("val")
+    validating = dataset.read("val")
+    samples = validating if len(validating) else dataset.read("train")
     pictures: list[Picture] = []
     reason: UserError | None = None
     for number, index in enumerate(evenly_spaced(len(samples), OFFERED), start=1):

@@ -82,6 +82,8 @@ def quality(summary: dict[str, Any] | None, classes: tuple[str, ...]) -> str:
     """How good a model was when its run ended, in words and a table."""
     if summary is None:
         return "Not known."
+    if summary["value"] is None:
+        return "Not measured: no image was held out to validate."
     metric = METRIC_NAMES[summary["metric"]]
     header = f"{summary['value']:.1f} % {metric} on {summary['validation_samples']} validation images, last iteration."
     column = "IoU in %" if summary["metric"] == "miou" else "recognised in %"

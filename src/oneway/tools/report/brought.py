@@ -61,6 +61,8 @@ def _pairs(runs: Sequence[RunFacts]) -> Iterator[tuple[RunFacts, RunFacts]]:
 
 
 def _how_to_compare(run: RunFacts) -> Brought:
+    if not run.validation_samples:
+        return Brought("What unlabelled images brought cannot be told where no image validates.")
     if run.semi_supervised:
         beside = f"{run.path}-{BASELINE}"
         return Brought(

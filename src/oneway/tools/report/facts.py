@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,11 +49,12 @@ class RunFacts:
     environment: dict[str, Any]
     metrics: tuple[dict[str, Any], ...]
     metric: str  # as summaries call it
-    value: float  # percent
+    value: float  # percent; not a number where no image validates
     per_class: dict[str, float | None]  # percent; None where a class neither occurs nor is predicted
     absent: tuple[str, ...]  # classes without a pixel in the validation images
     confusion: npt.NDArray[np.int64]  # C×C, rows are true classes
     validation_samples: int
+    validating: tuple[str, ...]  # names of the images that validate; none of runs of earlier versions
     iterations: int
     seconds: float
     peak_memory_mib: float
@@ -140,11 +142,12 @@ def _read(run: runs.Run, name: str, colour: int) -> RunFacts:
         environment=run.environment,
         metrics=tuple(run.metrics()),
         metric=summary["metric"],
-        value=summary["value"],
+        value=math.nan if summary["value"] is None else summary["value"],
         per_class=summary["per_class"],
         absent=tuple(summary["absent"]),
         confusion=np.array(summary["confusion"], dtype=np.int64),
         validation_samples=summary["validation_samples"],
+        validating=split.validating,
         iterations=summary["iterations"],
         seconds=summary["seconds"],
         peak_memory_mib=summary["peak_memory_mib"],
@@ -177,6 +180,8 @@ def _differences(first: RunFacts, other: RunFacts) -> Iterator[str]:
     """What differs in the validation data. The training data may differ: they may be what is compared."""
     if first.classes != other.classes:
         yield f"classes: {', '.join(first.classes)} → {', '.join(other.classes)}"
+    if not first.validation_samples and not other.validation_samples:
+        yield "scores, of which neither has any (--data.holdout 0)"
     if first.validation == other.validation:
         return
     of_first, of_other = (run.config.data.model_dump(mode="json") for run in (first, other))

@@ -36,6 +36,10 @@ LONGEST_NAME = 80
 """Characters of a page's name: file systems take 255 bytes, people fewer."""
 
 
+MOST_LISTED = 1000
+"""Names of validation images on the page; the split has them all."""
+
+
 @dataclass(frozen=True)
 class Plot:
     """A drawing with its title and, where it is about one run, that run's colour."""
@@ -135,7 +139,9 @@ def _gather(
         "robustness_text": words.robustness_text(runs, measured) if measured else "",
         "measurement_note": words.measurement_note(runs, measured) if measured else "",
         "curves": _curves(runs),
-        "bars": _bars(runs),
+        "validating": last.validating[:MOST_LISTED],
+        "validating_count": len(last.validating),
+        "bars": _bars(runs) if last.validation_samples else None,
         "class_by_class": words.class_by_class(runs),
         "absent_counted": any(run.per_class[name] is not None for run in runs for name in run.absent),
         "heat_maps": _heat_maps(runs, shown),

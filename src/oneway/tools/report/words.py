@@ -37,6 +37,8 @@ def headline(runs: Sequence[RunFacts]) -> list[Phrase]:
         ]
     counts = list(dict.fromkeys(len(run.labelled) for run in runs))
     given = Phrase(f"{counted(counts, 'label', joint=' → ')}: ")
+    if not last.validation_samples:
+        return [given, Phrase("no score", last.colour)]
     result = Phrase(f"{last.value:.1f}\N{NO-BREAK SPACE}% {last.metric_name}", last.colour)
     before = [Phrase(f"{first.value:.1f}", first.colour), Phrase(" → ")] if len(runs) > 1 else []
     return [given, *before, result]
@@ -67,6 +69,11 @@ def caution(runs: Sequence[RunFacts]) -> str:
     count = runs[0].validation_samples
     if count >= TOO_FEW:
         return ""
+    if not count:
+        return (
+            "No image was held out (--data.holdout 0), so nothing on this page says how good the model is. See what it "
+            "predicts for images that it has not learnt from."
+        )
     others = "another one" if count == 1 else f"another {count}"
     compared = ", and which run is ahead" if len(runs) > 1 else ""
     return (
@@ -109,7 +116,8 @@ def subtitle(runs: Sequence[RunFacts]) -> list[str]:
         counted([run.iterations for run in runs], "iteration"),
         f"seed {' / '.join(dict.fromkeys(str(run.config.seed) for run in runs))}",
     ]
-    return [*facts, f"the last iteration’s model on {_validation_images(runs[0])}"]
+    shown = _validation_images(runs[0]) if runs[0].validation_samples else "no validation image"
+    return [*facts, f"the last iteration’s model on {shown}"]
 
 
 def class_by_class(runs: Sequence[RunFacts]) -> str:

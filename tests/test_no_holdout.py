@@ -1,0 +1,92 @@
+"""`--data.holdout 0`: everything labelled trains, nothing validates, and no number pretends otherwise."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from oneway.common.errors import UserError
+from oneway.data.folder import list_folder
+from processes import forked
+from test_check_cli import TINY, write_folder
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Photographs, and a run that was trained on all of their labels."""
+    place = tmp_path_factory.mktemp("no-holdout")
+    write_folder(place / "photos")
+    done = call("train folder --data photos --data.holdout 0 --out run".split(), [*TINY, 4], place)
+    assert done.returncode == 0, done.stderr
+    assert "8 labels; no image validates, and no score is known" in done.stdout
+    assert "validation mIoU" not in done.stdout
+    return place
+
+
+def call(*arguments):
+    """A command in lists of words, and the folder to run it in."""
+    *lists, cwd = arguments
+    return forked(*(word for one in lists for word in one), cwd=cwd, XDG_CACHE_HOME=str(cwd / "cache"), COLUMNS="200")
+
+
+def test_all_labels_train_and_the_summary_has_no_score(place):
+    """Its value is null, no image validated, and no line of the metrics is a validation."""
+    summary = json.loads((place / "run" / "summary.json").read_text())
+    split = json.loads((place / "run" / "split.json").read_text())
+    assert (summary["value"], summary["validation_samples"], summary["labels"]) == (None, 0, 8)
+    assert {*summary["per_class"].values()} == {None}
+    assert split["validating"] == []
+    assert len(split["labelled"]) == 8
+    lines = [json.loads(line) for line in (place / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert lines
+    assert not any("miou" in line for line in lines)
+
+
+def test_eval_says_that_nothing_validates(place):
+    """On the images that it has learnt from, it answers."""
+    done = call(["eval", "run"], place)
+    assert done.returncode == 1
+    assert "run: no image validates" in done.stderr
+    assert call(["eval", "run", "--split", "train"], place).returncode == 0
+
+
+def test_the_report_and_the_model_card_say_so(place):
+    """And have neither a score, nor a table of classes, nor a comparison."""
+    page = (place / "run" / "report.html").read_text()
+    assert "8 labels: no score" in page.partition("</title>")[0]
+    assert "No image was held out (--data.holdout 0)" in page
+    assert "Class by class" not in page
+    assert "nan" not in page.partition("<h2>How it was made")[0].lower()
+    done = call(["report", "run", "run"], place)
+    assert "of which neither has any" in done.stderr
+
+
+def test_a_comparison_is_refused_before_it_trains(place):
+    """It would have nothing to compare by."""
+    done = call("train folder --data photos --data.holdout 0 --compare --out both".split(), [*TINY, 4], place)
+    assert done.returncode == 1
+    assert "no image validates" in done.stderr
+    assert not (place / "both").exists()
+
+
+def test_it_continues_where_it_was_stopped(place):
+    """The absence of a validation set is no change of the data."""
+    shutil.copytree(place / "run", place / "stopped")
+    (place / "stopped" / "summary.json").unlink()
+    done = call("train folder --resume --out stopped".split(), place)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((place / "stopped" / "summary.json").read_text())["value"] is None
+
+
+def test_a_single_label_is_enough(place):
+    """With a hold-out, at least two are needed."""
+    shutil.copytree(place / "photos", place / "one")
+    for mask in sorted((place / "one" / "masks").iterdir())[1:]:
+        mask.unlink()
+    with pytest.raises(UserError, match="too few"):
+        list_folder(place / "one", None, 0.2, 0)
+    listing = list_folder(place / "one", None, 0, 0)
+    assert [item.name for item in listing.train if item.mask] == ["images/00.jpg"]
+    assert not listing.val
