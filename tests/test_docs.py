@@ -53,10 +53,10 @@ def commands(path: Path) -> list[str]:
 
 def known_flags() -> set[str]:
     """Every flag of every verb."""
-    verbs = [name for name in app if not name.startswith("-")]
+    verbs = [name for name in app if name not in ("--help", "-h", "--version")]
     arguments = [argument for verb in verbs for argument in app[verb].assemble_argument_collection() if argument.parse]
     flags = {name for argument in arguments for name in (*argument.names, *argument.negatives)}
-    return {flag for flag in flags if flag.startswith("--")} | {"--help", "--version"}
+    return {flag for flag in flags if flag.startswith("--")} | {name for name in app if name.startswith("--")}
 
 
 def slug(heading: str) -> str:

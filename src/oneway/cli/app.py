@@ -30,6 +30,9 @@ app = App(
     group_commands=Group("Help", sort_key=4),
     console=results,
 )
+app.register_install_completion_command(
+    help="Let the Tab key complete verbs, flags, recipes and methods in your shell."
+)
 
 TRAIN = Group("Train a model", sort_key=1)
 USE = Group("Use it", sort_key=2)
