@@ -10,6 +10,7 @@ import base64
 import io
 import json
 import pickle
+import shutil
 import zlib
 from pathlib import Path
 
@@ -17,9 +18,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data.folders import labelled, listing, names, photo, refusal, write
+from data.folders import labelled, listing, mask, names, photo, refusal, write
 from oneway.common.errors import UserError
 from oneway.data.folder import find
+from oneway.data.index import files_of
 
 EXPORTS = json.loads((Path(__file__).parent / "exports.json").read_text())
 SIZE = (24, 32)
@@ -269,3 +271,42 @@ def test_a_video_of_cvat_is_refused(tmp_path):
     file = root / "annotations.xml"
     file.write_text(file.read_text().replace("</annotations>", '<track id="0" label="car"></track></annotations>'))
     assert "Export them with its frames, as 'CVAT for images'" in refusal(root)
+
+
+@pytest.mark.parametrize(
+    ("image", "masks"), [("{}/images/{}.png", "{}/masks/{}.png"), ("images/{1}.png", "masks/{0}/{1}.png")]
+)
+@pytest.mark.parametrize("part", ["", "train/"])
+def test_a_mask_for_each_object(tmp_path, image, masks, part):
+    """As in the Data Science Bowl: they are painted into one label map, and are no images themselves."""
+    objects = np.zeros((3, *SIZE), np.uint8)
+    objects[0, 2:9, 3:12] = objects[1, 8:20, 10:30] = objects[2, 0, 0] = 255
+    for number, name in enumerate(("0a1", "1b2", "2c3")):
+        photo(tmp_path / part / image.format(name, name), number, SIZE)
+        for index in range(3 if number < 2 else 0):
+            path = tmp_path / part / masks.format(name, f"object{index}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(objects[index]).save(path)
+    if part:
+        shutil.copytree(tmp_path / "train", tmp_path / "val")
+    found = listing(tmp_path)
+    assert found.classes == ("background", "object")
+    assert len(labelled(found.train)) == (2 if part else 1)
+    assert len(found.train) == (3 if part else 2)
+    assert len(found.val) == (2 if part else 1)
+    assert np.array_equal(found.read_labels(found.val[0]), objects.any(axis=0))
+    assert len(files_of(found.val[0])) == 4  # a change of any of them is noticed
+    last = Path(files_of(found.val[0])[-1])
+    Image.fromarray(objects[0, 1:]).save(last)
+    with pytest.raises(UserError, match=f"mask {last.name}: a mask of 32×23 pixels, for an image of 32×24"):
+        found.read_labels(found.val[0])
+
+
+def test_two_parts_of_one_image_each_are_no_objects(tmp_path):
+    """`train/images` and `train/masks` with a single pair look the same."""
+    for part in ("train", "val"):
+        photo(tmp_path / part / "images" / "a.png")
+        mask(tmp_path / part / "masks" / "a.png")
+    found = find(tmp_path)
+    assert not found.annotations
+    assert len(found.val) == 1

@@ -22,7 +22,7 @@ NAMES = ("sky", "road", "car")
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", ["classes.txt", "labelmap.txt", "Classes.TXT"])
+@pytest.mark.parametrize("name", ["classes.txt", "class_names.txt", "labelmap.txt", "Classes.TXT"])
 def test_colours_are_named_by_a_table_in_any_form(tmp_path, form, name):
     """The classes are its names, in its order; which file was read is said."""
     write(pairs(tmp_path, kind="RGB") / name, FORMS[form])

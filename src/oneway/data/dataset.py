@@ -46,6 +46,7 @@ class Item:
     name: str  # its path below the data folder, with forward slashes; no two items share one
     image: Path
     mask: Path | None = None  # the file that holds its labels; None for an unlabelled image
+    further: tuple[Path, ...] = ()  # files that hold more of its labels
 
 
 @dataclass(frozen=True)

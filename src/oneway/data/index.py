@@ -206,7 +206,7 @@ class Index:
 
 def files_of(item: Item) -> list[str]:
     """An item's files, by absolute paths: the same in whichever way the data folder was given."""
-    return [os.path.abspath(path) for path in (item.image, item.mask) if path]
+    return [os.path.abspath(path) for path in (item.image, item.mask, *item.further) if path]
 
 
 class Witness:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.data.dataset import Bytes, Colour
+from oneway.data.decode import matlab
 from oneway.data.decode.images import open_image
 from oneway.data.decode.masks import pack, palette_of
 
@@ -72,8 +73,11 @@ def style_of(masks: Iterable[Path], table: Mapping[int | Colour, int]) -> MaskSt
     values = [first[label] for label in sorted(first)]
     for path in masks:
         try:
-            with open_image(path) as image:
-                style = _style(image, values)
+            if path.suffix.lower() == matlab.SUFFIX:
+                style = _style(Image.new("L", (1, 1)), values)
+            else:
+                with open_image(path) as image:
+                    style = _style(image, values)
         except UserError:
             continue
         return style if style.fits else None

@@ -12,7 +12,8 @@ from oneway.common.terms import IGNORE
 from oneway.data.check.duplicates import ALIKE, nearest, nearest_other
 from oneway.data.check.survey import UPRIGHT, Part, Survey
 from oneway.data.dataset import Item, Listing
-from oneway.data.decode.images import DARK, SIDEWAYS, SUFFIXES, bits_in_use
+from oneway.data.decode.images import DARK, SIDEWAYS, bits_in_use
+from oneway.data.decode.masks import MASK_SUFFIXES
 
 TINY = 32  # height or width below which a network with stride 32 has less than one cell
 FORGOTTEN = 0.1  # up to this share of a folder's images, those without a mask were probably forgotten
@@ -139,7 +140,7 @@ def absent_classes(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
 
 def two_codings(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     """Masks of 0 and 255 beside masks of 0 and 1, where 255 is ignored: what the former show would be lost."""
-    masks = [item for item in every_item(listing) if item.mask and item.mask.suffix.lower() in SUFFIXES]
+    masks = [item for item in every_item(listing) if item.mask and item.mask.suffix.lower() in MASK_SUFFIXES]
     held = {item: (surveys[item.name].labels or {}).keys() for item in masks}
     ones, white = ([item for item in masks if label in held[item]] for label in (1, IGNORE))
     if len(listing.classes) == 2 and ones and white and not any(IGNORE in held[item] for item in ones):
@@ -301,7 +302,7 @@ def image_file(item: Item, listing: Listing) -> str:
 
 def labels_file(item: Item, listing: Listing) -> str:
     """The item's own mask; its image, where one file holds the labels of all."""
-    own = item.mask is not None and item.mask.suffix.lower() in SUFFIXES
+    own = item.mask is not None and item.mask.suffix.lower() in MASK_SUFFIXES
     return relative(item.mask, listing.root) if item.mask and own else image_file(item, listing)
 
 

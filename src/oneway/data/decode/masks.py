@@ -19,12 +19,15 @@ from PIL import Image
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.data.dataset import Bytes, Colour
-from oneway.data.decode.images import only_upper_bits, open_image, stripes
+from oneway.data.decode import matlab
+from oneway.data.decode.images import SUFFIXES, only_upper_bits, open_image, stripes
 
 Numbers = npt.NDArray[np.int32] | npt.NDArray[np.uint8]
 
 LOSSY = ("JPEG", "MPO", "WEBP", "AVIF", "JPEG2000", "jpeg", "tiff_jpeg", "webp")
 """Formats, and compressions within TIFF, that change values; some do not say whether they are lossless."""
+
+MASK_SUFFIXES = SUFFIXES | {matlab.SUFFIX}
 
 BLOCK = 2**20  # pixels looked up at once: their indices take eight times the memory of their labels
 
@@ -61,6 +64,8 @@ def unpack(packed: int) -> Colour:
 
 def read_raw(path: Path) -> RawMask:
     """A mask as it is stored; a UserError where it cannot be read, or could only be read with losses."""
+    if path.suffix.lower() == matlab.SUFFIX:
+        return RawMask(matlab.read_index_map(path), coloured=False, palette=None, mode="I")
     with open_image(path) as image:
         _refuse_losses(path, image)
         small = image.mode in ("1", "L", "LA", "P", "PA")

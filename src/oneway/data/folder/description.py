@@ -40,7 +40,7 @@ from oneway.data.folder.groups import parse_pattern
 
 FILE = "dataset.yaml"
 
-ANNOTATIONS = ("coco", "labelme", "yolo", "cvat", "label_studio", "supervisely")
+ANNOTATIONS = ("coco", "labelme", "yolo", "cvat", "label_studio", "supervisely", "objects")
 """The keys of a part that name annotations."""
 
 OPTIONS = ("crowds", "unannotated", "groups")
@@ -71,6 +71,7 @@ class Part(Section):
     cvat: str | None = None  # CVAT's XML file of images
     label_studio: str | None = None  # the JSON file that Label Studio exports
     supervisely: str | None = None  # a folder of Supervisely's JSON files, one for each image
+    objects: str | None = None  # a folder of masks that show one object each, in a folder for each image
 
     @model_validator(mode="after")
     def _labelled_once(self) -> Part:

@@ -193,7 +193,12 @@ def _pair(
         annotations = READERS[reader].read(Source(root, folder, files, labels, problems, crowds))
         without = annotations.empty if description.unannotated == "unlabelled" else ()
         masks = {image: file for image, file in annotations.files.items() if image not in without}
-        items = [Item(_name_below(root, image), image, masks.get(image)) for image in files]
+        further = {image: annotations.further.get(image, ()) for image in masks}
+        items = [
+            Item(_name_below(root, image), image, masks.get(image), further.get(image, ()))
+            for image in files
+            if image not in annotations.pictures
+        ]
     else:
         items = _masked(root, folder, files, part, key, problems)
     if part.list is not None:
@@ -209,7 +214,7 @@ def _only_listed(file: Path, items: list[Item], problems: list[Problem]) -> list
     without = [item.name for item in items if item.name in named and item.mask is None]
     if without:
         problems.append(Problem(file, f"lists {len(without)} images without labels, {without[0]} among them."))
-    return [item if item.name in named else replace(item, mask=None) for item in items]
+    return [item if item.name in named else replace(item, mask=None, further=()) for item in items]
 
 
 def _masked(root: Path, folder: Path, files: list[Path], part: Part, key: str, problems: list[Problem]) -> list[Item]:
@@ -218,7 +223,7 @@ def _masked(root: Path, folder: Path, files: list[Path], part: Part, key: str, p
         images, masks = _beside(_stems(files, folder))
     else:
         place = _subfolder(root, part.masks, f"{key}.masks")
-        found = images_in(place, root, problems)
+        found = images_in(place, root, problems, masks=True)
         images = _stems(sorted({*files} - {*found}), folder)  # where one folder is inside the other
         masks = defaultdict(list)
         shared = _shared(images)

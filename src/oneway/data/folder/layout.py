@@ -20,7 +20,18 @@ from oneway.data.folder.formats import LAYOUTS, READERS, TWO_FILES
 from oneway.data.folder.walk import choose_folder, require_inside
 
 IMAGES = ("images", "jpegimages", "image", "imgs", "img")
-MASKS = ("masks", "labels", "annotations", "segmentationclass", "mask", "label", "annotation", "gt", "ground_truth")
+MASKS = (
+    "masks",
+    "labels",
+    "annotations",
+    "segmentationclass",
+    "mask",
+    "label",
+    "annotation",
+    "gt",
+    "ground_truth",
+    "cls",
+)
 INSTANCES = ("segmentationobject",)  # masks of single objects, which are no classes
 MASK_FOLDERS = frozenset((*MASKS, *INSTANCES))
 TRAIN = ("train", "training")

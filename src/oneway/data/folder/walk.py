@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from oneway.common.errors import UserError
 from oneway.common.run_files import is_output
 from oneway.data.decode.images import SUFFIXES, hidden
+from oneway.data.decode.masks import MASK_SUFFIXES
 
 PICTURES = frozenset(".heic .heif .avif .jp2 .j2k .jxl .svg .psd .dcm .dng .nef .cr2 .arw .raw".split()) - SUFFIXES
 """Suffixes of pictures that are not read, though a user may expect it."""
@@ -48,13 +49,14 @@ def walk(folder: Path, home: Path, problems: list[Problem]) -> Iterator[Path]:
             problems.append(Problem(path, f"a link to {target}, which is not followed."))
 
 
-def images_in(folder: Path, home: Path, problems: list[Problem]) -> list[Path]:
-    """Image files in a folder and its subfolders, in order of name."""
+def images_in(folder: Path, home: Path, problems: list[Problem], masks: bool = False) -> list[Path]:
+    """Image files in a folder and its subfolders, in order of name; with `masks`, files of other kinds that may be."""
+    suffixes = MASK_SUFFIXES if masks else SUFFIXES
     files = list(walk(folder, home, problems))
     for path in files:
-        if path.suffix.lower() in UNSUPPORTED:
+        if path.suffix.lower() in UNSUPPORTED - suffixes:
             problems.append(Problem(path, "left out: not read. Convert it to JPEG or PNG if it is to be used."))
-    return [path for path in files if path.suffix.lower() in SUFFIXES]
+    return [path for path in files if path.suffix.lower() in suffixes]
 
 
 def require_inside(path: Path, home: Path) -> Path:
@@ -78,14 +80,14 @@ def entries_of(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def choose_folder(root: Path, folder: str, names: tuple[str, ...], with_images: bool = False) -> str | None:
-    """The subfolder with the first of these names, in upper or lower case; with images in it, if that is asked for."""
+    """The subfolder with the first of these names, in upper or lower case; with images or masks in it, if asked for."""
     called_so = {entry.name.lower(): entry.name for entry in entries_of(root / folder) if entry.name.lower() in names}
     present = {lower: name for lower, name in called_so.items() if (root / folder / name).is_dir()}
     for name in names:
         if name in present:
             path = PurePosixPath(folder, present[name]).as_posix()
             files = walk(require_inside(root / path, root), root, [])
-            if not with_images or any(file.suffix.lower() in SUFFIXES for file in files):
+            if not with_images or any(file.suffix.lower() in MASK_SUFFIXES for file in files):
                 return path
     return None
 

@@ -76,6 +76,8 @@ class Annotations:
     regions: Callable[[Path], Regions]  # of an image among these
     listed: bool = True  # whether `names` is a list of all classes, and not only of those that occur
     remarks: tuple[str, ...] = field(default=())  # what was decided for the user
+    further: Mapping[Path, tuple[Path, ...]] = field(default_factory=dict)  # by image: more files of its annotations
+    pictures: frozenset[Path] = frozenset()  # image files that are annotations, and no images
 
 
 def begins_with(sign: re.Pattern[bytes], most: int, path: Path) -> bool:

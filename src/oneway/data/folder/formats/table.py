@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from oneway.data.folder.description import Description
-from oneway.data.folder.formats import coco, cvat, label_studio, labelme, supervisely, yolo
+from oneway.data.folder.formats import coco, cvat, label_studio, labelme, per_object, supervisely, yolo
 from oneway.data.folder.formats.interface import Reader
 
 READERS: dict[str, Reader] = {
@@ -16,11 +16,12 @@ READERS: dict[str, Reader] = {
     "cvat": cvat,
     "yolo": yolo,
     "supervisely": supervisely,
+    "objects": per_object,
 }
 
 Layout = Callable[[Path], Description | None]
 
-LAYOUTS: tuple[Layout, ...] = (yolo.recognise, supervisely.recognise)
+LAYOUTS: tuple[Layout, ...] = (yolo.recognise, supervisely.recognise, per_object.recognise)
 """Of formats in which a file says, or names of folders that no other has, which images train and which validate."""
 
 TWO_FILES: tuple[Layout, ...] = (coco.recognise, cvat.recognise)

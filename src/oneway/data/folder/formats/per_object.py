@@ -1,0 +1,109 @@
+"""A mask for each object, many for an image: `ID/images/ID.png` with `ID/masks/*.png`, or `masks/ID/*.png`.
+
+What is not black in a mask belongs to the object; all objects are of one class.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from oneway.data.decode.images import SUFFIXES
+from oneway.data.decode.masks import read_raw
+from oneway.data.decode.outlines import Mask
+from oneway.data.decode.regions import Region, Regions
+from oneway.data.folder.description import Description, Part
+from oneway.data.folder.formats.interface import Annotations, Source
+from oneway.data.folder.walk import choose_folder, entries_of, walk
+
+TITLE = "one mask for each object"
+CLASS = "object"
+IMAGES, MASKS = ("images", "image"), ("masks", "mask")
+PARTS = (("train", "training"), ("val", "valid", "validation"))
+OTHERS = ("test", "testing", "unlabelled", "unlabeled")
+LOOKED_AT = 32  # folders
+
+
+@dataclass(frozen=True)
+class _MaskFile:
+    """What is not black in a mask."""
+
+    path: Path
+
+    def mask(self, size: tuple[int, int]) -> Mask:
+        """H×W."""
+        values = read_raw(self.path).values
+        if values.shape != size:
+            shown = [f"{width}×{height}" for height, width in (values.shape, size)]
+            raise ValueError(f"a mask of {shown[0]} pixels, for an image of {shown[1]}")
+        inside: Mask = np.asarray(values != 0)
+        return inside
+
+
+def recognise(root: Path) -> Description | None:
+    """A folder for each image, or one for its masks; in `train` and `val`, or right here."""
+    train, val = (choose_folder(root, ".", names) for names in PARTS)
+    if train is None:
+        part = _part(root, ".")
+        return None if part is None else Description(train=part)
+    parts = [_part(root, name) if name else None for name in (train, val)]
+    return None if parts[0] is None else Description(train=parts[0], val=parts[1])
+
+
+def _part(root: Path, folder: str) -> Part | None:
+    images, masks = (choose_folder(root, folder, names) for names in (IMAGES, MASKS))
+    if images and masks:
+        stems = {Path(entry.name).stem for entry in entries_of(root / images) if entry.is_file()}
+        inside = entries_of(root / masks)
+        each = bool(inside) and all(entry.is_dir(follow_symlinks=False) and entry.name in stems for entry in inside)
+        return Part(images=images, objects=masks) if each else None
+    folders = [entry.name for entry in islice(entries_of(root / folder), LOOKED_AT) if entry.is_dir()]
+    if any(name.lower() in (*PARTS[0], *PARTS[1], *OTHERS) for name in folders):
+        return None
+    images = {name: choose_folder(root / folder / name, ".", IMAGES) for name in folders}
+    alone = all(inner and len(entries_of(root / folder / name / inner)) == 1 for name, inner in images.items())
+    masked = any(choose_folder(root / folder / name, ".", MASKS) for name in folders)
+    return Part(images=folder, objects=folder) if alone and masked else None
+
+
+def find(root: Path, folder: str) -> str | None:
+    """Nothing: it is recognised as a whole."""
+    return None
+
+
+def read(source: Source) -> Annotations:
+    """Which masks are those of an image; they are read when they are painted."""
+    below: dict[Path, list[Path]] = defaultdict(list)  # by folder: the masks in it
+    for path in walk(source.labels, source.root, []):
+        if path.suffix.lower() in SUFFIXES and (path.parent.name.lower() in MASKS or source.labels != source.folder):
+            below[path.parent].append(path)
+    pictures = frozenset(path for paths in below.values() for path in paths)
+    masks = {image: found for image in source.images if image not in pictures and (found := _of(image, source, below))}
+    return Annotations(
+        names=(CLASS,),
+        files={image: first for image, (first, *_) in masks.items()},
+        empty=frozenset(),
+        regions=partial(_regions, masks),
+        remarks=(f"Masks show one object each: all are of one class, {CLASS!r}.",),
+        further={image: tuple(others) for image, (_, *others) in masks.items()},
+        pictures=pictures,
+    )
+
+
+def _of(image: Path, source: Source, below: Mapping[Path, list[Path]]) -> list[Path]:
+    """The masks of an image: in the folder of its name, or in the one beside its own."""
+    own = source.labels / image.relative_to(source.folder).with_suffix("")
+    if own in below or image.parent.name.lower() not in IMAGES:
+        return below.get(own, [])
+    return next((below[folder] for name in MASKS if (folder := image.parent.parent / name) in below), [])
+
+
+def _regions(masks: Mapping[Path, list[Path]], image: Path) -> Regions:
+    regions = tuple(Region(f"mask {path.name}", CLASS, _MaskFile(path)) for path in masks[image])
+    return Regions(masks[image][0].parent, regions)
