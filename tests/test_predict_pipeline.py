@@ -1,0 +1,69 @@
+"""Facts about a folder of images on its way through decoder, network and encoders: nothing is lost, mixed up or changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from PIL import Image
+
+from oneway.data.streets import CLASSES, COLOURS, render
+from oneway.tools.predict import Outputs, Predictor, load, predict_files
+from small_runs import QUIET
+
+SIZES = ((64, 128), (48, 40), (33, 71), (130, 75))
+
+
+@pytest.fixture(scope="module")
+def model(trained_run) -> Predictor:
+    return load(trained_run, "cpu")
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory) -> Path:
+    """Forty JPEGs, every one different, of four sizes in turn; and a large one among them."""
+    folder = tmp_path_factory.mktemp("photos")
+    for index in range(40):
+        Image.fromarray(render(0, index, *SIZES[index % 4])[0]).save(folder / f"{index:02}.jpg")
+    rows = np.concatenate([render(0, index, 64, 128)[0] for index in range(17)])
+    Image.fromarray(np.tile(rows, (1, 8, 1))).save(folder / "17 large.jpg")
+    return folder
+
+
+def plainly(model: Predictor, pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Classes and overlay by PyTorch's and Pillow's own functions, one image at a time, all of it at full size."""
+    x = torch.tensor(pixels)[None].permute(0, 3, 1, 2).float() / 255
+    with torch.no_grad():
+        logits = F.interpolate(model.network(x), pixels.shape[:2], mode="bilinear", align_corners=False)
+    classes = logits.argmax(dim=1)[0].numpy()
+    painted = Image.blend(Image.fromarray(pixels), Image.fromarray(np.array(COLOURS, np.uint8)[classes]), 0.5)
+    return classes, np.asarray(painted)
+
+
+def test_masks_and_overlays_are_those_of_a_plain_loop(model, photos, tmp_path):
+    """To the pixel; an overlay is a JPEG, and is what Pillow makes of the same pixels."""
+    assert predict_files(model, [str(photos)], Outputs(tmp_path / "out"), QUIET) == 0
+    for path in photos.iterdir():
+        classes, painted = plainly(model, np.asarray(Image.open(path)))
+        assert np.array_equal(np.asarray(Image.open(tmp_path / "out/masks" / f"{path.stem}.png")), classes), path.name
+        Image.fromarray(painted).save(tmp_path / "expected.jpg", quality=92, subsampling=0)
+        assert (tmp_path / "expected.jpg").read_bytes() == (tmp_path / "out/overlays" / path.name).read_bytes()
+
+
+def test_results_are_listed_in_the_order_in_which_batches_are_full(model, photos, tmp_path, capfd):
+    """Each with the facts of its own image; of images of one size, in the order of their names."""
+    assert predict_files(model, [str(photos)], Outputs(tmp_path / "out"), QUIET, as_json=True) == 0
+    results = json.loads(capfd.readouterr().out)["results"]
+    assert sorted(result["image"] for result in results) == sorted(str(path) for path in photos.iterdir())
+    for size in SIZES:
+        names = [result["image"] for result in results if (result["height"], result["width"]) == size]
+        assert names == sorted(names)
+    for result in results:
+        mask = np.asarray(Image.open(result["mask"]))
+        assert mask.shape == (result["height"], result["width"])
+        shares = np.bincount(mask.ravel(), minlength=len(CLASSES)) / mask.size
+        assert list(result["shares"].values()) == pytest.approx(shares.tolist())
