@@ -1,4 +1,4 @@
-"""Facts about a folder of images on its way through decoder, network and encoders: nothing is lost, mixed up or changed."""
+"""Facts about a folder of images on its way to masks and overlays: nothing is lost, mixed up or changed."""
 
 from __future__ import annotations
 
