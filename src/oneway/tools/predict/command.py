@@ -21,13 +21,14 @@ from oneway.common.errors import PASSING, UserError
 from oneway.common.progress import progress_bar
 from oneway.common.words import counted, say, table_cell, visible
 from oneway.data.decode.images import read_image
+from oneway.data.decode.video import BreaksOff, read_frames, require_video
 from oneway.runs.atomic import CannotWrite
 from oneway.tools.predict.batches import AHEAD, Decoded, batches, decode_ahead
 from oneway.tools.predict.oddities import Oddities
 from oneway.tools.predict.outputs import Outputs
 from oneway.tools.predict.predictor import Prediction, Predictor, Size
 from oneway.tools.predict.sources import Skipped, Source, find_sources
-from oneway.tools.predict.video import BreaksOff, read_frames, require_video, video_writer
+from oneway.tools.predict.video import video_writer
 
 if TYPE_CHECKING:
     from oneway.tools.annotations import Export

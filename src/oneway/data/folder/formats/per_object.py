@@ -66,8 +66,8 @@ def _part(root: Path, folder: str) -> Part | None:
     folders = [entry.name for entry in islice(entries_of(root / folder), LOOKED_AT) if entry.is_dir()]
     if any(name.lower() in (*PARTS[0], *PARTS[1], *OTHERS) for name in folders):
         return None
-    images = {name: choose_folder(root / folder / name, ".", IMAGES) for name in folders}
-    alone = all(inner and len(entries_of(root / folder / name / inner)) == 1 for name, inner in images.items())
+    inside_each = {name: choose_folder(root / folder / name, ".", IMAGES) for name in folders}
+    alone = all(inner and len(entries_of(root / folder / name / inner)) == 1 for name, inner in inside_each.items())
     masked = any(choose_folder(root / folder / name, ".", MASKS) for name in folders)
     return Part(images=folder, objects=folder) if alone and masked else None
 
