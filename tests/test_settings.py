@@ -12,7 +12,7 @@ import torch
 import yaml
 
 from oneway.config.recipes import recipe
-from oneway.tools.train import slow_on_cpu
+from oneway.tools.opening import slow_on_cpu
 from processes import forked
 
 LENGTHS = {

@@ -1,0 +1,257 @@
+"""Opens a run to train: its data are read, its networks made, everything is checked; then it gets its folder."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from oneway import __version__, data, runs
+from oneway.common import words
+from oneway.config import Config
+from oneway.data.dataset import Dataset, Samples
+from oneway.data.splits import Split, choose, places
+from oneway.draws import Plan
+from oneway.engine import memory, optim
+from oneway.engine.balance import class_weights
+from oneway.engine.feed import Feed, feed
+from oneway.engine.lone import refuse_lone_values
+from oneway.engine.ranks import Ranks
+from oneway.engine.shares import refuse_indivisible
+from oneway.engine.start import batch_of, plan_of, training_state
+from oneway.engine.state import TrainingState
+from oneway.methods import METHODS
+from oneway.runs import TrainedModel, atomic, continuation
+from oneway.runs.checkpoint.state import bytes_needed, tensors_of
+from oneway.runs.checkpoint.state import restore as restore_tensors
+from oneway.runs.continuation import Continued, Notes
+from oneway.tools.evaluate import Scores
+from oneway.tools.networks import digest_of, load_teacher, locate_weights, prepare, refuse_other_classes, student_seed
+
+QUICK_ON_A_CPU = 1e9
+"""Pixels to train on, at full width, that take about an hour."""
+
+
+@dataclass
+class Training:
+    """A run that is ready to train, or trains."""
+
+    config: Config
+    out: Path
+    ranks: Ranks
+    say: Callable[[str], None]
+    device: torch.device
+    dataset: Dataset
+    samples: Samples
+    held_out: Samples
+    split: Split
+    state: TrainingState
+    plan: Plan
+    fed: Feed
+    iterations: int
+    notes: dict[str, Any]
+    """What checkpoints keep beside the tensors."""
+
+    run: runs.Run | None
+    """The folder, in the first process, or the only one: what it finds there, it tells the others."""
+
+    done: int
+    """Iterations, so far."""
+
+    seconds: float
+    """That they took before the run was opened."""
+
+    scores: Scores | None = None
+    """Of the last validation since it was opened."""
+
+    started: float = 0.0
+    """When training went on, by `time.monotonic`."""
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds that all iterations have taken so far."""
+        return self.seconds + time.monotonic() - self.started
+
+    @property
+    def validate_every(self) -> int:
+        """Iterations between validations."""
+        return self.config.train.validate_every or math.ceil(self.iterations / 10)
+
+    @property
+    def checkpoint_every(self) -> int:
+        """Iterations between checkpoints."""
+        return self.config.train.checkpoint_every or self.validate_every
+
+
+def agree(config: Config, resume: bool, ranks: Ranks) -> torch.device:
+    """The device of this process; refuses processes that were started otherwise, or a batch they cannot share."""
+    refuse_indivisible(config, ranks.of)
+    ranks.require_same({"oneway": __version__, "PyTorch": torch.__version__, "--resume": resume} | config.flat())
+    return runs.choose_device(ranks.device(config.train.device))
+
+
+def find_ended(config: Config, out: Path, ranks: Ranks, say: Callable[[str], None]) -> dict[str, Any] | None:
+    """The summary of a run that has ended, which is said; None where there is something left to train."""
+    ended = ranks.same(partial(continuation.load_ended, out, config))
+    if ended is not None:
+        of = ranks.same(lambda: "" if config.data.path is None else f" of {runs.open_run(out).config.data.path}")
+        say(f"{out}: this run{of} has ended; nothing to do.")
+    return ended
+
+
+def open_training(
+    config: Config,
+    out: Path,
+    device: torch.device,
+    resume: bool,
+    allow_changes: bool,
+    console: Console,
+    resources: ExitStack,
+    ranks: Ranks,
+) -> Training:
+    """A new run in `out`, or the one there after its last checkpoint; `resources` holds its folder and its images.
+
+    Nothing is written before everything has been checked.
+    """
+    say = partial(words.say, console)
+    continued, noted = None, Notes(frozenset(), None)
+    if resume:
+        if ranks.is_first:
+            continued = resources.enter_context(continuation.reopen(out, config, allow_changes))
+        noted = ranks.same(lambda: continuation.read_notes(continued) if continued else noted)
+    elif ranks.is_first:
+        runs.refuse_occupied(out)
+    # Minutes of decoding would be in vain without them. A checkpoint has the weights, but not a teacher from elsewhere.
+    with ranks.in_turn():
+        weights = None if noted.filled else locate_weights(config.model)
+        teacher = load_teacher(config)
+    notes: dict[str, Any] = {} if teacher is None else {"teacher": digest_of(teacher)}
+    if continued is not None and teacher is not None:
+        continuation.keep_teacher(continued, noted.teacher, notes["teacher"])
+
+    dataset, samples, held_out = _read_data(config, notes, console, ranks)
+    for remark in dataset.review():
+        say(f"Note: {remark}")
+    split = ranks.same(partial(_find_split, config, continued, dataset, samples, held_out))
+    if teacher is not None:
+        refuse_other_classes(teacher, dataset.classes, config)
+    labelled, unlabelled = places(samples, split)
+    state, filled = _make_networks(config, device, dataset, samples, labelled, teacher, weights, noted, say)
+    if filled:
+        notes["pretrained"] = filled
+
+    iterations = optim.total_iterations(config.train, len(split.labelled))
+    plan = plan_of(config, labelled, unlabelled, channels=samples.pixels.shape[1], network=state.student)
+    fed = feed(samples, plan, device, config.jitter, ranks.share)
+    resources.callback(fed.close)
+    if config.data.task == "segmentation":
+        megabytes = (samples.pixels.nbytes + samples.labels.nbytes) / 1e6
+        further = "" if samples.pool is None else f", and {len(samples.pool):,} of a pool"
+        say(f"{len(samples)} training images, {megabytes:,.0f} MB{further}, {fed.place}.")
+    if device.type == "cpu" and (note := slow_on_cpu(config, iterations)):
+        say(note)
+
+    training = Training(
+        config, out, ranks, say, device, dataset, samples, held_out, split, state, plan, fed, iterations, notes,
+        run=None, done=0, seconds=0.0,
+    )  # fmt: skip
+    _give_folder(training, continued, resources)
+    return training
+
+
+def _read_data(
+    config: Config, notes: dict[str, Any], console: Console, ranks: Ranks
+) -> tuple[Dataset, Samples, Samples]:
+    """The data, the same in all processes: what trains, and what validates."""
+    with ranks.in_turn():
+        dataset = data.load(config.data, console)
+        samples, held_out = dataset.read("train"), dataset.read("val")
+    facts = {"training images": samples.content, "validation images": held_out.content, "classes": dataset.classes}
+    pool = None if samples.pool is None else samples.pool.record
+    ranks.require_same(facts | {"teacher": notes.get("teacher"), "pool": pool})
+    return dataset, samples, held_out
+
+
+def _find_split(
+    config: Config, continued: Continued | None, dataset: Dataset, samples: Samples, held_out: Samples
+) -> Split:
+    if continued is None:
+        split = replace(choose(samples, config.labels, config.seed, held_out.names), validation=held_out.content)
+    else:
+        split = continuation.keep_split(continued, samples, held_out)
+    return split.know(dataset.digests("train"), held_out.names)
+
+
+def _make_networks(
+    config: Config,
+    device: torch.device,
+    dataset: Dataset,
+    samples: Samples,
+    labelled: list[int],
+    teacher: TrainedModel | None,
+    weights: Any,
+    noted: Notes,
+    say: Callable[[str], None],
+) -> tuple[TrainingState, list[str]]:
+    """Networks on their device with their optimiser, and the names of the parameters that came with weights."""
+    classes = len(dataset.classes)
+    task, crop = config.data.task, config.jitter.crop
+    prepared = [
+        prepare(config.model, classes, student_seed(config.seed, which), task, crop, weights, noted.filled)
+        for which in range(METHODS[config.method].students)
+    ]
+    for remark in prepared[0].remarks:
+        say(f"Note: {remark}")
+    refuse_lone_values(prepared[0].network, config)
+    pretrained = [parameter for each in prepared for parameter in each.pretrained]
+    students, taught_by = [each.network for each in prepared], None if teacher is None else teacher.network
+    balanced = class_weights(samples, labelled, classes) if config.train.balance == "frequency" else None
+    state = training_state(students, pretrained, config, device, taught_by, balanced)
+    memory.require(state.student, bytes_needed(state), config, device)
+    return state, prepared[0].names
+
+
+def _give_folder(training: Training, continued: Continued | None, resources: ExitStack) -> None:
+    """Gives the run its folder, or its last checkpoint; the other processes begin with the tensors of the first."""
+    ranks, state, out, say = training.ranks, training.state, training.out, training.say
+    if continued is not None:
+        training.run = continued.run
+        training.done, training.seconds = continuation.restore(
+            continued, training.split, state, training.iterations, training.checkpoint_every, say
+        )
+        say(f"{out}: continues after {training.done} of {training.iterations} iterations{ranks.in_words}.")
+    elif ranks.is_first:
+        training.run = resources.enter_context(
+            runs.start_run(out, training.config, training.split, bytes_needed(state))
+        )
+        if ranks.of > 1:
+            say(f"{out}: starts{ranks.in_words}.")
+    if training.run is not None and not atomic.sync_folder(out):
+        say(f"Note: the file system of {out} cannot sync folders: a power cut there may cost the last checkpoints.")
+    training.done, training.seconds = ranks.same(lambda: (training.done, training.seconds))
+    if not ranks.alone:
+        found = ranks.same_tensors(lambda: tensors_of(state))
+        if not ranks.is_first:
+            restore_tensors(state, found)
+
+
+def slow_on_cpu(config: Config, iterations: int) -> str:
+    """A note where segmentation would take hours on a CPU, with what to do; else nothing."""
+    height, width = config.jitter.crop or (0, 0)
+    pixels = iterations * sum(batch_of(config)) * height * width
+    if config.data.task != "segmentation" or pixels * config.model.width**2 <= QUICK_ON_A_CPU:
+        return ""
+    if torch.cuda.is_available():
+        return f"Note: with --train.device {config.train.device} this will take hours. Leave it out to use the GPU."
+    return (
+        "Note: there is no GPU here, and this will take hours. For a first result in minutes, add "
+        "--model.width 0.25 --model.weights none --jitter.crop 160 160 --train.iterations 300."
+    )
