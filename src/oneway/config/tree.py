@@ -100,7 +100,10 @@ class Data(Section):
     """The folder the data are read from (`--data`)."""
 
     unlabelled: Annotated[str | Path | None, AfterValidator(_absolute_or_address)] = None
-    """Further images without labels: a folder, searched with its subfolders, or tar shards: `pool/{000..123}.tar`."""
+    """Further images without labels: a folder with its subfolders, a video, or tar shards: `pool/{000..123}.tar`."""
+
+    frames_every: Annotated[float, Field(ge=0.01, le=3600)] = 1.0
+    """Seconds between the frames that are used, where these images are a video."""
 
     pool: Literal["auto", "always", "never"] = "auto"
     """Whether that folder is a pool, read while training, as shards are; `auto`: where it is too large to decode."""

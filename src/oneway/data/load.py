@@ -24,6 +24,7 @@ from oneway.data.dataset import NOTHING, Dataset, Listing, Samples
 from oneway.data.folder import list_folder
 from oneway.data.pool import Pool, find_pool, is_pool, open_pool
 from oneway.data.pool.sampling import refuse_broken
+from oneway.data.unpack import unpacked
 
 STREETS_VALIDATION_IMAGES = 100
 QUIET = Console(quiet=True)
@@ -40,6 +41,7 @@ def load(config: Data, console: Console = QUIET, all_validate: bool = False) -> 
     if config.name in READERS:
         return READERS[config.name](config)
     before = time.time()
+    config = unpacked(config, console)
     listing = list_files(config, all_validate)
     files = _Files(listing, config, console, before)
     digests = partial(_digests, files.cache)
@@ -47,16 +49,18 @@ def load(config: Data, console: Console = QUIET, all_validate: bool = False) -> 
     return Dataset(listing.classes, listing.colours, files.read, files.review, listing.masks, paths, digests)
 
 
-def list_files(config: Data, all_validate: bool = False) -> Listing:
+def list_files(config: Data, all_validate: bool = False, console: Console = QUIET) -> Listing:
     """The files of a data set that is read file by file.
 
     Args:
         config: The settings of the data.
         all_validate: In a folder without a validation set, all labelled images validate, and not only a share.
+        console: Where to show progress, should an archive have to be unpacked.
 
     Raises:
         UserError: Files are missing, or make no data set; says which, and the way out.
     """
+    config = unpacked(config, console)
     pool = has_pool(config)
     listing = _list(config, None if pool or config.unlabelled is None else Path(config.unlabelled), all_validate)
     return replace(listing, unlabelled=config.unlabelled) if pool else listing
@@ -74,7 +78,7 @@ def _list(config: Data, unlabelled: Path | None, all_validate: bool) -> Listing:
         case "cityscapes":
             return list_cityscapes(config.path, config.resolution, config.coarse, unlabelled)
     if config.path is None:
-        raise UserError("Which folder? Give it with --data DIR: images, and masks for some of them.")
+        raise UserError("Which folder? Give it, or a zip file, with --data: images, and masks for some of them.")
     return list_folder(config.path, unlabelled, config.holdout, config.seed, all_validate)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from oneway.common.terms import IGNORE
 from oneway.data.dataset import Bytes, Colour
 
 if TYPE_CHECKING:
@@ -25,6 +26,11 @@ Mask = npt.NDArray[np.bool_]
 STROKE: Colour = (140, 140, 140)
 GROUND: Colour = (215, 215, 215)
 """The two greys of the hatching; `report/page.css` has the same."""
+
+SHOWN_WIDTH = 384
+"""Pictures are brought to about this width: small ones enlarged by a whole number, large ones reduced by one."""
+
+MOST_HEIGHT = 4 * SHOWN_WIDTH
 
 PERIOD = 8  # pixels from one stroke to the next; a quarter of them are its own
 
@@ -63,3 +69,29 @@ def hatched(pixels: Bytes, where: Mask) -> Bytes:
     """An H×W×3 picture with a hatching in place of some pixels."""
     hatching = np.array([GROUND, STROKE], dtype=np.uint8)[strokes(*where.shape).astype(int)]
     return np.where(where[..., None], hatching, pixels)
+
+
+def draw_classes(labels: Bytes, colours: Sequence[Colour]) -> Image.Image:
+    """H×W class indices in the colours of the classes, at the size shown; hatched where they are IGNORE."""
+    indices = resize_labels(labels, shown_size(*labels.shape))
+    # A palette keeps every edge exact and the file small. It has 256 colours, so that 255 classes leave one for IGNORE.
+    greys = (STROKE, GROUND)[: 256 - len(colours)]
+    hatching = np.where(strokes(*indices.shape), len(colours), len(colours) + len(greys) - 1)
+    picture = Image.fromarray(np.where(indices == IGNORE, hatching, indices).astype(np.uint8))
+    picture.putpalette([channel for colour in (*colours, *greys) for channel in colour])
+    return picture
+
+
+def shown_size(height: int, width: int) -> tuple[int, int]:
+    """Width and height, as Pillow orders them; of a strip, a pixel is left each way, and it does not become endless."""
+    excess = max(width / SHOWN_WIDTH, height / MOST_HEIGHT)
+    if excess > 1:
+        factor = round(excess)
+        return max(1, width // factor), max(1, height // factor)
+    factor = round(1 / excess)
+    return width * factor, height * factor
+
+
+def resize_labels(values: Bytes, size: tuple[int, int]) -> Bytes:
+    """H×W values at another width and height, as they are: none lie between two."""
+    return np.asarray(Image.fromarray(values).resize(size, Image.Resampling.NEAREST))

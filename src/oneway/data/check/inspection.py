@@ -24,6 +24,7 @@ from oneway.data.check.text import findings_text, summary
 from oneway.data.dataset import Listing
 from oneway.data.folder import FILE, describe, list_described
 from oneway.data.pool import is_pool
+from oneway.data.unpack import as_folder, unzip_command
 
 
 def check_folder(
@@ -38,13 +39,19 @@ def check_folder(
     """Checks a folder of images and masks; the exit status is 1 if there is an error in it.
 
     Args:
-        root: The folder.
+        root: The folder, or an archive of it.
         console: Where to print what was found.
-        unlabelled: A further folder, of images without masks, or a pool of them.
+        unlabelled: A further folder, of images without masks, a video, or a pool of them.
         out: The contact sheet; see `sheet_path`.
         save: Write what was inferred about the folder into it, as dataset.yaml.
         as_json: Print JSON.
     """
+    by_hand = unzip_command(root) if root.is_file() else None
+    if save and by_hand:
+        raise UserError(f"{root}: an archive, into which nothing is written. Unpack it, and save there: {by_hand}")
+    progress = Console(quiet=True) if as_json else console
+    root = Path(as_folder(root, progress, Data()))
+    unlabelled = unlabelled and as_folder(unlabelled, progress, Data())
     file = root / FILE
     inferred = not file.exists()
     if save and not inferred:
@@ -83,7 +90,8 @@ def check_folder(
         if save:
             say(console, f"Written: {file}")
         elif inferred:
-            say(console, f"No {FILE} says what is what; `--save` writes this one, which you can edit:")
+            writes = f"unpack the archive ({by_hand}), and `--save` writes" if by_hand else "`--save` writes"
+            say(console, f"No {FILE} says what is what; {writes} this one, which you can edit:")
             say(console, indent(folder.description.to_yaml().rstrip(), "    "))
     return status
 

@@ -6,7 +6,7 @@ Shapes: a frame has H×W pixels.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from oneway.common.extras import import_extra
 from oneway.data.dataset import Bytes
 from oneway.data.decode.images import MOST_PIXELS
 
+VIDEO_SUFFIXES = frozenset({".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg"})
 CONTAINERS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpeg,mpegvideo"
 """What a file may be, whatever its name: playlists, which lead to other files, are not among them."""
 
@@ -35,8 +36,14 @@ class BreaksOff(UserError):
     """A video that ends before its end; the frames before can be used."""
 
 
-def read_frames(path: Path) -> Iterator[tuple[Bytes, Fraction | None]]:
+def read_frames(
+    path: Path, wanted: Callable[[int, Fraction | None], bool] | None = None
+) -> Iterator[tuple[Bytes, Fraction | None]]:
     """The frames of a video, H×W×3 in RGB and upright, each with its time in seconds where that is known.
+
+    Args:
+        path: The video.
+        wanted: Whether to give a frame, by its number and its time; by default all.
 
     Raises:
         BreaksOff: After the last frame that can be read, of a video that should have more.
@@ -49,11 +56,12 @@ def read_frames(path: Path) -> Iterator[tuple[Bytes, Fraction | None]]:
         with open_regular(path) as file, av.open(file, options={"format_whitelist": CONTAINERS}) as container:
             announced, length = _announced(container)
             for frame in container.decode(video=0):
+                shown_at = None if frame.pts is None else frame.pts * frame.time_base
                 if frame.width * frame.height > MOST_PIXELS:
                     raise UserError(f"{path}: frames of {frame.width}×{frame.height} pixels are more than we decode.")
-                upright = np.rot90(frame.to_ndarray(format="rgb24"), round(frame.rotation / 90) % 4)
-                shown_at = None if frame.pts is None else frame.pts * frame.time_base
-                yield np.ascontiguousarray(upright), shown_at
+                if wanted is None or wanted(count, shown_at):
+                    upright = np.rot90(frame.to_ndarray(format="rgb24"), round(frame.rotation / 90) % 4)
+                    yield np.ascontiguousarray(upright), shown_at
                 count += 1
                 end = max(end, (shown_at or 0) + (frame.duration or 0) * frame.time_base)
                 corrupt = frame.is_corrupt

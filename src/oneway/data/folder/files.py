@@ -5,7 +5,6 @@ The mask of an image, and its entry in a file of annotations, have the same path
 
 from __future__ import annotations
 
-import shlex
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from oneway.data.folder.formats import READERS, Annotations, Source
 from oneway.data.folder.layout import recognise
 from oneway.data.folder.walk import Problem, entries_of, images_in, require_inside, unsupported_images
 from oneway.data.splits import members
+from oneway.data.unpack import unzip_command
 
 ELSEWHERE = "unlabelled"  # what the names of images from another folder begin with
 MARKERS = ("_mask", "_masks", "_label", "_labels", "_seg", "_gt")
@@ -119,10 +119,7 @@ def _refuse_other_classes(annotations: tuple[Annotations, ...]) -> None:
 
 def _require_folder(folder: Path) -> None:
     if folder.suffix.lower() == ".zip" and folder.is_file():
-        inside = shlex.quote(str(folder.with_suffix("")))
-        raise UserError(
-            f"{folder}: an archive. Unpack it, and name the folder: unzip {shlex.quote(str(folder))} -d {inside}"
-        )
+        raise UserError(f"{folder}: an archive. Unpack it, and name the folder: {unzip_command(folder)}")
     if not folder.is_dir():
         raise UserError(f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}.")
 

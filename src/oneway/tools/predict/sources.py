@@ -14,11 +14,10 @@ from oneway.common.errors import UserError
 from oneway.common.run_files import is_output
 from oneway.common.words import listed
 from oneway.data.decode.images import SUFFIXES, hidden
+from oneway.data.decode.video import VIDEO_SUFFIXES
 from oneway.data.folder import FILE, find
 from oneway.data.folder.layout import IMAGES, MASK_FOLDERS
 from oneway.data.folder.walk import PICTURES, choose_folder
-
-VIDEO_SUFFIXES = frozenset({".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg"})
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,190 @@
+"""Folders made of one file that holds images, kept in the cache: an archive as annotation tools export it, or a video.
+
+A folder is found again by the content of its file. Nothing that an archive says leads out of its folder.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import stat
+import zipfile
+import zlib
+from collections.abc import Callable
+from fractions import Fraction
+from hashlib import blake2b
+from pathlib import Path, PurePosixPath
+
+from PIL import Image
+from rich.console import Console
+
+from oneway.common.errors import UserError
+from oneway.common.progress import progress_bar
+from oneway.common.words import counted, say
+from oneway.config import Data
+from oneway.data.decode.images import SUFFIXES, hidden
+from oneway.data.decode.video import VIDEO_SUFFIXES, BreaksOff, read_frames
+from oneway.data.locked import cache_root, locked
+
+ZIP = ".zip"
+MOST_FILES = 10**6  # in an archive
+FREE_BYTES, BYTES_PER_BYTE = 2**30, 100
+"""What an archive of any length may unpack to; to have more, it must have a byte for so many. Images hardly shrink."""
+
+PART = 2**20  # bytes copied at once
+LOOKED_AT = 16  # parts of a video by which it is known again
+DEEPEST = 4  # folders in which an archive may have all it holds
+USUAL_RATE = 25  # frames a second, where a video has no clock
+QUALITY = 95  # of the JPEG files of frames: a video has lost more
+
+
+def unpacked(config: Data, console: Console) -> Data:
+    """The settings, in which folders stand for archives and videos."""
+    places = {key: getattr(config, key) for key in ("path", "unlabelled")}
+    folders = {key: as_folder(place, console, config) for key, place in places.items() if place is not None}
+    return config.model_copy(update=folders)
+
+
+def as_folder(place: Path | str, console: Console, config: Data) -> Path | str:
+    """The folder that holds the images of an archive or of a video; of anything else, what was given.
+
+    Args:
+        place: As the user names it.
+        console: Where to show progress.
+        config: Has the cache, and the seconds between frames.
+
+    Raises:
+        UserError: The file cannot be unpacked, or is not safe to; says why, and the way out.
+    """
+    path = Path(place)
+    if path.suffix.lower() == ZIP and path.is_file():
+        return unpack_archive(path, config.cache, console)
+    if path.suffix.lower() in VIDEO_SUFFIXES and path.is_file():
+        return unpack_frames(path, config.frames_every, config.cache, console)
+    return place
+
+
+def unpack_archive(path: Path, cache: Path | None, console: Console) -> Path:
+    """The folder with all that a zip file holds; where that is a single folder, the one inside."""
+    by_hand = unzip_command(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = _safe_entries(path, archive, by_hand)
+            about = "\n".join(f"{entry.filename}\0{entry.CRC}\0{entry.file_size}" for entry in entries)
+            folder = _made(path, about, cache, console, lambda new: _extract(archive, entries, new, console))
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise UserError(f"{path}: a damaged archive ({str(error)[:200]}). Export or download it again.") from None
+    except (NotImplementedError, RuntimeError) as error:
+        reason = str(error)[:200]
+        raise UserError(f"{path}: cannot be unpacked here ({reason}). Unpack it yourself: {by_hand}") from None
+    for _ in range(DEEPEST):
+        inside = [entry for entry in os.scandir(folder) if not hidden(PurePosixPath(entry.name))]
+        if len(inside) != 1 or not inside[0].is_dir():
+            break
+        folder = folder / inside[0].name
+    return folder
+
+
+def unzip_command(path: Path) -> str:
+    """The command that unpacks an archive beside it."""
+    return shlex.join(("unzip", str(path), "-d", str(path.with_suffix(""))))
+
+
+def _safe_entries(path: Path, archive: zipfile.ZipFile, by_hand: str) -> list[zipfile.ZipInfo]:
+    """The files of an archive, if it can be unpacked without harm; without what file managers leave behind."""
+    entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+    for entry in entries:
+        place = _place(entry)
+        outside = place.is_absolute() or ".." in place.parts or ":" in place.parts[0] or "\0" in entry.orig_filename
+        kind = stat.S_IFMT(entry.external_attr >> 16)
+        if outside or not place.name or (kind and not stat.S_ISREG(kind)):
+            why = "leads out of it" if outside else "is no ordinary file"
+            raise UserError(f"{path}: {entry.filename!r:.200} in it {why}; nothing was unpacked.")
+        if entry.flag_bits & 1:
+            raise UserError(f"{path}: is locked with a password. Unpack it yourself: {by_hand}")
+    entries = [entry for entry in entries if not hidden(_place(entry))]
+    total, held = sum(entry.file_size for entry in entries), path.stat().st_size
+    if len(entries) > MOST_FILES or total > max(FREE_BYTES, BYTES_PER_BYTE * held):
+        raise UserError(
+            f"{path}: {held:,} bytes would unpack to {counted(len(entries), 'file')} of {total:,} bytes, which is not "
+            f"what images do. If you trust it, unpack it yourself: {by_hand}"
+        )
+    if not any(PurePosixPath(entry.filename).suffix.lower() in SUFFIXES for entry in entries):
+        raise UserError(
+            f"{path}: no image is in it. Export it together with the images ('Save images' in CVAT); or unpack it into "
+            f"the folder of the images: unzip {shlex.quote(str(path))} -d FOLDER"
+        )
+    return entries
+
+
+def _place(entry: zipfile.ZipInfo) -> PurePosixPath:
+    return PurePosixPath(entry.filename.replace("\\", "/"))
+
+
+def _extract(archive: zipfile.ZipFile, entries: list[zipfile.ZipInfo], folder: Path, console: Console) -> None:
+    total, free = sum(entry.file_size for entry in entries), shutil.disk_usage(folder).free
+    if total > free:
+        raise UserError(
+            f"{archive.filename}: needs {total / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free in {folder.parent}. "
+            "Choose another folder with --data.cache."
+        )
+    with progress_bar(console, "Unpacking", len(entries)) as advance:
+        for entry in entries:
+            target = folder / _place(entry)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with archive.open(entry) as packed, target.open("wb") as file:  # of which no more is read than announced
+                shutil.copyfileobj(packed, file, PART)
+            advance()
+
+
+def unpack_frames(path: Path, every: float, cache: Path | None, console: Console) -> Path:
+    """The folder with frames of a video as JPEG files, one for each so many seconds, by their times."""
+    size, digest = path.stat().st_size, blake2b(digest_size=16)
+    with path.open("rb") as file:
+        for part in range(LOOKED_AT):
+            file.seek(part * max(size - PART, 0) // (LOOKED_AT - 1))
+            digest.update(file.read(PART))
+    about = f"{size} {digest.hexdigest()} every {every:g} s"
+    return _made(path, about, cache, console, lambda new: _write_frames(path, every, new, console))
+
+
+def _write_frames(path: Path, every: float, folder: Path, console: Console) -> None:
+    step, due, written = Fraction(every), Fraction(0), 0
+
+    def wanted(number: int, time: Fraction | None) -> bool:
+        nonlocal due
+        now = Fraction(number, USUAL_RATE) if time is None else time
+        if now < due:
+            return False
+        due = (now // step + 1) * step
+        return True
+
+    try:
+        for pixels, time in read_frames(path, wanted):
+            name = f"{float(time):010.3f}" if time is not None else f"frame{written:06d}"
+            Image.fromarray(pixels).save(folder / f"{name}.jpg", quality=QUALITY)
+            written += 1
+    except BreaksOff as error:
+        say(console, f"Note: {error}")
+    say(console, f"{path}: {counted(written, 'frame')}, one every {every:g} s (--data.frames-every).")
+
+
+def _made(path: Path, about: str, cache: Path | None, console: Console, fill: Callable[[Path], None]) -> Path:
+    """The folder in the cache for a file that is known by some text; filled where it is not there yet."""
+    key = blake2b(about.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+    home = cache_root(cache) / "unpacked" / key
+    target = home / path.stem
+    with locked(home, "unpacking", console, private=cache is None, kept="unpacked files"):
+        if not target.is_dir():
+            for left in home.glob(".*-new"):  # by processes that were killed
+                shutil.rmtree(left, ignore_errors=True)
+            new = home / f".{os.getpid()}-new"
+            try:
+                new.mkdir()
+                fill(new)
+                os.replace(new, target)
+            finally:
+                shutil.rmtree(new, ignore_errors=True)
+            say(console, f"{path}: unpacked into {target}")
+    return target
