@@ -25,6 +25,7 @@ from oneway.data.decode.images import PLAUSIBLE_PIXELS, STRIPE, Unreadable, read
 GRID = 16
 """Rows and columns of a fingerprint: few enough for neighbouring frames to agree, enough for other places to differ."""
 
+ALIKE_SHAPES = 0.02  # up to this share, the shapes of a mask and an image differ by rounding alone
 UPRIGHT = 1  # the EXIF orientation of an image that is stored as it is seen
 
 Part = Literal["image", "mask", "labels", "size"]
@@ -145,6 +146,8 @@ def _mismatch(item: Item, mask: Path, image: Bytes, labels: Bytes) -> str:
     (height, width), (rows, columns) = image.shape[:2], labels.shape
     if (rows, columns) != (width, height):
         way_out = "Give each image the mask that was drawn on it, at its size."
+        if abs(rows * width / (columns * height) - 1) < ALIKE_SHAPES:
+            way_out += " If it was made smaller or larger, `resize_masks: nearest` in dataset.yaml undoes that."
     elif (turned := read_header(item.image).orientation) == UPRIGHT:
         way_out = "One of the two is turned by 90°: turn it back."
     else:

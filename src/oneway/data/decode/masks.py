@@ -9,7 +9,7 @@ Shapes: a mask has H×W pixels.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +49,7 @@ class Coding:
     table: Mapping[int, int]  # class index, or IGNORE, of each number, or of each colour as 0xRRGGBB
     coloured: bool
     names: tuple[str, ...]
+    tolerance: int = field(default=0, repr=False)  # up to which each channel of a colour may differ from a known one
 
 
 def pack(colour: Colour) -> int:
@@ -89,7 +90,7 @@ def read_raw(path: Path) -> RawMask:
 def read_mask(path: Path, coding: Coding) -> Bytes:
     """H×W class indices, or IGNORE; a UserError names a value that stands for nothing, its place, and the way out."""
     raw = read_raw(path)
-    values = _colours(path, raw) if coding.coloured else _numbers(path, raw, coding)
+    values = _near(_colours(path, raw), coding) if coding.coloured else _numbers(path, raw, coding)
     known = np.array(sorted(coding.table), dtype=np.int32)
     meanings = np.array([coding.table[value] for value in known.tolist()], dtype=np.uint8)
     labels = np.empty(values.shape, dtype=np.uint8)
@@ -147,6 +148,28 @@ def _colours(path: Path, raw: RawMask) -> Numbers:
     return raw.values
 
 
+def _near(values: Numbers, coding: Coding) -> Numbers:
+    """Colours, of which those within the tolerance of a known one are replaced by the nearest such."""
+    known = np.array(sorted(coding.table), dtype=np.int32)
+    if not coding.tolerance or not (unknown := np.isin(values, known, invert=True)).any():
+        return values
+    found, places = np.unique(values[unknown].astype(np.int32), return_inverse=True)
+    nearest = found.copy()
+    for block in (slice(start, start + BLOCK // 256) for start in range(0, len(found), BLOCK // 256)):
+        apart = np.abs(_channels(found[block])[:, None] - _channels(known)[None])
+        within = np.where(apart.max(axis=2) <= coding.tolerance, (apart**2).sum(axis=2), np.iinfo(np.int32).max)
+        closest = within.argmin(axis=1)
+        near = within.min(axis=1) < np.iinfo(np.int32).max
+        nearest[block][near] = known[closest[near]]
+    snapped = values.copy()
+    snapped[unknown] = nearest[places]
+    return snapped
+
+
+def _channels(packed: Numbers) -> Numbers:
+    return np.stack([packed >> 16, packed >> 8 & 0xFF, packed & 0xFF], axis=1)
+
+
 def _explain(values: Numbers, coding: Coding) -> str:
     """Which value stands for nothing, how often and where it first occurs, and what to do about it."""
     unknown = np.isin(values, list(coding.table), invert=True)
@@ -158,6 +181,7 @@ def _explain(values: Numbers, coding: Coding) -> str:
         f"{(values == value).sum()} pixels have {shown}, which stands for no class, the first at row {row}, "
         f"column {column}{f' (and {others:,} more such values)' if others else ''}; {hint}. "
         "Correct the mask, or add the value to `classes` or `ignore` in dataset.yaml."
+        + (" `colour_tolerance: 8` there takes colours for known ones that are so near." if coding.coloured else "")
     )
 
 

@@ -24,6 +24,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Field,
     PlainValidator,
     ValidationError,
     model_validator,
@@ -43,7 +44,7 @@ FILE = "dataset.yaml"
 ANNOTATIONS = ("coco", "labelme", "yolo", "cvat", "label_studio", "supervisely", "objects")
 """The keys of a part that name annotations."""
 
-OPTIONS = ("crowds", "unannotated", "groups")
+OPTIONS = ("crowds", "unannotated", "groups", "resize_masks", "colour_tolerance")
 """Keys beside those of classes and folders."""
 
 MOST_COMMENTS = 2**16  # bytes in a file of nothing but comments
@@ -114,6 +115,12 @@ class Description(Section):
     groups: Annotated[str, AfterValidator(parse_pattern)] | None = None
     """Where images are held out: `folder`, or a pattern of names; those of a group validate together, or none does."""
 
+    resize_masks: Literal["nearest"] | None = None
+    """How masks of another size than their image are given its size; they are refused without it."""
+
+    colour_tolerance: Annotated[int, Field(ge=0, le=64)] = 0
+    """Up to which each channel of a colour in masks may differ from that of a class."""
+
     @model_validator(mode="after")
     def _fits_together(self) -> Description:
         if refusal := next(_refusals(self), None):
@@ -138,7 +145,7 @@ class Description(Section):
         default = () if coloured or IGNORE in table else (IGNORE,)
         table |= dict.fromkeys(default if self.ignore is None else self.ignore, IGNORE)
         packed = {pack(value) if isinstance(value, tuple) else value: label for value, label in table.items()}
-        return Coding(packed, coloured, self.names)
+        return Coding(packed, coloured, self.names, self.colour_tolerance)
 
     def to_yaml(self) -> str:
         """The content of a `dataset.yaml` that is read as this description, with comments."""
@@ -178,9 +185,13 @@ def _refusals(description: Description) -> Iterator[str]:
         if description.classes or description.ignore or description.colours:
             what = "categories of coco" if kinds[0] == "coco" else f"names in {kinds[0]}"
             yield f"the {what} are the classes; leave out `classes`, `colours` and `ignore`"
+        if description.resize_masks or description.colour_tolerance:
+            yield f"labels come from {kinds[0]}, not from masks; leave out `resize_masks` and `colour_tolerance`"
         return
     if (classes := description.classes) is None:
         return
+    if description.colour_tolerance and not classes.coloured:
+        yield "colour_tolerance: masks are made of numbers; leave it out"
     if description.colours is not None and classes.coloured:
         yield "colours: leave them out; `classes` gives each its colour already"
     elif description.colours is not None and len(description.colours) != len(classes.names):

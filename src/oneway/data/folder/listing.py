@@ -9,11 +9,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from oneway.common.errors import UserError
 from oneway.common.streams import stream
 from oneway.common.terms import IGNORE, SplitName
 from oneway.common.words import counted, listed
+from oneway.data.check.survey import ALIKE_SHAPES
 from oneway.data.dataset import Bytes, Item, Listing
+from oneway.data.decode.images import image_size
 from oneway.data.decode.masks import Coding, read_mask
 from oneway.data.decode.regions import BACKGROUND, is_background, paint_over
 from oneway.data.folder.classes import default_colours
@@ -114,12 +118,12 @@ def list_described(folder: Described, holdout: float, seed: int, all_validate: b
         val=found.val or held_out,
         read_labels=partial(_read_annotations, found.annotations, annotated)
         if annotated
-        else partial(_read_mask, description.coding()),
+        else partial(_read_mask, description.coding(), description.resize_masks == "nearest"),
         warnings=tuple(_warnings(found)),
         remarks=tuple(_remarks(found, inferred, len(held_out), len(labelled), holdout)),
         label_coding=f"annotations, crowds {description.crowds}, unannotated {description.unannotated}"
         if annotated
-        else repr(description.coding()),
+        else f"{description.coding()!r}{_leniency(description)}",
         selection=_selection(found, None if found.val else ("all",) if all_validate else (holdout, seed, *grouped)),
         unlabelled=found.unlabelled,
         masks=style_of((item.mask for item in labelled if item.mask), table) if table else None,
@@ -165,6 +169,8 @@ def _remarks(found: Found, inferred: Inferred | None, held_out: int, labelled: i
     """What was decided for the user."""
     if inferred:
         yield from inferred.remarks
+    if found.description.resize_masks:
+        yield f"Masks of another size than their image get its size, by the nearest pixel, as {FILE} says."
     if held_out:
         are = "is" if held_out == 1 else "are"
         yield f"No validation set: {held_out} of the {labelled} labelled images {are} held out to validate."
@@ -185,10 +191,25 @@ def _misfits(found: Found) -> Iterator[str]:
         yield f"{count} {do} not fit; `oneway check` lists {them}. {first.file}: {first.message}"
 
 
-def _read_mask(coding: Coding, item: Item) -> Bytes:
+def _read_mask(coding: Coding, resize: bool, item: Item) -> Bytes:
     if item.mask is None:
         raise UserError(f"{item.image}: no mask belongs to it.")
-    return read_mask(item.mask, coding)
+    labels = read_mask(item.mask, coding)
+    return resized(labels, image_size(item.image)) if resize else labels
+
+
+def resized(labels: Bytes, size: tuple[int, int]) -> Bytes:
+    """Labels at another size, each the one nearest to its centre; as they are where the two have not the same shape."""
+    if labels.shape == size or abs(labels.shape[0] * size[1] / (labels.shape[1] * size[0]) - 1) > ALIKE_SHAPES:
+        return labels
+    rows, columns = ((2 * np.arange(new) + 1) * old // (2 * new) for old, new in zip(labels.shape, size, strict=True))
+    return labels[rows[:, None], columns]
+
+
+def _leniency(description: Description) -> str:
+    """What else decides how masks are read; nothing by default, so that caches stay valid."""
+    given = {key: getattr(description, key) for key in ("resize_masks", "colour_tolerance")}
+    return "".join(f", {key} {value}" for key, value in given.items() if value)
 
 
 def _annotated_classes(annotations: Sequence[Annotations]) -> tuple[str, ...]:

@@ -1,0 +1,107 @@
+"""What `dataset.yaml` may forgive: masks of another size, and colours that are nearly right; nothing unasked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data.folders import SCENE, coco, listing, mask, pairs, photo, refusal, write
+from oneway.common.errors import UserError
+from oneway.data.check.survey import decode_and_survey
+
+COLOURS = "classes: {ground: [0, 0, 0], road: [128, 64, 128], car: [0, 0, 142]}\n"
+
+
+@pytest.mark.parametrize("size", [(12, 16), (3, 4), (60, 80), (13, 17)])
+def test_masks_are_given_the_size_of_their_image(tmp_path, size):
+    """As Pillow does it with NEAREST."""
+    for index in range(4):
+        photo(tmp_path / "images" / f"{index}.jpg", index, size)
+        mask(tmp_path / "masks" / f"{index}.png")
+    write(tmp_path / "dataset.yaml", "classes: [a, b, c]\nresize_masks: nearest")
+    found = listing(tmp_path)
+    survey, _, labels = decode_and_survey(found, found.train[0])
+    assert survey.problem is None
+    expected = Image.fromarray(SCENE).resize(size[::-1], Image.Resampling.NEAREST)
+    assert np.array_equal(labels, np.asarray(expected))
+    assert any("get its size" in remark for remark in found.remarks)
+
+
+def test_without_it_they_are_refused_with_the_way_out_and_turned_ones_always(tmp_path):
+    """A mask that lies on its side is another mistake."""
+    pairs(tmp_path)
+    photo(tmp_path / "images" / "0.jpg", 0, (12, 16))
+    photo(tmp_path / "images" / "1.jpg", 0, (8, 6))
+    found = listing(tmp_path)
+    items = {item.name: item for item in (*found.train, *found.val)}
+    assert "resize_masks: nearest" in (decode_and_survey(found, items["images/0.jpg"])[0].problem or "")
+    write(tmp_path / "dataset.yaml", "classes: [a, b, c]\nresize_masks: nearest")
+    found = listing(tmp_path)
+    assert "turned by 90°" in (decode_and_survey(found, items["images/1.jpg"])[0].problem or "")
+
+
+def painted(tmp_path, change):
+    """Masks in colours, of which some pixels of the first are changed."""
+    pairs(tmp_path, 4, kind="RGB")
+    for path in (tmp_path / "masks").iterdir():
+        pixels = np.array(Image.open(path)).astype(int)
+        Image.fromarray(np.clip(pixels + change, 0, 255).astype(np.uint8)).save(path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("apart", "tolerance", "known"), [(8, 8, True), (9, 8, False), (1, 0, False), (20, 20, True)])
+def test_colours_within_the_tolerance_are_the_nearest_class(tmp_path, apart, tolerance, known):
+    """Each channel may be so far off, and no further."""
+    noise = np.random.default_rng(0).integers(-apart, apart + 1, (*SCENE.shape, 3))
+    noise[1, 3] = (apart, -apart, apart)
+    write(painted(tmp_path, noise) / "dataset.yaml", f"{COLOURS}colour_tolerance: {tolerance}")
+    found = listing(tmp_path)
+    if known:
+        assert np.array_equal(found.read_labels(found.val[0]), SCENE)
+    else:
+        with pytest.raises(UserError, match="stands for no class"):
+            found.read_labels(found.val[0])
+
+
+def test_of_two_colours_within_reach_the_nearer_one_counts(tmp_path):
+    mask(tmp_path / "masks" / "a.png")
+    for name in "ab":
+        photo(tmp_path / "images" / f"{name}.png")
+        pixels = np.zeros((*SCENE.shape, 3), np.uint8)
+        pixels[0, 0], pixels[0, 1] = (4, 0, 0), (7, 0, 0)
+        Image.fromarray(pixels).save(tmp_path / "masks" / f"{name}.png")
+    write(tmp_path / "dataset.yaml", "classes: {a: [0, 0, 0], b: [10, 0, 0]}\ncolour_tolerance: 9")
+    found = listing(tmp_path)
+    assert found.read_labels(found.val[0])[0, :3].tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("classes: [a, b, c]\ncolour_tolerance: 8", "masks are made of numbers"),
+        (f"{COLOURS}colour_tolerance: 99", "colour_tolerance: Input should be less than or equal to 64"),
+        ("resize_masks: linear", "resize_masks: Input should be 'nearest'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(tmp_path, text, words):
+    write(pairs(tmp_path) / "dataset.yaml", text)
+    assert words in refusal(tmp_path)
+
+
+def test_outlines_need_neither(tmp_path):
+    """They say their size themselves."""
+    for name in "ab":
+        photo(tmp_path / "images" / f"{name}.jpg")
+    coco(tmp_path / "instances.json", ["a.jpg", "b.jpg"])
+    write(tmp_path / "dataset.yaml", "resize_masks: nearest\ntrain: {images: images, coco: instances.json}")
+    assert "labels come from coco, not from masks" in refusal(tmp_path)
+
+
+def test_another_leniency_is_another_place_in_the_cache(tmp_path):
+    """Decoded labels differ; and those without any stay where they were."""
+    write(pairs(tmp_path, kind="RGB") / "dataset.yaml", COLOURS)
+    plain = listing(tmp_path).label_coding
+    write(tmp_path / "dataset.yaml", f"{COLOURS}colour_tolerance: 8\nresize_masks: nearest")
+    assert listing(tmp_path).label_coding == f"{plain}, resize_masks nearest, colour_tolerance 8"
+    assert "tolerance" not in plain
