@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INPUTS := pyproject.toml constraints.txt
 
-.PHONY: install quickstart test test-all test-reliability lint clean
+.PHONY: install quickstart test test-all test-reliability lint wheel docs clean
 
 quickstart: $(VENV)/.core
 	$(BIN)/oneway quickstart
@@ -42,6 +42,17 @@ test-all: lint
 # What must not break, at full size, ending in a table: what was tried, and what survived it.
 test-reliability: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal tests/reliability
+
+# Packages to install elsewhere: dist/oneway-VERSION-py3-none-any.whl, and the sources.
+wheel:
+	$(PYTHON) -m venv build/packaging
+	build/packaging/bin/pip install --quiet --constraint constraints.txt build hatchling
+	build/packaging/bin/python -m build --no-isolation --outdir dist .
+
+# The documentation site: build/site/index.html. A warning is an error.
+docs: $(VENV)/.core
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
