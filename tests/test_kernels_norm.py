@@ -52,7 +52,7 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("kernel", ["statistics", "rectified", "pooled", "network"])
+@pytest.mark.parametrize("kernel", ["statistics", "rectified", "activated", "pooled", "network"])
 def test_facts_hold(kernel):
     """Everything below about one kernel, or about all of them in a network."""
     assert_facts(__file__, f"fact_{kernel}")
@@ -170,7 +170,7 @@ def fact_rectified_norms_and_sums_are_pytorchs(shape, with_residual, relu, given
 
     def fused(x, weight, bias, *residual):
         statistics = batch_statistics(x.detach()) if known is None else known
-        return norm_by_kernel(x, weight, bias, statistics, EPS, relu, *residual)
+        return norm_by_kernel(x, weight, bias, statistics, EPS, "relu" if relu else "none", *residual)
 
     def reference(x, weight, bias, *residual):
         y = sum(residual, plain(x, weight, bias, known))
@@ -197,13 +197,59 @@ def fact_rectified_bfloat16_only_rounds_what_goes_in_and_out(with_residual):
     x, residual = random(2, 16, 9, 11).bfloat16(), random(2, 16, 9, 11, seed=5).bfloat16()
     inputs = [x, *affine(16), *([residual] if with_residual else [])]
     found = value_and_gradients(
-        lambda x, w, b, *r: norm_by_kernel(x, w, b, batch_statistics(x.detach()), EPS, True, *r), *inputs
+        lambda x, w, b, *r: norm_by_kernel(x, w, b, batch_statistics(x.detach()), EPS, "relu", *r), *inputs
     )
     expected = value_and_gradients(
         lambda x, w, b, *r: F.relu(sum(r, plain(x, w, b, None))), *(tensor.double() for tensor in inputs)
     )
     assert [tensor.dtype for tensor in found[:4]] == [torch.bfloat16, torch.bfloat16, torch.float32, torch.float32]
     # The upstream gradients differ by their rounding, which the sums of weight and bias gather.
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a.double(), b, rtol=2**-7, atol=2**-8 * b.abs().max().item())
+
+
+ACTIVATIONS = {"relu6": F.relu6, "silu": F.silu, "hard-swish": F.hardswish, "gelu": F.gelu}
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["of the batch", "of a population"])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def fact_activated_norms_are_pytorchs(name, given):
+    """Values and gradients, on all pieces of the activation; x alone is kept for the way back."""
+    shape = SHAPES["several tiles, the last of them short"]
+    known = population(shape[1]) if given else None
+    kept: list[Tensor] = []
+
+    def fused(x, weight, bias):
+        statistics = batch_statistics(x.detach()) if known is None else known
+        hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t)
+        with hooks:
+            return norm_by_kernel(x, weight, bias, statistics, EPS, name)
+
+    weight, bias = affine(shape[1])
+    inputs = (2 * random(*shape) + 1, 4 * weight, 2 * bias)
+    assert_agree(fused, lambda x, w, b: ACTIVATIONS[name](plain(x, w, b, known)), *inputs)
+    assert [tensor.shape for tensor in kept if tensor.ndim == 4] == [torch.Size(shape)]
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def fact_activated_not_a_number_is_not_hidden(name):
+    """Nor is it by PyTorch's."""
+    x = random(1, 2, 4, 4)
+    x[0, 1, 2, 2] = torch.nan
+    y = norm_by_kernel(x, *affine(2), population(2), EPS, name)
+    assert y[0, 0].isfinite().all()
+    assert y[0, 1].isnan().sum() == 1
+
+
+def fact_activated_bfloat16_only_rounds_what_goes_in_and_out():
+    """Single precision between, where the slope of the activation is taken too."""
+    inputs = [random(2, 16, 9, 11).bfloat16(), *affine(16)]
+    found = value_and_gradients(
+        lambda x, w, b: norm_by_kernel(x, w, b, batch_statistics(x.detach()), EPS, "silu"), *inputs
+    )
+    expected = value_and_gradients(
+        lambda x, w, b: F.silu(plain(x, w, b, None)), *(tensor.double() for tensor in inputs)
+    )
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a.double(), b, rtol=2**-7, atol=2**-8 * b.abs().max().item())
 
@@ -217,7 +263,7 @@ def fact_rectified_norms_keep_only_what_they_were_given():
         norm_by_kernel(x, *affine(16), statistics, EPS)
         assert [tensor.data_ptr() for tensor in kept if tensor.ndim == 4] == [x.data_ptr()]
         kept.clear()
-        y = norm_by_kernel(x, *affine(16), statistics, EPS, True, residual)
+        y = norm_by_kernel(x, *affine(16), statistics, EPS, "relu", residual)
         assert {tensor.data_ptr() for tensor in kept if tensor.ndim == 4} == {x.data_ptr(), y.data_ptr()}
         kept.clear()
         with torch.no_grad():

@@ -1,8 +1,8 @@
-"""Joins norms with the sums and ReLUs around them, in a network that was built without that.
+"""Joins norms with the sums and activations around them, in a network that was built without that.
 
 Nothing moves: modules keep their places, names and parameters, so optimisers, checkpoints and copies notice nothing. A
-batch norm becomes a `FusedNorm`, the ReLU behind it an identity, and ResNet's blocks hand their shortcut to the last
-norm; those of a Wide ResNet leave their sum to the next one. What is computed stays the same.
+batch norm becomes a `FusedNorm`, the activation behind it an identity, and residual blocks hand their shortcut to the
+last norm; those of a Wide ResNet leave their sum to the next one. What is computed stays the same.
 """
 
 from __future__ import annotations
@@ -10,29 +10,30 @@ from __future__ import annotations
 from itertools import pairwise
 
 import torch
-from timm.layers import BatchNormAct2d
+from timm.layers import GELU, BatchNormAct2d
 from timm.models import FeatureListNet
 from timm.models.resnet import BasicBlock, Bottleneck, ResNet
 from torch import Tensor, nn
 
 from oneway import ops
+from oneway.models.inverted import SHORTCUTS, become_depthwise, can_take_shortcut
 from oneway.models.wrn import Block, WideResNet
 
 
 class FusedNorm(nn.BatchNorm2d):
-    """Batch norm, then a sum and a ReLU where they follow."""
+    """Batch norm, then a sum and an activation where they follow."""
 
-    relu: bool
+    activation: ops.Activation
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        return ops.norm(x, self, self.relu, residual)
+        return ops.norm(x, self, self.activation, residual)
 
 
 class FusedSumNorm(FusedNorm):
     """A sum, of one term or two, and the batch norm of it."""
 
     def forward(self, a: Tensor, b: Tensor | None = None) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        return ops.sum_norm(a, b, self, self.relu)
+        return ops.sum_norm(a, b, self, self.activation)
 
 
 class FusedNormPool(FusedNorm):
@@ -85,11 +86,21 @@ BLOCKS: dict[type[nn.Module], tuple[type[nn.Module], int]] = {
 }
 """What blocks become, and how many norms they have."""
 
+ACTIVATIONS: dict[type[nn.Module], ops.Activation] = {
+    nn.Identity: "none",
+    nn.ReLU: "relu",
+    nn.ReLU6: "relu6",
+    nn.SiLU: "silu",
+    nn.Hardswish: "hard-swish",
+    nn.GELU: "gelu",
+    GELU: "gelu",
+}
+
 
 def fuse(network: nn.Module) -> nn.Module:
     """The same network, of ours or of timm's, with its norms fused.
 
-    Not for a stranger's, which may call the children of a sequence one by one and miss a ReLU.
+    Not for a stranger's, which may call the children of a sequence one by one and miss an activation.
     """
     for module in network.modules():
         if type(module) in BLOCKS:
@@ -104,7 +115,12 @@ def fuse(network: nn.Module) -> nn.Module:
             _fuse_activated(module)  # type: ignore[arg-type]
     for module in network.modules():
         if _is_norm(module):
-            _become(module, FusedNorm, relu=False)
+            _become(module, FusedNorm)
+        elif isinstance(module, nn.Conv2d):
+            become_depthwise(module)
+    for module in network.modules():
+        if type(module) in SHORTCUTS:
+            _fuse_shortcut(module)
     return network
 
 
@@ -140,7 +156,7 @@ def _fuse_stem(network: nn.Module) -> None:
     if _is_norm(norm) and _is_relu(network.get_submodule("act1")):
         _fuse_pair(network, "bn1", "act1")
         if type(pool) is nn.MaxPool2d and (pool.kernel_size, pool.stride, pool.padding) == (3, 2, 1):
-            _become(norm, FusedNormPool, relu=True)
+            _become(norm, FusedNormPool, "relu")
             network._modules["maxpool"] = nn.Identity()
 
 
@@ -159,31 +175,40 @@ def _fuse_sums(network: WideResNet) -> None:
 
 
 def _fuse_neighbours(sequence: nn.Module) -> None:
-    """In what runs its children in turn, a norm takes over the ReLU behind it."""
+    """In what runs its children in turn, a norm takes over the activation behind it."""
     for (name, norm), (following, activation) in pairwise(list(sequence._modules.items())):
         shown = name in getattr(sequence, "return_layers", ())
-        if _is_norm(norm) and _is_relu(activation) and not shown:
+        if _is_norm(norm) and _activation_of(activation) is not None and not shown:
             _fuse_pair(sequence, name, following)
 
 
 def _fuse_activated(norm: nn.BatchNorm2d) -> None:
     """A norm of timm's that has its activation inside."""
-    activation = norm.get_submodule("act")
+    activation = _activation_of(norm.get_submodule("act"))
     usual = _is_usual(norm) and type(norm.get_submodule("drop")) is nn.Identity
-    if usual and (_is_relu(activation) or type(activation) is nn.Identity):
-        _become(norm, FusedNorm, relu=_is_relu(activation))
+    if usual and activation is not None:
+        _become(norm, FusedNorm, activation)
+
+
+def _fuse_shortcut(block: nn.Module) -> None:
+    """The last norm of a block that ends with the sum takes over the sum."""
+    kind, last = SHORTCUTS[type(block)]
+    norm = block.get_submodule(last)
+    if type(norm) is FusedNorm and norm.activation == "none" and can_take_shortcut(block):
+        block.__class__ = kind
 
 
 def _fuse_pair(parent: nn.Module, norm: str, activation: str) -> None:
-    relu = _is_relu(parent.get_submodule(activation))
-    _become(parent.get_submodule(norm), FusedNorm, relu)
-    if relu:
+    found = _activation_of(parent.get_submodule(activation))
+    assert found is not None
+    _become(parent.get_submodule(norm), FusedNorm, found)
+    if found != "none":
         parent._modules[activation] = nn.Identity()
 
 
-def _become(norm: nn.Module, kind: type[FusedNorm], relu: bool) -> None:
+def _become(norm: nn.Module, kind: type[FusedNorm], activation: ops.Activation = "none") -> None:
     norm.__class__ = kind
-    norm.relu = relu  # type: ignore[assignment]
+    norm.activation = activation  # type: ignore[assignment]
 
 
 def _is_norm(module: nn.Module | None) -> bool:
@@ -200,6 +225,12 @@ def _is_relu(module: nn.Module | None) -> bool:
     return type(module) is nn.ReLU and not _is_watched(module)
 
 
+def _activation_of(module: nn.Module | None) -> ops.Activation | None:
+    """Which one a norm can take over; None: it cannot."""
+    exact = getattr(module, "approximate", "none") == "none"
+    return ACTIVATIONS.get(type(module)) if module is not None and exact and not _is_watched(module) else None
+
+
 def _is_watched(module: nn.Module) -> bool:
-    """Whether a module has hooks, which must see its output before the ReLU."""
+    """Whether a module has hooks, which must see its output before the activation."""
     return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)

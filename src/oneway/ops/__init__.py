@@ -1,5 +1,6 @@
 """Operations on tensors, each one function with a reference and, for GPUs, a Triton kernel; `backend` picks."""
 
+from oneway.ops.activation import Activation
 from oneway.ops.backend import kernels_run, references
 from oneway.ops.balanced import dice, hardest_cross_entropy, weight_of_labels
 from oneway.ops.classmix import half_of_classes, paste
@@ -8,6 +9,7 @@ from oneway.ops.colour import jitter_colours
 from oneway.ops.contrast import Cells, cells_of, chosen, directional_contrast, shifted
 from oneway.ops.crops import Window, crop_images, crop_labels
 from oneway.ops.cross_entropy import confident_cross_entropy, cross_entropy
+from oneway.ops.depthwise import depthwise
 from oneway.ops.exchange import exchange, square_mask
 from oneway.ops.intensity import vary_intensity
 from oneway.ops.losses import confident_l2, entropy, kl_map, masked_kl, pixels_of, upsample

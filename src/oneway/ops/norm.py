@@ -1,11 +1,11 @@
-"""Batch norm with the ReLU behind it and a sum behind or before it; as kernels one pass forwards, two passes back.
+"""Batch norm with an activation behind it and a sum behind or before it; as kernels one pass forwards, two passes back.
 
 Where the sum comes before, as in blocks that activate first, both are wanted, the sum and its norm. The sum is made by
 the pass that takes its statistics, or, where they are known, by the one that normalises. Backwards, what the sum itself
 is sent, by the shortcut of the next block, joins in the last pass.
 
-Nothing is kept for the way back but x and what each channel has: whether a number passed the ReLU is computed again,
-or, with a residual, read off y, which the layer behind has kept anyway.
+Nothing is kept for the way back but x and what each channel has: what went into the activation is computed again. With
+a residual between norm and ReLU, what passed is read off y, which the layer behind has kept anyway.
 
 Shapes: N×C×H×W, for kernels in channels-last layout.
 """
@@ -15,24 +15,26 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from oneway.ops.activation import Activation, activate
 from oneway.ops.backend import kernel_takes
 from oneway.ops.norm_passes import Affine, Settings, norm_gradients, normalise
 from oneway.ops.rows import Sum
 from oneway.ops.statistics import Running, Statistics, batch_statistics, following, population
 
+WITH_RESIDUAL: tuple[Activation, ...] = ("none", "relu")
+"""What may follow a sum with a residual: what passed must show in y."""
 
-def norm(x: Tensor, layer: nn.BatchNorm2d, relu: bool = False, residual: Tensor | None = None) -> Tensor:
-    """What the layer makes of x, plus a residual of the same shape, rectified."""
-    if kernel_normalises(x, residual):
+
+def norm(x: Tensor, layer: nn.BatchNorm2d, activation: Activation = "none", residual: Tensor | None = None) -> Tensor:
+    """What the layer makes of x, plus a residual of the same shape, activated."""
+    if kernel_normalises(x, residual) and (residual is None or activation in WITH_RESIDUAL):
         statistics = population(layer) or batch_statistics(x, following(layer))
-        return norm_by_kernel(x, layer.weight, layer.bias, statistics, layer.eps, relu, residual)
+        return norm_by_kernel(x, layer.weight, layer.bias, statistics, layer.eps, activation, residual)
     y = nn.BatchNorm2d.forward(layer, x)
-    y = y if residual is None else y + residual
-    return F.relu(y) if relu else y
+    return activate(y if residual is None else y + residual, activation)
 
 
 def kernel_normalises(x: Tensor, residual: Tensor | None = None) -> bool:
@@ -52,11 +54,11 @@ def norm_by_kernel(
     bias: Tensor,
     statistics: Statistics,
     eps: float,
-    relu: bool = True,
+    activation: Activation = "relu",
     residual: Tensor | None = None,
 ) -> Tensor:
-    """`F.batch_norm` of x with the given statistics, plus a residual of the same shape, rectified."""
-    y: Tensor = _Norm.apply(x, weight, bias, residual, statistics, eps, relu)
+    """`F.batch_norm` of x with the given statistics, plus a residual of the same shape, activated."""
+    y: Tensor = _Norm.apply(x, weight, bias, residual, statistics, eps, activation)
     return y
 
 
@@ -70,12 +72,12 @@ class _Norm(torch.autograd.Function):
         residual: Tensor | None,
         statistics: Statistics,
         eps: float,
-        relu: bool,
+        activation: Activation,
     ) -> Tensor:
         affine = Affine(statistics.mean, statistics.variance, weight, bias)
-        y = normalise(x, affine, eps, relu, None if residual is None else channels_last(residual))
-        ctx.save_for_backward(x, y if relu and residual is not None else None, *affine)
-        ctx.settings = Settings(statistics.of_batch, statistics.group, eps, relu)
+        y = normalise(x, affine, eps, activation, None if residual is None else channels_last(residual))
+        ctx.save_for_backward(x, y if activation == "relu" and residual is not None else None, *affine)
+        ctx.settings = Settings(statistics.of_batch, statistics.group, eps, activation)
         ctx.with_residual = residual is not None
         return y
 
@@ -87,13 +89,15 @@ class _Norm(torch.autograd.Function):
         return *found, of_residual if ctx.with_residual else None, None, None, None
 
 
-def sum_norm(a: Tensor, b: Tensor | None, layer: nn.BatchNorm2d, relu: bool = True) -> tuple[Tensor, Tensor]:
-    """The sum of a and b, or a alone, and what the layer makes of it, rectified."""
+def sum_norm(
+    a: Tensor, b: Tensor | None, layer: nn.BatchNorm2d, activation: Activation = "relu"
+) -> tuple[Tensor, Tensor]:
+    """The sum of a and b, or a alone, and what the layer makes of it, activated."""
     if b is not None and kernel_sums_and_normalises(a, b):
         statistics = population(layer), following(layer)
-        return sum_norm_by_kernel(a, b, layer.weight, layer.bias, *statistics, layer.eps, relu)
+        return sum_norm_by_kernel(a, b, layer.weight, layer.bias, *statistics, layer.eps, activation)
     total = a if b is None else a + b
-    return total, norm(total, layer, relu)
+    return total, norm(total, layer, activation)
 
 
 def kernel_sums_and_normalises(a: Tensor, b: Tensor) -> bool:
@@ -109,10 +113,10 @@ def sum_norm_by_kernel(
     statistics: Statistics | None,
     running: Running | None,
     eps: float,
-    relu: bool = True,
+    activation: Activation = "relu",
 ) -> tuple[Tensor, Tensor]:
     """With the given statistics, or, where there are none, the sum's own, which the running ones follow."""
-    total, y = _SumNorm.apply(a, b, weight, bias, statistics, running, eps, relu)
+    total, y = _SumNorm.apply(a, b, weight, bias, statistics, running, eps, activation)
     return total, y
 
 
@@ -127,15 +131,15 @@ class _SumNorm(torch.autograd.Function):
         statistics: Statistics | None,
         running: Running | None,
         eps: float,
-        relu: bool,
+        activation: Activation,
     ) -> tuple[Tensor, Tensor]:
         of_sum = Sum(b, total := torch.empty_like(a))
         used = statistics or batch_statistics(a, running, of_sum)
         affine = Affine(used.mean, used.variance, weight, bias)
         made = statistics is None  # by the pass that took the statistics
-        y = normalise(total if made else a, affine, eps, relu, of_sum=None if made else of_sum)
+        y = normalise(total if made else a, affine, eps, activation, of_sum=None if made else of_sum)
         ctx.save_for_backward(total, *affine)
-        ctx.settings = Settings(used.of_batch, used.group, eps, relu)
+        ctx.settings = Settings(used.of_batch, used.group, eps, activation)
         ctx.set_materialize_grads(False)  # the last sum of a network is sent nothing
         return total, y
 

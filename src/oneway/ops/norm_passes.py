@@ -1,6 +1,6 @@
-"""The passes of a batch norm, its ReLU and the sums next to it: one forwards, two back.
+"""The passes of a batch norm, its activation and the sums next to it: one forwards, two back.
 
-Forwards, y = relu(x̂ · weight + bias + residual) with x̂ = (x − mean) / √(variance + ε), where x may be a sum that the
+Forwards, y = f(x̂ · weight + bias + residual) with x̂ = (x − mean) / √(variance + ε), where x may be a sum that the
 pass makes. Backwards, the first pass finds the gradients of weight and bias, and the second that of x.
 
 Shapes: N×C×H×W in channels-last layout, which is M rows (N·H·W) of C channels.
@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from oneway.ops.activation import Activation, activated, rectified, sent_back
 from oneway.ops.backend import tl, triton
 from oneway.ops.collective import Group
 from oneway.ops.rows import (
@@ -47,17 +48,22 @@ class Settings(NamedTuple):
     of_batch: bool  # whether the statistics are those of x, or of a batch that x is a share of
     group: Group | None  # the processes that have shares
     eps: float
-    relu: bool
+    activation: Activation
 
 
 def normalise(
-    x: Tensor, affine: Affine, eps: float, relu: bool, residual: Tensor | None = None, of_sum: Sum | None = None
+    x: Tensor,
+    affine: Affine,
+    eps: float,
+    activation: Activation,
+    residual: Tensor | None = None,
+    of_sum: Sum | None = None,
 ) -> Tensor:
     """The pass forwards, with a residual behind the norm or a sum before it, not both."""
     y = torch.empty_like(x)
     rows = Rows.of(x, MAPPED)
     added, kept = of_sum or (x if residual is None else residual, x)
-    flags = {"RELU": relu, "RESIDUAL": residual is not None, "SUM": of_sum is not None}
+    flags = {"ACTIVATION": activation, "RESIDUAL": residual is not None, "SUM": of_sum is not None}
     _norm_forward[rows.grid](x, added, kept, y, *affine, rows.count, rows.channels, eps, **flags, **rows.constants())
     return y
 
@@ -75,14 +81,14 @@ def norm_gradients(
     Where the statistics are those of a group's batch, so are the sums that they take back from the gradient of x. What
     x is sent from elsewhere, `beside` the norm, is added to its gradient before that is rounded.
     """
-    of_batch, group, eps, relu = settings
+    of_batch, group, eps, activation = settings
     # A residual's gradient is what passed the ReLU: the first pass writes it, and the second need not look again.
     passed = upstream if y is None else torch.empty_like(upstream)
     rows = Rows.of(x, REDUCED // 2)  # of two tensors
     parts = rows.parts(x.device)
     arguments = (*affine, rows.count, rows.channels, eps)
     output = upstream if y is None else y
-    flags = {"RELU": relu, "RESIDUAL": y is not None}
+    flags = {"ACTIVATION": activation, "RESIDUAL": y is not None}
     _norm_reduce[rows.walk](upstream, x, output, passed, parts, *arguments, **flags, **rows.constants())
     sums = summed(parts)
     taken_back = sums if group is None else group.sum(sums) / group.size  # the kernel divides by what this share has
@@ -90,7 +96,8 @@ def norm_gradients(
     gradient = torch.empty_like(x)
     rows = Rows.of(x, MAPPED)
     sent = x if beside is None else beside
-    flags = {"RELU": relu and y is None, "OF_BATCH": of_batch, "BESIDE": beside is not None}
+    left = activation if y is None else "none"
+    flags = {"ACTIVATION": left, "OF_BATCH": of_batch, "BESIDE": beside is not None}
     _norm_backward[rows.grid](passed, x, sent, gradient, taken_back, *arguments, **flags, **rows.constants())
     return gradient, sums[1].to(affine.weight.dtype), sums[0].to(affine.bias.dtype), passed
 
@@ -108,7 +115,7 @@ def _norm_forward(
     count,
     C,
     eps,
-    RELU: tl.constexpr,
+    ACTIVATION: tl.constexpr,
     RESIDUAL: tl.constexpr,
     SUM: tl.constexpr,
     ROWS: tl.constexpr,
@@ -123,8 +130,7 @@ def _norm_forward(
     value = (value - centre) * (sharpness * scale) + shift
     if RESIDUAL:
         value += tl.load(added + place, exists, other=0).to(tl.float32)
-    if RELU:
-        value = rectified(value, value)
+    value = activated(value, ACTIVATION)
     tl.store(y + place, value.to(y.dtype.element_ty), exists)
 
 
@@ -142,12 +148,12 @@ def _norm_reduce(
     count,
     C,
     eps,
-    RELU: tl.constexpr,
+    ACTIVATION: tl.constexpr,
     RESIDUAL: tl.constexpr,
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ):
-    """The gradients of bias and weight, Σ g and Σ g · x̂, where g is what passed the ReLU."""
+    """The gradients of bias and weight, Σ g and Σ g · x̂, where g is what passed the activation."""
     channel = channels_of_program(CHANNELS)
     centre, sharpness, scale, shift = affine_of(channel, mean, variance, weight, bias, C, eps)
     total = tl.zeros((ROWS, CHANNELS), tl.float32)
@@ -156,12 +162,11 @@ def _norm_reduce(
         place, exists = tile_of(tile, channel, count, C, ROWS)
         gradient = tl.load(upstream + place, exists, other=0).to(tl.float32)
         away = tl.load(x + place, exists, other=0).to(tl.float32) - centre
-        if RELU:
-            if RESIDUAL:
-                gradient = rectified(tl.load(y + place, exists, other=0), gradient)
-                tl.store(passed + place, gradient.to(passed.dtype.element_ty), exists)
-            else:
-                gradient = rectified(away * (sharpness * scale) + shift, gradient)
+        if RESIDUAL:
+            gradient = rectified(tl.load(y + place, exists, other=0), gradient)
+            tl.store(passed + place, gradient.to(passed.dtype.element_ty), exists)
+        else:
+            gradient = sent_back(away * (sharpness * scale) + shift, gradient, ACTIVATION)
         total += gradient
         product += gradient * (away * sharpness)
     total, product = tl.sum(total, axis=0, keep_dims=True), tl.sum(product, axis=0, keep_dims=True)
@@ -182,7 +187,7 @@ def _norm_backward(
     count,
     C,
     eps,
-    RELU: tl.constexpr,
+    ACTIVATION: tl.constexpr,
     OF_BATCH: tl.constexpr,
     BESIDE: tl.constexpr,
     ROWS: tl.constexpr,
@@ -194,20 +199,13 @@ def _norm_backward(
     centre, sharpness, scale, shift = affine_of(channel, mean, variance, weight, bias, C, eps)
     gradient = tl.load(upstream + place, exists, other=0).to(tl.float32)
     away = tl.load(x + place, exists, other=0).to(tl.float32) - centre
-    if RELU:
-        gradient = rectified(away * (sharpness * scale) + shift, gradient)
+    gradient = sent_back(away * (sharpness * scale) + shift, gradient, ACTIVATION)
     if OF_BATCH:
         gradient -= mean_of(sums, channel, count, C) + away * sharpness * mean_of(sums + C, channel, count, C)
     gradient *= sharpness * scale
     if BESIDE:
         gradient += tl.load(beside + place, exists, other=0).to(tl.float32)
     tl.store(out + place, gradient.to(out.dtype.element_ty), exists)
-
-
-@triton.jit
-def rectified(value, passing):
-    """What passes where the value is positive, or not a number, so that the latter shows in the result."""
-    return tl.where(value <= 0, 0.0, passing)
 
 
 @triton.jit

@@ -19,9 +19,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from oneway.ops.activation import rectified
 from oneway.ops.backend import tl, triton
 from oneway.ops.norm import channels_last, kernel_normalises, norm
-from oneway.ops.norm_passes import mean_of, rectified
+from oneway.ops.norm_passes import mean_of
 from oneway.ops.rows import MAPPED, Rows, affine_of, channels_of_program, store_parts, summed
 from oneway.ops.statistics import Statistics, batch_statistics, following, population
 
@@ -34,7 +35,7 @@ def norm_pool(x: Tensor, layer: nn.BatchNorm2d) -> Tensor:
     if kernel_normalises(x):
         statistics = population(layer) or batch_statistics(x, following(layer))
         return norm_pool_by_kernel(x, layer.weight, layer.bias, statistics, layer.eps)
-    return F.max_pool2d(norm(x, layer, relu=True), kernel_size=3, stride=2, padding=1)
+    return F.max_pool2d(norm(x, layer, "relu"), kernel_size=3, stride=2, padding=1)
 
 
 def norm_pool_by_kernel(x: Tensor, weight: Tensor, bias: Tensor, statistics: Statistics, eps: float) -> Tensor:
