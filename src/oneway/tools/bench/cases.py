@@ -71,18 +71,25 @@ def classification(name: str, batch: tuple[int, int], images: int) -> Case:
     return Case(name, config, classes=10, images=images, size=(32, 32))
 
 
+EFFICIENT = {"lite0": Model(backbone="tf_efficientnet_lite0"), "mnv4m": Model(backbone="mobilenetv4_conv_medium")}
+"""Encoders of depthwise-separable convolutions, which the paper has none of."""
+
+
 def training_cases(small: bool) -> dict[str, Case]:
-    """Those of the paper, or small ones that a CPU can do."""
+    """Those of the paper and efficient encoders beside them, or small ones that a CPU can do."""
     rn18, rn34 = Model(backbone="resnet18"), Model(backbone="resnet34")
     full = [
         segmentation("rn18-768", rn18, 768, (1024, 2048)),
         segmentation("rn34-768", rn34, 768, (1024, 2048)),
         segmentation("rn18-448", rn18, 448, (512, 1024)),
         segmentation("rn18-352", rn18, 352, (360, 480)),
+        *(segmentation(f"{name}-768", model, 768, (1024, 2048)) for name, model in EFFICIENT.items()),
+        *(segmentation(f"{name}-352", model, 352, (360, 480)) for name, model in EFFICIENT.items()),
         classification("wrn-32", (128, 640), images=50_000),
     ]
     demonstration = [
         segmentation("rn18-64", Model(backbone="resnet18", width=0.5), 64, (96, 192), images=8, batch=2),
+        *(segmentation(f"{name}-64", model, 64, (96, 192), images=8, batch=2) for name, model in EFFICIENT.items()),
         classification("wrn-32", (2, 4), images=64),
     ]
     return {case.name: case for case in (demonstration if small else full)}

@@ -20,7 +20,7 @@ from oneway.methods import METHODS
 from oneway.methods.interface import Batch, Loss
 from oneway.ops import references
 from oneway.perturb import Perturbation, PhTPS, phtps
-from oneway.tools.bench.cases import Case, Engine, configured, engines, fresh_state, segmentation
+from oneway.tools.bench.cases import EFFICIENT, Case, Engine, configured, engines, fresh_state, segmentation
 from oneway.tools.bench.findings import Findings, Options, Result, Say, number, ratio, table, times
 from oneway.tools.bench.meters import AllocatedMemory, SavedTensors
 from oneway.tools.bench.paper import OVERHEAD
@@ -53,9 +53,9 @@ BAR_WIDTH = 0.4
 
 
 def memory_cases(small: bool) -> dict[str, Case]:
-    """SwiftNet-RN18 and RN34 as in the paper's figure, or narrow ones on small crops."""
+    """SwiftNet-RN18 and RN34 as in the paper's figure, or narrow ones on small crops; and with efficient encoders."""
     crop, batch, width = (96, 2, 0.5) if small else (768, 8, 1.0)
-    models = {name: Model(backbone=f"resnet{name[2:]}", width=width) for name in ("rn18", "rn34")}
+    models = {name: Model(backbone=f"resnet{name[2:]}", width=width) for name in ("rn18", "rn34")} | EFFICIENT
     cases = [segmentation(f"{name}-{crop}", model, crop, (crop, crop), batch=batch) for name, model in models.items()]
     return {case.name: case for case in cases}
 

@@ -7,6 +7,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from oneway import models
 from oneway.config import Model
+from oneway.tools.bench.cases import EFFICIENT
 from oneway.tools.bench.findings import Findings, Options, Say, number, table
 from oneway.tools.bench.paper import PARAMETERS
 
@@ -16,8 +17,9 @@ NETWORKS: dict[str, tuple[Model, int]] = {
     "deeplabv3plus-rn50": (Model(name="deeplabv3plus", backbone="resnet50"), 19),
     "deeplabv2-rn101": (Model(name="deeplabv2", backbone="resnet101"), 19),
     "wrn-28-2": (Model(name="wrn-28-2"), 10),
+    **{f"swiftnet-{name}": (model, 19) for name, model in EFFICIENT.items()},
 }
-"""The networks of the paper, each with its number of classes."""
+"""The networks of the paper and two with efficient encoders, each with its number of classes."""
 
 WITHOUT_NORMS = ("deeplabv2-rn101",)
 """Whose published number is reached only without the scale and shift of batch norm."""
