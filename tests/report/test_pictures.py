@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from oneway.common.terms import IGNORE
-from oneway.data.pictures import GROUND, STROKE
+from oneway.data.pictures import GROUND, MOST_HEIGHT, SHOWN_WIDTH, STROKE
 from oneway.tools.evaluate import evenly_spaced
 from oneway.tools.report import pictures, plots
 
@@ -109,5 +109,5 @@ def test_strips_are_shown(height: int, width: int) -> None:
         pictures.photo(np.zeros((height, width, 3), np.uint8), np.ones((height, width), np.bool_)),
     ):
         with Image.open(io.BytesIO(b64decode(picture.partition(",")[2]))) as image:
-            assert 1 <= image.width <= 2 * pictures.SHOWN_WIDTH
-            assert 1 <= image.height <= 2 * pictures.MOST_HEIGHT
+            assert 1 <= image.width <= 2 * SHOWN_WIDTH
+            assert 1 <= image.height <= 2 * MOST_HEIGHT

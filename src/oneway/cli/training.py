@@ -16,7 +16,7 @@ from oneway.common.console import print_result
 from oneway.common.errors import UserError
 from oneway.common.interrupt import Interrupted
 from oneway.common.run_files import CONFIG
-from oneway.common.terms import SplitName
+from oneway.common.terms import LoggerName, SplitName
 from oneway.common.words import command, counted, say
 from oneway.config import Config
 from oneway.config.recipes import RECIPES, configured
@@ -113,6 +113,7 @@ def train(
     resume: Switch = False,
     allow_changes: Switch = False,
     config: Path | None = None,
+    log: Annotated[tuple[LoggerName, ...], Parameter(consume_multiple=True, show_default=False)] = (),
     dry_run: Switch = False,
     # A recipe decides the defaults of settings: fixed ones in the help would mislead.
     settings: Annotated[Config, Parameter(name="*", show_default=False)] = Config(),  # noqa: B008 (frozen)
@@ -128,9 +129,14 @@ def train(
         resume: Continue the run in the folder from its last checkpoint, to the bit; start it where there is none yet.
         allow_changes: With --resume, go on although settings, split or data are not those the run began with.
         config: Take the settings of a YAML file, such as the config.yaml of an earlier run; flags win over it.
+        log: Also draw the curves there, while it trains; a continued run goes on with its curve without this flag.
         dry_run: Print the settings that would be used, and stop.
         settings: The configuration.
     """
+    if log:
+        from oneway.tools.loggers import require_services
+
+        require_services(log)
     if recipe_name not in RECIPES and Path(recipe_name).is_dir():
         use = command("oneway", "train", "folder", "--data", Path(recipe_name))
         raise UserError(f"{recipe_name}: a folder, and no recipe. Use: {use}")
@@ -168,7 +174,7 @@ def train(
 
         # The chosen method first: what was asked for at the start is then in its folder when the two are continued.
         try:
-            train_both([resolved, with_method(resolved)], folder.parent, console, resume, allow_changes)
+            train_both([resolved, with_method(resolved)], folder.parent, console, resume, allow_changes, log)
         except Interrupted as stopped:
             continued = command("oneway", "train", recipe_name, "--compare", "--resume", "--out", folder.parent)
             raise Interrupted(stopped.args[0], f"{stopped} Both: {continued}") from None
@@ -179,7 +185,7 @@ def train(
     from oneway.tools.report import describe_unlabelled, write_report
     from oneway.tools.train import train
 
-    summary = train(resolved, folder, begun, console, allow_changes)
+    summary = train(resolved, folder, begun, console, allow_changes, log)
     if not joined().is_first:
         return
     page = folder / "report.html"
@@ -299,4 +305,5 @@ def _folder_name(config: Config) -> str:
     labels = Path(config.labels).stem if Path(config.labels).is_file() else config.labels.replace("/", "of")
     variant = "" if config.variant == "1w-ct" else f"-{config.variant}"
     own = config.data.path if config.recipe == "folder" else None
-    return f"{own.resolve().name if own else config.recipe}-{config.method}{variant}-{labels}-seed{config.seed}"
+    name = own and (own.stem if own.is_file() else own.resolve().name)
+    return f"{name or config.recipe}-{config.method}{variant}-{labels}-seed{config.seed}"

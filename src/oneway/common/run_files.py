@@ -12,6 +12,7 @@ SUMMARY = "summary.json"
 MODEL = "model.safetensors"
 CHANGES = "changes.json"
 SUGGESTIONS = "suggest.csv"
+PICTURES = "pictures"  # of predictions, while a run trains
 TRACEBACK = "traceback.txt"
 PREDICTIONS = "predictions.json"  # beside predicted masks and overlays
 

@@ -11,3 +11,4 @@ Task = Literal["segmentation", "classification"]
 SplitName = Literal["train", "val", "test"]
 AnnotationFormat = Literal["cvat", "label-studio", "labelme", "coco", "yolo", "voc"]
 """What annotation tools import."""
+LoggerName = Literal["tensorboard", "wandb", "mlflow"]

@@ -22,7 +22,12 @@ from oneway.tools.train import train
 
 
 def compare(
-    configs: Sequence[Config], out: Path, console: Console, resume: bool = True, allow_changes: bool = False
+    configs: Sequence[Config],
+    out: Path,
+    console: Console,
+    resume: bool = True,
+    allow_changes: bool = False,
+    log: Sequence[str] = (),
 ) -> None:
     """Trains two runs in `out`, each in a folder named after its method; writes `summary.json` and `report.html` there.
 
@@ -32,6 +37,7 @@ def compare(
         console: Where progress and the result are shown.
         resume: Continue what has been begun; else a run that is there is refused before anything is trained.
         allow_changes: Continue although settings, split or data are not those a run was started with.
+        log: Services that take the curves of both.
     """
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         raise UserError("A comparison is trained by one process. With torchrun, train either method by itself.")
@@ -53,7 +59,7 @@ def compare(
     for config in configs:
         folder = out / config.method
         again = resume and (folder / CONFIG).is_file()
-        summaries[config.method] = train(config, folder, again, console, allow_changes)
+        summaries[config.method] = train(config, folder, again, console, allow_changes, log)
     methods = sorted(summaries, key=lambda method: not METHODS[method].supervised)
     before, after = (summaries[method]["value"] for method in methods)
     write_json(out / SUMMARY, {**{method: summaries[method]["value"] for method in methods}, "gain": after - before})

@@ -35,6 +35,7 @@ from oneway.runs.checkpoint.state import restore as restore_tensors
 from oneway.runs.continuation import Continued, Notes
 from oneway.tools.evaluate import Scores
 from oneway.tools.networks import digest_of, load_teacher, locate_weights, prepare, refuse_other_classes, student_seed
+from oneway.tools.snapshots import Snapshots
 
 QUICK_ON_A_CPU = 1e9
 """Pixels to train on, at full width, that take about an hour."""
@@ -71,6 +72,12 @@ class Training:
 
     scores: Scores | None = None
     """Of the last validation since it was opened."""
+
+    snapshots: Snapshots | None = None
+    """Pictures for those who watch."""
+
+    hear_loggers: Callable[[], None] = lambda: None
+    """Says what its loggers have to say."""
 
     started: float = 0.0
     """When training went on, by `time.monotonic`."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -32,10 +32,19 @@ from oneway.engine.step import Measured
 from oneway.runs import TrainedModel, continuation
 from oneway.runs.checkpoint.writer import Writer, open_writer
 from oneway.tools.evaluate import METRIC_NAMES, Scores, as_json, evaluate
+from oneway.tools.loggers import About, follow_run, require_services, services_of
 from oneway.tools.opening import Training, agree, find_ended, open_training
+from oneway.tools.snapshots import Snapshots
 
 
-def train(config: Config, out: Path, resume: bool, console: Console, allow_changes: bool = False) -> dict[str, Any]:
+def train(
+    config: Config,
+    out: Path,
+    resume: bool,
+    console: Console,
+    allow_changes: bool = False,
+    log: Sequence[str] = (),
+) -> dict[str, Any]:
     """Trains as configured into the run folder `out`; returns the summary.
 
     Args:
@@ -44,7 +53,9 @@ def train(config: Config, out: Path, resume: bool, console: Console, allow_chang
         resume: Continue from the last checkpoint.
         console: Where progress is shown.
         allow_changes: Continue although settings, split or data are not those the run was started with.
+        log: Services that take its curves (`loggers.SERVICES`); a continued run also goes on where it was logged.
     """
+    require_services(log)
     config = configuration.build(config.model_dump(), "the configuration")  # it may have been changed unchecked
     ranks = join(config.train.device)
     console = console if ranks.is_first else Console(quiet=True)
@@ -55,11 +66,25 @@ def train(config: Config, out: Path, resume: bool, console: Console, allow_chang
             if (ended := find_ended(config, out, ranks, say)) is not None:
                 return ended
         training = open_training(config, out, device, resume, allow_changes, console, resources, ranks)
-        signal_at_end = _iterate(training, console)
-        summary = _finish(training)
+        with _watched(training, log):
+            signal_at_end = _iterate(training, console)
+            summary = _finish(training)
         if signal_at_end is not None:
             raise Interrupted(signal_at_end, f"Stopped after the last iteration; {out} is complete.")
         return summary
+
+
+@contextmanager
+def _watched(training: Training, log: Sequence[str]) -> Iterator[None]:
+    """Within the block, a run has its pictures and its loggers, in the process that has the run folder."""
+    run, say = training.run, training.say
+    if run is None:
+        yield
+        return
+    snapshots = training.snapshots = Snapshots(run.path, training.dataset, training.held_out, say)
+    about = About(str(run.path), training.dataset.classes, training.config.flat(), len(snapshots.shown))
+    with follow_run(services_of(run.path, log, say), about, say) as training.hear_loggers:
+        yield
 
 
 def _iterate(training: Training, console: Console) -> int | None:
@@ -127,6 +152,7 @@ def _iterate(training: Training, console: Console) -> int | None:
                 values = _to_numbers(losses)
                 more = {"skipped": skipped} if skipped else {}
                 training.run.log(iteration=done, **values, learning_rate=rate, **more)
+                training.hear_loggers()
                 bar.show("  ".join([*(f"{name} {value:.3f}" for name, value in values.items()), f"lr {rate:.1e}"]))
             if len(training.held_out) and (done % training.validate_every == 0 or done == iterations):
                 _validate(training, bar)
@@ -140,6 +166,8 @@ def _iterate(training: Training, console: Console) -> int | None:
 def _validate(training: Training, bar: ProgressBar) -> None:
     scores = training.scores = _evaluate(training)
     if training.run is not None:
+        if training.snapshots is not None:  # first: who reads the line will look for them
+            training.snapshots.take(training.state.kept, training.done, training.validate_every, training.iterations)
         training.run.log(iteration=training.done, **{scores.metric: scores.value}, per_class=scores.per_class)
     value = f"{scores.value:.1f} %"
     bar.show_result(f"val {value}", f"validation {METRIC_NAMES[scores.metric]} {value}")

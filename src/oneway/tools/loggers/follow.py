@@ -1,0 +1,110 @@
+"""The process of a logger: follows the log of a run until the run ends, and takes it to a service.
+
+Started by `followers.py`. Its standard input says which run, and closes when the run ends, in whatever way. On its
+standard output, a line is a message for the user, and an empty one a sign of life.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+from oneway.common.run_files import METRICS, SUMMARY
+from oneway.tools.loggers.interface import SERVICES, About, Logger, Point, read_point
+
+SECONDS_BETWEEN_LOOKS = 0.5
+SECONDS_BETWEEN_TRIES = 30.0
+LAST_SECONDS = 60
+"""That a service has after the end of the run, if nobody ends it before."""
+
+
+class Parent:
+    """The process that trains, at the other end of two pipes."""
+
+    def __init__(self) -> None:
+        self.pipe = os.dup(1)
+        os.set_blocking(self.pipe, False)  # nobody may read
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for stream in (1, 2):  # services print what nobody asked for
+            os.dup2(nowhere, stream)
+        self.gone = False
+
+    def tell(self, message: str = "") -> None:
+        """A message; without words, a sign of life."""
+        with suppress(OSError):
+            os.write(self.pipe, f"{' '.join(message.split())}\n".encode())
+
+    def wait(self, seconds: float) -> bool:
+        """Waits so long, or until the run ends; whether it has ended."""
+        if not self.gone and select.select([0], [], [], seconds)[0]:
+            self.gone = True
+            signal.alarm(LAST_SECONDS)
+        return self.gone
+
+
+def main() -> None:
+    """Takes the run to a service; where that fails, tells it once, and tries again from the start."""
+    service, about = sys.argv[1], About(**json.loads(sys.stdin.buffer.readline()))
+    parent = Parent()
+    with suppress(OSError):
+        os.nice(5)  # training comes first
+    lock = os.open(about.folder_of(service), os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)  # the process of a run that was killed may be about to end
+    told = False
+    while True:
+        last_try = parent.gone
+        try:
+            follow(about, service, parent)
+            return
+        except Exception as error:
+            if not told:
+                reason = str(error).strip().splitlines() or [type(error).__name__]
+                parent.tell(
+                    f"{SERVICES[service].title} failed ({reason[0][:300]}). The run goes on; {METRICS} has everything, "
+                    f"and it is tried again every {SECONDS_BETWEEN_TRIES:g} s."
+                )
+                with suppress(OSError):
+                    (about.folder_of(service) / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
+            told = True
+            if last_try:
+                return
+            parent.wait(SECONDS_BETWEEN_TRIES)
+
+
+def follow(about: About, service: str, parent: Parent) -> None:
+    """Takes all points of a run to a service, from the first on, until the run ends."""
+    opened: Callable[[About, Callable[[str], None]], Logger] = import_module(f"oneway.tools.loggers.{service}").open_in
+    logger = opened(about, parent.tell)
+    number, rest, ended = 0, "", False
+    with open(about.folder / METRICS, encoding="utf-8") as log:  # stays the same file when a continued run has another
+        while not ended:
+            parent.tell()
+            ended = parent.wait(SECONDS_BETWEEN_LOOKS if number else 0)
+            *lines, rest = (rest + log.read()).split("\n")
+            points: list[Point] = []
+            for line in lines:
+                points.append(read_point(about, number, json.loads(line)))
+                number += 1
+            if points:
+                logger.log(points)
+    logger.close(_summary(about))
+
+
+def _summary(about: About) -> dict[str, Any] | None:
+    try:
+        return dict(json.loads((about.folder / SUMMARY).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""Starts the processes of loggers beside a run, hears what they say, and waits for them in the end, not for long."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+
+from oneway.tools.loggers.interface import SERVICES, About
+
+PATIENCE = 30.0
+"""Seconds without a sign of life after which a logger is not waited for any longer."""
+
+MOST_SECONDS = 60.0
+"""That the end of a run waits for a logger that lives."""
+
+
+class Follower:
+    """The process of one logger. Nothing here waits for it but `finish`, and nothing raises."""
+
+    def __init__(self, service: str, about: About, say: Callable[[str], None]) -> None:
+        self.title, self.say = SERVICES[service].title, say
+        self.heard, self.unread, self.told = time.monotonic(), b"", False
+        command = [sys.executable, "-m", "oneway.tools.loggers.follow", service]
+        pipe, quiet = subprocess.PIPE, subprocess.DEVNULL
+        # Ctrl-C is for the run: its loggers end when it has.
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=quiet, start_new_session=True)
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.output = self.process.stdout.fileno()
+        os.set_blocking(self.output, False)
+        with suppress(OSError):
+            self.process.stdin.write(json.dumps(asdict(about)).encode() + b"\n")
+            self.process.stdin.flush()
+
+    def hear(self) -> bool:
+        """Says what the logger has said; False where it will say no more."""
+        try:
+            while content := os.read(self.output, 2**16):
+                self.heard = time.monotonic()
+                *lines, self.unread = (self.unread + content).split(b"\n")
+                for line in filter(None, lines):
+                    self._tell(line.decode("utf-8", errors="replace"))
+        except BlockingIOError:
+            return True
+        return False
+
+    def finish(self) -> None:
+        """Lets the logger take what is left, and ends it where it does not; it has had the whole run for the rest."""
+        self.leave()
+        deadline = time.monotonic() + MOST_SECONDS
+        while self.hear() and time.monotonic() < min(deadline, self.heard + PATIENCE):
+            select.select([self.output], [], [], 0.2)
+        if self.process.poll() is None and not self._ended():
+            with suppress(OSError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self._tell(f"{self.title} does not answer, and may lack the last points. metrics.jsonl has everything.")
+        if self.process.wait() != 0:
+            self._tell(f"{self.title} has failed (status {self.process.returncode}). metrics.jsonl has everything.")
+
+    def leave(self) -> None:
+        """Tells the logger that the run has ended, or has been stopped: it does the rest by itself."""
+        assert self.process.stdin is not None
+        with suppress(OSError):
+            self.process.stdin.close()
+
+    def _ended(self) -> bool:
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(1)  # who has closed its pipe is about to end
+        return self.process.poll() is not None
+
+    def _tell(self, message: str) -> None:
+        if not self.told:
+            self.say(f"Note: {message}")
+        self.told = True
+
+
+@contextmanager
+def follow_run(services: Sequence[str], about: About, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+    """Logs a run to services within the block; the function that it gives says what they have to say."""
+    followers: list[Follower] = []
+    for service in services:
+        try:
+            followers.append(Follower(service, about, say))
+        except OSError as error:
+            say(f"Note: {SERVICES[service].title} cannot be started ({error.strerror}). The run goes on.")
+
+    def hear() -> None:
+        for follower in followers:
+            follower.hear()
+
+    try:
+        yield hear
+    except BaseException:
+        for follower in followers:
+            follower.leave()
+        raise
+    for follower in followers:
+        follower.leave()
+    for follower in followers:
+        follower.finish()

@@ -1,0 +1,63 @@
+"""What the model makes of a few validation images while it trains, as pictures in the run folder.
+
+For each image there are `image-1.jpg` and `truth-1.png`, and from time to time the prediction, `00000100-1.png`.
+Nothing depends on them: where they cannot be written, that is said once, and training goes on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from PIL import Image
+from torch import nn
+
+from oneway.common.errors import UserError
+from oneway.common.run_files import PICTURES
+from oneway.data.dataset import Dataset, Samples
+from oneway.data.pictures import draw_classes, encoded, shown_size
+from oneway.runs.atomic import open_descriptor, place_below
+from oneway.tools.evaluate import as_input, evenly_spaced, predict
+
+SCENES = 4
+MOST_TIMES = 20
+"""How often a run predicts them: a run may validate a thousand times."""
+
+
+class Snapshots:
+    """Predictions of a run for images evenly spaced over its validation set."""
+
+    def __init__(self, run: Path, dataset: Dataset, images: Samples, say: Callable[[str], None]) -> None:
+        self.folder, self.images, self.colours, self.say = run / PICTURES, images, dataset.colours, say
+        self.shown = evenly_spaced(len(images), SCENES) if images.dense and len(images) else []
+        for place, index in enumerate(self.shown, start=1):
+            pixels = images.image(index)
+            picture = Image.fromarray(pixels).resize(shown_size(*pixels.shape[:2]), Image.Resampling.BICUBIC)
+            self._write(f"image-{place}.jpg", encoded(picture, "JPEG", quality=85))
+            self._write(f"truth-{place}.png", encoded(draw_classes(images.label_map(index), self.colours), "PNG"))
+
+    def take(self, model: nn.Module, iteration: int, every: int, iterations: int) -> None:
+        """Predicts the images at a validation, of which a run has one every so many iterations, but not too often."""
+        number, times = iteration // every, iterations // every
+        if iteration < iterations and number * MOST_TIMES // times == (number - 1) * MOST_TIMES // times:
+            return
+        device = next(model.parameters()).device
+        for place, index in enumerate(self.shown, start=1):
+            x = as_input(torch.from_numpy(self.images.image(index))[None].to(device))
+            labels = predict(model, x)[0].to(torch.uint8).cpu().numpy()
+            self._write(f"{iteration:08d}-{place}.png", encoded(draw_classes(labels, self.colours), "PNG"))
+
+    def _write(self, name: str, content: bytes) -> None:
+        """Writes a file, not to be relied on after a power cut; where it cannot, there will be no others."""
+        if not self.shown:
+            return
+        try:
+            file = place_below(self.folder, name)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+            with open_descriptor(file, flags) as descriptor, open(descriptor, "wb", closefd=False) as opened:
+                opened.write(content)
+        except (OSError, UserError) as error:
+            self.shown = []
+            self.say(f"Note: there will be no pictures in {self.folder} ({error}).")
