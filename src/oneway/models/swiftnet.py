@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from oneway import ops
 from oneway.models.encoder import pyramid_encoder
-from oneway.models.image import ImageModel
+from oneway.models.image import ImageModel, Part
 
 FEATURES = 128
 PYRAMID_GRIDS = (8, 4, 2)
@@ -20,7 +20,10 @@ PYRAMID_MOMENTUM = 0.005
 
 
 class SwiftNet(ImageModel):
-    """Logits at stride 4 of RGB images in [0, 1]; the normalisation is part of the model."""
+    """Logits at stride 4 of RGB images in [0, 1]; the normalisation is part of the model.
+
+    Only the pyramid sees the whole image: what parts of it need to know of the others is small (`SeenInParts`).
+    """
 
     def __init__(self, classes: int, backbone: str = "resnet18", width: float = 1.0) -> None:
         encoder = pyramid_encoder(backbone, width)
@@ -34,9 +37,25 @@ class SwiftNet(ImageModel):
 
     def forward(self, x: Tensor) -> Tensor:
         *skips, deepest = self.encoder(self.normalise(x))
-        x = self.pyramid(deepest)
-        for block, skip in zip(self.upsampling, reversed(skips), strict=True):
-            x = block(x, skip)
+        return self.decode(skips, self.pyramid(deepest))
+
+    def survey(self, x: Tensor) -> Tensor:
+        """What the pyramid needs to know of an image, or of a part of one, at stride 32."""
+        return self.pyramid.bottleneck(self.encoder(self.normalise(x))[-1])
+
+    def context(self, surveyed: Tensor) -> Tensor:
+        """What the decoder is given of a whole image that has been surveyed, at stride 32."""
+        return self.pyramid.pool(surveyed)
+
+    def within(self, x: Tensor, context: Tensor, part: Part) -> Tensor:
+        """Logits of a part of an image, given its part of the context."""
+        *skips, _ = self.encoder(self.normalise(x))
+        return self.decode(skips, context, part)
+
+    def decode(self, skips: list[Tensor], x: Tensor, part: Part | None = None) -> Tensor:
+        """Logits of features at strides 4, 8 and 16, and of the pyramid's."""
+        for block, skip, stride in zip(self.upsampling, reversed(skips), (16, 8, 4), strict=True):
+            x = block(x if part is None else part.resize(x, (skip.shape[-2], skip.shape[-1]), stride), skip)
         return self.head(x)
 
 
@@ -54,8 +73,11 @@ class SpatialPyramid(nn.Module):
         self.fuse = norm_relu_conv(fused, features, kernel=1, momentum=PYRAMID_MOMENTUM)
 
     def forward(self, x: Tensor) -> Tensor:
+        return self.pool(self.bottleneck(x))
+
+    def pool(self, x: Tensor) -> Tensor:
+        """The pyramid of features that have passed the bottleneck."""
         height, width = x.shape[-2:]
-        x = self.bottleneck(x)
         scales = [x]
         for rows, project in zip(PYRAMID_GRIDS, self.levels, strict=True):
             columns = max(1, nearest(rows * width, height))  # cells stay square

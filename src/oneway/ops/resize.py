@@ -99,16 +99,16 @@ def _resize_forward(x, addend, y, C, h, w, H, W, ADDEND: tl.constexpr, COLUMNS: 
     row = tl.program_id(1)
     n = (tl.num_programs(2) - 1 - tl.program_id(2)).to(tl.int64)  # the addend's last images are still in the cache
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)[:, None]
-    above, below, share_down = _cells_around(row, H, h)
-    left, right, share_right = _cells_around(column, W, w)
+    above, below, share_down = cells_around(row, H, h)
+    left, right, share_right = cells_around(column, W, w)
     above, below = x + (n * h + above) * w * C, x + (n * h + below) * w * C
     start = (n * H + row) * W * C
     for first in range(0, C, CHANNELS):
         channel = first + tl.arange(0, CHANNELS)[None, :]
         exists = (column < W) & (channel < C)
         place = column * C + channel
-        upper = _mixture(above, left * C + channel, right * C + channel, share_right, exists)
-        lower = _mixture(below, left * C + channel, right * C + channel, share_right, exists)
+        upper = mixture(above, left * C + channel, right * C + channel, share_right, exists)
+        lower = mixture(below, left * C + channel, right * C + channel, share_right, exists)
         value = upper + (lower - upper) * share_down
         if ADDEND:
             value += tl.load(addend + start + place, exists, other=0).to(tl.float32)
@@ -140,7 +140,7 @@ def _resize_backward(
 
 
 @triton.jit
-def _cells_around(pixel, LENGTH, CELLS):
+def cells_around(pixel, LENGTH, CELLS):
     """The two cells that a pixel lies between, at the border twice the same, and the second's share."""
     interval = interval_of(pixel, LENGTH, CELLS)
     share = share_of_second(pixel, interval, LENGTH, CELLS)
@@ -148,7 +148,7 @@ def _cells_around(pixel, LENGTH, CELLS):
 
 
 @triton.jit
-def _mixture(row, first, second, share, exists):
+def mixture(row, first, second, share, exists):
     """What lies between two places of a row, in single precision."""
     value = tl.load(row + first, exists, other=0).to(tl.float32)
     return value + (tl.load(row + second, exists, other=0).to(tl.float32) - value) * share

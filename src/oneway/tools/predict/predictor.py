@@ -5,7 +5,7 @@ Shapes: N images of H×W pixels, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -27,15 +27,24 @@ from oneway.data.decode.images import read_image
 from oneway.data.folder.classes import default_colours
 from oneway.data.mask_style import MaskStyle
 from oneway.data.pictures import encoded, palette
+from oneway.models.image import Part, SeenInParts
 from oneway.models.mlp import Perceptron
+from oneway.ops.losses import pixels_of as size_of
 from oneway.ops.losses import upsample
+from oneway.ops.most_probable import most_probable
 from oneway.runs import choose_device, load_model
 from oneway.runs.atomic import write_atomically
-from oneway.tools.evaluate import PIXELS_AT_ONCE, as_input
-from oneway.tools.predict.tiles import SMALLEST_TILE, slide
+from oneway.tools.evaluate import as_input
+from oneway.tools.predict.tiles import GRID, SMALLEST_TILE, Box, slide, survey
 
 PROBE = 64
 """Side of the black image that shows whether a network predicts for pixels or for whole images."""
+
+ONE_PASS = 2**24
+"""Most pixels of an image that is seen as a whole: a few GB of memory."""
+
+TILE = (1536, 1536)
+"""Of larger images, unless told otherwise."""
 
 Size = tuple[int, int]
 Floats = npt.NDArray[np.float32]
@@ -114,7 +123,7 @@ class Predictor:
 
         Args:
             image: A Pillow image, a path, or an H×W×3 array of bytes in RGB.
-            tile: Height and width of overlapping tiles; by default the image is seen as a whole.
+            tile: Height and width of overlapping tiles; by default, only of images of more than 2**24 pixels.
         """
         return self.predict_batch([pixels_of(image)], tile)[0]
 
@@ -123,14 +132,15 @@ class Predictor:
         if self.classifies:
             raise UserError(f"{self.source}: classifies whole images and has no masks. Use classify().")
         height, width = images[0].shape[:2]
+        if tile is None and height * width > ONE_PASS:
+            tile = TILE
         if tile is not None and min(tile) < SMALLEST_TILE:
             raise UserError(f"tile {tile[0]}×{tile[1]}: too small to see anything. Use {SMALLEST_TILE} pixels or more.")
         with _explain_failures(height, width):
             if tile is None:
                 found = self._whole(torch.from_numpy(np.stack(images)))
             else:
-                batch = max(1, PIXELS_AT_ONCE // (tile[0] * tile[1]))
-                found = [slide(self._probabilities, torch.tensor(image), tile, batch) for image in images]
+                found = [self._in_tiles(image, tile) for image in images]
         return [
             Prediction(image, labels.numpy(), confidence.numpy(), self.classes, self.colours, self.masks)
             for image, (labels, confidence) in zip(images, found, strict=True)
@@ -152,23 +162,41 @@ class Predictor:
             probability, winner = self._probabilities(torch.tensor(pixels)[None])[0].max(dim=0)
         return self.classes[int(winner)], float(probability)
 
+    @torch.inference_mode()
     def _whole(self, images: Tensor) -> list[tuple[Tensor, Tensor]]:
-        with torch.inference_mode():
-            logits = self._logits(images)
-            largest, winner = logits.max(dim=1)
-            confidence = (largest - logits.logsumexp(dim=1)).exp().clamp_(max=1)
-            return list(zip(winner.to("cpu", torch.uint8), confidence.cpu(), strict=True))
+        x = self._input(images)
+        classes, confidence = most_probable(self._call(self.network, x), size_of(x))
+        return list(zip(classes.cpu(), confidence.cpu(), strict=True))
 
+    @torch.inference_mode()
+    def _in_tiles(self, image: Bytes, tile: Size) -> tuple[Tensor, Tensor]:
+        """Labels and confidence; of a network that can tell its parts, with the context of the whole image."""
+        network = self.network
+        if not isinstance(network, SeenInParts):
+            return slide(lambda pixels, _: self._call(network, self._input(pixels)), image, tile)
+        surveyed = survey(lambda pixels, _: self._call(network.survey, self._input(pixels)), image, tile)
+        context = self._call(network.context, surveyed)
+
+        def logits(pixels: Tensor, box: Box) -> Tensor:
+            rows, columns = (slice(*cells) for cells in box.at(GRID))
+            part = Part((box.rows[0], box.columns[0]), (image.shape[0], image.shape[1]))
+            return self._call(network.within, self._input(pixels), context[:, :, rows, columns], part)
+
+        return slide(logits, image, tile)
+
+    @torch.inference_mode()
     def _probabilities(self, images: Tensor) -> Tensor:
-        with torch.inference_mode():
-            return self._logits(images).softmax(dim=1)
+        """N×C×H×W (or N×C) of N×H×W×3 bytes."""
+        x = self._input(images)
+        return upsample(self._call(self.network, x), size_of(x)).softmax(dim=1)
 
-    def _logits(self, images: Tensor) -> Tensor:
-        """N×C×H×W (or N×C) of N×H×W×3 bytes; on a GPU, the network computes in half precision."""
-        x = as_input(images.to(self.device))  # channels last in memory already
+    def _input(self, images: Tensor) -> Tensor:
+        return as_input(images.to(self.device))  # channels last in memory already
+
+    def _call(self, function: Callable[..., Tensor], *inputs: Any) -> Tensor:
+        """A part of the network, or all of it; on a GPU, it computes in half precision."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
-            logits = self.network(x)
-        return upsample(logits, (x.shape[-2], x.shape[-1]))
+            return function(*inputs)
 
 
 def load(run: str | PathLike[str], device: str = "auto", factory: str | None = None) -> Predictor:

@@ -1,57 +1,145 @@
-"""Sliding windows over images that are too large for one pass: overlapping tiles, averaged probabilities.
+"""Images that are too large for one pass: overlapping tiles, blended where they overlap.
 
-Shapes: an image has H×W pixels, a tile h×w of them; C classes.
+Tiles begin where cells of the coarsest features begin in the whole image, so that both see the same cells. What a
+tile's border does to them fades within a few of these; there, a neighbour counts that is farther from its own border.
+
+Shapes: an image has H×W pixels, a tile h×w of them; F features, or classes, at a stride s.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-SMALLEST_TILE = 32
+from oneway.data.dataset import Bytes
+from oneway.ops.losses import upsample
+from oneway.ops.most_probable import BAND, largest_of, upsample_rows
+
+GRID = 32
+"""Pixels of a cell of the coarsest features."""
+
+SMALLEST_TILE = GRID
+STRIDES = (1, 2, 4, 8, 16, GRID)
+
+Span = tuple[int, int]
+"""The first, and the one behind the last, along a side."""
 
 
-def starts(length: int, tile: int) -> list[int]:
-    """Where tiles begin along a side: evenly from border to border, each sharing a quarter or more with the next."""
+class Box(NamedTuple):
+    """Where a tile lies in its image, in pixels or in cells."""
+
+    rows: Span
+    columns: Span
+
+    def at(self, stride: int) -> Box:
+        """In cells of a stride."""
+        return Box(*((start // stride, -(-stop // stride)) for start, stop in self))
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.rows[1] - self.rows[0], self.columns[1] - self.columns[0]
+
+
+Look = Callable[[Tensor, Box], Tensor]
+"""1×F×h/s×w/s of the 1×h×w×3 tile in a box, for any stride s."""
+
+
+def spans(length: int, tile: int) -> list[Span]:
+    """Tiles along a side, from border to border, in whole cells: each shares a quarter or more with the next."""
+    tile = max(2 * GRID, -(-tile // GRID) * GRID)
     if length <= tile:
-        return [0]
-    count = 1 + math.ceil((length - tile) / (tile - tile // 4))
-    return [round(index * (length - tile) / (count - 1)) for index in range(count)]
+        return [(0, length)]
+    cells = math.ceil((length - tile) / GRID)
+    count = math.ceil(cells / (tile // GRID - max(1, -(-tile // GRID // 4))))
+    starts = [GRID * round(index * cells / count) for index in range(count + 1)]
+    return [(start, min(start + tile, length)) for start in starts]
 
 
-def slide(
-    probabilities: Callable[[Tensor], Tensor], image: Tensor, tile: tuple[int, int], batch: int
-) -> tuple[Tensor, Tensor]:
-    """Labels and confidence (H×W, on the CPU) from the mean of the probabilities that a pixel gets in its tiles.
+def shares(parts: list[Span]) -> list[Tensor]:
+    """What each span contributes to its places: together 1, and nothing near a border that another span reaches over.
 
-    Probabilities of all classes are kept for one row of tiles at a time, so that memory hardly grows with the image.
-
-    Args:
-        probabilities: N×C×h×w of N×h×w×3 tiles.
-        image: H×W×3.
-        tile: Height and width; cut to the image where that is smaller.
-        batch: Tiles per pass.
+    From span to span, they change within the middle half of what the two have in common.
     """
-    height, width = image.shape[:2]
-    rows, columns = min(tile[0], height), min(tile[1], width)
-    labels = torch.empty(height, width, dtype=torch.uint8)
-    confidence = torch.empty(height, width)
-    tops, lefts = starts(height, rows), starts(width, columns)
-    sums: Tensor | None = None
-    for top, following in zip(tops, [*tops[1:], height], strict=True):
-        for chunk in (lefts[at : at + batch] for at in range(0, len(lefts), batch)):
-            tiles = torch.stack([image[top : top + rows, left : left + columns] for left in chunk])
-            for left, found in zip(chunk, probabilities(tiles), strict=True):
-                sums = found.new_zeros(found.shape[0], rows, width) if sums is None else sums
-                sums[:, :, left : left + columns] += found
-        assert sums is not None
-        finished = following - top  # rows that no later tile reaches
-        largest, winner = sums[:, :finished].max(dim=0)
-        labels[top:following] = winner.to("cpu", torch.uint8)
-        # Each tile's probabilities sum to one: their sum counts the tiles.
-        confidence[top:following] = (largest / sums[:, :finished].sum(dim=0)).cpu()
-        sums = torch.cat([sums[:, finished:], torch.zeros_like(sums[:, :finished])], dim=1)
+    found = [torch.ones(stop - start) for start, stop in parts]
+    for index, ((_, stop), (start, _)) in enumerate(pairwise(parts)):
+        common = stop - start
+        rising = ((torch.arange(common) + 0.5 - common / 4) / (common / 2)).clamp(0, 1)
+        found[index][-common:] *= 1 - rising
+        found[index + 1][:common] *= rising
+    return found
+
+
+def strips(look: Look, image: Bytes, tile: tuple[int, int]) -> Iterator[tuple[int, Span, Tensor]]:
+    """For each row of tiles: the stride, which of the cells' rows it reaches, and its 1×F×h/s×W/s share in the whole.
+
+    The shares of all rows add up to the whole.
+    """
+    rows, columns = spans(image.shape[0], tile[0]), spans(image.shape[1], tile[1])
+    stride, down, right = 0, [], []
+    for index, row in enumerate(rows):
+        strip: Tensor | None = None
+        for number, column in enumerate(columns):
+            box = Box(row, column)
+            found = look(torch.from_numpy(image[None, slice(*row), slice(*column)].copy()), box)
+            if not stride:
+                stride = _stride_of(found, box)
+                down, right = (shares([Box(span, span).at(stride).rows for span in side]) for side in (rows, columns))
+            cells = box.at(stride)
+            if found.shape[2:] != cells.size:
+                found = upsample(found, cells.size)
+            if strip is None:
+                strip = found.new_zeros(1, found.shape[1], cells.size[0], -(-image.shape[1] // stride))
+            strip[..., slice(*cells.columns)] += found * (down[index][:, None] * right[number]).to(found)
+        assert strip is not None
+        yield stride, Box(row, row).at(stride).rows, strip
+
+
+def _stride_of(found: Tensor, box: Box) -> int:
+    """The stride of what was found in a box; 1 where it is none of ours, and has to be upsampled."""
+    return next((stride for stride in STRIDES if box.at(stride).size == (found.shape[2], found.shape[3])), 1)
+
+
+def survey(look: Look, image: Bytes, tile: tuple[int, int]) -> Tensor:
+    """1×F×H/s×W/s: the features of a whole image."""
+    whole: Tensor | None = None
+    for stride, (first, last), strip in strips(look, image, tile):
+        if whole is None:
+            whole = strip.new_zeros(1, strip.shape[1], -(-image.shape[0] // stride), strip.shape[3])
+        whole[:, :, first:last] += strip
+    assert whole is not None
+    return whole
+
+
+def slide(logits: Look, image: Bytes, tile: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """Labels and confidence (H×W, on the CPU) from the logits of tiles.
+
+    Logits are kept for one row of tiles, and at full size for a few rows of pixels: memory hardly grows with the image.
+    """
+    height, width = pixels = image.shape[0], image.shape[1]
+    labels, confidence = torch.empty(pixels, dtype=torch.uint8), torch.empty(pixels)
+    kept: Tensor | None = None
+    begins, done = 0, 0  # the first row of cells that is kept, and the first row of pixels that is not done
+    following = [start for start, _ in spans(height, tile[0])[1:]]
+    for stride, (first, last), strip in strips(logits, image, tile):
+        fresh = strip.new_zeros(*strip.shape[:2], last - begins, strip.shape[3])
+        if kept is not None:
+            fresh[:, :, : kept.shape[2]] = kept
+        fresh[:, :, first - begins :] += strip
+        # Rows that are mixed from cells before the next tiles' first.
+        until = max(done, following.pop(0) - 2 * stride) if following else height
+        step = max(1, BAND // (strip.shape[1] * width * stride)) * stride
+        for top in range(done, until, step):
+            bottom = min(top + step, until)
+            rows = upsample_rows(fresh, pixels, top, bottom, begins, -(-height // stride))
+            for target, found in zip((labels, confidence), largest_of(rows), strict=True):
+                target[top:bottom] = found
+        done = until
+        keep = max(begins, done // stride - 1)
+        kept, begins = fresh[:, :, keep - begins :], keep
     return labels, confidence

@@ -1,0 +1,133 @@
+"""The most probable class of every pixel and its probability, without a tensor of logits at full size.
+
+Shapes: N×C×h×w logits (h×w cells) for H×W pixels.
+"""
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+# ruff: noqa: N803 (what a kernel is compiled for is upper case, and shapes are letters)
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from oneway.ops.backend import kernel_takes, tl, triton
+from oneway.ops.losses import Pixels, upsample
+from oneway.ops.resize import cells_around, mixture
+
+BAND = 2**20
+"""Logits at full size that exist at a time: they stay in a processor's cache."""
+
+AT_ONCE = 2**22
+"""Most pixels of an image that is upsampled as a whole where its height is no multiple of its cells'."""
+
+READ = 4096
+"""Logits that a program of the kernel has at a time, for each of the four cells around its pixels."""
+
+
+def most_probable(logits: Tensor, pixels: Pixels) -> tuple[Tensor, Tensor]:
+    """N×H×W classes, as bytes, and their probabilities, of logits that are upsampled bilinearly.
+
+    The classes are those of `upsample(logits, pixels).argmax(dim=1)`. A kernel, and heights above `AT_ONCE` that are
+    no multiple of the cells', may decide otherwise where two classes are equal but for rounding.
+    """
+    if kernel_takes(logits) and logits.numel() > 0:
+        return most_probable_by_kernel(logits, pixels)
+    height, width = pixels
+    classes = torch.empty(len(logits), height, width, dtype=torch.uint8, device=logits.device)
+    confidence = torch.empty(len(logits), height, width, device=logits.device)
+    for n in range(len(logits)):
+        for top, bottom in bands(logits.shape[1], logits.shape[2], pixels):
+            found = largest_of(upsample_rows(logits[n : n + 1], pixels, top, bottom))
+            classes[n, top:bottom], confidence[n, top:bottom] = found
+    return classes, confidence
+
+
+def largest_of(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """H×W classes and probabilities of 1×C×H×W logits, which are overwritten."""
+    largest, winner = logits.max(dim=1)
+    return winner[0].to(torch.uint8), logits.sub_(largest[:, None]).exp_().sum(dim=1).reciprocal_()[0]
+
+
+def bands(classes: int, cells: int, pixels: Pixels) -> Iterator[tuple[int, int]]:
+    """First rows, and those behind the last, of parts of an image that `upsample_rows` makes one after the other."""
+    height, width = pixels
+    ratio = _exact_ratio(cells, height)
+    if ratio is None and height * width <= AT_ONCE:
+        rows = height
+    else:
+        rows = max(1, BAND // (classes * width * (ratio or 1))) * (ratio or 1)
+    for top in range(0, height, rows):
+        yield top, min(top + rows, height)
+
+
+def upsample_rows(logits: Tensor, pixels: Pixels, top: int, bottom: int, first: int = 0, cells: int = 0) -> Tensor:
+    """Rows top … bottom − 1 of the logits at full size: the same as `upsample` makes them, of exact ratios to the bit.
+
+    Args:
+        logits: 1×C×h×w; or those rows of them that matter here.
+        pixels: H×W of the whole.
+        top: The first row; where the ratio of H to h is a power of two, a multiple of it.
+        bottom: The row behind the last.
+        first: Which row of the whole the first of `logits` is.
+        cells: Rows of the whole, where `logits` has only some of them.
+    """
+    height, width = pixels
+    cells = cells or logits.shape[2]
+    if (top, bottom) == (0, height):
+        return upsample(logits, pixels)
+    if ratio := _exact_ratio(cells, height):
+        # With a cell more on either side, positions differ by whole cells from those in the whole, and shares do not.
+        above, below = max(0, top // ratio - 1), min(cells, -(-bottom // ratio) + 1)
+        part = upsample(logits[:, :, above - first : below - first], ((below - above) * ratio, width))
+        return part[:, :, top - above * ratio : bottom - above * ratio]
+    position = (torch.arange(top, bottom, dtype=torch.float64) + 0.5) * (cells / height) - 0.5
+    upper = position.clamp_(0, cells - 1).long()
+    share = (position - upper).float()[:, None].to(logits.device)
+    lower = (upper + 1).clamp_(max=cells - 1)
+    upper_rows, lower_rows = (logits[:, :, (rows - first).to(logits.device)].float() for rows in (upper, lower))
+    mixed = torch.lerp(upper_rows, lower_rows, share)
+    return F.interpolate(mixed, (bottom - top, width), mode="bilinear", align_corners=False)
+
+
+def _exact_ratio(cells: int, length: int) -> int | None:
+    """Pixels of a cell where that is a power of two, so that positions and shares are exact numbers."""
+    ratio = length // cells
+    return ratio if ratio * cells == length and ratio & (ratio - 1) == 0 else None
+
+
+def most_probable_by_kernel(logits: Tensor, pixels: Pixels) -> tuple[Tensor, Tensor]:
+    """The same in one pass over the pixels."""
+    n, classes, *cells = logits.shape
+    logits = logits.contiguous(memory_format=torch.channels_last)
+    winner = torch.empty(n, *pixels, dtype=torch.uint8, device=logits.device)
+    confidence = torch.empty(n, *pixels, device=logits.device)
+    channels = triton.next_power_of_2(classes)
+    columns = max(1, min(READ // channels, triton.next_power_of_2(pixels[1])))
+    grid = triton.cdiv(pixels[1], columns), pixels[0], n
+    _most_probable[grid](logits, winner, confidence, classes, *cells, *pixels, COLUMNS=columns, CHANNELS=channels)
+    return winner, confidence
+
+
+@triton.jit(do_not_specialize=["h", "w", "H", "W"])
+def _most_probable(x, winner, confidence, C, h, w, H, W, COLUMNS: tl.constexpr, CHANNELS: tl.constexpr):
+    n, row = tl.program_id(2).to(tl.int64), tl.program_id(1)
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    channel = tl.arange(0, CHANNELS)[None, :]
+    above, below, share_down = cells_around(row, H, h)
+    left, right, share_right = cells_around(column[:, None], W, w)
+    exists = (column[:, None] < W) & (channel < C)
+    upper = mixture(x + (n * h + above) * w * C, left * C + channel, right * C + channel, share_right, exists)
+    lower = mixture(x + (n * h + below) * w * C, left * C + channel, right * C + channel, share_right, exists)
+    logits = tl.where(channel < C, upper + (lower - upper) * share_down, float("-inf"))
+    largest = tl.max(logits, axis=1)
+    total = tl.sum(tl.where(channel < C, tl.exp(logits - largest[:, None]), 0), axis=1)
+    # The first of equal ones; where a logit is not a number, none is equal.
+    hits = tl.where((logits == largest[:, None]) & (channel < C), channel, C)
+    first = tl.minimum(tl.min(hits, axis=1), C - 1)
+    place = (n * H + row) * W + column
+    tl.store(winner + place, first.to(tl.uint8), column < W)
+    tl.store(confidence + place, 1 / total, column < W)
