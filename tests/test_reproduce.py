@@ -220,6 +220,13 @@ def test_methods_are_paired_by_seed(tmp_path):
     assert "over 3 seeds" in table
 
 
+def test_no_share_is_told_where_all_labels_are_hardly_better(tmp_path):
+    facade(tmp_path, {("supervised", "50"): [50.0], ("mt-phtps", "50"): [54.0], ("supervised", "all"): [50.1]})
+    cells, _ = table_of("facade", tmp_path)
+    assert cells["mt-phtps", "50"]["difference"]["mean"] == pytest.approx(4)
+    assert cells["mt-phtps", "50"]["closed"] is None
+
+
 def test_a_loss_is_negative_in_every_column(tmp_path):
     """In points and as a share; with one seed there is no deviation to show."""
     facade(tmp_path, {("supervised", "20"): [40.0], ("fixmatch", "20"): [38.0], ("supervised", "all"): [50.0]})

@@ -15,6 +15,9 @@ from oneway.tools.baseline import BASELINE, alike
 KEPT = ("labels", "iterations", "value", "per_class", "seconds", "peak_memory_mib")
 ORIGIN = ("hardware", "versions", "python", "commit", "uncommitted")
 
+SMALLEST_DISTANCE = 1.0
+"""Points to all labels below which no share of them is told: it is less than what two seeds differ by."""
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -136,11 +139,11 @@ def _gain(baseline: Trained | None, other: Trained | None) -> float | None:
 
 
 def _share(difference: Mean | None, distance: Mean | None) -> float | None:
-    """Of means over the seeds that have both; None where all labels are no better."""
+    """Of means over the seeds that have both; None where all labels are hardly better, and a share would mean nothing."""
     if difference is None or distance is None:
         return None
     seeds = difference.by_seed.keys() & distance.by_seed.keys()
-    if not seeds or (whole := mean(distance.by_seed[seed] for seed in seeds)) <= 0:
+    if not seeds or (whole := mean(distance.by_seed[seed] for seed in seeds)) < SMALLEST_DISTANCE:
         return None
     return mean(difference.by_seed[seed] for seed in seeds) / whole
 
