@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,11 +32,13 @@ from oneway.tools.suggest.scores import (
     MOST_PIXELS,
     SEED,
     SHEET_PIXELS,
+    Candidate,
     Judge,
     Score,
     balance_classes,
     bring_back,
     load_judge,
+    score_images,
     weaken,
 )
 from oneway.tools.train import train
@@ -287,3 +290,16 @@ def test_a_table_that_is_no_csv_file_is_refused(run, tmp_path):
     with pytest.raises(UserError, match=r"picks\.png: the table is a \.csv file"):
         suggest(run, QUIET, out=tmp_path / "picks.png")
     assert not list(tmp_path.iterdir())
+
+
+def test_images_that_are_scored_at_a_smaller_size_are_said(trained_run, capsys):
+    """Their order may be another then; those that fit are scored as they are, and nothing is said."""
+    judge = load_judge(open_run(trained_run), device="cpu")
+    assert judge.most >= 1.25e6
+    pixels = np.random.default_rng(0).integers(256, size=(3, 48, 64, 3), dtype=np.uint8)
+    images = [Candidate(f"{index}", lambda index=index: pixels[index]) for index in range(3)]
+    console = Console(width=300)
+    score_images(judge, images, console)
+    assert "smaller" not in capsys.readouterr().out
+    score_images(replace(judge, most=2000), images, console)
+    assert "3 of 3 images have more than 0.0 megapixels and are scored at a smaller size" in capsys.readouterr().out

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from oneway import data, runs
 from oneway.common.errors import UserError
 from oneway.common.progress import progress_bar
+from oneway.common.words import say
 from oneway.config import Perturb
 from oneway.data.check.survey import fingerprint
 from oneway.data.dataset import Bytes
@@ -39,9 +40,9 @@ SEED = 0
 STRENGTH = 0.5
 """Share of the run's strengths. At all of it, some draws break a model whatever an image shows, and only they count."""
 
-MOST_PIXELS = {"cpu": 3 * 2**18}
-"""Pixels of an image whose doubts are asked for, by device; larger ones are made smaller, so that two cores take less
-than a second for each. Other devices need not hurry: `MOST_ELSEWHERE`."""
+MOST_PIXELS = {"cpu": 5 * 2**18}
+"""Pixels of an image whose doubts are asked for, by device; larger ones are made smaller, which is said, so that two
+cores take a second for each at most. Other devices need not hurry: `MOST_ELSEWHERE`."""
 
 MOST_ELSEWHERE = 2**21
 SHEET_PIXELS = 2**16
@@ -167,17 +168,25 @@ def weaken(perturb: Perturb) -> Perturb:
 
 
 def score_images(judge: Judge, candidates: Sequence[Candidate], console: Console) -> tuple[list[Score], list[str]]:
-    """A score for each image that can be read, and why the others cannot."""
+    """A score for each image that can be read, and why the others cannot; says how many were made smaller for it."""
+    larger = 0
     found: list[tuple[str, Doubts, bytes]] = []
     unreadable = []
     with progress_bar(console, "Scoring images", len(candidates)) as advance:
         for candidate in candidates:
             try:
                 pixels = np.asarray(candidate.read())
+                larger += pixels.shape[0] * pixels.shape[1] > judge.most
                 found.append((candidate.name, judge.doubts(pixels), fingerprint(pixels)))
             except UserError as error:
                 unreadable.append(f"{candidate.name}: {error}")
             advance()
+    if larger:
+        say(
+            console,
+            f"Note: {larger} of {len(candidates)} images have more than {judge.most / 1e6:.1f} megapixels and are "
+            "scored at a smaller size, where their order can be somewhat another.",
+        )
     if not found:
         return [], unreadable
     values = balance_classes(np.stack([doubts for _, doubts, _ in found]))
