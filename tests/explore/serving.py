@@ -20,7 +20,8 @@ from oneway.ops.warp import sampling_points, valid_points, warp
 from oneway.runs import load_model
 from oneway.tools.explore.compute import RANGES
 from oneway.tools.explore.limits import Limits
-from oneway.tools.explore.server import PageContent, application, listen, server
+from oneway.tools.explore.server import PageContent, application
+from oneway.tools.local_server import listen, server
 
 SAMPLE = "sample-2"
 """An image that the page offers."""

@@ -25,7 +25,7 @@ from oneway.runs.model_file import TrainedModel, save_model
 from oneway.tools.explore import heat, prepare
 from oneway.tools.explore.compute import RANGES, Parameters, draw_parameters, perturbation_of
 from oneway.tools.explore.images import KEPT_UPLOADS, MOST_PIXELS, ImageStore, most_pixels, shrink
-from oneway.tools.explore.server import listen
+from oneway.tools.local_server import listen
 from small_runs import QUIET
 
 

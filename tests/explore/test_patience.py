@@ -16,6 +16,7 @@ import uvicorn
 
 from explore.serving import SAMPLE, png, serving
 from oneway.common.errors import UserError
+from oneway.tools import local_server
 from oneway.tools.explore import images, limits, server
 from oneway.tools.explore.limits import Limits
 
@@ -57,9 +58,9 @@ def test_clients_that_do_not_read_keep_nobody_out(address, client):
 def test_answers_that_nobody_reads_are_given_up(page_content, monkeypatch):
     """Also where the server has closed the connection, and what it has to say still waits."""
     monkeypatch.setattr(limits, "IDLE_SECONDS", 0.3)
-    serves = server.server(server.application(page_content, Limits(timeout=0.3)))
+    serves = local_server.server(server.application(page_content, Limits(timeout=0.3)))
     serves.config.log_level = "critical"
-    with server.listen(0) as listening:
+    with local_server.listen(0) as listening:
         thread = threading.Thread(target=serves.run, kwargs={"sockets": [listening]})
         thread.start()
         try:

@@ -19,7 +19,7 @@ from oneway.common.run_files import CONFIG
 from oneway.common.terms import LoggerName, SplitName
 from oneway.common.words import command, counted, say
 from oneway.config import Config
-from oneway.config.recipes import RECIPES, configured
+from oneway.config.recipes import RECIPES, PresetName, configured, with_preset
 from oneway.config.recipes import recipe as recipe_named
 
 
@@ -109,6 +109,7 @@ def train(
     *,
     data: Path | None = None,
     out: Path | None = None,
+    preset: PresetName | None = None,
     compare: Switch = False,
     resume: Switch = False,
     allow_changes: Switch = False,
@@ -124,6 +125,8 @@ def train(
         recipe_name: What to start from.
         data: Folder of the data set, for recipes that read one.
         out: Run folder; by default one below runs/ named after recipe (or own data), method, labels and seed.
+        preset: Settings that go together: a first look without a GPU (cpu), half the time of the recipe (fast), or what
+            more time can buy (best). Flags win over it.
         compare: Also train without unlabelled images, with the same seed, labels and length, and report what they
             brought; the folder then holds two runs, named after their methods.
         resume: Continue the run in the folder from its last checkpoint, to the bit; start it where there is none yet.
@@ -145,6 +148,8 @@ def train(
         changes = configuration.merge(changes, {"data": {"path": data}})
     if config is not None:
         changes = configuration.merge(configuration.prefer_epochs(configuration.read_yaml(config)), changes)
+    if preset is not None:
+        changes = with_preset(preset, recipe_name, changes)
     source = str(config or "command line")
     if (named := changes.get("recipe", recipe_name)) != recipe_name:
         raise UserError(f"{source}: has settings of the recipe {named}, not of {recipe_name}.")
@@ -195,6 +200,21 @@ def train(
     known = value is not None and f"{value:.1f} % {METRIC_NAMES[summary['metric']]} on validation with {given}"
     say(console, f"{known or f'Trained on {given}; no image validates, and no score is known'}\nReport: {page}")
     say(console, str(describe_unlabelled([folder])))
+
+
+@verb(TRAIN)
+def watch(run: Path, /, *, port: int | None = None) -> None:
+    """Serve a page on this computer that shows a run while it trains: losses, validation, classes and pictures.
+
+    It reads the run folder and touches nothing there; it may be started and ended at any time, also after the run.
+
+    Args:
+        run: Run folder, or a folder of several, of which the latest are drawn together.
+        port: Port of the page's address; by default 8422, or a free one.
+    """
+    from oneway.tools.watch import watch
+
+    watch(run, console, port)
 
 
 @verb(TRAIN, name="eval")

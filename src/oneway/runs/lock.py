@@ -116,6 +116,12 @@ def hold(folder: Path) -> Iterator[Held]:
             os.close(descriptor)
 
 
+def is_touched(folder: Path) -> bool:
+    """Whether a process seems to train into the folder: its lock file is a few seconds old. Nothing is locked."""
+    touched = _touched(folder)
+    return touched is not None and time.time() - touched / 1e9 < LIFELESS
+
+
 def _lock(descriptor: int) -> bool:
     """Locks what is open; False where the file system has no such locks."""
     try:

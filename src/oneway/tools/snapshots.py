@@ -6,6 +6,7 @@ Nothing depends on them: where they cannot be written, that is said once, and tr
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,9 @@ from oneway.runs.atomic import open_descriptor, place_below
 from oneway.tools.evaluate import as_input, evenly_spaced, predict
 
 SCENES = 4
+CLASSES = "classes.json"
+"""Beside the pictures: names and colours of the classes."""
+
 MOST_TIMES = 20
 """How often a run predicts them: a run may validate a thousand times."""
 
@@ -32,6 +36,8 @@ class Snapshots:
     def __init__(self, run: Path, dataset: Dataset, images: Samples, say: Callable[[str], None]) -> None:
         self.folder, self.images, self.colours, self.say = run / PICTURES, images, dataset.colours, say
         self.shown = evenly_spaced(len(images), SCENES) if images.dense and len(images) else []
+        known = {"classes": dataset.classes, "colours": dataset.colours}
+        self._write(CLASSES, json.dumps(known).encode())
         for place, index in enumerate(self.shown, start=1):
             pixels = images.image(index)
             picture = Image.fromarray(pixels).resize(shown_size(*pixels.shape[:2]), Image.Resampling.BICUBIC)

@@ -30,7 +30,8 @@ if TYPE_CHECKING:  # needs packages that not everyone has
 def explore(page_content: PageContent, console: Console, port: int | None = None) -> None:
     """Serves the page until it is interrupted; its address is printed on the console, its port 8421 or a free one."""
     from oneway.tools.explore.limits import Limits
-    from oneway.tools.explore.server import Workers, application, listen, server
+    from oneway.tools.explore.server import Workers, application
+    from oneway.tools.local_server import listen, server
 
     limits = Limits()
     workers = Workers(limits.uploading)

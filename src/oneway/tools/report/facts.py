@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,13 +93,23 @@ class RunFacts:
     @property
     def losses(self) -> list[str]:
         """The names of the losses that the method logged, in its order."""
-        names = (key for line in self.metrics if "learning_rate" in line for key in line)
-        return [name for name in dict.fromkeys(names) if name not in NOT_LOSSES]
+        return losses_in(self.metrics)
 
     def series(self, key: str) -> Series:
         """A logged value over iterations; empty where the run has no such value."""
-        lines = [line for line in self.metrics if key in line]
-        return Series(tuple(line["iteration"] for line in lines), tuple(line[key] for line in lines))
+        return series_in(self.metrics, key)
+
+
+def losses_in(metrics: Sequence[dict[str, Any]]) -> list[str]:
+    """The names of the losses in lines of `metrics.jsonl`, in the order of the method."""
+    names = (key for line in metrics if "learning_rate" in line for key in line)
+    return [name for name in dict.fromkeys(names) if name not in NOT_LOSSES]
+
+
+def series_in(metrics: Sequence[dict[str, Any]], key: str) -> Series:
+    """A value over iterations in lines of `metrics.jsonl`."""
+    lines = [line for line in metrics if key in line]
+    return Series(tuple(line["iteration"] for line in lines), tuple(line[key] for line in lines))
 
 
 def read_runs(paths: list[Path]) -> list[RunFacts]:

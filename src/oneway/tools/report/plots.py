@@ -96,7 +96,7 @@ def draw_curves(
         axes = figure.subplots()
         axes.grid(visible=True, axis="y")
         for line in lines:
-            x, y = _average(line)
+            x, y = average(line)
             axes.plot(
                 x,
                 y,
@@ -167,7 +167,7 @@ def text_width(names: Sequence[str]) -> float:
         return max(float(TextPath((0, 0), name, size=STYLE["font.size"]).get_extents().width) for name in measured)
 
 
-def _average(line: Line) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def average(line: Line) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """At most POINTS points; the last one is the last value itself, which is written beside it."""
     windows = min(POINTS, len(line.y))
     x, y = (

@@ -1,0 +1,69 @@
+"""Serves the page about runs until it is interrupted."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.text import Text
+
+from oneway.common.extras import import_extra
+from oneway.tools.watch.state import Watcher
+
+STATIC = Path(__file__).parent / "static"
+FILES = {"/": "index.html"} | {f"/{name}": name for name in ("watch.css", "watch.js", "plot.js", "icon.svg")}
+"""Which file is served at which address; no other file can be requested."""
+
+TIMEOUT = 20.0
+
+if TYPE_CHECKING:  # needs packages that not everyone has
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import ASGIApp
+
+
+def watch(path: Path, console: Console, port: int | None = None) -> None:
+    """Serves the page about a run, or about those in a folder; its address is printed, its port 8422 or a free one."""
+    for package in ("starlette", "uvicorn"):
+        import_extra(package, "explore", "oneway watch")
+    from oneway.tools.local_server import listen, server
+
+    app = application(Watcher(path))
+    with listen(port, preferred=8422) as listening:
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        console.print(Text.assemble((address, "bold"), "  (Ctrl-C ends it)"), highlight=False, soft_wrap=True)
+        with suppress(KeyboardInterrupt):  # how one leaves
+            server(app).run(sockets=[listening])
+
+
+def application(watcher: Watcher) -> ASGIApp:
+    """The page, and what it asks for, as an ASGI application. Functions run in threads of their own."""
+    from starlette.responses import FileResponse, JSONResponse, Response
+    from starlette.routing import Route
+
+    from oneway.tools.local_server import guarded
+
+    def static(request: Request) -> Response:
+        return FileResponse(STATIC / FILES[request.url.path])
+
+    def overview(request: Request) -> Response:
+        return JSONResponse({"folder": str(watcher.path), "runs": watcher.overview()})
+
+    def details(request: Request) -> Response:
+        found: dict[str, Any] = watcher.details(request.path_params["number"])
+        return JSONResponse(found)
+
+    def picture(request: Request) -> Response:
+        name = request.path_params["name"]
+        content = watcher.picture(request.path_params["number"], name)
+        return Response(content, media_type="image/jpeg" if name.endswith(".jpg") else "image/png")
+
+    routes = [
+        *(Route(address, static) for address in FILES),
+        Route("/api/runs", overview),
+        Route("/api/runs/{number:int}", details),
+        Route("/api/runs/{number:int}/pictures/{name}", picture),
+    ]
+    return guarded(routes, TIMEOUT)

@@ -1,0 +1,124 @@
+"""`oneway watch` shows what the log of a run says, as it grows, and touches nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from explore import chromium
+from files import contents
+from oneway.common.errors import UserError
+from oneway.common.run_files import METRICS, SUMMARY
+from oneway.runs import open_run
+from oneway.tools.local_server import listen, server
+from oneway.tools.watch.command import application
+from oneway.tools.watch.state import Watcher
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address of the page about a folder."""
+    serves = server(application(Watcher(folder)))
+    with listen(0) as listening:
+        thread = threading.Thread(target=serves.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            serves.should_exit = True
+            thread.join()
+
+
+@pytest.fixture
+def training(two_runs, tmp_path) -> Path:
+    """A folder of two runs, one of which seems to be under way."""
+    folder = tmp_path / "runs"
+    for run in two_runs:
+        shutil.copytree(run, folder / run.name)
+    shutil.rmtree(folder / "simple-phtps/checkpoint")
+    (folder / "simple-phtps" / SUMMARY).unlink()
+    (folder / "simple-phtps/.lock").write_text("process 1 on somewhere\n")
+    return folder
+
+
+def test_the_page_has_the_numbers_of_the_log(training):
+    """Of runs in a folder, and of one by itself; nothing in them changes."""
+    before = contents(training)
+    with served(training) as address, httpx.Client(base_url=address, timeout=30) as client:
+        runs = {run["name"]: run for run in client.get("/api/runs").json()["runs"]}
+        assert {name: run["state"] for name, run in runs.items()} == {"supervised": "ended", "simple-phtps": "training"}
+        for name, run in runs.items():
+            found = client.get(f"/api/runs/{run['number']}").json()
+            log = open_run(training / name).metrics()
+            for curve in found["curves"]:
+                lines = [line for line in log if curve["key"] in line]
+                assert curve["x"] == [line["iteration"] for line in lines]
+                assert curve["y"] == [line[curve["key"]] for line in lines]
+            assert [each["value"] for each in found["per_class"]] == log[-1]["per_class"]
+            assert [each["name"] for each in found["per_class"]][:2] == ["sky", "building"]
+            assert found["pictures"]["scenes"] == 4
+            last = found["pictures"]["iterations"][-1]
+            address_of = f"/api/runs/{run['number']}/pictures"
+            picture = client.get(f"{address_of}/{last:08d}-1.png")
+            assert picture.content == (training / name / f"pictures/{last:08d}-1.png").read_bytes()
+            assert picture.headers["content-type"] == "image/png"
+    with served(training / "supervised") as address:
+        (run,) = httpx.get(f"{address}/api/runs", timeout=30).json()["runs"]
+        assert (run["name"], run["done"], run["iterations"]) == ("supervised", 4, 4)
+    assert contents(training) == before
+
+
+def test_nothing_else_is_served(training, tmp_path):
+    """No other file, no link, nobody but this page."""
+    (tmp_path / "secret.png").write_bytes(b"secret")
+    (training / "supervised/pictures/image-9.jpg").symlink_to(tmp_path / "secret.png")
+    with served(training) as address, httpx.Client(base_url=address, timeout=30) as client:
+        for name in ("..%2fconfig.yaml", "classes.json", "image-9.jpg", "image-7.jpg", "%2e%2e/config.yaml"):
+            for number in (0, 1):
+                answer = client.get(f"/api/runs/{number}/pictures/{name}")
+                assert answer.status_code in (404, 422), name
+                assert b"secret" not in answer.content
+        assert client.get("/api/runs/9").status_code == 422
+        assert client.get("/api/runs", headers={"Host": "evil.example"}).status_code == 403
+        assert client.get("/api/runs", headers={"Origin": "http://evil.example"}).status_code == 403
+
+
+def test_a_damaged_run_is_named_and_the_others_are_shown(training):
+    """A folder may come from anyone."""
+    (training / "supervised/config.yaml").write_text("method: [")
+    (training / "simple-phtps/pictures/classes.json").write_text('{"classes": 3}')
+    with served(training) as address:
+        runs = {run["name"]: run for run in httpx.get(f"{address}/api/runs", timeout=30).json()["runs"]}
+    assert "config.yaml" in runs["supervised"]["problem"]
+    assert runs["simple-phtps"]["problem"] is None
+    with pytest.raises(UserError, match="neither a run folder, nor a folder of runs"):
+        Watcher(training / "supervised/pictures")
+
+
+@pytest.mark.skipif(chromium.EXECUTABLE is None, reason="Chromium is not installed")
+def test_a_browser_shows_a_run_as_it_grows(training):
+    """The last values stand at the ends of the curves, and new ones come by themselves."""
+    log = training / "simple-phtps" / METRICS
+    with served(training) as address, chromium.browser() as open_page:
+        page = open_page(address)
+        page.resize(390, 844, phone=True)
+        ends = "[...document.querySelectorAll('#curves figure:first-child .end')].map(e => e.textContent)"
+        page.wait("document.querySelectorAll('#gallery img').length == 16")
+        shown = [open_run(training / name).metrics()[-1]["miou"] for name in ("supervised", "simple-phtps")]
+        assert sorted(map(float, page.evaluate(ends))) == pytest.approx(sorted(shown), abs=0.0051)
+        assert page.evaluate("document.querySelectorAll('.runs progress')[0].value") == 4
+        line = json.loads(log.read_text().splitlines()[-1])
+        with log.open("a") as file:
+            file.write(json.dumps({**line, "iteration": 5, "miou": 77.7}) + "\n")
+        page.wait(f"{ends}.includes('77.7')")
+        page.wait("[...document.querySelectorAll('#gallery img')].slice(0, 4).every(i => i.complete && i.naturalWidth)")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        wrong = [event for event in page.events if event["method"] in ("Log.entryAdded", "Runtime.exceptionThrown")]
+        assert not wrong
