@@ -8,7 +8,7 @@ import pytest
 
 from oneway.common.errors import UserError
 from oneway.config import Config
-from oneway.config.recipes import RECIPES, recipe
+from oneway.config.recipes import PRESETS, RECIPES, configured, recipe, with_preset
 from oneway.methods import METHODS
 
 SHARED = {
@@ -164,3 +164,19 @@ def test_an_unknown_recipe_gets_a_suggestion():
     """With all that are known."""
     with pytest.raises(UserError, match=r"Did you mean 'cityscapes-half'\?.*camvid"):
         recipe("cityscape-half")
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("photographs", ["folder", "camvid"])
+def test_a_preset_fits_its_recipes_and_flags_win_over_it(photographs, name):
+    """What a preset does not name stays the recipe's; what a user names is the user's."""
+    config, plain = (configured(photographs, changes, "test").flat() for changes in (PRESETS[name], {}))
+    named = {f"{section}.{key}" for section, settings in PRESETS[name].items() for key in settings}
+    assert {key for key in plain if config[key] != plain[key]} == named
+    asked = with_preset(name, photographs, {"train": {"iterations": 77}})
+    assert configured(photographs, asked, "test").train.iterations == 77
+
+
+def test_a_preset_spoils_no_settings_of_the_paper():
+    with pytest.raises(UserError, match=r"--preset fast: for folder and camvid\. cityscapes has settings of its own"):
+        with_preset("fast", "cityscapes", {})

@@ -17,6 +17,7 @@ from rich.console import Console
 from oneway import __version__, data, runs
 from oneway.common import words
 from oneway.config import Config
+from oneway.config.recipes.presets import PHOTOGRAPHS
 from oneway.data.dataset import Dataset, Samples
 from oneway.data.splits import Split, choose, places
 from oneway.draws import Plan
@@ -258,7 +259,6 @@ def slow_on_cpu(config: Config, iterations: int) -> str:
         return ""
     if torch.cuda.is_available():
         return f"Note: with --train.device {config.train.device} this will take hours. Leave it out to use the GPU."
-    return (
-        "Note: there is no GPU here, and this will take hours. For a first result in minutes, add "
-        "--model.width 0.25 --model.weights none --jitter.crop 160 160 --train.iterations 300."
-    )
+    by_hand = "--model.width 0.25 --model.weights none --jitter.crop 160 160 --train.iterations 300"
+    quick = "--preset cpu" if config.recipe in PHOTOGRAPHS else by_hand
+    return f"Note: there is no GPU here, and this will take hours. For a first result in minutes, add {quick}."

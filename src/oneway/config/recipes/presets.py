@@ -1,0 +1,39 @@
+"""Presets: settings that go together, for recipes that learn from photographs. A flag beside a preset wins over it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from oneway.common.errors import UserError
+from oneway.config.reading import merge
+
+PresetName = Literal["cpu", "fast", "best"]
+
+PRESETS: dict[PresetName, dict[str, dict[str, Any]]] = {
+    # A quarter of the channels on small crops: minutes without a GPU, to see that the data are understood.
+    "cpu": {
+        "model": {"width": 0.25, "weights": None},
+        "jitter": {"crop": (160, 160)},
+        "train": {"iterations": 300},
+    },
+    "fast": {"train": {"iterations": 1000}},
+    "best": {"train": {"iterations": 4000, "batch_unlabelled": 16}},
+}
+"""What each brought: docs/results/presets.md."""
+
+PHOTOGRAPHS = ("folder", "camvid")
+"""The recipes that they were measured with."""
+
+
+def with_preset(name: PresetName, recipe: str, changes: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a preset, and over them the changes.
+
+    Raises:
+        UserError: The recipe has the paper's own settings, which a preset would spoil.
+    """
+    if recipe not in PHOTOGRAPHS:
+        raise UserError(
+            f"--preset {name}: for {' and '.join(PHOTOGRAPHS)}. {recipe} has settings of its own; change single ones "
+            "by their flags, such as --train.iterations 2000."
+        )
+    return merge(PRESETS[name], changes)
