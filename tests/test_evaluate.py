@@ -10,6 +10,7 @@ from torchmetrics.classification import MulticlassConfusionMatrix, MulticlassJac
 
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
+from oneway.models.mirrored import Mirrored
 from oneway.tools.evaluate import Scores, confusion_matrix, evaluate_run
 from oneway.tools.train import train
 from small_runs import QUIET, small_streets
@@ -92,6 +93,8 @@ def test_only_what_has_labels_is_counted(tmp_path):
     with pytest.raises(UserError, match=r"images are no longer there\. Name their folder with --data"):
         evaluate_run(tmp_path / "run", "val", None, QUIET)
     assert evaluate_run(tmp_path / "run", "val", moved, QUIET)["samples"] == counts["val"]
+    averaged = evaluate_run(tmp_path / "run", "val", moved, QUIET, mirror=True)
+    assert (averaged["samples"], 0 < averaged["value"] < 100) == (counts["val"], True)
     for kind in ("images", "masks"):
         for file in (moved / kind).iterdir():
             file.rename(file.with_name(f"other-{file.name}"))
@@ -99,3 +102,18 @@ def test_only_what_has_labels_is_counted(tmp_path):
     assert evaluate_run(tmp_path / "run", "val", moved, QUIET)["samples"] == masks - taught
     with pytest.raises(UserError, match="A folder has no test split"):
         evaluate_run(tmp_path / "run", "test", None, QUIET)
+
+
+def test_a_mirrored_network_averages_both_views():
+    """By hand: the mean of two softmaxes, of which neither is lost where a class is certain."""
+    torch.manual_seed(0)
+    network = torch.nn.Conv2d(3, 4, 3, padding=1)
+    x = torch.rand(2, 3, 5, 7)
+    alone, other = network(x).softmax(1), network(torch.flip(x, (3,))).softmax(1)
+    expected = (alone + torch.flip(other, (3,))) / 2
+    torch.testing.assert_close(Mirrored(network)(x).exp(), expected)
+    assert not torch.allclose(alone, expected)
+
+    certain = torch.nn.Conv2d(3, 2, 1)
+    certain.weight.data, certain.bias.data = torch.zeros(2, 3, 1, 1), torch.tensor([500.0, -500.0])
+    assert torch.isfinite(Mirrored(certain)(x)).all()

@@ -43,7 +43,9 @@ def check(
     folder: Annotated[Path, Parameter(name="data")],
     /,
     *,
-    recipe: Literal["folder", "camvid", "cityscapes", "cityscapes-half", "cityscapes-coarse"] = "folder",
+    recipe: Literal[
+        "folder", "camvid", "cityscapes", "cityscapes-half", "cityscapes-coarse", "voc", "ade20k", "coco-stuff"
+    ] = "folder",
     unlabelled: str | Path | None = None,
     out: Path | None = None,
     save: Switch = False,
@@ -224,6 +226,7 @@ def evaluate(
     *,
     data: Path | None = None,
     split: SplitName = "val",
+    mirror: Switch = False,
     refresh: Refresh = False,
     cache: Cache = None,
     device: str = "auto",
@@ -236,6 +239,7 @@ def evaluate(
         run: Run folder.
         data: Folder of the data set, where it is not the one trained on.
         split: Which images.
+        mirror: Average the predictions for an image and its mirror image: twice the time, often some tenths better.
         refresh: Accept that files have changed or vanished since they were decoded.
         cache: Where decoded images are kept; by default a folder of the user's cache folder, whatever the run says.
         device: auto, cpu, cuda, cuda:1, …
@@ -244,7 +248,7 @@ def evaluate(
     """
     from oneway.tools.evaluate import evaluate_run
 
-    result = evaluate_run(run, split, data, messages, factory, refresh, device, cache)
+    result = evaluate_run(run, split, data, messages, factory, refresh, device, cache, mirror)
     if as_json:
         print_result(json.dumps(result, indent=1, allow_nan=False))
         return

@@ -6,11 +6,11 @@ Shapes: N images of H×W pixels, C classes.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -24,12 +24,14 @@ from oneway.common.words import listed, say
 from oneway.config import Data
 from oneway.data.dataset import Dataset, Samples
 from oneway.engine.ranks import ALONE, Ranks
+from oneway.models.mirrored import Mirrored
 from oneway.models.norm import population_statistics
 from oneway.ops.losses import pixels_of, upsample
 
 PIXELS_AT_ONCE = 2**20
 """Bounds the memory that a batch of predictions takes."""
 NAMED = 5  # images that a message names
+CPU = torch.device("cpu")
 METRIC_NAMES = {"miou": "mIoU", "accuracy": "accuracy"}
 METRICS: dict[Task, Literal["miou", "accuracy"]] = {"segmentation": "miou", "classification": "accuracy"}
 
@@ -97,10 +99,26 @@ def evaluate(
     Several processes take turns at the batches, and all have the scores.
     """
     device = next(model.parameters()).device
+
+    def classify(inputs: Tensor) -> Tensor:
+        return predict(model, as_input(inputs.to(device)))
+
+    return score(classify, samples, classes, without, ranks, device)
+
+
+def score(
+    classify: Callable[[Tensor], Tensor],
+    samples: Samples,
+    classes: int,
+    without: Collection[int] = (),
+    ranks: Ranks = ALONE,
+    device: torch.device = CPU,
+) -> Scores:
+    """As `evaluate`, of any function from N×H×W×3 bytes to classes on a device."""
     confusion = torch.zeros(classes, classes, dtype=torch.int64, device=device)
     for inputs, labels in _batches(samples, without, ranks):
         ranks.tick()
-        confusion += confusion_matrix(predict(model, as_input(inputs.to(device))), labels.to(device), classes)
+        confusion += confusion_matrix(classify(inputs), labels.to(device), classes)
     return Scores(ranks.sum(confusion).cpu(), samples.task)
 
 
@@ -138,19 +156,52 @@ def evaluate_run(
     refresh: bool = False,
     device: str = "auto",
     cache: Path | None = None,
+    mirror: bool = False,
 ) -> dict[str, Any]:
-    """A run's kept model on a split of its data set, or of the same kind of data set elsewhere."""
+    """A run's kept model on a split of its data set, or of the same kind of data set elsewhere.
+
+    With `mirror`, what it makes of an image is averaged with what it makes of the mirror image.
+    """
     run = runs.open_run(path)
     if split == "test":
         _require_test_split(run.config.data.name)
     trained = runs.load_model(run.model_file, runs.choose_device(device), factory)
+    _, samples, seen = read_split(run, split, trained.classes, data_path, console, refresh, cache)
+    if mirror and samples.task != "segmentation":
+        raise UserError(f"--mirror: {path} classifies {run.config.data.name}; only segmentation is averaged so.")
+    network = Mirrored(trained.network) if mirror else trained.network
+    scores = evaluate(network, samples, len(trained.classes), without=seen)
+    counted = samples.labelled - len(seen)
+    left_out = {"left_out": [samples.names[number] for number in seen]} if seen else {}
+    return {"run": str(path), "split": split, "samples": counted, **left_out, **as_json(scores, trained.classes)}
+
+
+class ReadSplit(NamedTuple):
+    """A split of a run's data set, or of another one."""
+
+    dataset: Dataset
+    samples: Samples
+    seen: list[int]
+    """Numbers of samples whose labels taught, and which therefore do not count."""
+
+
+def read_split(
+    run: runs.Run,
+    split: SplitName,
+    classes: tuple[str, ...],
+    data_path: Path | None,
+    console: Console,
+    refresh: bool = False,
+    cache: Path | None = None,
+) -> ReadSplit:
+    """Images that a run may be judged by; the same kind of data set elsewhere where `data_path` names one."""
     settings = runs.data_of(run, console, data_path, refresh, cache)
-    dataset = load_data(run, trained.classes, settings, console, elsewhere=data_path is not None)
+    dataset = load_data(run, classes, settings, console, elsewhere=data_path is not None)
     samples = dataset.read(split)
     if not len(samples):
         raise UserError(
-            f"{path}: no image validates, since all that are labelled train (--data.holdout 0). Give others with "
-            "labels, with --data DIR; or see with --split train how well it fits those it has learnt from."
+            f"{run.path}: no image validates, since all that are labelled train (--data.holdout 0). Give others with "
+            "labels, with --data DIR; `oneway eval --split train` says how well it fits those it has learnt from."
         )
     seen: list[int] = []
     if split != "train":
@@ -158,10 +209,7 @@ def evaluate_run(
             refuse_trained_on(run, samples)
         else:
             seen = leave_out_trained_on(run, samples, dataset.digests(split), data_path, console)
-    scores = evaluate(trained.network, samples, len(trained.classes), without=seen)
-    counted = samples.labelled - len(seen)
-    left_out = {"left_out": [samples.names[number] for number in seen]} if seen else {}
-    return {"run": str(path), "split": split, "samples": counted, **left_out, **as_json(scores, trained.classes)}
+    return ReadSplit(dataset, samples, seen)
 
 
 def _require_test_split(name: str) -> None:
