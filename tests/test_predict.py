@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import shutil
-import sys
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -304,69 +302,6 @@ def test_models_that_classify_print_a_table(tmp_path, photos, capfd):
     name, confidence = model.classify(scene())
     assert name in CIFAR_CLASSES
     assert 0.1 <= confidence <= 1
-
-
-@pytest.fixture
-def clip(tmp_path) -> Path:
-    """Five frames at uneven times."""
-    av = pytest.importorskip("av")
-    path = tmp_path / "clip.mp4"
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("mpeg4", 10)
-        stream.width, stream.height, stream.pix_fmt = 96, 64, "yuv420p"
-        stream.codec_context.time_base = Fraction(1, 10)
-        for index, time in enumerate((0, 1, 2, 5, 6)):
-            frame = av.VideoFrame.from_ndarray(scene(index, 64, 96), format="rgb24")
-            frame.pts, frame.time_base = time, Fraction(1, 10)
-            container.mux(stream.encode(frame))
-        container.mux(stream.encode(None))
-    return path
-
-
-def test_a_video_gets_an_overlay_video(model, clip, tmp_path, capfd):
-    """As many frames of the same size at the same times; they look like the overlays of the frames."""
-    import av
-
-    assert predict_files(model, [str(clip)], Outputs(tmp_path / "out"), QUIET, as_json=True) == 0
-    overlay = str(tmp_path / "out/overlays/clip.mp4")
-    assert json.loads(capfd.readouterr().out)["results"] == [{"video": str(clip), "overlay": overlay, "frames": 5}]
-    with av.open(str(clip)) as container:
-        original = [(frame.time, frame.to_ndarray(format="rgb24")) for frame in container.decode(video=0)]
-    with av.open(overlay) as container:
-        found = [(frame.time, frame.to_ndarray(format="rgb24")) for frame in container.decode(video=0)]
-    assert [time for time, _ in found] == pytest.approx([time for time, _ in original], abs=1e-3)
-    for (_, pixels), (_, shown) in zip(original, found, strict=True):
-        expected = np.asarray(model.predict(pixels).overlay()).astype(float)
-        assert np.abs(shown - expected).mean() < 8
-    assert not list(tmp_path.rglob("*.tmp"))
-
-
-def test_a_video_can_become_frames_with_masks(model, clip, tmp_path):
-    """Numbered from one, in a folder of its own."""
-    assert predict_files(model, [str(clip)], Outputs(tmp_path / "out", frames=True), QUIET) == 0
-    for kind, suffix in {"masks": "png", "overlays": "jpg"}.items():
-        names = sorted(path.name for path in (tmp_path / "out" / kind / "clip.frames").iterdir())
-        assert names == [f"{number:06}.{suffix}" for number in range(1, 6)]
-
-
-def test_a_broken_video_is_named_and_leaves_nothing(model, clip, photos, tmp_path, capfd):
-    """The images beside it are predicted; a playlist that leads elsewhere is no video."""
-    (photos / "broken.mp4").write_bytes(clip.read_bytes()[:2000])
-    (photos / "list.mp4").write_text(f"#EXTM3U\n#EXTINF:1,\nfile://{clip}\n#EXT-X-ENDLIST\n")
-    assert predict_files(model, [str(photos)], Outputs(tmp_path / "out"), QUIET) == 1
-    errors = capfd.readouterr().err
-    assert "broken.mp4" in errors
-    assert "list.mp4" in errors
-    assert len(list((tmp_path / "out/masks").rglob("*.png"))) == 3
-    assert not [path for path in (tmp_path / "out").rglob("*") if path.suffix in (".mp4", ".tmp")]
-
-
-def test_a_missing_extra_is_named_with_the_command_that_installs_it(model, clip, tmp_path, monkeypatch):
-    """Before anything is written."""
-    monkeypatch.setitem(sys.modules, "av", None)
-    with pytest.raises(UserError, match=r"pip install 'oneway\[video\]'"):
-        predict_files(model, [str(clip)], Outputs(tmp_path / "out"), QUIET)
-    assert not (tmp_path / "out").exists()
 
 
 def test_the_summary_says_how_many_and_how_fast(model, photos, tmp_path):

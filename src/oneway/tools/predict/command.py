@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,14 +16,25 @@ import rich.console
 from rich.text import Text
 
 from oneway import __version__
+from oneway.common.allocator import keep_freed_memory
 from oneway.common.console import Console, Output, print_result
 from oneway.common.errors import PASSING, UserError
 from oneway.common.progress import progress_bar
 from oneway.common.words import counted, say, table_cell, visible
+from oneway.data.dataset import Bytes
 from oneway.data.decode.images import read_image
 from oneway.data.decode.video import BreaksOff, read_frames, require_video
 from oneway.runs.atomic import CannotWrite
-from oneway.tools.predict.batches import AHEAD, Decoded, batches, decode_ahead
+from oneway.tools.predict.batches import (
+    FRAMES_AHEAD,
+    THREADS,
+    Decoded,
+    InOrder,
+    ahead,
+    batches,
+    decode_ahead,
+    threads,
+)
 from oneway.tools.predict.oddities import Oddities
 from oneway.tools.predict.outputs import Outputs
 from oneway.tools.predict.predictor import Prediction, Predictor, Size
@@ -67,13 +78,15 @@ def predict_files(
         require_video()
     outputs.prepare()
     began = time.monotonic()
-    with progress_bar(console, "Predicting", len(sources)) as advance, ThreadPoolExecutor(AHEAD) as pool:
+    if model.device.type == "cpu":
+        keep_freed_memory()
+    with progress_bar(console, "Predicting", len(sources)) as advance, threads(THREADS) as pool:
         job = _Job(model, outputs, tile, pool, advance, export)
         for batch in batches(decode_ahead(images, pool, job.leave_out)):
             job.predict(batch)
         for source in videos:
             job.predict_video(source)
-        job.await_writing(0)
+        job.finish()
     seconds = time.monotonic() - began
     for remark in (*skipped.messages(), *job.oddities.messages()):
         warn(remark)
@@ -110,7 +123,7 @@ class _Job:
         self.results: list[dict[str, Any]] = []
         self.errors: list[str] = []
         self.oddities = Oddities()
-        self.writing: deque[tuple[Source, Future[dict[str, Any]]]] = deque()
+        self.writing: InOrder[Source, dict[str, Any]] = InOrder(pool)
 
     def failed(self, source: Source, error: Exception) -> None:
         """Keeps and prints what is wrong with a file."""
@@ -153,7 +166,7 @@ class _Job:
         """Predicts a video frame by frame, into another video or into files for each frame."""
         with self.handling(source):
             if self.outputs.frames:
-                for number, (pixels, _) in enumerate(read_frames(source.path), start=1):
+                for number, (pixels, _) in enumerate(ahead(read_frames(source.path)), start=1):
                     self._write(f"{source.name}.frames/{number:06}", source, self.model.predict(pixels, self.tile))
             else:
                 self._write_overlays(source)
@@ -163,21 +176,28 @@ class _Job:
         """One video; of one that breaks off, as far as it can be read."""
         count, file = 0, self.outputs.place(f"overlays/{source.name}.mp4")
         broken: BreaksOff | None = None
-        with video_writer(file) as append:
+        with video_writer(file) as append, threads(1) as encoder:
+            encoding: InOrder[None, None] = InOrder(encoder, FRAMES_AHEAD)
             try:
-                for pixels, shown_at in read_frames(source.path):
-                    append(np.asarray(self.model.predict(pixels, self.tile).overlay()), shown_at)
+                for pixels, shown_at in ahead(read_frames(source.path)):
+                    prediction = self.model.predict(pixels, self.tile)
+                    for _, appended in encoding.make_room(prediction.labels.size):
+                        appended.result()
+                    encoding.submit(None, prediction.labels.size, _append_overlay, append, prediction, shown_at)
                     count += 1
             except BreaksOff as error:
                 broken = error
+            for _, appended in encoding.rest():
+                appended.result()
         self.images += count
         self.results.append({"video": str(source.path), "overlay": str(file), "frames": count})
         if broken is not None:
             raise broken
 
     def _write(self, name: str, source: Source, prediction: Prediction) -> None:
-        self.writing.append((source, self.pool.submit(self._write_files, name, source, prediction)))
-        self.await_writing(AHEAD)
+        pixels = prediction.labels.size
+        self._await(self.writing.make_room(pixels))
+        self.writing.submit(source, pixels, self._write_files, name, source, prediction)
 
     def _write_files(self, name: str, source: Source, prediction: Prediction) -> dict[str, Any]:
         facts = self.outputs.write(name, source.path, prediction)
@@ -185,13 +205,21 @@ class _Job:
             self.export.add(source.path, source.file_name, name, prediction)
         return facts
 
-    def await_writing(self, most: int) -> None:
-        """Waits until no more than so many results are still to be written."""
-        while len(self.writing) > most:
-            source, written = self.writing.popleft()
+    def finish(self) -> None:
+        """Waits until all results are written."""
+        self._await(self.writing.rest())
+
+    def _await(self, results: Iterator[tuple[Source, Future[dict[str, Any]]]]) -> None:
+        for source, written in results:
             with self.handling(source):
                 self.results.append(written.result())
                 self.images += 1
+
+
+def _append_overlay(
+    append: Callable[[Bytes, Fraction | None], None], prediction: Prediction, shown_at: Fraction | None
+) -> None:
+    append(np.asarray(prediction.overlay()), shown_at)
 
 
 def _about(model: Predictor) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from oneway.common.errors import UserError
 from oneway.common.run_files import PREDICTIONS
 from oneway.data.pictures import encoded
 from oneway.runs.atomic import place_below, write_atomically
-from oneway.tools.predict.predictor import Prediction
+from oneway.tools.predict.predictor import Prediction, png
 
 OVERLAY = {"quality": 92, "subsampling": 0}
 
@@ -59,7 +59,7 @@ class Outputs:
         """Writes all files about one image, each of them whole or not at all; returns the facts about it."""
         facts = {"image": str(image), "mask": str(self.folder / f"masks/{name}.png"), **prediction.facts()}
         files = {
-            f"masks/{name}.png": encoded(prediction.indices() if self.indices else prediction.mask(), "PNG"),
+            f"masks/{name}.png": png(prediction.indices() if self.indices else prediction.mask()),
             f"overlays/{name}.jpg": encoded(prediction.overlay(), "JPEG", **OVERLAY),
         }
         if self.confidence:
