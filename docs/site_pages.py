@@ -28,7 +28,7 @@ FRONT = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.
 """Pages that lie outside docs/, and where they are on the site."""
 
 SECTIONS: dict[str, list[str]] = {
-    "Guides": ["own-data.md", "models.md", "predict.md", "export.md", "python.md"],
+    "Guides": ["notebooks/first-model.md", "own-data.md", "models.md", "predict.md", "export.md", "python.md"],
     "Methods": ["methods/README.md", "add-a-method.md"],
     "Results": ["results/README.md", "benchmarks.md", "reliability.md"],
     "Reference": ["reference/commands.md", "reference/settings.md", "reference/python.md", "reference/science.md"],
@@ -116,11 +116,12 @@ def _lead(target: str, origin: Path, here: str) -> str:
 
 def _linked_sources() -> Iterator[Path]:
     """Files of the repository that a page links to, and that are no pages themselves."""
-    pages = [*DOCS.rglob("*.md"), *(ROOT / name for name in FRONT)]
+    texts = {path: path.read_text(encoding="utf-8") for path in (*DOCS.rglob("*.md"), *(ROOT / name for name in FRONT))}
+    texts |= {path: _notebook(path) for path in DOCS.rglob("*.ipynb")}
     targets = {
         Path(os.path.normpath(page.parent / link[1]))
-        for page in pages
-        for link in LINK.finditer(FENCE.sub("", page.read_text(encoding="utf-8")))
+        for page, text in texts.items()
+        for link in LINK.finditer(FENCE.sub("", text))
         if "://" not in link[1]
     }
     outside = (path for path in sorted(targets) if path.is_file() and not path.is_relative_to(DOCS))
@@ -255,9 +256,17 @@ def _documented(name: str, members: list[str] | None = None) -> str:
 
 
 def _notebook(path: Path) -> str:
-    """The cells of a notebook as Markdown."""
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    return "\n\n".join(
-        "".join(cell["source"]) if cell["cell_type"] == "markdown" else f"```python\n{''.join(cell['source'])}\n```"
-        for cell in cells
-    )
+    """The cells of a notebook and what they left, as Markdown."""
+    parts = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        parts += (_output(output) for output in cell.get("outputs", ()))
+    return "\n\n".join(parts)
+
+
+def _output(output: dict[str, Any]) -> str:
+    data = output.get("data", {})
+    if picture := data.get("image/png"):
+        return f'<img alt="What the cell above draws" src="data:image/png;base64,{"".join(picture).strip()}">'
+    return f"```text\n{''.join(output.get('text') or data['text/plain'])}\n```"
