@@ -77,6 +77,13 @@ def test_the_version_is_the_same_everywhere():
     assert released[0] == oneway.__version__
 
 
+def test_the_page_about_installing_has_every_extra():
+    """Those that a user may want, that is: each has a row."""
+    rows = re.findall(r"^\| (`.+`) \|", (ROOT / "docs" / "install.md").read_text(encoding="utf-8"), re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row.partition("|")[0])}
+    assert named == {*PROJECT["optional-dependencies"]} - {"docs", "test"}
+
+
 def test_workflows_do_what_the_makefile_can_on_pythons_that_are_promised():
     """Every `make …` is a target, and every Python is one that the metadata names."""
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
