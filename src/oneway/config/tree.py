@@ -91,9 +91,10 @@ def _flags(title: str) -> Parameter:
 class Data(Section):
     """Which images."""
 
-    name: Annotated[Literal["streets", "cifar10", "moons", "folder", "camvid", "cityscapes"], Parameter(show=False)] = (
-        "streets"
-    )
+    name: Annotated[
+        Literal["streets", "cifar10", "moons", "folder", "camvid", "cityscapes", "voc", "ade20k", "coco-stuff"],
+        Parameter(show=False),
+    ] = "streets"
     """The reader; chosen by the recipe."""
 
     path: Annotated[Path | None, AfterValidator(_absolute), Parameter(parse=False)] = None

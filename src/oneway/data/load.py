@@ -15,16 +15,19 @@ from oneway.common.errors import UserError
 from oneway.common.terms import SplitName
 from oneway.config import Data
 from oneway.data import cifar10, moons, streets
+from oneway.data.ade20k import list_ade20k
 from oneway.data.cache import Cache
 from oneway.data.camvid import list_camvid
 from oneway.data.check import apply_rules, refuse_errors, summarise
 from oneway.data.check.defects import every_item
 from oneway.data.cityscapes import list_cityscapes
+from oneway.data.coco_stuff import list_coco_stuff
 from oneway.data.dataset import NOTHING, Dataset, Listing, Samples
 from oneway.data.folder import list_folder
 from oneway.data.pool import Pool, find_pool, is_pool, open_pool
 from oneway.data.pool.sampling import refuse_broken
 from oneway.data.unpack import unpacked
+from oneway.data.voc import list_voc
 
 STREETS_VALIDATION_IMAGES = 100
 QUIET = Console(quiet=True)
@@ -77,6 +80,12 @@ def _list(config: Data, unlabelled: Path | None, all_validate: bool) -> Listing:
             return list_camvid(config.path, unlabelled, config.holdout_drive)
         case "cityscapes":
             return list_cityscapes(config.path, config.resolution, config.coarse, unlabelled)
+        case "voc":
+            return list_voc(config.path, unlabelled)
+        case "ade20k":
+            return list_ade20k(config.path, unlabelled)
+        case "coco-stuff":
+            return list_coco_stuff(config.path, unlabelled)
     if config.path is None:
         raise UserError("Which folder? Give it, or a zip file, with --data: images, and masks for some of them.")
     return list_folder(config.path, unlabelled, config.holdout, config.seed, all_validate)

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
+from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
 from oneway.data.dataset import Bytes, Item
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.masks import read_raw
 
+MOST_BYTES = 2**24  # of a list
 UNKNOWN = 254  # marks a number that stands for nothing: a byte that is neither a class index nor IGNORE
 
 
@@ -51,6 +53,40 @@ def require_folder(root: Path | None, name: str) -> Path:
         problem = "not a folder" if root.exists() else "no such folder"
         raise UserError(f"{root}: {problem}. Unpack the archive of {name}, and give its folder with --data DIR.")
     return root
+
+
+def beside(root: Path, inside: str, *below: str) -> Path:
+    """The folder that has one of a name in it: the one given, or the first of those below it; else the one given."""
+    return next((place for place in (root, *(root / name for name in below)) if (place / inside).is_dir()), root)
+
+
+def first_folder(root: Path, names: Iterable[str], inside: str) -> str:
+    """The first of some folders below another that has one of a name in it; else the first."""
+    first, *others = names
+    return next((name for name in (first, *others) if (root / name / inside).is_dir()), first)
+
+
+def pairs(root: Path, images: str, masks: str) -> tuple[Item, ...]:
+    """The images in a folder, `NAME.jpg`, each with its mask in another, `NAME.png`."""
+    files = visible_files(root / images, "*.jpg")
+    if not files:
+        raise UserError(
+            f"{root / images}: no image found; looked for {root / images}/NAME.jpg, with labels in {masks}/NAME.png. "
+            "Give another folder with --data DIR."
+        )
+    present = {file.stem: file for file in visible_files(root / masks, "*.png")}
+    for file in files:
+        if file.stem not in present:
+            mask = root / masks / f"{file.stem}.png"
+            raise UserError(f"{mask}: no such file, though {file} is there. Unpack the archives again.")
+    return in_order(Item(file.relative_to(root).as_posix(), file, present[file.stem]) for file in files)
+
+
+def read_list(path: Path, archive: str) -> list[str]:
+    """The names in an official list, one on each line."""
+    if not path.is_file():
+        raise UserError(f"{path}: no such list. Unpack {archive}, or give another folder with --data DIR.")
+    return sorted({line.split()[0] for line in read_bounded(path, MOST_BYTES).decode().splitlines() if line.strip()})
 
 
 def visible_files(folder: Path, pattern: str) -> list[Path]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from oneway.common.errors import UserError, unknown
 from oneway.config import Config, build, merge, prefer_epochs, unused_settings
-from oneway.config.recipes import cifar10, cityscapes
+from oneway.config.recipes import cifar10, cityscapes, everyday
 from oneway.config.recipes.camvid import camvid
 from oneway.config.recipes.folder import folder
 from oneway.config.recipes.moons import moons
@@ -24,6 +24,9 @@ RECIPES: dict[str, Callable[[], Config]] = {
     "cityscapes-coarse": cityscapes.cityscapes_coarse,
     "cityscapes-half-deeplabv2": cityscapes.cityscapes_half_deeplabv2,
     "cityscapes-deeplabv3plus": cityscapes.cityscapes_deeplabv3plus,
+    "voc": everyday.voc,
+    "ade20k": everyday.ade20k,
+    "coco-stuff": everyday.coco_stuff,
     "folder": folder,
 }
 

@@ -1,0 +1,80 @@
+"""ADE20K with the 150 classes of its scene parsing challenge, listed from its official layout.
+
+images/{training,validation}/NAME.jpg
+annotations/{training,validation}/NAME.png
+objectInfo150.txt
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from oneway.common.bounded import read_bounded
+from oneway.common.errors import UserError
+from oneway.common.terms import IGNORE
+from oneway.data.dataset import Bytes, Item, Listing, class_name
+from oneway.data.folder.classes import default_colours
+from oneway.data.published import beside, further_images, in_order, pairs, read_ids, require_folder
+
+COUNT = 150
+IDS = {0: IGNORE} | {number: number - 1 for number in range(1, COUNT + 1)}
+OFFICIAL_COUNTS = {"training": 20_210, "validation": 2_000}
+TABLE = "objectInfo150.txt"
+MOST_BYTES = 2**20
+
+
+def list_ade20k(root: Path | None, unlabelled: Path | None = None) -> Listing:
+    """Training and validation images; what is none of the 150 classes is ignored.
+
+    Args:
+        root: The folder with `images` and `annotations`, or the one above it.
+        unlabelled: A folder of further images without labels.
+
+    Raises:
+        UserError: A folder or file is missing; says what was looked for.
+    """
+    root = beside(require_folder(root, "ADE20K"), "images", "ADEChallengeData2016")
+    train, val = (pairs(root, f"images/{split}", f"annotations/{split}") for split in OFFICIAL_COUNTS)
+    names = _names(root / TABLE)
+    found = dict(zip(OFFICIAL_COUNTS, (len(train), len(val)), strict=True))
+    return Listing(
+        root=root,
+        classes=names,
+        colours=default_colours(names),
+        train=in_order((*train, *further_images(unlabelled, root, (*train, *val)))),
+        val=val,
+        read_labels=read_labels,
+        remarks=tuple(
+            f"{found[split]} of the {count} images of ADE20K {split} are there."
+            for split, count in OFFICIAL_COUNTS.items()
+            if found[split] != count
+        ),
+        label_coding=f"ADE20K, {COUNT} classes",
+        selection={"train": (unlabelled and os.path.abspath(unlabelled),)},
+        recipe="ade20k",
+        unlabelled=unlabelled,
+    )
+
+
+def _names(path: Path) -> tuple[str, ...]:
+    """The first name of each class; where several have it, with the number."""
+    lines = read_bounded(path, MOST_BYTES).decode("utf-8-sig", errors="replace").splitlines()
+    rows = [line.split("\t") for line in lines[1:] if line.strip()]
+    try:
+        numbered = {int(row[0]): class_name(row[4].split(",")[0].split(";")[0].strip()) for row in rows}
+    except (IndexError, ValueError) as error:
+        raise UserError(f"{path}: not the table of ADE20K ({str(error)[:100]}). Unpack its archive again.") from None
+    if sorted(numbered) != list(range(1, COUNT + 1)):
+        raise UserError(f"{path}: lists {len(numbered)} classes, and not 1 to {COUNT}. Unpack the archive again.")
+    names: list[str] = []
+    for number in range(1, COUNT + 1):
+        name = numbered[number]
+        names.append(f"{name} ({number})" if name in names else name)
+    return tuple(names)
+
+
+def read_labels(item: Item) -> Bytes:
+    """H×W class indices."""
+    assert item.mask is not None
+    return read_ids(item.mask, IDS, f"Masks of ADE20K hold 1 to {COUNT}, and 0 for what is none of these.")
