@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import forks
@@ -28,6 +29,7 @@ from oneway.data.streets import CLASSES
 from oneway.runs import open_run
 from oneway.tools.evaluate import evenly_spaced
 from oneway.tools.loggers import About, follow_run, followers
+from oneway.tools.snapshots import Snapshots
 from processes import forked
 from reliability.disks import small_disk
 from small_runs import QUIET
@@ -112,6 +114,28 @@ def test_the_last_picture_is_what_the_model_predicts(plain):
     predicted = oneway.load(plain, device="cpu").predict(images.image(evenly_spaced(len(images), 4)[1])).labels
     factor = picture.width // predicted.shape[1]
     assert (np.asarray(picture)[::factor, ::factor] == predicted).all()
+
+
+def test_pictures_that_cannot_be_written_cost_one_message(plain, tmp_path):
+    """A file is where their folder should be."""
+    (tmp_path / "pictures").write_text("mine")
+    said: list[str] = []
+    dataset = load(open_run(plain).config.data, QUIET)
+    snapshots = Snapshots(tmp_path, dataset, dataset.read("val"), said.append)
+    snapshots.take(torch.nn.Conv2d(3, 9, 1), 10, 10, 10)
+    assert len(said) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["pictures"]
+
+
+@pytest.mark.parametrize(("every", "expected"), [(100, [100, 200]), (1, range(10, 201, 10))])
+def test_pictures_come_with_twenty_validations_at_most(every, expected, plain, tmp_path):
+    """A run may validate after each of thousands of iterations."""
+    dataset = load(open_run(plain).config.data, QUIET)
+    snapshots = Snapshots(tmp_path, dataset, dataset.read("val"), str)
+    for iteration in range(every, 201, every):
+        snapshots.take(torch.nn.Conv2d(3, 9, 1), iteration, every, 200)
+    found = sorted(int(file.name[:8]) for file in (tmp_path / "pictures").glob("0*-1.png"))
+    assert found == list(expected)
 
 
 @pytest.fixture
@@ -223,7 +247,7 @@ def test_a_full_disk_costs_one_message(copied):
             pytest.skip("only root may mount a small disk")
         with follow_run(["tensorboard"], about, said.append):
             pass
-    (message,) = said
+    (message,) = [message for message in said if message.startswith("Note:")]
     assert "TensorBoard failed ([Errno 28] No space left on device). The run goes on" in message
 
 
@@ -234,7 +258,7 @@ def test_a_logger_that_cannot_start_costs_one_message(copied):
     said: list[str] = []
     with follow_run(["tensorboard"], about, said.append):
         pass
-    assert len(said) == 1
+    assert len([message for message in said if message.startswith("Note:")]) == 1
     assert (folder / "tensorboard").read_text() == "mine"
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from oneway.common.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from os import PathLike
 
     from oneway.config import Config
@@ -34,7 +35,9 @@ def configure(recipe: str, **changes: Any) -> Config:
     return configured(recipe, changes, source="configure")
 
 
-def fit(config: Config, out: str | PathLike[str], resume: bool = False, quiet: bool = False) -> Run:
+def fit(
+    config: Config, out: str | PathLike[str], resume: bool = False, quiet: bool = False, log: Sequence[str] = ()
+) -> Run:
     """Trains as configured into a run folder, and returns the run: its `summary`, `metrics()` and `config`.
 
     In the main thread, Ctrl-C and SIGTERM save a checkpoint and raise `oneway.common.interrupt.Interrupted`; in another
@@ -45,6 +48,7 @@ def fit(config: Config, out: str | PathLike[str], resume: bool = False, quiet: b
         out: An empty or new folder; with `resume`, also that of a run to continue.
         resume: Continue a run in that folder where it stopped; one that has ended is returned as it is.
         quiet: Show no progress.
+        log: Services that take its curves: `tensorboard`, `wandb`, `mlflow`.
 
     Raises:
         UserError: Something that the user can correct; the message says how.
@@ -59,7 +63,7 @@ def fit(config: Config, out: str | PathLike[str], resume: bool = False, quiet: b
 
     folder = Path(out)
     begun = join(config.train.device).same(lambda: resume and (folder / CONFIG).is_file())
-    train(config, folder, begun, Console(quiet=quiet))
+    train(config, folder, begun, Console(quiet=quiet), log=log)
     return open_run(folder)
 
 

@@ -49,7 +49,7 @@ def test_plots_take_their_colours_from_the_page() -> None:
 
 def test_long_curve_is_averaged_and_ends_with_its_last_value() -> None:
     """4000 points become 120: means of windows, but for the last, which is what a summary says too."""
-    x, y = plots._average(plots.Line(range(4000), [float(i % 2) for i in range(4000)], 0))
+    x, y = plots.average(plots.Line(range(4000), [float(i % 2) for i in range(4000)], 0))
     assert len(x) == len(y) == plots.POINTS
     assert y[:-1] == pytest.approx(0.5, abs=0.02)
     assert (x[-1], y[-1]) == (3999, 1)

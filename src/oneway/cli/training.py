@@ -116,7 +116,10 @@ def train(
     resume: Switch = False,
     allow_changes: Switch = False,
     config: Path | None = None,
-    log: Annotated[tuple[LoggerName, ...], Parameter(consume_multiple=True, show_default=False)] = (),
+    # Before its script, torchrun takes --log for the beginning of flags of its own.
+    log: Annotated[
+        tuple[LoggerName, ...], Parameter(name=("--log", "--logger"), consume_multiple=True, show_default=False)
+    ] = (),
     dry_run: Switch = False,
     # A recipe decides the defaults of settings: fixed ones in the help would mislead.
     settings: Annotated[Config, Parameter(name="*", show_default=False)] = Config(),  # noqa: B008 (frozen)

@@ -53,9 +53,9 @@ def train(
         resume: Continue from the last checkpoint.
         console: Where progress is shown.
         allow_changes: Continue although settings, split or data are not those the run was started with.
-        log: Services that take its curves (`loggers.SERVICES`); a continued run also goes on where it was logged.
+        log: Services that take its curves (`loggers.TITLES`); a continued run also goes on where it was logged.
     """
-    require_services(log)
+    require_services(log)  # before anything else is done
     config = configuration.build(config.model_dump(), "the configuration")  # it may have been changed unchecked
     ranks = join(config.train.device)
     console = console if ranks.is_first else Console(quiet=True)

@@ -5,4 +5,4 @@ happens to it, training neither waits nor changes.
 """
 
 from oneway.tools.loggers.followers import follow_run
-from oneway.tools.loggers.interface import SERVICES, About, require_services, services_of
+from oneway.tools.loggers.interface import TITLES, About, require_services, services_of

@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import Any
 
 from oneway.common.run_files import METRICS, SUMMARY
-from oneway.tools.loggers.interface import SERVICES, About, Logger, Point, read_point
+from oneway.tools.loggers.interface import TITLES, About, Logger, Point, read_point
 
 SECONDS_BETWEEN_LOOKS = 0.5
 SECONDS_BETWEEN_TRIES = 30.0
@@ -69,7 +69,7 @@ def main() -> None:
             if not told:
                 reason = str(error).strip().splitlines() or [type(error).__name__]
                 parent.tell(
-                    f"{SERVICES[service].title} failed ({reason[0][:300]}). The run goes on; {METRICS} has everything, "
+                    f"{TITLES[service]} failed ({reason[0][:300]}). The run goes on; {METRICS} has everything, "
                     f"and it is tried again every {SECONDS_BETWEEN_TRIES:g} s."
                 )
                 with suppress(OSError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 
-from oneway.tools.loggers.interface import SERVICES, About
+from oneway.tools.loggers.interface import TITLES, About
 
 PATIENCE = 30.0
 """Seconds without a sign of life after which a logger is not waited for any longer."""
@@ -26,9 +27,9 @@ class Follower:
     """The process of one logger. Nothing here waits for it but `finish`, and nothing raises."""
 
     def __init__(self, service: str, about: About, say: Callable[[str], None]) -> None:
-        self.title, self.say = SERVICES[service].title, say
+        self.title, self.say = TITLES[service], say
         self.heard, self.unread, self.told = time.monotonic(), b"", False
-        command = [sys.executable, "-m", "oneway.tools.loggers.follow", service]
+        command = [sys.executable, "-P", "-m", "oneway.tools.loggers.follow", service]
         pipe, quiet = subprocess.PIPE, subprocess.DEVNULL
         # Ctrl-C is for the run: its loggers end when it has.
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=quiet, start_new_session=True)
@@ -86,11 +87,13 @@ class Follower:
 def follow_run(services: Sequence[str], about: About, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
     """Logs a run to services within the block; the function that it gives says what they have to say."""
     followers: list[Follower] = []
+    if "tensorboard" in services:
+        say(f"Curves: tensorboard --logdir {shlex.quote(about.path)}")
     for service in services:
         try:
             followers.append(Follower(service, about, say))
         except OSError as error:
-            say(f"Note: {SERVICES[service].title} cannot be started ({error.strerror}). The run goes on.")
+            say(f"Note: {TITLES[service]} cannot be started ({error.strerror}). The run goes on.")
 
     def hear() -> None:
         for follower in followers:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from oneway.common.errors import UserError
 from oneway.common.run_files import PICTURES
@@ -17,19 +17,8 @@ METRICS = {"miou": "iou", "accuracy": "recognised"}
 """What validates, and what it is called for a single class."""
 
 
-class Service(NamedTuple):
-    """A service that takes curves."""
-
-    title: str
-    module: str
-    """What has to be installed; an extra of this package has the name of the service."""
-
-
-SERVICES = {
-    "tensorboard": Service("TensorBoard", "tensorboard"),
-    "wandb": Service("Weights & Biases", "wandb"),
-    "mlflow": Service("MLflow", "mlflow"),
-}
+TITLES = {"tensorboard": "TensorBoard", "wandb": "Weights & Biases", "mlflow": "MLflow"}
+"""Services that take curves, and what people call them; their packages and our extras have the same names."""
 
 
 @dataclass(frozen=True)
@@ -84,14 +73,16 @@ class Logger(Protocol):
         """Ends, with the summary of a run that has ended; without one, the run may be continued."""
 
 
-def require_services(names: Iterable[str]) -> None:
-    """Refuses services whose packages are not installed, with the command that installs them."""
-    missing = [name for name in names if importlib.util.find_spec(SERVICES[name].module) is None]
+def require_services(names: Sequence[str]) -> None:
+    """Refuses services that do not exist, or whose packages are not installed, with the command that installs them."""
+    if unknown := [name for name in names if name not in TITLES]:
+        raise UserError(f"log: {unknown[0]} is none of {', '.join(TITLES)}.")
+    missing = [name for name in names if not _is_installed(name)]
     if missing:
         flags = " ".join(f"--log {name}" for name in missing)
         extras = ",".join(missing)
         raise UserError(
-            f"{flags}: {' and '.join(SERVICES[name].title for name in missing)} "
+            f"{flags}: {' and '.join(TITLES[name] for name in missing)} "
             f"{'is' if len(missing) == 1 else 'are'} not installed. "
             f"Install with: pip install 'oneway[{extras}]'"
         )
@@ -99,11 +90,16 @@ def require_services(names: Iterable[str]) -> None:
 
 def services_of(run: Path, asked: Sequence[str], say: Callable[[str], None]) -> list[str]:
     """The services that a run is logged to: those asked for, and those where a continued run has been before."""
-    before = [name for name in SERVICES if name not in asked and (run / name).is_dir()]
-    gone = [name for name in before if importlib.util.find_spec(SERVICES[name].module) is None]
+    before = [name for name in TITLES if name not in asked and (run / name).is_dir()]
+    gone = [name for name in before if not _is_installed(name)]
     for name in gone:
-        say(f"Note: {SERVICES[name].title} is no longer installed, and does not go on with the run.")
+        say(f"Note: {TITLES[name]} is no longer installed, and does not go on with the run.")
     return [*dict.fromkeys(asked), *(name for name in before if name not in gone)]
+
+
+def _is_installed(service: str) -> bool:
+    found = importlib.util.find_spec(service)
+    return found is not None and found.origin is not None  # W&B leaves folders of its name, which are no packages
 
 
 def read_point(about: About, number: int, line: Mapping[str, Any]) -> Point:

@@ -48,6 +48,7 @@ class WeightsAndBiases:
                 self.run = wandb.init(**start, resume="allow")
             except wandb.errors.CommError:
                 reason = "its server does not answer"
+                wandb.teardown()  # or it would have the run twice
         if reason or mode != "online":
             for earlier in folder.glob(f"offline-run-*-{identity}"):  # what it holds comes from the log, as will this
                 shutil.rmtree(earlier)

@@ -13,7 +13,11 @@ from oneway.common.extras import import_extra
 from oneway.tools.watch.state import Watcher
 
 STATIC = Path(__file__).parent / "static"
-FILES = {"/": "index.html"} | {f"/{name}": name for name in ("watch.css", "watch.js", "plot.js", "icon.svg")}
+FILES = {
+    "/": STATIC / "index.html",
+    **{f"/{name}": STATIC / name for name in ("watch.css", "watch.js", "plot.js")},
+    "/icon.svg": STATIC.parents[1] / "explore/static/icon.svg",
+}
 """Which file is served at which address; no other file can be requested."""
 
 TIMEOUT = 20.0
@@ -46,7 +50,7 @@ def application(watcher: Watcher) -> ASGIApp:
     from oneway.tools.local_server import guarded
 
     def static(request: Request) -> Response:
-        return FileResponse(STATIC / FILES[request.url.path])
+        return FileResponse(FILES[request.url.path])
 
     def overview(request: Request) -> Response:
         return JSONResponse({"folder": str(watcher.path), "runs": watcher.overview()})
