@@ -52,7 +52,7 @@ wheel:
 # The documentation site: build/site/index.html. A warning is an error.
 docs: $(VENV)/.core
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
