@@ -42,9 +42,11 @@ def model(trained_run) -> Predictor:
     return load(trained_run, "cpu")
 
 
-@pytest.fixture(scope="module", params=["onnx", "pt2"])
+@pytest.fixture(scope="module", params=["onnx", "xml", "pt2"])
 def exported(request, trained_run, tmp_path_factory) -> Path:
     """The run as a file that gives labels."""
+    if request.param == "xml":
+        pytest.importorskip("openvino")
     path = tmp_path_factory.mktemp("exported") / f"model.{request.param}"
     export_model(trained_run, path, "labels", QUIET, licence="CC-BY-4.0")
     return path
@@ -90,6 +92,13 @@ def test_files_say_what_their_numbers_mean(exported):
         (given,), (labels,) = session.get_inputs(), session.get_outputs()
         assert (given.name, given.type, given.shape) == ("images", "tensor(uint8)", ["batch", "height", "width", 3])
         assert (labels.name, labels.type, labels.shape) == ("labels", "tensor(uint8)", ["batch", "height", "width"])
+    elif exported.suffix == ".xml":
+        import openvino
+
+        model = openvino.Core().read_model(exported)
+        about = {key: json.loads(model.get_rt_info(["oneway", key]).astype(str)) for key in ("classes", "colours")}
+        for port, name, shape in ((model.input(0), "images", "[?,?,?,3]"), (model.output(0), "labels", "[?,?,?]")):
+            assert (port.any_name, port.element_type.to_string(), str(port.partial_shape)) == (name, "u8", shape)
     else:
         with zipfile.ZipFile(exported) as archive:
             about = json.loads(archive.read(f"archive/extra/{METADATA}"))
@@ -240,9 +249,11 @@ def saved(tmp_path, monkeypatch):
     return save
 
 
-@pytest.mark.parametrize("suffix", [".onnx", ".pt2"])
+@pytest.mark.parametrize("suffix", [".onnx", ".xml", ".pt2"])
 def test_logits_come_at_full_resolution(saved, tmp_path, suffix):
     """N×C×H×W floats, in a new folder; the console tells agreement and speed, the card that the history is unknown."""
+    if suffix == ".xml":
+        pytest.importorskip("openvino")
     path, factory = saved(Small)
     told, target = io.StringIO(), tmp_path / "a/new" / f"model{suffix}"
     export_model(path, target, "logits", Console(file=told), factory=factory)
@@ -288,7 +299,9 @@ def test_code_that_only_the_file_names_is_not_run(saved, tmp_path):
         export_model(path, tmp_path / "model.pt2", "labels", QUIET)
 
 
-@pytest.mark.parametrize(("to", "message"), [("model.tflite", "end in .onnx or .pt2"), ("folder.onnx", "is a folder")])
+@pytest.mark.parametrize(
+    ("to", "message"), [("model.tflite", "end in .onnx or .xml or .pt2"), ("folder.onnx", "is a folder")]
+)
 def test_a_bad_target_file_is_refused(trained_run, tmp_path, to, message):
     """Before anything is loaded."""
     (tmp_path / "folder.onnx").mkdir()
@@ -296,9 +309,14 @@ def test_a_bad_target_file_is_refused(trained_run, tmp_path, to, message):
         export_model(trained_run, tmp_path / to, "labels", QUIET)
 
 
-def test_a_missing_extra_is_named_with_the_command_that_installs_it(trained_run, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("lacking", "to", "extra"), [("onnxscript", "model.onnx", "export"), ("openvino", "model.xml", "openvino")]
+)
+def test_a_missing_extra_is_named_with_the_command_that_installs_it(
+    trained_run, tmp_path, monkeypatch, lacking, to, extra
+):
     """In the words to paste."""
-    monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(UserError, match=r"pip install 'oneway\[export\]'"):
-        export_model(trained_run, tmp_path / "model.onnx", "labels", QUIET)
+    monkeypatch.setitem(sys.modules, lacking, None)
+    with pytest.raises(UserError, match=rf"pip install 'oneway\[{extra}\]'"):
+        export_model(trained_run, tmp_path / to, "labels", QUIET)
     assert list(tmp_path.iterdir()) == []

@@ -69,6 +69,7 @@ def bench(
     case: Several = (),
     profile: Switch = False,
     figure: Path | None = None,
+    runtime: Annotated[Several, Parameter(consume_multiple=True)] = (),
     out: Path | None = None,
     as_json: Json = False,
 ) -> None:
@@ -81,6 +82,8 @@ def bench(
         case: Measure this case only; may be repeated.
         profile: With step, also show where the time goes, and the least time that the work needs.
         figure: With memory, draw the paper's figure into this file (.png, .svg or .pdf).
+        runtime: With infer, compare these on the CPU, whatever of them is installed: pytorch, onnxruntime, openvino,
+            onnxruntime-int8, openvino-int8.
         out: Write everything that was measured to this file, as JSON.
         as_json: Print everything that was measured as JSON, instead of tables.
     """
@@ -90,5 +93,5 @@ def bench(
     if what is None:
         list_names({known: one.shows for known, one in BENCHES.items()})
         return
-    options = Options(choose_device("auto"), case, profile, figure)
+    options = Options(choose_device("cpu" if runtime else "auto"), case, profile, figure, runtime)
     bench(what, options, messages if as_json else results, out, as_json)

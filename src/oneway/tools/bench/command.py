@@ -20,6 +20,7 @@ from oneway.tools.bench.findings import Findings, Options, Say
 from oneway.tools.bench.infer import bench_infer
 from oneway.tools.bench.memory import bench_memory
 from oneway.tools.bench.params import bench_params
+from oneway.tools.bench.predict import bench_predict
 from oneway.tools.bench.step import bench_step
 from oneway.tools.bench.timing import tf32_allowed
 
@@ -37,7 +38,8 @@ BENCHES: dict[str, Bench] = {
     "params": Bench("numbers of parameters, beside those of the paper", bench_params),
     "step": Bench("time and memory of one training iteration, against plain PyTorch", bench_step),
     "memory": Bench("memory during and after each line of Algorithm 1, one-way and two-way", bench_memory),
-    "infer": Bench("images per second, batch 1, optimised against eager", bench_infer),
+    "infer": Bench("images per second, batch 1, optimised against eager; or by other runtimes on the CPU", bench_infer),
+    "predict": Bench("files per second from JPEGs to masks and overlays, against each stage alone", bench_predict),
     "data": Bench("whether the data keep up with the device: resident and streamed", bench_data),
 }
 
@@ -81,6 +83,8 @@ def _refuse(name: str, options: Options, out: Path | None) -> None:
         raise UserError(f"--profile: shows where the time of a step goes, with `bench step` and not `bench {name}`.")
     if options.figure is not None and name != "memory":
         raise UserError(f"--figure: only `bench memory` draws one, not `bench {name}`.")
+    if options.runtimes and name != "infer":
+        raise UserError(f"--runtime: compares runtimes with `bench infer`, not `bench {name}`.")
     for path in (out, options.figure):
         if path is not None and not path.parent.is_dir():
             raise UserError(f"{path}: there is no folder {path.parent}. Make it first, or choose another file.")

@@ -36,10 +36,13 @@ class Options:
     figure: Path | None = None
     """Where the figure of `memory` is drawn; the file's ending decides the format."""
 
+    runtimes: tuple[str, ...] = ()
+    """With `infer`: runtimes to compare on the CPU, by the names of `RUNTIMES`; empty: PyTorch alone, on the device."""
+
     @property
     def small(self) -> bool:
         """Whether sizes are those of a demonstration."""
-        return self.device.type == "cpu"
+        return self.device.type == "cpu" and not self.runtimes
 
     def choose(self, cases: dict[str, Named]) -> dict[str, Named]:
         """The cases asked for, in the order of the table."""

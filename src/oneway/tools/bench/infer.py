@@ -18,6 +18,7 @@ from oneway.ops import cross_entropy, pixels_of, references, upsample
 from oneway.tools.bench.findings import Findings, Options, Result, Say, number, ratio, table, times
 from oneway.tools.bench.paper import INFERENCE
 from oneway.tools.bench.params import NETWORKS
+from oneway.tools.bench.runtimes import bench_runtimes
 from oneway.tools.bench.timing import milliseconds_apart, release, synchronise
 
 SIZES = ((512, 1024), (1024, 2048))
@@ -43,7 +44,9 @@ ENDINGS: dict[str, Ending] = {"loss": as_in_the_paper, "classes": most_probable}
 
 
 def bench_infer(options: Options, say: Say) -> Findings:
-    """Measures every network that segments, at every size."""
+    """Measures every network that segments, at every size; or by several runtimes, where they are asked for."""
+    if options.runtimes:
+        return bench_runtimes(options, say)
     networks = {name: config for name, (config, _) in NETWORKS.items() if name in INFERENCE}
     rows = []
     for name, config in options.choose(networks).items():

@@ -9,10 +9,11 @@ import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
-from torch import Tensor
+from torch import Tensor, nn
 
 from oneway import __version__
 from oneway.common.errors import UserError
@@ -23,9 +24,10 @@ from oneway.runs.environment import hardware
 from oneway.tools.evaluate import as_input
 from oneway.tools.export.agreement import BATCHES, compare, refuse_difference
 from oneway.tools.export.card import model_card
-from oneway.tools.export.formats import FORMATS, Call
+from oneway.tools.export.formats import FORMATS, About, Call, Onnx, Opened, Pt2
 from oneway.tools.export.graph import Output
-from oneway.tools.predict.predictor import Predictor, load
+from oneway.tools.export.int8 import Cost, Images, Int8, measure, quantise, read_images, refuse_loss
+from oneway.tools.predict.predictor import load
 
 TIMED_SIZES = {False: (256, 512), True: (32, 32)}
 """Of images to segment, and to classify."""
@@ -42,70 +44,121 @@ OUTPUT_WORDS: dict[tuple[Output, bool], str] = {
 
 
 def export_model(
-    run: Path, to: Path, output: Output, console: Console, licence: str | None = None, factory: str | None = None
+    run: Path,
+    to: Path,
+    output: Output,
+    console: Console,
+    licence: str | None = None,
+    factory: str | None = None,
+    int8: Int8 | None = None,
 ) -> None:
     """Exports the model of a run folder, or of a model.safetensors, with a model card beside it.
 
     Raises:
-        UserError: Something is missing, the network cannot be exported, or the file does not agree with it. Nothing is
-            left behind, and a file that was there before stays.
+        UserError: Something is missing, the network cannot be exported, the file does not agree with it, or loses too
+            much in INT8. Nothing is left behind, and a file that was there before stays.
     """
-    kind = FORMATS.get(to.suffix.lower())
-    if kind is None:
-        raise UserError(f"{to}: unknown format. The name must end in {' or '.join(FORMATS)}.")
-    if to.is_dir():
-        raise UserError(f"{to}: is a folder. Name a file in it.")
-    kind.require()
+    kind = _choose_format(to, int8)
     model = load(run, device="cpu", factory=factory)
-    say(
-        console,
-        f"Exporting {model.source} to {to}, then comparing it with PyTorch at {len(BATCHES)} sizes and timing both: "
-        "about a minute",
-    )
+    images = read_images(run, model.classes, int8, console) if int8 else None
+    doing = f"Exporting {model.source} to {to}, then comparing it with PyTorch at {len(BATCHES)} sizes and timing both"
+    then = f", calibrating INT8 on {len(images.calibration)} images and validating both: minutes" if images else None
+    say(console, doing + (then or ": about a minute"))
     described = {"input": INPUT_WORDS, "output": OUTPUT_WORDS[output, model.classifies]}
     lists = {"classes": list(model.classes), "colours": [list(colour) for colour in model.colours]}
-    temporary = to.with_name(f".{to.stem}.{os.getpid()}{to.suffix}")
+    about: About = {"oneway": __version__, **described, **lists}
+    temporary = to.with_name(f".{to.stem}.{os.getpid()}{to.suffix.lower()}")
+    quantised: dict[str, object] = {}
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
-        kind.write(model.network, output, temporary, {"oneway": __version__, **described, **lists})
+        graph = kind.write(model.network, output, temporary, about)
         opened = kind.open(temporary)
         agreement = compare(model.network, opened)
         refuse_difference(agreement)
-        content = temporary.read_bytes()
+        files: dict[str, Call] = {kind.runtime: opened.result, "PyTorch": partial(predict_bytes, model.network)}
+        if int8 and images and isinstance(kind, Onnx):
+            small, cost = _replace_by_int8(kind, graph, temporary, about, opened, images, int8)
+            quantised = {"INT8": cost, "INT8, agreement": compare(model.network, small)}
+            files = {f"{kind.runtime} INT8": small.result, **files}
+        contents = [file.read_bytes() for file in kind.files(temporary)]
         height, width = size = TIMED_SIZES[model.classifies]
-        speeds = {kind.runtime: _rate(opened.result, size), "PyTorch": _rate(partial(_predict, model), size)}
+        speeds = {runtime: _rate(call, size) for runtime, call in files.items()}
         machine = hardware(torch.device("cpu"))
         where = f"Images of {height}×{width} pixels, one by one, on {machine}."
+        named = zip(kind.files(to), contents, strict=True)
         facts = {
             **described,
             "classes": ", ".join(f"{index} {name}" for index, name in enumerate(model.classes)),
             "parameters": f"{sum(parameter.numel() for parameter in model.network.parameters()):,}",
             "agreement": agreement,
-            "SHA-256": hashlib.sha256(content).hexdigest(),
+            **quantised,
+            **{f"SHA-256 of {file.name}": hashlib.sha256(content).hexdigest() for file, content in named},
             "exported by": f"oneway {__version__}",
             "licence": licence or NO_LICENCE,
         }
         text = model_card(to.name, facts, model, run if run.is_dir() else run.parent, where, speeds)
-        sync(temporary)
-        os.replace(temporary, to)
+        for made, file in zip(kind.files(temporary), kind.files(to), strict=True):
+            sync(made)
+            os.replace(made, file)
     except UserError as error:
         raise UserError(f"{to}: not written. {error}") from error
     except OSError as error:
         raise UserError(f"{to}: cannot be written ({error.strerror or error}).") from error
     finally:
-        with suppress(OSError):
-            temporary.unlink()
+        _remove(kind, temporary)
     beside = to.with_name(f"{to.name}.md")
     write_atomically(beside, text.encode())
     say(console, f"{agreement}.")
+    for what, found in quantised.items():
+        say(console, f"{what}: {found}.")
     rates = ", ".join(f"{runtime} {speed:.1f} images/s" for runtime, speed in speeds.items())
     say(console, f"{rates} ({height}×{width}, {machine})")
-    say(console, f"Exported: {to} ({len(content) / 1e6:.1f} MB), model card: {beside}")
+    say(console, f"Exported: {to} ({sum(map(len, contents)) / 1e6:.1f} MB), model card: {beside}")
 
 
-def _predict(model: Predictor, images: Tensor) -> Tensor:
+def _choose_format(to: Path, int8: Int8 | None) -> Onnx | Pt2:
+    """Refuses what cannot be written, before anything is loaded."""
+    kind = FORMATS.get(to.suffix.lower())
+    if kind is None:
+        raise UserError(f"{to}: unknown format. The name must end in {' or '.join(FORMATS)}.")
+    if to.is_dir():
+        raise UserError(f"{to}: is a folder. Name a file in it.")
+    if int8 and not isinstance(kind, Onnx):
+        raise UserError(f"{to}: --int8 is for .onnx and .xml files.")
+    for beside in kind.files(to):
+        if beside.exists() and not to.exists():
+            raise UserError(
+                f"{beside}: is there already, and the weights of {to.name} would go there. Choose another name."
+            )
+    kind.require()
+    return kind
+
+
+def _replace_by_int8(
+    kind: Onnx, graph: Any, path: Path, about: About, before: Opened, images: Images, asked: Int8
+) -> tuple[Opened, Cost]:
+    """Writes the INT8 form of a graph in place of the graph, with what it costs; a UserError where that is too much."""
+    smaller = quantise(graph, images.calibration)
+    _remove(kind, path)  # a file is never written over while it is open
+    kind.save(smaller, path, about)
+    after = kind.open(path)
+    cost = measure(before, after, images, len(about["classes"]))
+    refuse_loss(cost, asked.most_lost)
+    _remove(kind, path)
+    kind.save(smaller, path, {**about, "int8": cost.facts()})
+    return after, cost
+
+
+def _remove(kind: Onnx | Pt2, path: Path) -> None:
+    for file in kind.files(path):
+        with suppress(OSError):
+            file.unlink()
+
+
+def predict_bytes(network: nn.Module, images: Tensor) -> Tensor:
+    """What a file gives, by PyTorch."""
     x = as_input(images)
-    return upsample(model.network(x), pixels_of(x)).max(dim=1).indices
+    return upsample(network(x), pixels_of(x)).max(dim=1).indices
 
 
 @torch.inference_mode()

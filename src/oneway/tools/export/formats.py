@@ -1,4 +1,4 @@
-"""The two formats: how a graph becomes a file, and how the file is run again.
+"""The three formats: how a graph becomes a file, and how the file is run again.
 
 Shapes: N images of H×W pixels, C classes.
 """
@@ -22,6 +22,9 @@ from oneway.tools.export.graph import INPUT, Output, explain_error, trace
 METADATA = "oneway.json"
 """Beside the graph in a .pt2 file."""
 
+RT_INFO = "oneway"
+"""What an OpenVINO file says about itself is below this name."""
+
 Call = Callable[[Tensor], Tensor]
 About = dict[str, Any]
 
@@ -35,34 +38,33 @@ class Opened(NamedTuple):
 
 
 class Onnx:
-    """For ONNX Runtime, TensorRT, OpenVINO and their like."""
+    """For ONNX Runtime, TensorRT and their like."""
 
     runtime = "ONNX Runtime"
+    suffix = ".onnx"
+    extra = "export"
+    needs: tuple[str, ...] = ("onnx", "onnxscript", "onnxruntime")
 
     def require(self) -> None:
         """Raises a UserError with the command that installs what is missing."""
-        for module in ("onnx", "onnxscript", "onnxruntime"):
-            import_extra(module, "export", "Export to .onnx")
+        for module in self.needs:
+            import_extra(module, self.extra, f"Export to {self.suffix}")
 
-    def write(self, network: nn.Module, output: Output, path: Path, about: About) -> None:
-        """The network as a file."""
-        graph = trace(network, output, pool_by_products=True)
-        try:
-            with warnings.catch_warnings(action="ignore"):  # the exporter's, about itself
-                program: Any = torch.onnx.export(graph, (), dynamo=True, verbose=False)
-        except Exception as error:  # whatever an operation lacks
-            raise UserError(f"This network has no ONNX form ({explain_error(error)}).") from error
-        model = program.model_proto
-        (given,), (found,) = model.graph.input, model.graph.output
-        _rename(model.graph, {given.name: INPUT, found.name: output})
-        shapes = {"labels": ("batch", "height", "width"), "logits": ("batch", None, "height", "width")}
-        _name_sides(given, ("batch", "height", "width", None))
-        _name_sides(found, shapes[output])
-        del model.graph.value_info[:]  # speaks of sides by their former names
-        for part in (*model.graph.node, given, found):
-            del part.metadata_props[:]  # where in whose files each operation was written
-        for key, value in about.items():
-            model.metadata_props.add(key=key, value=value if isinstance(value, str) else json.dumps(value))
+    def files(self, path: Path) -> tuple[Path, ...]:
+        """All that is written, in the order in which it may appear."""
+        return (path,)
+
+    def write(self, network: nn.Module, output: Output, path: Path, about: About) -> Any:
+        """The network as a file; returns the graph that it holds."""
+        model = make_onnx(network, output)
+        self.save(model, path, about)
+        return model
+
+    def save(self, model: Any, path: Path, about: About) -> None:
+        """An ONNX model as a file, with what is said about it."""
+        del model.metadata_props[:]
+        for key, value in _texts(about).items():
+            model.metadata_props.add(key=key, value=value)
         path.write_bytes(model.SerializeToString())
 
     def open(self, path: Path) -> Opened:
@@ -86,6 +88,49 @@ class Onnx:
         return Opened(result, result)
 
 
+class OpenVino(Onnx):
+    """For OpenVINO: the same graph in its own format, with the weights beside it."""
+
+    runtime = "OpenVINO"
+    suffix = ".xml"
+    extra = "openvino"
+    needs = (*Onnx.needs, "openvino")
+
+    def files(self, path: Path) -> tuple[Path, ...]:
+        """The weights first: an .xml without its .bin is no model."""
+        return path.with_suffix(".bin"), path
+
+    def save(self, model: Any, path: Path, about: About) -> None:
+        """An ONNX model as two files, with what is said about it."""
+        openvino = import_extra("openvino", self.extra, "Export to .xml")
+        try:
+            # Not by its convert_model, which tells its makers about every use.
+            graph = openvino.Core().read_model(model.SerializeToString())
+            for key, value in _texts(about).items():
+                graph.set_rt_info(value, [RT_INFO, key])
+            openvino.save_model(graph, path, compress_to_fp16=False)
+        except RuntimeError as error:  # also where a disk is full
+            raise UserError(f"OpenVINO cannot write this network ({explain_error(error)}).") from error
+
+    def open(self, path: Path) -> Opened:
+        """The files as functions of N×H×W×3 bytes."""
+        openvino = import_extra("openvino", self.extra, "An .xml file")
+        core = openvino.Core()
+        # It computes in half precision where the CPU can, unless it is told not to.
+        settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": torch.get_num_threads()}
+
+        def run(model: Any) -> Call:
+            compiled = core.compile_model(model, "CPU", {"PERFORMANCE_HINT": "LATENCY", **settings})
+            return lambda images: torch.from_numpy(compiled(images.numpy(), share_outputs=False)[0])
+
+        model = core.read_model(path)
+        result = run(model)
+        choices = [node for node in model.get_ordered_ops() if node.get_type_name() == "TopK"]
+        if "labels" not in model.output(0).get_names() or not choices:
+            return Opened(result, result)
+        return Opened(result, run(openvino.Model([choices[-1].input_value(0)], model.get_parameters(), "logits")))
+
+
 class Pt2:
     """For PyTorch, without this package."""
 
@@ -94,8 +139,12 @@ class Pt2:
     def require(self) -> None:
         """PyTorch is all it needs."""
 
-    def write(self, network: nn.Module, output: Output, path: Path, about: About) -> None:
-        """The network as a file."""
+    def files(self, path: Path) -> tuple[Path, ...]:
+        """All that is written."""
+        return (path,)
+
+    def write(self, network: nn.Module, output: Output, path: Path, about: About) -> Any:
+        """The network as a file; returns the graph that it holds."""
         graph = trace(network, output, pool_by_products=False)
         for part in graph.graph_module.modules():
             for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
@@ -107,6 +156,7 @@ class Pt2:
         except Exception as error:  # whatever a graph cannot say
             raise UserError(f"This network has no .pt2 form ({explain_error(error)}).") from error
         path.write_bytes(content.getvalue())
+        return graph
 
     def open(self, path: Path) -> Opened:
         """The file as functions of N×H×W×3 bytes."""
@@ -121,7 +171,31 @@ class Pt2:
         return Opened(result, logits)
 
 
-FORMATS: dict[str, Onnx | Pt2] = {".onnx": Onnx(), ".pt2": Pt2()}
+FORMATS: dict[str, Onnx | Pt2] = {".onnx": Onnx(), ".xml": OpenVino(), ".pt2": Pt2()}
+
+
+def make_onnx(network: nn.Module, output: Output) -> Any:
+    """The network as an ONNX model."""
+    graph = trace(network, output, pool_by_products=True)
+    try:
+        with warnings.catch_warnings(action="ignore"):  # the exporter's, about itself
+            program: Any = torch.onnx.export(graph, (), dynamo=True, verbose=False)
+    except Exception as error:  # whatever an operation lacks
+        raise UserError(f"This network has no ONNX form ({explain_error(error)}).") from error
+    model = program.model_proto
+    (given,), (found,) = model.graph.input, model.graph.output
+    _rename(model.graph, {given.name: INPUT, found.name: output})
+    shapes = {"labels": ("batch", "height", "width"), "logits": ("batch", None, "height", "width")}
+    _name_sides(given, ("batch", "height", "width", None))
+    _name_sides(found, shapes[output])
+    del model.graph.value_info[:]  # speaks of sides by their former names
+    for part in (*model.graph.node, given, found):
+        del part.metadata_props[:]  # where in whose files each operation was written
+    return model
+
+
+def _texts(about: About) -> dict[str, str]:
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in about.items()}
 
 
 def _rename(graph: Any, names: dict[str, str]) -> None:

@@ -1,0 +1,194 @@
+"""INT8: a graph whose convolutions compute with bytes, calibrated on images of a run; and what that costs.
+
+Shapes: N images of H×W pixels, C classes.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from oneway import runs
+from oneway.common.errors import UserError
+from oneway.common.extras import import_extra
+from oneway.common.words import counted
+from oneway.data.dataset import Bytes, Samples
+from oneway.tools.evaluate import METRIC_NAMES, evenly_spaced, read_split, score
+from oneway.tools.export.formats import About, Opened
+from oneway.tools.export.graph import INPUT, explain_error
+
+CALIBRATION_IMAGES = 32
+MOST_LOST = 1.0
+OPERATIONS = ("Conv", "Add", "Relu", "MaxPool", "Concat")
+
+
+@dataclass(frozen=True)
+class Int8:
+    """What is asked of an INT8 file."""
+
+    most_lost: float = MOST_LOST
+    """Points of mIoU, or of accuracy, that may be lost on the validation images."""
+
+    data: Path | None = None
+    """Folder of the data set, where it is not the one trained on."""
+
+    refresh: bool = False
+    cache: Path | None = None
+
+
+class Images(NamedTuple):
+    """What a graph is calibrated on, and what it is judged by."""
+
+    calibration: list[Bytes]  # 1×H×W×3 each
+    kind: str
+    validation: Samples
+    without: list[int]
+
+
+def read_images(path: Path, classes: tuple[str, ...], asked: Int8, console: Console) -> Images:
+    """Images of a run: some that taught without labels, or with them where there are no others; all that validate."""
+    if not (path / runs.CONFIG).is_file():
+        raise UserError(
+            f"{path}: --int8 measures on images of the run what is lost, and the model file alone names none. "
+            "Give the run folder."
+        )
+    run = runs.open_run(path)
+    dataset, validation, without = read_split(run, "val", classes, asked.data, console, asked.refresh, asked.cache)
+    train, labelled = dataset.read("train"), set(run.split.labelled)
+    members = [number for number, name in enumerate(train.names) if name not in labelled]
+    further = len(train.pool) if train.pool else 0
+    kind = "without labels" if members or further else "that taught"
+    if not members and not further:
+        members = list(range(len(train)))
+    if not members and not further:
+        raise UserError(f"{asked.data or run.path}: has no training images to calibrate INT8 on.")
+    chosen = evenly_spaced(len(members) + further, CALIBRATION_IMAGES)
+    images = [
+        _image(train, members[place] if place < len(members) else len(train) + place - len(members)) for place in chosen
+    ]
+    return Images([np.ascontiguousarray(image)[None] for image in images], kind, validation, without)
+
+
+def _image(samples: Samples, number: int) -> Bytes:
+    if samples.pool is None or number < len(samples):
+        return samples.image(number)
+    return samples.pool.read(number - len(samples), 0, lambda size: (0, 0, *size)).pixels
+
+
+class _Reader:
+    """Hands images out, as the tools ask for them."""
+
+    def __init__(self, images: list[Bytes]) -> None:
+        self.left = iter(images)
+
+    def get_next(self) -> dict[str, Bytes] | None:
+        image = next(self.left, None)
+        return None if image is None else {INPUT: image}
+
+
+def quantise(model: Any, calibration: list[Bytes]) -> Any:
+    """An ONNX model that computes with bytes: weights by channel, activations by the range that images show.
+
+    By ONNX Runtime's own tools, as pairs of QuantizeLinear and DequantizeLinear, which OpenVINO and TensorRT read too.
+    """
+    onnx = import_extra("onnx", "export", "--int8")
+    tools = import_extra("onnxruntime.quantization", "export", "--int8")
+    shapes = import_extra("onnxruntime.quantization.shape_inference", "export", "--int8")
+
+    with tempfile.TemporaryDirectory() as folder, _quiet():
+        given, prepared, quantised = (Path(folder) / f"{step}.onnx" for step in ("given", "prepared", "quantised"))
+        given.write_bytes(model.SerializeToString())
+        try:
+            shapes.quant_pre_process(str(given), str(prepared), skip_symbolic_shape=True)
+            tools.quantize_static(
+                str(prepared),
+                str(quantised),
+                _Reader(calibration),
+                quant_format=tools.QuantFormat.QDQ,
+                per_channel=True,
+                activation_type=tools.QuantType.QUInt8,
+                weight_type=tools.QuantType.QInt8,
+                op_types_to_quantize=list(OPERATIONS),
+            )
+        except Exception as error:  # of whichever tool
+            raise UserError(f"This network has no INT8 form ({explain_error(error)}).") from error
+        return onnx.load(str(quantised))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the tools' advice to each other."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What INT8 costs on the validation images."""
+
+    metric: str
+    before: float
+    after: float
+    images: int
+    calibration: str
+
+    @property
+    def lost(self) -> float:
+        """Points; below zero where it has gained."""
+        return self.before - self.after
+
+    def __str__(self) -> str:
+        return (
+            f"{self.after:.2f} % {METRIC_NAMES[self.metric]} on {counted(self.images, 'validation image')}, "
+            f"{self.before:.2f} % before; calibrated on {self.calibration}"
+        )
+
+    def facts(self) -> About:
+        """As files have it."""
+        return {
+            "metric": self.metric,
+            "before": round(self.before, 4),
+            "after": round(self.after, 4),
+            "validation_images": self.images,
+            "calibration": self.calibration,
+        }
+
+
+@torch.inference_mode()
+def measure(before: Opened, after: Opened, images: Images, classes: int) -> Cost:
+    """Both files on the validation images."""
+
+    def scored(file: Opened) -> Any:
+        def classify(inputs: torch.Tensor) -> torch.Tensor:
+            found = file.result(inputs)
+            return found.argmax(dim=1) if found.is_floating_point() else found
+
+        return score(classify, images.validation, classes, images.without)
+
+    first, second = scored(before), scored(after)
+    calibration = f"{counted(len(images.calibration), 'image')} {images.kind}"
+    judged = images.validation.labelled - len(images.without)
+    return Cost(first.metric, first.value, second.value, judged, calibration)
+
+
+def refuse_loss(cost: Cost, most: float) -> None:
+    """Raises a UserError where more is lost than the user accepts."""
+    if cost.lost > most:
+        raise UserError(
+            f"INT8 loses {cost.lost:.2f} points of {METRIC_NAMES[cost.metric]} on the validation images "
+            f"({cost.before:.2f} % before, {cost.after:.2f} % after), and {most:g} may be lost. Accept it with "
+            f"--int8-loss {np.ceil(10 * cost.lost) / 10:g}, or export without --int8."
+        )

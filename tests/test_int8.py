@@ -1,0 +1,174 @@
+"""Facts about INT8 files: what they compute with, what they lose, and that a user hears of it before they exist."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from torchmetrics.functional.classification import multiclass_jaccard_index
+
+from oneway.common.errors import UserError
+from oneway.config import Model
+from oneway.data import load as load_data
+from oneway.data.streets import CLASSES
+from oneway.runs import open_run
+from oneway.tools.bench import Options, bench, runtimes
+from oneway.tools.evaluate import evaluate_run
+from oneway.tools.export import Int8, export_model
+from oneway.tools.export.formats import FORMATS
+from oneway.tools.export.int8 import Cost, read_images, refuse_loss
+from processes import forked
+from small_runs import QUIET
+
+onnx = pytest.importorskip("onnx")
+ort = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+
+ANYTHING = Int8(most_lost=100)
+
+
+@pytest.fixture(scope="module")
+def exported(trained_run, tmp_path_factory) -> tuple[Path, str]:
+    """The run as an INT8 file, and what was said meanwhile."""
+    path, told = tmp_path_factory.mktemp("int8") / "model.onnx", io.StringIO()
+    export_model(trained_run, path, "labels", Console(file=told, width=500), int8=ANYTHING)
+    return path, told.getvalue()
+
+
+def miou(labels: np.ndarray, run: Path) -> float:
+    """Of predictions for the validation images, by torchmetrics."""
+    samples = load_data(open_run(run).config.data).read("val")
+    truth = np.stack([samples.label_map(index) for index in range(len(samples))])
+    counted = truth != 255
+    found, expected = (torch.from_numpy(values[counted]).long() for values in (labels, truth))
+    per_class = multiclass_jaccard_index(found, expected, len(CLASSES), average="none")
+    return 100 * float(per_class[torch.cat((found, expected)).unique()].mean())
+
+
+def test_the_figures_are_those_of_the_validation_set(exported, trained_run):
+    """Before: what `oneway eval` says. After: by torchmetrics, from what ONNX Runtime alone makes of the file."""
+    path, told = exported
+    session = ort.InferenceSession(path)
+    figures = json.loads(session.get_modelmeta().custom_metadata_map["int8"])
+    samples = load_data(open_run(trained_run).config.data).read("val")
+    images = np.stack([samples.image(index) for index in range(len(samples))])
+    assert figures["before"] == pytest.approx(evaluate_run(trained_run, "val", None, QUIET)["value"], abs=0.02)
+    assert figures["after"] == pytest.approx(miou(session.run(None, {"images": images})[0], trained_run), abs=0.01)
+    assert figures["validation_images"] == len(samples)
+    assert figures["calibration"] == "12 images without labels"
+    words = f"INT8: {figures['after']:.2f} % mIoU on {len(samples)} validation images, {figures['before']:.2f} % before"
+    assert words in told
+    card = path.with_name("model.onnx.md").read_text(encoding="utf-8")
+    assert f"{figures['after']:.2f} % mIoU" in card
+    assert "| ONNX Runtime INT8 |" in card
+
+
+def test_convolutions_compute_with_bytes(exported):
+    """Weights are int8 with a scale for each output channel; classes and colours are still in the file."""
+    model = onnx.load(exported[0])
+    made_by = {name: node for node in model.graph.node for name in node.output}
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    convolutions = [node for node in model.graph.node if node.op_type == "Conv"]
+    assert len(convolutions) > 20
+    for node in convolutions:
+        dequantise = made_by[node.input[1]]
+        assert dequantise.op_type == "DequantizeLinear"
+        stored, scale = (weights[name] for name in dequantise.input[:2])
+        assert stored.data_type == onnx.TensorProto.INT8
+        assert list(scale.dims) == [stored.dims[0]]
+        assert made_by[node.input[0]].op_type == "DequantizeLinear"
+    assert json.loads({entry.key: entry.value for entry in model.metadata_props}["classes"]) == list(CLASSES)
+
+
+def test_openvino_computes_what_onnx_runtime_computes(exported, tmp_path):
+    """From the same INT8 graph; roundings differ."""
+    pytest.importorskip("openvino")
+    FORMATS[".xml"].save(onnx.load(exported[0]), tmp_path / "model.xml", {})
+    images = torch.randint(256, (2, 97, 131, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    found, expected = (FORMATS[file.suffix].open(file).logits(images) for file in (tmp_path / "model.xml", exported[0]))
+    assert (found - expected).norm() < 0.05 * expected.norm()
+    assert (found.argmax(dim=1) == expected.argmax(dim=1)).float().mean() > 0.95
+
+
+def test_too_great_a_loss_leaves_nothing_behind(trained_run, tmp_path):
+    """Nor does it take away the files that were there."""
+    pytest.importorskip("openvino")
+    for name in ("model.xml", "model.bin"):
+        (tmp_path / name).write_text("an earlier export")
+    with pytest.raises(UserError, match=r"model.xml: not written. INT8 loses -?\d+\.\d\d points of mIoU"):
+        export_model(trained_run, tmp_path / "model.xml", "labels", QUIET, int8=Int8(most_lost=-100))
+    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == dict.fromkeys(
+        ("model.xml", "model.bin"), "an earlier export"
+    )
+
+
+def test_the_refusal_names_both_figures_and_the_way_out():
+    """The loss that it proposes to accept is one that would be accepted."""
+    cost = Cost("miou", 61.25, 59.01, 84, "32 images without labels")
+    with pytest.raises(UserError) as caught:
+        refuse_loss(cost, 1.0)
+    assert "2.24 points of mIoU" in str(caught.value)
+    assert "61.25 % before, 59.01 % after" in str(caught.value)
+    assert "--int8-loss 2.3" in str(caught.value)
+    refuse_loss(cost, 2.3)
+
+
+def test_without_unlabelled_images_those_that_taught_calibrate(two_runs, monkeypatch):
+    """A run whose images are all labelled has no others."""
+    run = open_run(two_runs[0])
+    names = load_data(run.config.data).read("train").names
+    images = read_images(two_runs[0], CLASSES, ANYTHING, QUIET)
+    assert (len(images.calibration), images.kind) == (len(names) - len(run.split.labelled), "without labels")
+    everything = type(run.split)(names, names)
+    monkeypatch.setattr(type(run), "split", everything)
+    images = read_images(two_runs[0], CLASSES, ANYTHING, QUIET)
+    assert (len(images.calibration), images.kind) == (len(names), "that taught")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--to model.pt2 --int8", "model.pt2: --int8 is for .onnx and .xml files"),
+        ("--to model.onnx --int8-loss 2", "go with --int8"),
+        ("--to model.onnx --int8 --int8-loss -1", "--int8-loss"),
+        ("--to taken.xml", "taken.bin: is there already"),
+        ("--to model.onnx --int8", "Give the run folder"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_at_once(trained_run, tmp_path, flags, message):
+    """By the command itself."""
+    (tmp_path / "taken.bin").touch()
+    done = forked("export", str(trained_run / "model.safetensors"), *flags.split(), cwd=tmp_path)
+    assert done.returncode in (1, 2)
+    assert message in " ".join(done.stderr.split())
+    assert [file.name for file in tmp_path.iterdir()] == ["taken.bin"]
+
+
+def test_runtimes_are_compared_in_one_run(monkeypatch, tmp_path):
+    """Those that are installed; what is not is said. All give the classes that PyTorch gives."""
+    monkeypatch.setattr(runtimes, "NETWORKS", {"swiftnet-rn18": (Model(width=0.125), 19)})
+    monkeypatch.setattr(runtimes, "TIMED_SIZES", {False: (64, 128)})
+    monkeypatch.setattr(runtimes, "find_spec", lambda name: None if name == "openvino" else object())
+    console = Console(file=io.StringIO(), width=200)
+    options = Options(torch.device("cpu"), runtimes=("onnxruntime", "onnxruntime-int8", "openvino"))
+    bench("infer", options, console, tmp_path / "infer.json")
+    (row,) = json.loads((tmp_path / "infer.json").read_text())["results"]
+    assert set(row["images_per_second"]) == {"pytorch", "onnxruntime", "onnxruntime-int8"}
+    assert row["same_class"]["onnxruntime"] > 0.999
+    told = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "openvino: left out, since openvino is not installed" in told
+    assert "pip install 'oneway[openvino]'" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "message"), [("step", "pytorch", "bench infer"), ("infer", "tflite", "tflite")]
+)
+def test_unknown_runtimes_are_refused(name, asked, message):
+    """And benchmarks that know none."""
+    with pytest.raises(UserError, match=message):
+        bench(name, Options(torch.device("cpu"), runtimes=(asked,)), QUIET)
