@@ -6,15 +6,17 @@ import io
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from rich.console import Console
 from torch import nn
 
 from oneway.common.errors import UserError
 from oneway.config import Model, build
 from oneway.engine.store import Store
-from oneway.tools.bench import bench, data, infer, memory, step
+from oneway.tools.bench import bench, data, infer, memory, predict, step
 from oneway.tools.bench.cases import Case, random_plan, random_samples, segmentation, training_cases
 from oneway.tools.bench.findings import Options, table
 from oneway.tools.bench.meters import SavedTensors
@@ -239,3 +241,21 @@ def test_cases_are_runs_that_could_be_trained(small):
         build(case.config.model_dump(), name)
         plan = random_plan(case)
         assert max(plan.batch_labelled, plan.batch_unlabelled) <= len(plan.unlabelled)
+
+
+def test_predict_measures_the_pipeline_beside_its_stages(monkeypatch, tmp_path):
+    """Rates of each stage, of all together and of a plain loop; its masks are those that the loop would write."""
+    monkeypatch.setattr(predict, "SIZE", (64, 96))
+    monkeypatch.setattr(predict, "FILES_ON_CPU", 3)
+    monkeypatch.setattr(predict, "ROUNDS_ON_CPU", 1)
+    monkeypatch.setattr(predict, "CASES", {"tiny": TINY})
+    printed = output_of("predict", Options(CPU), tmp_path / "predict.json")
+    assert "of what" in printed
+    (row,) = json.loads((tmp_path / "predict.json").read_text())["results"]
+    rates = row["files_per_second"]
+    assert set(rates) == {"plain", "decode", "network", "write", "pipeline"}
+    assert rates[row["slowest"]] == min(rates[stage] for stage in predict.STAGES)
+    assert row["ratio"] == pytest.approx(rates["pipeline"] / rates["plain"])
+    model, (photo, *_) = predict.make_predictor(TINY, CPU), predict.make_photos(tmp_path / "photos", 3)
+    predict.plain(model, photo, tmp_path / "out")
+    assert np.array_equal(np.asarray(Image.open(tmp_path / "out/png/00000.png")), model.predict(photo).labels)

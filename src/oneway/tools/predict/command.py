@@ -78,11 +78,13 @@ def predict_files(
         require_video()
     outputs.prepare()
     began = time.monotonic()
-    if model.device.type == "cpu":
-        keep_freed_memory()
-    with progress_bar(console, "Predicting", len(sources)) as advance, threads(THREADS) as pool:
+    with (
+        progress_bar(console, "Predicting", len(sources)) as advance,
+        keep_freed_memory(model.device.type == "cpu"),
+        threads(THREADS) as pool,
+    ):
         job = _Job(model, outputs, tile, pool, advance, export)
-        for batch in batches(decode_ahead(images, pool, job.leave_out)):
+        for batch in batches(decode_ahead(images, pool, job.leave_out, model.bands)):
             job.predict(batch)
         for source in videos:
             job.predict_video(source)
@@ -165,6 +167,9 @@ class _Job:
     def predict_video(self, source: Source) -> None:
         """Predicts a video frame by frame, into another video or into files for each frame."""
         with self.handling(source):
+            if self.model.bands is not None:
+                chosen = ", ".join(map(str, self.model.bands))
+                raise UserError(f"{source.path}: a video has colours, and {self.model.source} sees bands {chosen}.")
             if self.outputs.frames:
                 for number, (pixels, _) in enumerate(ahead(read_frames(source.path)), start=1):
                     self._write(f"{source.name}.frames/{number:06}", source, self.model.predict(pixels, self.tile))
