@@ -130,8 +130,8 @@ def train(
         recipe_name: What to start from.
         data: Folder of the data set, for recipes that read one.
         out: Run folder; by default one below runs/ named after recipe (or own data), method, labels and seed.
-        preset: Settings that go together: a first look without a GPU (cpu), half the time of the recipe (fast), or what
-            more time can buy (best). Flags win over it.
+        preset: Settings that go together: minutes without a GPU, to see that the data are understood (cpu), or half the
+            time of the recipe (fast). Flags win over it.
         compare: Also train without unlabelled images, with the same seed, labels and length, and report what they
             brought; the folder then holds two runs, named after their methods.
         resume: Continue the run in the folder from its last checkpoint, to the bit; start it where there is none yet.

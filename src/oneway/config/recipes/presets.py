@@ -7,7 +7,7 @@ from typing import Any, Literal
 from oneway.common.errors import UserError
 from oneway.config.reading import merge
 
-PresetName = Literal["cpu", "fast", "best"]
+PresetName = Literal["cpu", "fast"]
 
 PRESETS: dict[PresetName, dict[str, dict[str, Any]]] = {
     # A quarter of the channels on small crops: minutes without a GPU, to see that the data are understood.
@@ -17,9 +17,7 @@ PRESETS: dict[PresetName, dict[str, dict[str, Any]]] = {
         "train": {"iterations": 300},
     },
     "fast": {"train": {"iterations": 1000}},
-    "best": {"train": {"iterations": 4000, "batch_unlabelled": 16}},
 }
-"""What each brought: docs/results/presets.md."""
 
 PHOTOGRAPHS = ("folder", "camvid")
 """The recipes that they were measured with."""
