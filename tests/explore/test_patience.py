@@ -123,9 +123,9 @@ def test_an_upload_that_decodes_slowly_blocks_nobody(page_content, monkeypatch):
     """It is given up with an answer; what is computed meanwhile does not wait for it."""
     real = images.read_image
 
-    def slow(path, content=None):
+    def slow(*arguments):
         time.sleep(2)
-        return real(path, content)
+        return real(*arguments)
 
     monkeypatch.setattr(images, "read_image", slow)
     with serving(page_content, Limits(decoding=0.5)) as address, httpx.Client(base_url=address) as client:

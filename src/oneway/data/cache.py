@@ -75,7 +75,8 @@ class Cache:
         """Where a split is kept: another place for each choice of files, and for each way to read their labels."""
         listing, root = self.listing, os.path.abspath(self.listing.root)
         reading = (listing.classes, listing.label_coding, listing.reduction, listing.selection.get(split))
-        key = blake2b(json.dumps([PLACES, root, *reading]).encode(), digest_size=8).hexdigest()
+        bands = [listing.bands] if listing.bands else []
+        key = blake2b(json.dumps([PLACES, root, *reading, *bands]).encode(), digest_size=8).hexdigest()
         return self.root / f"{os.path.basename(root)}-{key}" / split
 
     def samples(self, split: SplitName) -> Samples:

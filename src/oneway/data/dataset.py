@@ -74,6 +74,7 @@ class Listing:
     recipe: str = "folder"  # with which `oneway check` lists the same files
     unlabelled: Path | str | None = None  # another folder, whose images are among those of training; or a pool
     masks: MaskStyle | None = None  # how its masks are stored; None where labels are in no masks
+    bands: tuple[int, int, int] | None = None  # of its images that are used, counted from 1; None for their colours
 
     @property
     def splits(self) -> dict[SplitName, tuple[Item, ...]]:
@@ -173,3 +174,6 @@ class Dataset:
 
     digests: Callable[[SplitName], Mapping[str, str]] = lambda split: {}
     """By name, a digest of the pixels of each image of a split; empty where images are no files."""
+
+    bands: tuple[int, int, int] | None = None
+    """As in a listing."""

@@ -23,6 +23,7 @@ from oneway.data.check.defects import every_item
 from oneway.data.cityscapes import list_cityscapes
 from oneway.data.coco_stuff import list_coco_stuff
 from oneway.data.dataset import NOTHING, Dataset, Listing, Samples
+from oneway.data.decode.images import GDAL
 from oneway.data.folder import list_folder
 from oneway.data.pool import Pool, find_pool, is_pool, open_pool
 from oneway.data.pool.sampling import refuse_broken
@@ -49,7 +50,9 @@ def load(config: Data, console: Console = QUIET, all_validate: bool = False) -> 
     files = _Files(listing, config, console, before)
     digests = partial(_digests, files.cache)
     paths = {item.name: item.image for item in listing.train}
-    return Dataset(listing.classes, listing.colours, files.read, files.review, listing.masks, paths, digests)
+    return Dataset(
+        listing.classes, listing.colours, files.read, files.review, listing.masks, paths, digests, listing.bands
+    )
 
 
 def list_files(config: Data, all_validate: bool = False, console: Console = QUIET) -> Listing:
@@ -66,6 +69,11 @@ def list_files(config: Data, all_validate: bool = False, console: Console = QUIE
     config = unpacked(config, console)
     pool = has_pool(config)
     listing = _list(config, None if pool or config.unlabelled is None else Path(config.unlabelled), all_validate)
+    if pool and listing.bands is not None:
+        raise UserError(
+            f"{config.unlabelled}: images of a pool are used in their colours, and {listing.root} asks for bands "
+            f"{', '.join(map(str, listing.bands))}. Use --data.pool never, or save three bands: {GDAL}"
+        )
     return replace(listing, unlabelled=config.unlabelled) if pool else listing
 
 

@@ -38,8 +38,12 @@ class TrainedModel:
     masks: MaskStyle | None = None
     """How the masks that it learnt from are stored; None where there were none, or an earlier version trained it."""
 
+    bands: tuple[int, int, int] | None = None
+    """Of images, those that it has learnt to see as red, green and blue, counted from 1; None for their colours."""
+
 
 Byte = Annotated[int, Field(ge=0, le=255)]
+Band = Annotated[int, Field(ge=1, le=64)]
 ClassName = Annotated[str, AfterValidator(class_name)]
 
 
@@ -53,6 +57,7 @@ class About(BaseModel):
     classes: tuple[ClassName, ...] = Field(min_length=1, max_length=255)
     colours: tuple[tuple[Byte, Byte, Byte], ...] = Field(max_length=255)
     masks: MaskStyle | None = None
+    bands: tuple[Band, Band, Band] | None = None
 
 
 def save_model(path: Path, trained: TrainedModel, config: Model) -> None:
@@ -65,6 +70,8 @@ def save_model(path: Path, trained: TrainedModel, config: Model) -> None:
     }
     if trained.masks is not None:
         about["masks"] = trained.masks.model_dump()
+    if trained.bands is not None:
+        about["bands"] = trained.bands
     content = {name: tensor.cpu().contiguous() for name, tensor in trained.network.state_dict().items()}
     write_atomically(path, tensors.serialise(content, {**about, SEAL: digest(about, content)}))
 
@@ -97,7 +104,7 @@ def load_model(path: Path, device: torch.device, factory: str | None = None) -> 
         if isinstance(network, models.ImageModel) and not content["deviation"].all():
             raise UserError(f"{path}: its deviation is 0 somewhere, by which no image can be divided. Train it again.")
         network.load_state_dict(content)
-    return TrainedModel(network.to(device).eval(), about.classes, about.colours, about.masks)
+    return TrainedModel(network.to(device).eval(), about.classes, about.colours, about.masks, about.bands)
 
 
 def refuse_damage(words: Mapping[str, Any], content: Mapping[str, Tensor], path: Path) -> None:

@@ -166,7 +166,8 @@ def evaluate_run(
     if split == "test":
         _require_test_split(run.config.data.name)
     trained = runs.load_model(run.model_file, runs.choose_device(device), factory)
-    _, samples, seen = read_split(run, split, trained.classes, data_path, console, refresh, cache)
+    dataset, samples, seen = read_split(run, split, trained.classes, data_path, console, refresh, cache)
+    refuse_other_bands(run, trained, dataset)
     if mirror and samples.task != "segmentation":
         raise UserError(f"--mirror: {path} classifies {run.config.data.name}; only segmentation is averaged so.")
     network = Mirrored(trained.network) if mirror else trained.network
@@ -283,6 +284,16 @@ def load_data(
             f"{', '.join(classes)}. Give a data set with the same classes in the same order."
         )
     return dataset
+
+
+def refuse_other_bands(run: runs.Run, model: runs.TrainedModel, dataset: Dataset) -> None:
+    """Refuses images of which other bands are used than those that a model has learnt from."""
+    if dataset.bands != model.bands:
+        bands = [f"bands {listed(found)}" if found else "the colours" for found in (dataset.bands, model.bands)]
+        raise UserError(
+            f"{run.path}: has learnt from {bands[1]} of images (`bands` in dataset.yaml), and {bands[0]} would be "
+            "shown to it. Let dataset.yaml name the same."
+        )
 
 
 def as_json(scores: Scores, classes: Sequence[str]) -> dict[str, Any]:

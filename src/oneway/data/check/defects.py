@@ -180,10 +180,11 @@ def odd_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
 def further_bands(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     """Images with a band that is not used."""
     found = [item for item in every_item(listing) if surveys[item.name].further_band]
-    if found:
+    if found and listing.bands is None:
         message = (
             f"{len(found)} of {len(every_item(listing))} images have a band besides their colours, alpha or infra-red "
-            f"({image_file(found[0], listing)} is the first): red, green and blue are used. For others, save three"
+            f"({image_file(found[0], listing)} is the first): red, green and blue are used. For others, "
+            "write `bands: [4, 3, 2]` into dataset.yaml"
         )
         yield Finding("warning", "Bands that are not used", WHOLE_SET, message)
 

@@ -103,7 +103,7 @@ def decode_and_survey(listing: Listing, item: Item) -> tuple[Survey, Bytes | Non
     With a mask that cannot be used, an image can still be compared with others, and shown.
     """
     try:
-        whole = read_image(item.image)
+        whole = read_image(item.image, bands=listing.bands)
     except UserError as error:
         return Survey(item.name, problem=str(error), part="image"), None, None
     factor = listing.reduction

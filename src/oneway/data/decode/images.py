@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 import numpy as np
 from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError, features
+from PIL.TiffImagePlugin import TiffImageFile
 
 from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
@@ -56,6 +57,10 @@ MOST_STRIPS = 2**16  # of a TIFF without compression; Pillow reads them one by o
 MOST_RUN_BYTES = 2**21  # of a BMP with compression; Pillow decodes it in Python
 
 Box = tuple[int, int, int, int]
+Bands = tuple[int, int, int]
+SAMPLES_PER_PIXEL = 277  # the tag of a TIFF
+MOST_OF_TILES = 200  # characters of how Pillow describes the first of them
+GDAL = "gdal_translate -b 4 -b 3 -b 2 FROM.tif TO.tif"
 
 SIDEWAYS = (5, 6, 7, 8)
 AS_STORED: dict[int, Callable[[Bytes], Bytes]] = {
@@ -104,7 +109,7 @@ class Unreadable(UserError):
     """A file that cannot be decoded at all: missing, damaged, or of a kind that is not read."""
 
 
-def read_image(path: Path, content: bytes | None = None) -> Bytes:
+def read_image(path: Path, content: bytes | None = None, bands: Bands | None = None) -> Bytes:
     """H×W×3 in RGB, upright as its EXIF orientation says.
 
     Alpha is dropped, palettes are looked up, and of samples with 16 bits the upper 8 remain: 65535 becomes 255, and the
@@ -113,12 +118,20 @@ def read_image(path: Path, content: bytes | None = None) -> Bytes:
     Args:
         path: The file, as messages name it.
         content: What it holds, where that has been read already.
+        bands: Those that are taken for red, green and blue, counted from 1; by default the colours.
 
     Raises:
-        UserError: The file is missing, damaged, too large, or of another kind; says which.
+        UserError: The file is missing, damaged, too large, or of another kind, or has not so many bands; says which.
     """
     with open_image(path, content) as file:
         orientation = _orientation(file)
+        if bands is not None and _has_fourth_band(file):
+            file._mode = "RGBX"  # or Pillow would leave it out
+        if bands is not None and (file.mode == "P" or max(bands) > len(file.getbands())):
+            raise UserError(
+                f"{path}: {len(file.getbands())} bands can be read, and band {max(bands)} is asked for (`bands` in the "
+                f"dataset.yaml of the images that were learnt from). Of files with more, save three: {GDAL}"
+            )
         image = _upper_bits(path, file) if file.mode.startswith("I") else file
         if image.mode == "F":
             raise UserError(
@@ -126,13 +139,24 @@ def read_image(path: Path, content: bytes | None = None) -> Bytes:
             )
         image.info.pop("transparency", None)  # Pillow would warn that it is lost, and it is meant to be
         if orientation == 1 and image.width * image.height <= STRIPE:
-            return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
+            return _colours(image, bands)
         size = image.size if orientation in SIDEWAYS else image.size[::-1]
         upright = np.empty((*size, 3), dtype=np.uint8)
         stored = AS_STORED[orientation](upright)
         for rows, stripe in stripes(image):
-            stored[rows] = np.asarray(stripe if stripe.mode == "RGB" else stripe.convert("RGB"))
+            stored[rows] = _colours(stripe, bands)
         return upright
+
+
+def _has_fourth_band(image: ImageFile.ImageFile) -> bool:
+    """Whether a TIFF has one behind its colours that is no alpha, as those of infra-red cameras do."""
+    return image.format == "TIFF" and image.mode == "RGB" and "'RGBX" in str(image.tile)[:MOST_OF_TILES]
+
+
+def _colours(image: Image.Image, bands: Bands | None) -> Bytes:
+    if bands is None:
+        return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
+    return np.stack([np.asarray(image.getchannel(band - 1)) for band in bands], axis=2)
 
 
 def read_part(
@@ -181,7 +205,9 @@ def read_header(path: Path) -> Header:
     """What a file says about the image that `read_image` gives."""
     with open_image(path) as image:
         deep = image.mode.startswith("I") or only_upper_bits(image)
-        return Header(_orientation(image), deep, _pages(image), image.mode in FURTHER_BAND)
+        samples = image.tag_v2.get(SAMPLES_PER_PIXEL, 1) if isinstance(image, TiffImageFile) else 0
+        further = image.mode in FURTHER_BAND or samples > len(image.getbands())
+        return Header(_orientation(image), deep, _pages(image), further)
 
 
 def only_upper_bits(image: Image.Image) -> bool:

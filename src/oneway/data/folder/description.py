@@ -44,9 +44,10 @@ FILE = "dataset.yaml"
 ANNOTATIONS = ("coco", "labelme", "yolo", "cvat", "label_studio", "supervisely", "objects")
 """The keys of a part that name annotations."""
 
-OPTIONS = ("crowds", "unannotated", "groups", "resize_masks", "colour_tolerance")
+OPTIONS = ("crowds", "unannotated", "groups", "bands", "resize_masks", "colour_tolerance")
 """Keys beside those of classes and folders."""
 
+Band = Annotated[int, Field(ge=1, le=64)]
 MOST_COMMENTS = 2**16  # bytes in a file of nothing but comments
 
 
@@ -114,6 +115,9 @@ class Description(Section):
 
     groups: Annotated[str, AfterValidator(parse_pattern)] | None = None
     """Where images are held out: `folder`, or a pattern of names; those of a group validate together, or none does."""
+
+    bands: tuple[Band, Band, Band] | None = None
+    """Which bands of images are taken for red, green and blue, counted from 1; by default their colours."""
 
     resize_masks: Literal["nearest"] | None = None
     """How masks of another size than their image are given its size; they are refused without it."""

@@ -126,6 +126,7 @@ def list_described(folder: Described, holdout: float, seed: int, all_validate: b
         else f"{description.coding()!r}{_leniency(description)}",
         selection=_selection(found, None if found.val else ("all",) if all_validate else (holdout, seed, *grouped)),
         unlabelled=found.unlabelled,
+        bands=description.bands,
         masks=style_of((item.mask for item in labelled if item.mask), table) if table else None,
     )
 
@@ -169,6 +170,8 @@ def _remarks(found: Found, inferred: Inferred | None, held_out: int, labelled: i
     """What was decided for the user."""
     if inferred:
         yield from inferred.remarks
+    if found.description.bands:
+        yield f"Bands {listed(found.description.bands)} of images are taken for red, green and blue, as {FILE} says."
     if found.description.resize_masks:
         yield f"Masks of another size than their image get its size, by the nearest pixel, as {FILE} says."
     if held_out:

@@ -25,7 +25,7 @@ from oneway.common.errors import UserError
 from oneway.config import Data
 from oneway.data import streets
 from oneway.data.dataset import Bytes
-from oneway.data.decode.images import image_size, read_image
+from oneway.data.decode.images import Bands, image_size, read_image
 from oneway.data.pictures import as_pixels, data_uri, encoded
 from oneway.tools.evaluate import as_input, evenly_spaced
 
@@ -73,10 +73,10 @@ class Picture:
 class ImageStore:
     """Pictures by key, of at most `most` pixels: the offered ones for good, and the latest of those uploaded."""
 
-    def __init__(self, offered: Iterable[Picture], most: int) -> None:
+    def __init__(self, offered: Iterable[Picture], most: int, bands: Bands | None = None) -> None:
         self.offered = {picture.key: picture for picture in offered}
         self.uploaded: OrderedDict[str, Picture] = OrderedDict()
-        self.most = most
+        self.most, self.bands = most, bands
 
     def find(self, key: str) -> Picture | None:
         """The picture with a key; None where there is none, or no longer."""
@@ -85,7 +85,7 @@ class ImageStore:
     def decode(self, content: bytes, name: str) -> Picture:
         """A picture from an uploaded file of whatever origin; a UserError says why it cannot be used."""
         key = "upload-" + blake2b(content, digest_size=8).hexdigest()
-        return Picture(key, name, shrink(decode_upload(content, name), self.most))
+        return Picture(key, name, shrink(decode_upload(content, name, self.bands), self.most))
 
     def add(self, picture: Picture) -> None:
         """Keeps an uploaded picture, in place of the oldest."""
@@ -123,8 +123,8 @@ def render_scenes(most: int) -> list[Picture]:
     ]
 
 
-def decode_upload(content: bytes, name: str) -> Bytes:
-    """H×W×3 of the bytes of an image file; a UserError says why not."""
+def decode_upload(content: bytes, name: str, bands: Bands | None = None) -> Bytes:
+    """H×W×3 of the bytes of an image file, in these bands; a UserError says why not."""
     path = Path(name)  # which is not opened, but named
     height, width = image_size(path, content)
     if height * width > MOST_UPLOADED_PIXELS:
@@ -132,7 +132,7 @@ def decode_upload(content: bytes, name: str) -> Bytes:
             f"{name}: {width}×{height} pixels are more than the {MOST_UPLOADED_PIXELS // 10**6} million that the page "
             "takes. Make it smaller."
         )
-    return read_image(path, content)
+    return read_image(path, content, bands)
 
 
 def most_pixels(classes: int) -> int:

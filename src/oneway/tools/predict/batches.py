@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from oneway.common.errors import UserError
 from oneway.data.dataset import Bytes
-from oneway.data.decode.images import image_size, read_image
+from oneway.data.decode.images import Bands, image_size, read_image
 from oneway.tools.evaluate import PIXELS_AT_ONCE
 from oneway.tools.predict.sources import Source
 
@@ -89,9 +89,12 @@ def ahead(items: Iterable[Item], most: int = FRAMES_AHEAD) -> Generator[Item]:
 
 
 def decode_ahead(
-    sources: Iterable[Source], pool: Executor, failed: Callable[[Source, UserError], None]
+    sources: Iterable[Source],
+    pool: Executor,
+    failed: Callable[[Source, UserError], None],
+    bands: Bands | None = None,
 ) -> Iterator[Decoded]:
-    """The images that can be read, in order; calls `failed` with each of the others."""
+    """The images that can be read, in order, in these bands; calls `failed` with each of the others."""
     decoding: InOrder[Source, Bytes] = InOrder(pool)
 
     def readable(ready: Iterable[tuple[Source, Future[Bytes]]]) -> Iterator[Decoded]:
@@ -104,7 +107,7 @@ def decode_ahead(
     for source in sources:
         pixels = _pixels_of(source)
         yield from readable(decoding.make_room(pixels))
-        decoding.submit(source, pixels, read_image, source.path)
+        decoding.submit(source, pixels, read_image, source.path, None, bands)
     yield from readable(decoding.rest())
 
 

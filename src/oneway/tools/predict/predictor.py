@@ -24,7 +24,7 @@ from oneway.common.errors import UserError
 from oneway.common.links import refuse_link
 from oneway.common.run_files import CONFIG, MODEL
 from oneway.data.dataset import Bytes, Colour
-from oneway.data.decode.images import read_image, stripes
+from oneway.data.decode.images import Bands, read_image, stripes
 from oneway.data.folder.classes import default_colours
 from oneway.data.mask_style import MaskStyle
 from oneway.data.pictures import encoded, palette
@@ -133,6 +133,9 @@ class Predictor:
     masks: MaskStyle | None = None
     """How the masks that it learnt from are stored."""
 
+    bands: Bands | None = None
+    """Of files, those that it has learnt to see as red, green and blue, counted from 1; None for their colours."""
+
     def predict(self, image: Picture, tile: Size | None = None) -> Prediction:
         """The class of every pixel of an image, at its own size.
 
@@ -140,7 +143,7 @@ class Predictor:
             image: A Pillow image, a path, or an H×W×3 array of bytes in RGB.
             tile: Height and width of overlapping tiles; by default, only of images of more than 2**24 pixels.
         """
-        return self.predict_batch([pixels_of(image)], tile)[0]
+        return self.predict_batch([pixels_of(image, self.bands)], tile)[0]
 
     def predict_batch(self, images: Sequence[Bytes], tile: Size | None = None) -> list[Prediction]:
         """The same for several H×W×3 images of one size, in one pass unless they are seen in tiles."""
@@ -163,7 +166,7 @@ class Predictor:
 
     def probabilities(self, image: Picture) -> Floats:
         """Of every class, C×H×W for every pixel of an image; C for a model that classifies."""
-        pixels = pixels_of(image)
+        pixels = pixels_of(image, self.bands)
         with _explain_failures(*pixels.shape[:2]):
             found: Floats = self._probabilities(torch.tensor(pixels)[None])[0].float().cpu().numpy()
         return found
@@ -235,17 +238,17 @@ def load(run: str | PathLike[str], device: str = "auto", factory: str | None = N
 
             network = for_prediction(network)
     colours = trained.colours or default_colours(trained.classes)
-    return Predictor(network, trained.classes, colours, chosen, file, classifies, trained.masks)
+    return Predictor(network, trained.classes, colours, chosen, file, classifies, trained.masks, trained.bands)
 
 
-def pixels_of(image: Picture) -> Bytes:
-    """H×W×3 bytes in RGB, upright."""
+def pixels_of(image: Picture, bands: Bands | None = None) -> Bytes:
+    """H×W×3 bytes in RGB, upright; of a file, these bands."""
     if isinstance(image, Image.Image):
         if image.mode[0] in "IF":
             raise UserError(f"image: samples of kind {image.mode} have no agreed range. Convert it to RGB first.")
         return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
     if isinstance(image, str | PathLike):
-        return read_image(Path(image))
+        return read_image(Path(image), bands=bands)
     if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
         given = f"{image.dtype} {list(image.shape)}" if isinstance(image, np.ndarray) else type(image).__name__
         raise UserError(f"image: expected H×W×3 bytes in RGB, a Pillow image or a path, and not {given}.")

@@ -21,7 +21,7 @@ from oneway.config import Data
 from oneway.data import QUIET, Dataset
 from oneway.runs import TrainedModel, data_of, load_model
 from oneway.runs.atomic import refuse_unwritable, write_atomically
-from oneway.tools.evaluate import load_data, refuse_trained_on
+from oneway.tools.evaluate import load_data, refuse_other_bands, refuse_trained_on
 from oneway.tools.report import confusion, plots, words
 from oneway.tools.report.brought import brought
 from oneway.tools.report.facts import RunFacts, differing_settings, read_runs
@@ -80,6 +80,8 @@ def write_report(
             raise UserError(f"{run.path / SUMMARY}: damaged; per_class has other classes than {MODEL} beside it.")
     settings = trained or data_of(facts[-1].folder, console, data, refresh, cache)
     dataset = load_data(facts[-1].folder, models[-1].classes, settings, console, elsewhere=data is not None)
+    for run, model in zip(facts, models, strict=True):
+        refuse_other_bands(run.folder, model, dataset)
     if data is None and facts[-1].config.data.task == "segmentation":
         for run in facts:
             refuse_trained_on(run.folder, dataset.read("val"))

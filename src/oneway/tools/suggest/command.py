@@ -99,7 +99,7 @@ def suggest(
     if folder is None:
         candidates, labelled = candidates_of_run(run, console, refresh, cache)
     else:
-        candidates, labelled = candidates_in_folder(folder), []
+        candidates, labelled = candidates_in_folder(folder, judge.bands), []
     if to is not None:
         refuse_without_files(candidates, path)
     scores, unreadable = score_images(judge, candidates, console)

@@ -23,7 +23,7 @@ from oneway.common.words import say
 from oneway.config import Perturb
 from oneway.data.check.survey import fingerprint
 from oneway.data.dataset import Bytes
-from oneway.data.decode.images import read_image
+from oneway.data.decode.images import Bands, read_image
 from oneway.data.folder.files import find
 from oneway.draws import PerturbationDraw, draw_perturbation, each_column
 from oneway.ops.losses import kl_map, pixels_of, upsample
@@ -79,11 +79,11 @@ def candidates_of_run(
     return [image for image in images if image.name not in labelled], fingerprints
 
 
-def candidates_in_folder(folder: Path) -> list[Candidate]:
-    """Images of a folder that have no mask there."""
+def candidates_in_folder(folder: Path, bands: Bands | None = None) -> list[Candidate]:
+    """Images of a folder that have no mask there, in these bands."""
     items = find(folder).train
     return [
-        Candidate(item.name, partial(read_image, item.image), item.image.absolute())
+        Candidate(item.name, partial(read_image, item.image, bands=bands), item.image.absolute())
         for item in items
         if item.mask is None
     ]
@@ -112,6 +112,9 @@ class Judge:
     perturb: Perturb
     most: int
     """Pixels of an image whose doubts are asked for; larger ones are made smaller."""
+
+    bands: Bands | None = None
+    """Of files, those that the model has learnt to see as colours."""
 
     @torch.inference_mode()
     def doubts(self, pixels: Bytes) -> Doubts:
@@ -158,7 +161,7 @@ def load_judge(run: runs.Run, factory: str | None = None, device: str = "auto") 
     model = runs.load_model(run.model_file, place, factory)
     network = model.network.to(memory_format=torch.channels_last)
     most = MOST_PIXELS.get(place.type, MOST_ELSEWHERE)
-    return Judge(network, place, weaken(run.config.perturb), min(most, MOST_VALUES // len(model.classes)))
+    return Judge(network, place, weaken(run.config.perturb), min(most, MOST_VALUES // len(model.classes)), model.bands)
 
 
 def weaken(perturb: Perturb) -> Perturb:
