@@ -91,8 +91,8 @@ def export(
         run: Run folder, or its model.safetensors.
         to: The file: .onnx for ONNX Runtime and its like, .xml for OpenVINO, .pt2 for PyTorch.
         output: The class of each pixel, or the logits of all classes.
-        int8: Compute with bytes, by ranges that some of the run's images without labels show; smaller and faster on
-            most CPUs. The validation set is seen before and after.
+        int8: Quantise to 8-bit integers, calibrated on some of the run's images without labels: smaller, and faster on
+            most CPUs. mIoU on the validation set is measured before and after.
         int8_loss: With --int8: points of mIoU that may be lost on the validation set; more, and nothing is written. By
             default 1.
         licence: Under which the model may be used, for its card.

@@ -1,4 +1,4 @@
-"""INT8: a graph whose convolutions compute with bytes, calibrated on images of a run; and what that costs.
+"""INT8: static quantisation of a graph, calibrated on images of a run; and what it costs.
 
 Shapes: N images of H×W pixels, C classes.
 """
@@ -96,9 +96,9 @@ class _Reader:
 
 
 def quantise(model: Any, calibration: list[Bytes]) -> Any:
-    """An ONNX model that computes with bytes: weights by channel, activations by the range that images show.
+    """An ONNX model in 8-bit integers: weights by channel, activations by the range that images show.
 
-    By ONNX Runtime's own tools, as pairs of QuantizeLinear and DequantizeLinear, which OpenVINO and TensorRT read too.
+    By ONNX Runtime's own tools, as pairs of QuantizeLinear and DequantizeLinear, which OpenVINO reads too.
     """
     onnx = import_extra("onnx", "export", "--int8")
     tools = import_extra("onnxruntime.quantization", "export", "--int8")
