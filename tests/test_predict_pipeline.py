@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +20,10 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
+from oneway.data.decode.images import image_size, read_image
 from oneway.data.streets import CLASSES, COLOURS, render
-from oneway.tools.predict import Outputs, Predictor, load, predict_files
+from oneway.tools.predict import Outputs, Predictor, batches, load, predict_files
+from oneway.tools.predict.sources import Source
 from small_runs import QUIET
 
 SIZES = ((64, 128), (48, 40), (33, 71), (130, 75))
@@ -67,3 +78,60 @@ def test_results_are_listed_in_the_order_in_which_batches_are_full(model, photos
         assert mask.shape == (result["height"], result["width"])
         shares = np.bincount(mask.ravel(), minlength=len(CLASSES)) / mask.size
         assert list(result["shares"].values()) == pytest.approx(shares.tolist())
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_it_cleanly(trained_run, photos, tmp_path):
+    """By Ctrl-C, while images are in all stages: status 130, no traceback, and no file that is not whole."""
+    for copy in range(8):
+        shutil.copytree(photos, tmp_path / "photos" / str(copy))
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "oneway", "predict", trained_run, tmp_path / "photos", "--out", out]
+    process = subprocess.Popen([*map(str, command), "--device", "cpu"], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not list(out.glob("masks/*/*.png")) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in said
+    masks = list(out.rglob("masks/*/*.png"))
+    assert 0 < len(masks) < 41 * 8
+    assert not [path for path in out.rglob("*") if path.name.startswith(".")]
+    for mask in masks:
+        Image.open(mask).load()
+
+
+def test_what_waits_is_bounded_by_its_pixels(photos, monkeypatch):
+    """No more images are decoded, and not yet taken, than fit; a larger one is alone."""
+    monkeypatch.setattr(batches, "AHEAD_PIXELS", 3 * 64 * 128)
+    begun: list[Path] = []
+    monkeypatch.setattr(batches, "read_image", lambda path, *how: (begun.append(path), read_image(path, *how))[1])
+    sources = [Source(path, path.stem) for path in sorted(photos.iterdir())]
+    with ThreadPoolExecutor(8) as pool:
+        for taken, (source, pixels) in enumerate(batches.decode_ahead(sources, pool, pytest.fail), start=1):
+            assert source == sources[taken - 1]
+            waiting = [image_size(path) for path in begun if path not in {one.path for one in sources[:taken]}]
+            area = sum(height * width for height, width in waiting)
+            assert area <= 3 * 64 * 128 or len(waiting) == 1
+            assert pixels.shape[:2] == image_size(source.path)
+    assert len(begun) == len(sources)
+
+
+def test_items_made_ahead_come_in_order_and_fail_in_their_turn():
+    """And where nobody wants the rest of an endless row, its thread ends."""
+
+    def numbers() -> Iterator[int]:
+        yield from range(30)
+        raise ValueError("broken off")
+
+    found = []
+    with pytest.raises(ValueError, match="broken off"):  # noqa: PT012 (the loop before it is the point)
+        for number in batches.ahead(numbers()):
+            found.append(number)
+    assert found == list(range(30))
+    before = threading.active_count()
+    endless = batches.ahead(itertools.count())
+    assert [next(endless) for _ in range(5)] == [0, 1, 2, 3, 4]
+    endless.close()
+    assert threading.active_count() == before
