@@ -9,9 +9,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import select
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -36,7 +36,14 @@ class Parent:
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in (1, 2):  # services print what nobody asked for
             os.dup2(nowhere, stream)
-        self.gone = False
+        self.gone = threading.Event()
+        threading.Thread(target=self._await_end, daemon=True).start()
+
+    def _await_end(self) -> None:
+        while os.read(0, 1):
+            pass
+        self.gone.set()
+        signal.alarm(LAST_SECONDS)  # whatever the service is doing then
 
     def tell(self, message: str = "") -> None:
         """A message; without words, a sign of life."""
@@ -45,10 +52,7 @@ class Parent:
 
     def wait(self, seconds: float) -> bool:
         """Waits so long, or until the run ends; whether it has ended."""
-        if not self.gone and select.select([0], [], [], seconds)[0]:
-            self.gone = True
-            signal.alarm(LAST_SECONDS)
-        return self.gone
+        return self.gone.wait(seconds)
 
 
 def main() -> None:
@@ -61,7 +65,7 @@ def main() -> None:
     fcntl.flock(lock, fcntl.LOCK_EX)  # the process of a run that was killed may be about to end
     told = False
     while True:
-        last_try = parent.gone
+        last_try = parent.gone.is_set()
         try:
             follow(about, service, parent)
             return

@@ -30,6 +30,9 @@ MOST_RUNS = 50
 MOST_BYTES = 2**23
 """Of a picture."""
 
+REST = 20
+"""Times that a long log takes to be read, before it is read again: the processor is for those who train."""
+
 PICTURE = re.compile(r"(image-\d|truth-\d|\d{8,12}-\d)\.(jpg|png)")
 WATCHED = (CONFIG, METRICS, SUMMARY)
 
@@ -43,6 +46,7 @@ class WatchedRun:
     signature: tuple[Any, ...] = ()
     details: dict[str, Any] = field(default_factory=dict)
     version: int = 0
+    rest_until: float = 0.0
     first: tuple[float, int] | None = None
     """When it was first seen to train, and how far it was."""
 
@@ -123,7 +127,8 @@ class Watcher:
     def _read(self, run: WatchedRun) -> None:
         """Reads a run if one of its files is another than before."""
         signature = tuple(_signature(run.path / name) for name in WATCHED)
-        if signature == run.signature:
+        began = time.monotonic()
+        if signature == run.signature or began < run.rest_until:
             return
         try:
             run.details = read_details(run.path)
@@ -131,6 +136,7 @@ class Watcher:
             run.details = {**run.details, "problem": str(error)}
         run.signature = signature
         run.version += 1
+        run.rest_until = (now := time.monotonic()) + REST * (now - began)
 
 
 def read_details(path: Path) -> dict[str, Any]:
