@@ -111,12 +111,14 @@ def test_what_is_not_for_these_kernels():
     assert not kernel_convolves(random(2, 3, 8, 8).cpu(), layer_of(3, 3, 1).cpu())
 
 
+EACH_WINDOW = pytest.mark.parametrize(
+    ("size", "stride"), [(3, 1), (3, 2), (5, 2)], ids=["size3-stride1", "size3-stride2", "size5-stride2"]
+)
 SHAPES = {"three channels, odd": (2, 3, 7, 5), "even": (1, 20, 6, 10), "two columns of tiles": (1, 17, 5, 18)}
 
 
 @pytest.mark.parametrize("same", [False, True], ids=["centred", "same"])
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("size", [3, 5], ids=["size3", "size5"])
+@EACH_WINDOW
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def fact_depthwise_convolutions_are_pytorchs(shape, size, stride, same):
     """Values, and the gradients of pixels and weights."""
@@ -133,8 +135,7 @@ def fact_depthwise_convolutions_are_pytorchs(shape, size, stride, same):
     assert_agree(lambda x, w: depthwise_by_kernel(x, w, window), reference, x, weight)
 
 
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("size", [3, 5], ids=["size3", "size5"])
+@EACH_WINDOW
 def fact_depthwise_bfloat16_only_rounds_what_goes_in_and_out(size, stride):
     """Single precision between; weights and their gradients stay in it."""
     layer = layer_of(16, size, stride)
@@ -167,10 +168,11 @@ def fact_depthwise_gradients_take_any_layout_and_autocast_any_precision(size):
 
 
 @pytest.mark.parametrize("size", [3], ids=["size3"])
-def fact_depthwise_is_left_to_pytorch_where_the_kernels_cannot(size):
-    """Another layout, type, dilation, number of groups, a bias, or a forward-mode derivative."""
+def fact_depthwise_is_left_to_pytorch_where_the_kernels_cannot_or_should_not(size):
+    """Another layout, type, dilation, number of groups, a bias, a forward-mode derivative; where cuDNN is faster."""
     layer, x = layer_of(4, size, 1), random(1, 4, 8, 8)
     assert kernel_convolves(x, layer)
+    assert not kernel_convolves(x, layer_of(4, 5, 1))
     assert not kernel_convolves(x.contiguous(), layer)
     assert not kernel_convolves(x.double(), layer)
     for options in ({"dilation": 2}, {"groups": 2}, {"bias": True}, {"padding_mode": "reflect"}, {"stride": 3}):
@@ -181,7 +183,7 @@ def fact_depthwise_is_left_to_pytorch_where_the_kernels_cannot(size):
 
 
 def small() -> nn.Sequential:
-    """Blocks of three kinds, with shortcuts and without, and convolutions of both sizes and strides."""
+    """Blocks of three kinds, with shortcuts and without, and convolutions that are ours or PyTorch's."""
     return nn.Sequential(
         nn.Conv2d(3, 8, 3, 2, 1, bias=False),
         BatchNormAct2d(8, act_layer=nn.Hardswish),
