@@ -9,6 +9,7 @@ import pytest
 
 from oneway.common.errors import UserError
 from oneway.data.folder import list_folder
+from oneway.tools.export.card import quality
 from processes import forked
 from test_check_cli import TINY, write_folder
 
@@ -59,6 +60,8 @@ def test_the_report_and_the_model_card_say_so(place):
     assert "No image was held out (--data.holdout 0)" in page
     assert "Class by class" not in page
     assert "nan" not in page.partition("<h2>How it was made")[0].lower()
+    summary = json.loads((place / "run" / "summary.json").read_text())
+    assert quality(summary, tuple(summary["per_class"])) == "Not measured: no image was held out to validate."
     done = call(["report", "run", "run"], place)
     assert "of which neither has any" in done.stderr
 
