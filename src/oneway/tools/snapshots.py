@@ -57,13 +57,16 @@ class Snapshots:
 
     def _write(self, name: str, content: bytes) -> None:
         """Writes a file, not to be relied on after a power cut; where it cannot, there will be no others."""
-        if not self.shown:
-            return
-        try:
-            file = place_below(self.folder, name)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-            with open_descriptor(file, flags) as descriptor, open(descriptor, "wb", closefd=False) as opened:
-                opened.write(content)
-        except (OSError, UserError) as error:
-            self.shown = []
-            self.say(f"Note: there will be no pictures in {self.folder} ({error}).")
+        for again in (True, False):  # a disk may fail for a moment
+            if not self.shown:
+                return
+            try:
+                file = place_below(self.folder, name)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+                with open_descriptor(file, flags) as descriptor, open(descriptor, "wb", closefd=False) as opened:
+                    opened.write(content)
+                return
+            except (OSError, UserError) as error:
+                if not again:
+                    self.shown = []
+                    self.say(f"Note: there will be no more pictures in {self.folder} ({error}).")
