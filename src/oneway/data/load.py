@@ -95,7 +95,9 @@ def _list(config: Data, unlabelled: Path | None, all_validate: bool) -> Listing:
         case "coco-stuff":
             return list_coco_stuff(config.path, unlabelled)
     if config.path is None:
-        raise UserError("Which folder? Give it, or a zip file, with --data: images, and masks for some of them.")
+        raise UserError(
+            "Which folder? Give it, or a zip file of it, with --data DIR: images, and masks for some of them."
+        )
     return list_folder(config.path, unlabelled, config.holdout, config.seed, all_validate)
 
 

@@ -59,11 +59,15 @@ def recognise(root: Path) -> Description | None:
 def _part(root: Path, folder: str) -> Part | None:
     images, masks = (choose_folder(root, folder, names) for names in (IMAGES, MASKS))
     if images and masks:
-        stems = {Path(entry.name).stem for entry in entries_of(root / images) if entry.is_file()}
+        stems = {
+            Path(entry.name).stem for entry in entries_of(root / images) if not entry.is_dir(follow_symlinks=False)
+        }
         inside = entries_of(root / masks)
         each = bool(inside) and all(entry.is_dir(follow_symlinks=False) and entry.name in stems for entry in inside)
         return Part(images=images, objects=masks) if each else None
-    folders = [entry.name for entry in islice(entries_of(root / folder), LOOKED_AT) if entry.is_dir()]
+    folders = [
+        entry.name for entry in islice(entries_of(root / folder), LOOKED_AT) if entry.is_dir(follow_symlinks=False)
+    ]
     if any(name.lower() in (*PARTS[0], *PARTS[1], *OTHERS) for name in folders):
         return None
     inside_each = {name: choose_folder(root / folder / name, ".", IMAGES) for name in folders}
