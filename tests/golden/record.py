@@ -1,13 +1,14 @@
 """Twenty iterations of everything that can be trained, as numbers: `python tests/golden/record.py` writes them down.
 
-A change that should leave training alone must reproduce them: the losses anywhere, to rounding; every bit of the
-weights on the kind of machine and with the version of PyTorch that they were recorded with.
+A change that should leave training alone must reproduce them: the first losses anywhere, to rounding; every bit of the
+weights on the kind of machine and with the versions of PyTorch and of the C library that they were recorded with.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import platform
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,8 @@ def digest(run_folder: Path) -> str:
 
 def machine() -> str:
     """What decides the last bits."""
-    return f"PyTorch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, one thread"
+    library = " ".join(platform.libc_ver())  # its logarithms and sines make the noise
+    return f"PyTorch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, one thread, {library}"
 
 
 def record() -> None:
