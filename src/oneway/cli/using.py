@@ -44,7 +44,7 @@ def predict(
         run: Run folder, or its model.safetensors.
         paths: Images, videos, folders (with all their subfolders) and patterns such as 'photos/**/*.jpg'.
         out: Folder of the results: new, empty, or of earlier results, of which files of the same name are replaced.
-        tile: Height and width of overlapping tiles, for images that are too large for one pass.
+        tile: Height and width of overlapping tiles; by default, only images of more than 16.8 million pixels have them.
         confidence: Also write how sure the model is of each pixel, from black to white.
         facts: Also write a JSON file for each image: the share of each class, the mean confidence.
         frames: Write a mask and an overlay for each frame of a video, instead of an overlay video.
