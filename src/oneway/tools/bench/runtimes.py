@@ -60,9 +60,10 @@ def bench_runtimes(options: Options, say: Say) -> Findings:
         )
     notes = [
         "Files as `oneway export` writes them, in single precision or INT8, and the most probable class of each pixel; "
-        f"random weights. One image after another, the runtimes in turn, median of {ROUNDS} rounds.",
+        f"random weights. One image after another, the runtimes in turn, median of {ROUNDS} rounds. "
+        "Ratios: how many times as fast as PyTorch. CPU time is of all threads; on a busy computer, trust it alone.",
     ]
-    return Findings([runtime_table(rows, tuple(runtimes))], rows, notes)
+    return Findings([runtime_table(rows)], rows, notes)
 
 
 def choose_runtimes(names: tuple[str, ...], say: Say) -> dict[str, Runtime]:
@@ -95,14 +96,17 @@ def measure(name: str, config: Model, runtimes: dict[str, Runtime]) -> Result:
         calls = open_all(network, runtimes, size, Path(folder))
         expected = calls["pytorch"](image)
         same = {runtime: float((call(image) == expected).float().mean()) for runtime, call in calls.items()}
-        seconds: dict[str, list[float]] = {runtime: [] for runtime in calls}
+        clock: dict[str, list[float]] = {runtime: [] for runtime in calls}
+        busy: dict[str, list[float]] = {runtime: [] for runtime in calls}
         for _ in range(ROUNDS):
             for runtime, call in calls.items():
-                began = time.perf_counter()
+                began, idle = time.perf_counter(), time.process_time()
                 call(image)
-                seconds[runtime].append(time.perf_counter() - began)
-    rates = {runtime: 1 / median(values) for runtime, values in seconds.items()}
-    return {"network": name, "size": size, "images_per_second": rates, "same_class": same}
+                clock[runtime].append(time.perf_counter() - began)
+                busy[runtime].append(time.process_time() - idle)
+    rates = {runtime: 1 / median(values) for runtime, values in clock.items()}
+    cpu = {runtime: 1000 * median(values) for runtime, values in busy.items()}
+    return {"network": name, "size": size, "images_per_second": rates, "cpu_ms": cpu, "same_class": same}
 
 
 def open_all(network: nn.Module, runtimes: dict[str, Runtime], size: tuple[int, int], folder: Path) -> dict[str, Call]:
@@ -123,12 +127,18 @@ def open_all(network: nn.Module, runtimes: dict[str, Runtime], size: tuple[int, 
     return calls
 
 
-def runtime_table(rows: list[Result], runtimes: tuple[str, ...]) -> Table:
-    """Rates, and how many times PyTorch's."""
-    shown = []
+def runtime_table(rows: list[Result]) -> Table:
+    """A line for each runtime, and its ratios to PyTorch."""
+    shown: list[tuple[str, ...] | None] = []
     for row in rows:
-        rates = row["images_per_second"]
-        others = [f"{number(rates[name])}  {times(ratio(rates[name], rates['pytorch']))}" for name in runtimes[1:]]
-        shown.append((row["network"], number(rates["pytorch"]), *others))
+        rates, cpu = row["images_per_second"], row["cpu_ms"]
+        for name in rates:
+            faster, cheaper = ratio(rates[name], rates["pytorch"]), ratio(cpu["pytorch"], cpu[name])
+            same = f"{100 * row['same_class'][name]:.2f} %"
+            shown.append(
+                (row["network"], name, number(rates[name]), times(faster), number(cpu[name]), times(cheaper), same)
+            )
+        shown.append(None)
+    headings = ("network", "runtime", "images/s", "ratio", "CPU ms", "ratio", "same class")
     height, width = TIMED_SIZES[False]
-    return table(f"Images per second and ratio to PyTorch, {height}×{width}, batch 1", ("network", *runtimes), shown)
+    return table(f"By the clock and in CPU time, {height}×{width}, batch 1", headings, shown[:-1], texts=2)
