@@ -95,12 +95,12 @@ def test_scale_is_log_uniform_in_its_range():
 
 def test_roles_have_numbers_of_their_own():
     """Further views of the unlabelled images, and the augmentation, share nothing with the first, nor shift it."""
-    more = draw(Plan(**{**PLAN.__dict__, "views": 3, "augment": True}), 17)
+    more = draw(Plan(**{**PLAN.__dict__, "views": 3, "augmented": 5}), 17)
     assert all(torch.equal(a, b) for a, b in zip(columns(draw(PLAN, 17)), columns(more), strict=True))
     assert more.augmentation is not None
     for one, other in combinations(more.views, 2):
         assert not torch.isclose(one.displacements, other.displacements).any()
-    assert len(more.augmentation.displacements) == PLAN.batch_labelled // 2
+    assert len(more.augmentation.displacements) == 5
 
 
 def test_large_keys_are_not_rounded():

@@ -173,7 +173,7 @@ def _check_weights(device: torch.device, dtype: torch.dtype) -> None:
         torch.testing.assert_close(gradient.double(), wanted, rtol=1e-4, atol=1e-7)
 
 
-PLAN = Plan(0, tuple(range(6)), tuple(range(16)), 4, 8, (0.7, 1.4), True, views=2, augment=True)
+PLAN = Plan(0, tuple(range(6)), tuple(range(16)), 4, 8, (0.7, 1.4), True, views=2, augmented=2)
 
 
 @pytest.mark.parametrize("of", [1, 2])

@@ -201,6 +201,19 @@ def test_labelled_images_are_mixed_with_their_labels():
     assert torch.equal(labels[4:], y[4:])
 
 
+@pytest.mark.parametrize(("method", "perturbed"), [("supervised-phtps-aug", 4), ("supervised-phtps-aug-all", 8)])
+def test_half_or_all_of_the_labelled_images_are_perturbed(method, perturbed):
+    """The first ones, with their labels; what of both lies outside the image is ignored."""
+    config = small_streets(method=method, train={"batch_labelled": 8})
+    store = Store.hold(data.load(config.data).read("train"), torch.device("cpu"))
+    table = draw(plan_of(config, range(4), range(16)), 3)
+    x, y = jitter_inputs(store, table.labelled, config.jitter), jitter_labels(store, table.labelled, config.jitter)
+    changed, labels = mixed_batch(store, table, config).labelled()
+    same = [torch.equal(*pair) for pair in zip(x, changed, strict=True)]
+    assert same == [n >= perturbed for n in range(8)]
+    assert [torch.equal(*pair) for pair in zip(y, labels, strict=True)] == same
+
+
 def test_colours_of_mixed_labelled_images_change():
     config = small_streets(method="supervised-colour-cutmix-aug", train={"batch_labelled": 8})
     store = Store.hold(data.load(config.data).read("train"), torch.device("cpu"))

@@ -146,7 +146,7 @@ class Draws(NamedTuple):
     labelled: Jitters
     unlabelled: Jitters
     views: tuple[PerturbationDraw, ...]  # of the unlabelled images, one for each perturbed view of them
-    augmentation: PerturbationDraw | None  # of half of the labelled images, where a method asks for it
+    augmentation: PerturbationDraw | None  # of the first labelled images, where a method asks for it
     lots: Lots | None = None  # where a method asks for any
     pairs: Pairs | None = None  # likewise
     injections: Injections | None = None  # likewise
@@ -167,8 +167,8 @@ def each_column(table: Table, function: Callable[[Tensor], Tensor]) -> Table:
 def part(draws: Draws, rank: int, of: int) -> Draws:
     """The share of process number `rank` among several; all shares together are the whole table.
 
-    Batches have a first and a second half, whose images CutMix pairs; the first of labelled ones is augmented, and may
-    be paired in itself. So a share is a slice of each quarter: pairs stay together, and halves stay halves. Where there
+    Batches have a first and a second half, whose images CutMix pairs; the first of labelled ones may be augmented, and
+    paired in itself. So a share is a slice of each quarter: pairs stay together, and halves stay halves. Where there
     are too few images for that, it is one of each half, or of the whole, and what is drawn for pairs has no meaning.
     """
 
@@ -211,7 +211,7 @@ class Plan:
     crop: bool = True  # whether there is anything to scale, crop and flip
     noise_shape: tuple[int, ...] = (0,)
     views: int = 1  # perturbed views of each unlabelled image
-    augment: bool = False
+    augmented: int = 0  # labelled images of a batch that are perturbed, the first ones
     mixes_classes: bool = False
     dropped_channels: int = 0  # of how many channels each image loses some
     pairs: bool = False  # whether there are two crops of each unlabelled image
@@ -228,7 +228,7 @@ def draw(plan: Plan, iteration: int) -> Draws:
         labelled=_jitters(plan, "labelled", plan.labelled, plan.batch_labelled, iteration),
         unlabelled=_jitters(plan, "unlabelled", plan.unlabelled, plan.batch_unlabelled, iteration),
         views=tuple(perturbation(_role(view), plan.batch_unlabelled) for view in range(plan.views)),
-        augmentation=perturbation("labelled ", plan.batch_labelled // 2) if plan.augment else None,
+        augmentation=perturbation("labelled ", plan.augmented) if plan.augmented else None,
         lots=draw_lots(plan, iteration) if plan.mixes_classes or plan.dropped_channels else None,
         pairs=draw_pairs(plan, iteration) if plan.pairs else None,
         injections=draw_injections(plan, iteration) if plan.injects else None,

@@ -45,7 +45,7 @@ def conflicts(config: Config) -> Iterator[str]:
             f"teacher {config.teacher}: {chosen} does not learn from the clean predictions of one teacher; use a "
             f"method such as mt-colour-cutmix with variant 1w-ct"
         )
-    if method.augment and config.train.batch_labelled < 2:
+    if method.augment and not method.augment_all and config.train.batch_labelled < 2:
         yield f"method {config.method} perturbs half of the labelled images of a batch; use --train.batch-labelled 2"
     if method.pairs and config.jitter.crop is not None and any(side % 8 for side in config.jitter.crop):
         height, width = config.jitter.crop

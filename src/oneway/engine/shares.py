@@ -14,7 +14,7 @@ def refuse_indivisible(config: Config, processes: int) -> None:
         return
     method, (labelled, unlabelled) = METHODS[config.method], batch_of(config)
     # Images that are mixed with one another go to the same process.
-    together = 4 if method.mixes_labelled else 2 if method.augment else 1
+    together = 4 if method.mixes_labelled else 2 if method.augment and not method.augment_all else 1
     for flag, size, unit in (
         ("--train.batch-labelled", labelled, together),
         ("--train.batch-unlabelled", unlabelled, 2 if method.mixes else 1),

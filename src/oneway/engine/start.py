@@ -95,7 +95,7 @@ def plan_of(
         crop=config.jitter.crop is not None,
         noise_shape=(channels, *(config.jitter.crop or ())) if method.noise else (0,),
         views=max(method.views, variant.views),
-        augment=bool(method.augment),
+        augmented=(batch_labelled if method.augment_all else batch_labelled // 2) if method.augment else 0,
         mixes_classes=method.classes,
         pairs=method.pairs,
         injects=method.injects,

@@ -134,12 +134,12 @@ def mixed_batch(store: Store, draws: Draws, config: Config) -> Batch:
 
 
 def _labelled(store: Store, draws: Draws, config: Config) -> tuple[Tensor, Tensor]:
-    """x_l and y_l; with an augmenting method, the first half of them perturbed."""
+    """x_l and y_l; with an augmenting method, the first of them perturbed, half or all."""
     x, y = jitter_inputs(store, draws.labelled, config.jitter), jitter_labels(store, draws.labelled, config.jitter)
     augment = METHODS[config.method].augment
     if not augment or draws.augmentation is None:
         return x, y
-    half = len(x) // 2
-    change = perturbation(augment, draws.augmentation, x[:half], config.perturb)
-    x = torch.cat((change.image(x[:half]), x[half:]))
-    return x, torch.cat((perturb_labels(y[:half], change), y[half:]))
+    count = len(draws.augmentation.displacements)
+    change = perturbation(augment, draws.augmentation, x[:count], config.perturb)
+    x = torch.cat((change.image(x[:count]), x[count:]))
+    return x, torch.cat((perturb_labels(y[:count], change), y[count:]))

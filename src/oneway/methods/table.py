@@ -33,6 +33,9 @@ class Method:
     augment: tuple[PerturbationName, ...] = ()
     """What half of the labelled images undergo."""
 
+    augment_all: bool = False
+    """Whether all of them do."""
+
     teacher: Literal["simple", "mean"] = "simple"
     """The student itself, or a moving average of it."""
 
@@ -118,6 +121,7 @@ CAC: Mapping[str, Any] = {"alpha": 0.1, "confidence": 0.75, "batch_norm": "both"
 METHODS: dict[str, Method] = {
     "supervised": Method("supervised"),
     "supervised-phtps-aug": Method("supervised", augment=("phtps",)),
+    "supervised-phtps-aug-all": Method("supervised", augment=("phtps",), augment_all=True),
     "supervised-colour-aug": Method("supervised", augment=("colour",)),
     "supervised-colour-cutmix-aug": Method("supervised", augment=("colour", "cutmix")),
     "supervised-balanced": Method("supervised", train={"balance": "frequency"}),
