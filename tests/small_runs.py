@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 
 from oneway.config import Config, build, merge
 from oneway.config.recipes import recipe
+from oneway.runs.atomic import write_json
+from oneway.runs.environment import environment
 from oneway.tools.train import train
 
 METHODS: tuple[str, str] = ("supervised", "simple-phtps")
@@ -34,3 +37,13 @@ def train_two(out: Path) -> list[Path]:
     for method in METHODS:
         train(small_streets(method=method, seed=3), out / method, resume=False, console=QUIET)
     return [out / method for method in METHODS]
+
+
+def stub(folder: Path, config: Config, value: float, iterations: int = 4000) -> None:
+    """A run folder as far as a table reads it."""
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text(config.to_yaml())
+    write_json(folder / "environment.json", environment(torch.device("cpu")))
+    summary = {"method": config.method, "variant": "1w-ct", "seed": config.seed, "labels": 20, "iterations": iterations}
+    summary |= {"metric": "miou", "value": value, "per_class": {"all": value}, "absent": [], "confusion": [[1]]}
+    write_json(folder / "summary.json", summary | {"validation_samples": 1, "seconds": 1, "peak_memory_mib": 1})

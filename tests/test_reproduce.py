@@ -19,18 +19,18 @@ from rich.console import Console
 from files import change_json, contents
 from oneway.cli import app
 from oneway.common.errors import UserError
-from oneway.config import Config, build, merge
+from oneway.config import build, merge
 from oneway.data import streets
 from oneway.runs import open_run
-from oneway.runs.atomic import write_json
-from oneway.runs.environment import environment, hardware
+from oneway.runs.environment import hardware
 from oneway.tools.baseline import alike
 from oneway.tools.reproduce import EXPERIMENTS, Request, reproduce
 from oneway.tools.reproduce.accuracy import Cell, to_markdown
 from oneway.tools.reproduce.quoted import QUOTED
 from oneway.tools.reproduce.tables import TABLES
 from oneway.tools.reproduce.two_moons import panel_config
-from oneway.tools.reproduce.yardsticks import ROWS, YARDSTICKS
+from oneway.tools.reproduce.yardsticks import YARDSTICKS
+from small_runs import stub
 
 QUIET = Console(quiet=True)
 
@@ -176,16 +176,6 @@ def test_drives_are_held_out_in_turn(drives, tmp_path):
     assert "0006R0 held out:" in table
 
 
-def stub(folder: Path, config: Config, value: float, iterations: int = 4000) -> None:
-    """A run folder as far as a table reads it."""
-    folder.mkdir(parents=True)
-    (folder / "config.yaml").write_text(config.to_yaml())
-    write_json(folder / "environment.json", environment(torch.device("cpu")))
-    summary = {"method": config.method, "variant": "1w-ct", "seed": config.seed, "labels": 20, "iterations": iterations}
-    summary |= {"metric": "miou", "value": value, "per_class": {"all": value}, "absent": [], "confusion": [[1]]}
-    write_json(folder / "summary.json", summary | {"validation_samples": 1, "seconds": 1, "peak_memory_mib": 1})
-
-
 def facade(out: Path, scores: dict[tuple[str, str], Sequence[float]], **changes: Any) -> None:
     """Runs of `reproduce facade` that scored so, seed by seed."""
     for (method, labels), values in scores.items():
@@ -281,7 +271,7 @@ def test_yardsticks_have_a_configuration_for_every_cell():
     """All of one length, and each a valid pair with labels alone."""
     for name, yardstick in YARDSTICKS.items():
         assert name in EXPERIMENTS
-        for row, column, drive in product(ROWS, yardstick.columns, yardstick.parts):
+        for row, column, drive in product(yardstick.usual, yardstick.columns, yardstick.parts):
             config = yardstick.config(row, column, drive)
             assert build(config.model_dump(), "test") == config
             assert (config.labels, config.train.iterations, config.data.holdout_drive) == (column, 2000, drive or None)
@@ -340,6 +330,11 @@ def test_the_moons_are_as_long_as_asked_for():
         ("facade", {"drives": ("0006R0",)}, "no drives"),
         ("facade", {"table_only": True}, "no run of facade has ended there"),
         ("cifar10", {"drives": ("0006R0",)}, "holds no drive out"),
+        ("facade-settings", {"changes": {"train": {"alpha": 1.0}}}, "the table decides train.alpha"),
+        ("facade-qualitative", {"table_only": True}, "no run has ended there"),
+        ("facade-qualitative", {"seeds": 2}, "is one figure"),
+        ("facade-qualitative", {"drives": ("0006R0",)}, "holds no drive out"),
+        ("camvid-qualitative", {"drives": ("0006R1",)}, "0006R0"),
     ],
 )
 def test_what_is_not_there_is_named(name, changes, words, tiny_cifar, tmp_path):

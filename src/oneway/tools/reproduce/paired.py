@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,16 @@ from rich.console import Console
 
 from oneway.common.errors import UserError, unknown
 from oneway.common.run_files import SUMMARY
-from oneway.common.words import say
-from oneway.methods import METHODS
+from oneway.common.words import listed, say
+from oneway.config import names_of
 from oneway.runs import open_run
 from oneway.runs.atomic import write_atomically, write_json
 from oneway.tools.reproduce.accuracy import Request, cell_folder, choose_cells, configs_of, refuse_decided
+from oneway.tools.reproduce.figures import draw_settings
 from oneway.tools.reproduce.jobs import Job, train_all
 from oneway.tools.reproduce.pair_tables import to_markdown, to_rich
 from oneway.tools.reproduce.pairs import Cell, Runs, Trained, measure
-from oneway.tools.reproduce.yardsticks import ROWS, YARDSTICKS, Yardstick
+from oneway.tools.reproduce.yardsticks import YARDSTICKS, Yardstick
 
 
 def fill_yardstick(name: str, request: Request, console: Console) -> None:
@@ -39,6 +41,8 @@ def fill_yardstick(name: str, request: Request, console: Console) -> None:
     write_json(request.out / "results.json", _to_json(name, runs, cells, by_drive))
     write_atomically(request.out / "table.md", to_markdown(yardstick, cells, by_drive).encode())
     say(console, f"{request.out / 'results.json'} and table.md")
+    if yardstick.settings is not None and cells:
+        say(console, f"Figures, as .png and .svg: {listed(draw_settings(request.out, cells), most=None)}")
 
 
 def _jobs(name: str, yardstick: Yardstick, request: Request) -> list[Job]:
@@ -48,8 +52,10 @@ def _jobs(name: str, yardstick: Yardstick, request: Request) -> list[Job]:
             raise UserError(f"--drives {drive}: {name} has a validation set, and no drives; leave it out.")
         if drive not in yardstick.drives:
             raise unknown(f"drive of {name}", drive, yardstick.drives)
-    cells = list(choose_cells(name, request, tuple(METHODS), yardstick.columns, usual=ROWS))
-    refuse_decided({"data.holdout_drive"}, request.changes)
+    usual = replace(request, columns=request.columns or yardstick.usual_columns)
+    cells = list(choose_cells(name, usual, tuple(yardstick.rows), yardstick.columns, yardstick.usual))
+    decided = {key for row in yardstick.rows.values() for key in names_of(row.changes) - row.changes.keys()}
+    refuse_decided({"data.holdout_drive"} | decided, request.changes)
     drives = request.drives or yardstick.parts
     jobs = [
         (seed, Job(_title(row, column, drive, seed), _folder(request.out, row, column, drive) / f"seed{seed}", config))
@@ -69,9 +75,8 @@ def _folder(out: Path, row: str, column: str, drive: str) -> Path:
 
 def _read_runs(yardstick: Yardstick, out: Path) -> Runs:
     """All runs that have ended in a folder: a yardstick may be filled in parts."""
-    rows = dict.fromkeys((*ROWS, *METHODS))
     found: dict[tuple[str, str], dict[tuple[str, int], Trained]] = {}
-    for row, column, drive in product(rows, yardstick.columns, yardstick.parts):
+    for row, column, drive in product(yardstick.rows, yardstick.columns, yardstick.parts):
         for file in sorted(_folder(out, row, column, drive).glob(f"seed*/{SUMMARY}")):
             run = open_run(file.parent)
             trained = Trained(drive, run.config, run.summary or {}, run.environment)

@@ -139,7 +139,7 @@ def _gain(baseline: Trained | None, other: Trained | None) -> float | None:
 
 
 def _share(difference: Mean | None, distance: Mean | None) -> float | None:
-    """Of means over the seeds that have both; None where all labels are hardly better, and a share would mean nothing."""
+    """Of means over the seeds that have both; None where all labels are hardly better: a share would mean nothing."""
     if difference is None or distance is None:
         return None
     seeds = difference.by_seed.keys() & distance.by_seed.keys()

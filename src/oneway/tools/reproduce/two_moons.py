@@ -21,6 +21,7 @@ from oneway.config.recipes import recipe
 from oneway.methods import VariantName
 from oneway.runs import load_model, open_run
 from oneway.tools.reproduce.accuracy import Cell, Request, read_cell, write_results
+from oneway.tools.reproduce.figures import save
 from oneway.tools.reproduce.jobs import Job, count_cores, train_all
 
 PANELS: dict[str, tuple[str, str, VariantName]] = {
@@ -54,8 +55,7 @@ def two_moons(request: Request, console: Console) -> None:
     ]
     figure = draw_figure({panel: out / "seed0" / panel for panel in PANELS})
     with style(STYLE):
-        for suffix in ("png", "svg"):
-            figure.savefig(out / f"two-moons.{suffix}", dpi=200, metadata={"Date": None} if suffix == "svg" else None)
+        save(figure, out / "two-moons")
     write_results(out, "two-moons", cells)
     console.print(_table(cells))
     say(console, f"Figure: {out / 'two-moons.png'} and .svg")

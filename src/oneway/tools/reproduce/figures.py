@@ -1,0 +1,158 @@
+"""The paper's figures of settings, as points over labels alone, beside what the paper says of Cityscapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from oneway.common.drawing import Axes, Figure, style
+from oneway.tools.reproduce.pairs import Cell, Mean
+from oneway.tools.reproduce.tables import BY_STRENGTH, BY_WEIGHT, STRENGTHS, STRENGTHS_IN_PAPER, strength_name
+from oneway.tools.reproduce.yardsticks import BOTH_INPUTS, STANDARD
+
+SUPERVISED_IN_PAPER = 61.5
+"""With a quarter of the labels of half-resolution Cityscapes."""
+
+BEST_STRENGTHS_IN_PAPER = (1, 0.5)
+BEST_WEIGHTS_IN_PAPER = (0.25, 0.75)
+
+CLEAN_INPUTS_IN_PAPER = {
+    "the paper: half-resolution Cityscapes": (0.3, 1.4),
+    "the paper: Cityscapes": (-1.1, -0.1),
+}
+"""Points that statistics of clean inputs alone bring, from the least to the most over numbers of labels."""
+
+OURS, THEIRS = "#2b6cb0", "#c05621"
+STYLE = {"svg.hashsalt": "settings", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+NARROWEST = 0.5
+"""Points that a scale of colours spans at least, so that chance does not look like much."""
+
+Key = TypeVar("Key")
+
+
+def draw_settings(folder: Path, cells: Sequence[Cell]) -> list[Path]:
+    """Draws what these cells have of each figure, by number of labels, as PNG and SVG; returns them without ending."""
+    return [
+        file
+        for column in dict.fromkeys(cell.column for cell in cells)
+        for file in _draw_column(folder, column, {cell.row: cell for cell in cells if cell.column == column})
+    ]
+
+
+def _draw_column(folder: Path, column: str, rows: Mapping[str, Cell]) -> list[Path]:
+    drawn = []
+    of_strengths = {strengths: rows.get(strength_name(*strengths)) for strengths in BY_STRENGTH}
+    of_weights = {_weight(name): rows.get(STANDARD if name == "α 0.5" else name) for name in BY_WEIGHT}
+    of_inputs = _clean_inputs(rows.get(STANDARD), rows.get(BOTH_INPUTS))
+    with style(STYLE):
+        for name, figure in {
+            "perturbation-strength": _draw_strengths(_known(of_strengths)),
+            "consistency-weight": _draw_weights(_known(of_weights)),
+            "batch-norm": None if of_inputs is None else _draw_inputs(of_inputs),
+        }.items():
+            if figure is not None:
+                drawn.append(folder / f"{name}-{column}")
+                save(figure, drawn[-1])
+    return drawn
+
+
+def save(figure: Figure, file: Path) -> None:
+    """As PNG and as SVG, whose bytes say nothing of the day."""
+    for kind in ("png", "svg"):
+        figure.savefig(
+            file.with_name(f"{file.name}.{kind}"), dpi=200, metadata={"Date": None} if kind == "svg" else None
+        )
+
+
+def _weight(row: str) -> float:
+    return float(row.removeprefix("α "))
+
+
+def _known(cells: Mapping[Key, Cell | None]) -> dict[Key, Mean]:
+    return {key: cell.difference for key, cell in cells.items() if cell is not None and cell.difference is not None}
+
+
+def _clean_inputs(clean: Cell | None, both: Cell | None) -> Mean | None:
+    """What statistics of clean inputs bring over those of both, seed by seed."""
+    if clean is None or both is None or clean.score is None or both.score is None:
+        return None
+    one, other = clean.score.by_seed, both.score.by_seed
+    return Mean({seed: one[seed] - other[seed] for seed in one if seed in other}) if one.keys() & other.keys() else None
+
+
+def _draw_strengths(found: Mapping[tuple[float, float], Mean]) -> Figure | None:
+    """Two grids of s_G by s_P, ours and what the paper's tables have of its own."""
+    if len(found) < 2:
+        return None
+    theirs = {place: float(value) - SUPERVISED_IN_PAPER for place, value in STRENGTHS_IN_PAPER.items()}
+    figure = Figure(figsize=(7.2, 3.4), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    words = {place: _signed(mean) for place, mean in found.items()}
+    values = {place: mean.mean for place, mean in found.items()}
+    _draw_grid(panels[0], values, words, f"ours, {_seeds(found.values())}")
+    words = {BEST_STRENGTHS_IN_PAPER: "best", **{place: f"{value:+.1f}" for place, value in theirs.items()}}
+    _draw_grid(panels[1], theirs, words, "the paper, half-resolution Cityscapes")
+    panels[0].set_ylabel("geometric strength s_G")
+    figure.suptitle("mIoU over labels alone, in points")
+    return figure
+
+
+def _draw_grid(
+    axes: Axes, values: Mapping[tuple[float, float], float], words: Mapping[tuple[float, float], str], title: str
+) -> None:
+    grid = np.array([[values.get((g, p), np.nan) for p in STRENGTHS] for g in STRENGTHS])
+    most = max(NARROWEST, float(np.nanmax(np.abs(grid))))
+    axes.imshow(grid, cmap="RdBu", vmin=-most, vmax=most, alpha=0.6)
+    for (row, g), (column, p) in product(enumerate(STRENGTHS), enumerate(STRENGTHS)):
+        axes.text(column, row, words.get((g, p), "–"), ha="center", va="center", fontsize=8)
+    axes.set_xticks(range(len(STRENGTHS)), [f"{p:g}" for p in STRENGTHS])
+    axes.set_yticks(range(len(STRENGTHS)), [f"{g:g}" for g in STRENGTHS])
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.set(xlabel="photometric strength s_P", title=title)
+
+
+def _draw_weights(found: Mapping[float, Mean]) -> Figure | None:
+    """Points over labels alone against α, and where the paper's figure is best."""
+    if len(found) < 2:
+        return None
+    figure = Figure(figsize=(4.6, 3.2), layout="constrained")
+    axes = figure.subplots()
+    axes.axvspan(*BEST_WEIGHTS_IN_PAPER, color=THEIRS, alpha=0.15, linewidth=0, label="the paper's best, Cityscapes")
+    errors = [mean.standard_error or 0.0 for mean in found.values()]
+    means = [mean.mean for mean in found.values()]
+    axes.errorbar(list(found), means, errors, fmt="o-", color=OURS, capsize=3, label=f"ours, {_seeds(found.values())}")
+    axes.axhline(0, color="grey", linewidth=0.8)
+    axes.set(xlabel="α", ylabel="mIoU over labels alone, in points")
+    axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0)
+    return figure
+
+
+def _draw_inputs(ours: Mean) -> Figure:
+    """What clean statistics bring: ours with every seed, and the paper's ranges."""
+    figure = Figure(figsize=(6.4, 2.2), layout="constrained")
+    axes = figure.subplots()
+    names = [f"ours, {_seeds([ours])}", *CLEAN_INPUTS_IN_PAPER]
+    axes.errorbar([ours.mean], [0], xerr=[ours.standard_error or 0.0], fmt="o", color=OURS, capsize=3)
+    axes.plot(list(ours.by_seed.values()), [0] * len(ours.by_seed), "|", color=OURS, markersize=12)
+    for place, (least, most) in enumerate(CLEAN_INPUTS_IN_PAPER.values(), start=1):
+        axes.barh(place, most - least, left=least, height=0.4, color=THEIRS, alpha=0.5)
+    axes.axvline(0, color="grey", linewidth=0.8)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_xlabel("mIoU with statistics of clean inputs over those of both, in points")
+    return figure
+
+
+def _signed(mean: Mean) -> str:
+    error = mean.standard_error
+    return f"{round(mean.mean, 1) + 0.0:+.1f}" + ("" if error is None else f"\n± {error:.1f}")
+
+
+def _seeds(means: Iterable[Mean]) -> str:
+    counts = sorted({len(mean.by_seed) for mean in means})
+    return f"n = {' or '.join(map(str, counts))}"

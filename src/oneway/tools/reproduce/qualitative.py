@@ -1,0 +1,122 @@
+"""The paper's qualitative figure: what models make of validation images, clean and perturbed, side by side."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from PIL import Image
+from rich.console import Console
+
+from oneway.common.drawing import Axes, Figure, style
+from oneway.common.errors import UserError, unknown
+from oneway.common.run_files import SUMMARY
+from oneway.common.words import say
+from oneway.config import Config
+from oneway.runs import data_of, load_model, open_run
+from oneway.tools.baseline import BASELINE
+from oneway.tools.evaluate import load_data
+from oneway.tools.report.gallery import GalleryRow, gallery
+from oneway.tools.reproduce.accuracy import Request, cell_folder, choose_cells, configs_of, refuse_decided
+from oneway.tools.reproduce.figures import save
+from oneway.tools.reproduce.jobs import Job, train_all
+from oneway.tools.reproduce.tables import TABLES
+from oneway.tools.reproduce.yardsticks import DRIVES, YARDSTICKS
+
+WIDTH = 1.9
+"""Inches of a picture."""
+
+
+@dataclass(frozen=True)
+class Qualitative:
+    """Whose runs are shown: those of one number of labels of a table, which are trained where they are missing."""
+
+    shows: str
+    table: str
+    column: str
+    drive: str = ""
+    """To hold out, where there are drives."""
+
+    rows: tuple[str, ...] = ("simple-phtps", BASELINE)
+    """The usual ones, from left to right."""
+
+    def config(self, row: str, column: str, drive: str) -> Config:
+        """That of the table."""
+        known = YARDSTICKS.get(self.table)
+        return known.config(row, column, drive) if known else TABLES[self.table].config(row, column)
+
+
+QUALITATIVE: dict[str, Qualitative] = {
+    "qualitative": Qualitative(
+        "Predictions for half-resolution Cityscapes, clean and perturbed, as a figure", "cityscapes-half", "1/4"
+    ),
+    "camvid-qualitative": Qualitative("The same for a drive of CamVid that is held out", "camvid", "45", "0006R0"),
+    "facade-qualitative": Qualitative("The same for façades, or any folder with a validation set", "facade", "50"),
+}
+
+
+def draw_qualitative(name: str, request: Request, console: Console) -> None:
+    """Trains what is missing of the first seed, and draws the figure; runs are in the folder of their table."""
+    one, folder = QUALITATIVE[name], request.out.parent
+    table = YARDSTICKS.get(one.table) or TABLES[one.table]
+    if len(request.columns) > 1 or len(request.drives) > 1 or request.seeds > 1:
+        raise UserError(f"reproduce {name}: is one figure, of one number of labels, one drive and the first seed.")
+    if request.drives and not one.drive:
+        raise UserError(f"--drives {request.drives[0]}: {name} holds no drive out; leave it away.")
+    drive = (request.drives or (one.drive,))[0]
+    if drive and drive not in DRIVES:
+        raise unknown(f"drive of {name}", drive, DRIVES)
+    usual = Request(request.out, data=request.data, rows=request.rows, columns=request.columns or (one.column,))
+    cells = list(choose_cells(name, usual, tuple(table.rows), table.columns, one.rows))
+    refuse_decided({"data.holdout_drive"}, request.changes)
+    jobs = [
+        Job(f"{row}, {column} labels", cell_folder(folder / one.table, row, column) / drive / f"seed{seed}", config)
+        for row, column in cells
+        for seed, config in configs_of(one.config(row, column, drive), request)
+    ]
+    if not request.table_only:
+        train_all(jobs, request.side_by_side or 1, console)
+    for job in jobs:
+        if not (job.folder / SUMMARY).is_file():
+            raise UserError(f"{job.folder}: no run has ended there; leave --table-only away, and it is trained.")
+    request.out.mkdir(parents=True, exist_ok=True)
+    with style({"svg.hashsalt": "qualitative", "font.size": 9, "text.parse_math": False}):
+        save(_figure([row for row, _ in cells], [job.folder for job in jobs], request, console), request.out / name)
+    say(console, f"Figure: {request.out / name}.png and .svg")
+
+
+def _figure(names: Sequence[str], folders: Sequence[Path], request: Request, console: Console) -> Figure:
+    runs = [open_run(folder) for folder in folders]
+    models = [load_model(run.model_file, torch.device("cpu")) for run in runs]
+    settings = data_of(runs[0], console, request.data, cache=runs[0].config.data.cache)
+    images = load_data(runs[0], models[0].classes, settings, console).read("val")
+    rows = gallery(images, models, runs[0].config.perturb)
+    heads = [
+        "image",
+        "ground truth",
+        *(f"{name}: {(run.summary or {})['value']:.1f} %" for name, run in zip(names, runs, strict=True)),
+    ]
+    shape = images.image(0).shape
+    figure = Figure(
+        figsize=(WIDTH * len(heads), 0.3 + len(rows) * (WIDTH * shape[0] / shape[1] + 0.05)), layout="constrained"
+    )
+    panels = figure.subplots(len(rows), len(heads), squeeze=False)
+    for title, axes in zip(heads, panels[0], strict=True):
+        axes.set_title(title, fontsize=9)
+    for row, of_row in zip(rows, panels, strict=True):
+        _draw_row(of_row, row)
+    return figure
+
+
+def _draw_row(panels: Sequence[Axes], row: GalleryRow) -> None:
+    pictures = (row.image, row.truth, *(attempt.picture for attempt in row.attempts))
+    for axes, uri in zip(panels, pictures, strict=True):
+        axes.imshow(Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))), interpolation="nearest")
+        axes.set(xticks=[], yticks=[])
+    for axes, attempt in zip(panels[2:], row.attempts, strict=True):
+        axes.set_xlabel(f"{attempt.miou:.1f} %", fontsize=7, labelpad=1)
+    panels[0].set_ylabel("perturbed" if row.perturbed else "clean", fontsize=8)
