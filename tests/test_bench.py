@@ -17,7 +17,15 @@ from oneway.common.errors import UserError
 from oneway.config import Model, build
 from oneway.engine.store import Store
 from oneway.tools.bench import bench, data, infer, memory, predict, step
-from oneway.tools.bench.cases import Case, random_plan, random_samples, segmentation, training_cases
+from oneway.tools.bench.cases import (
+    Case,
+    compared_cases,
+    configured,
+    random_plan,
+    random_samples,
+    segmentation,
+    training_cases,
+)
 from oneway.tools.bench.findings import Options, table
 from oneway.tools.bench.meters import SavedTensors
 from oneway.tools.bench.paper import TRAINING
@@ -200,6 +208,25 @@ def test_a_step_is_measured():
     assert step.time_table(rows).row_count == 4
 
 
+@pytest.mark.parametrize("name", ["dlv2-64", "dlv3p-64"])
+def test_methods_of_others_are_measured(name):
+    """With what they ask of an iteration: pairs of images to mix, or two crops of each."""
+    case = compared_cases(small=True)[name]
+    store = Store.hold(random_samples(case), CPU)
+    work = {setup: step.count_work_of_step(case, setup, store) for setup in case.setups}
+    (supervised, other) = (work[setup].flops for setup in case.setups)
+    assert 2 * supervised < other < 4 * supervised
+
+
+def test_every_row_of_the_papers_table_is_measured():
+    """Case and setup, with the paper's batches."""
+    cases = training_cases(small=False) | compared_cases(small=False)
+    assert all(setup in cases[name].setups for name, setup in TRAINING)
+    batches = {name: cases[name].batch for name, _ in TRAINING}
+    assert batches["dlv2-321-b10"] == "(10, 10)"
+    assert {batches[name] for name in ("dlv2-321", "dlv2-448", "rn18-448-b4")} == {"(4, 4)"}
+
+
 def test_a_step_is_profiled():
     """Its operations by kind, with the two floors; a teacher and a second student do more than a student alone."""
     case = tiny()
@@ -237,8 +264,9 @@ def test_feeds_are_measured(feed):
 @pytest.mark.parametrize("small", [False, True], ids=["full", "small"])
 def test_cases_are_runs_that_could_be_trained(small):
     """Their configurations agree with themselves, and their images fill a batch."""
-    for name, case in training_cases(small).items():
-        build(case.config.model_dump(), name)
+    for name, case in (training_cases(small) | compared_cases(small)).items():
+        for setup in case.setups:
+            build(configured(case, setup, "oneway").model_dump(), name)
         plan = random_plan(case)
         assert max(plan.batch_labelled, plan.batch_unlabelled) <= len(plan.unlabelled)
 

@@ -20,7 +20,7 @@ from oneway.engine.capture import choose_step
 from oneway.engine.state import TrainingState
 from oneway.engine.step import Measured
 from oneway.engine.store import Store
-from oneway.methods import VariantName
+from oneway.methods import METHODS, VariantName
 
 Engine = Literal["oneway", "plain"]
 Advance = Callable[[Draws], Measured]
@@ -30,8 +30,12 @@ SETUPS: dict[str, tuple[str, VariantName]] = {
     "simple-phtps": ("simple-phtps", "1w-ct"),
     "mt-phtps": ("mt-phtps", "1w-ct"),
     "2w-c1": ("simple-phtps", "2w-c1"),
+    "mt-cutmix-l2": ("mt-cutmix-l2", "1w-ct"),
+    "cac": ("cac", "1w-ct"),
 }
 """Methods of the paper's table, and the two-way variant that its figure of memory compares with."""
+
+USUAL = ("supervised", "simple-phtps", "mt-phtps", "2w-c1")
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ class Case:
     size: tuple[int, int]
     """Height and width of the images."""
 
+    setups: tuple[str, ...] = USUAL
+
     @property
     def batch(self) -> str:
         """As the paper writes it."""
@@ -52,7 +58,14 @@ class Case:
 
 
 def segmentation(
-    name: str, model: Model, crop: int, size: tuple[int, int], images: int = 32, batch: int = 8, classes: int = 19
+    name: str,
+    model: Model,
+    crop: int,
+    size: tuple[int, int],
+    images: int = 32,
+    batch: int = 8,
+    classes: int = 19,
+    setups: tuple[str, ...] = USUAL,
 ) -> Case:
     """Square crops at random scales, as in the recipes of Cityscapes."""
     config = Config(
@@ -61,7 +74,7 @@ def segmentation(
         model=model,
         train=Train(batch_labelled=batch, batch_unlabelled=batch),
     )
-    return Case(name, config, classes, images, size)
+    return Case(name, config, classes, images, size, setups)
 
 
 def classification(name: str, batch: tuple[int, int], images: int) -> Case:
@@ -95,6 +108,27 @@ def training_cases(small: bool) -> dict[str, Case]:
     return {case.name: case for case in (demonstration if small else full)}
 
 
+def compared_cases(small: bool) -> dict[str, Case]:
+    """The other rows of the paper's table of time and memory: networks and methods that it compares with."""
+    half, full = (512, 1024), (1024, 2048)
+    if small:
+        v2, v3plus = (Model(name=name, width=0.125) for name in ("deeplabv2", "deeplabv3plus"))
+        cases = [
+            segmentation("dlv2-64", v2, 64, (96, 192), 8, 2, setups=("supervised", "mt-cutmix-l2")),
+            segmentation("dlv3p-64", v3plus, 64, (96, 192), 8, 2, setups=("supervised", "cac")),
+        ]
+    else:
+        v2, v3plus = Model(name="deeplabv2"), Model(name="deeplabv3plus")
+        cases = [
+            segmentation("rn18-448-b4", Model(), 448, half, batch=4, setups=("supervised",)),
+            segmentation("dlv2-321-b10", v2, 321, half, batch=10, setups=("mt-cutmix-l2",)),
+            segmentation("dlv2-321", v2, 321, half, batch=4, setups=("mt-cutmix-l2",)),
+            segmentation("dlv2-448", v2, 448, half, batch=4, setups=("supervised", "mt-phtps")),
+            segmentation("dlv3p-720", v3plus, 720, full, setups=("supervised", "simple-phtps", "cac")),
+        ]
+    return {case.name: case for case in cases}
+
+
 def random_samples(case: Case) -> Samples:
     """Images and labels of noise: what they show does not matter to any measurement."""
     random = np.random.default_rng(0)
@@ -105,22 +139,22 @@ def random_samples(case: Case) -> Samples:
     return Samples.stacked(names, images, labels)
 
 
-def random_plan(case: Case) -> Plan:
+def random_plan(case: Case, setup: str = "simple-phtps") -> Plan:
     """A run of which every image is in both roles, as in the paper."""
-    train, jitter, items = case.config.train, case.config.jitter, tuple(range(case.images))
-    return Plan(0, items, items, train.batch_labelled, train.batch_unlabelled, jitter.scale, jitter.flip)
+    items = tuple(range(case.images))
+    return start.plan_of(configured(case, setup, "oneway"), items, items)
 
 
-def random_draws(case: Case) -> Iterator[Draws]:
+def random_draws(case: Case, setup: str = "simple-phtps") -> Iterator[Draws]:
     """Those of eight iterations over and over, made beforehand."""
-    plan = random_plan(case)
+    plan = random_plan(case, setup)
     return cycle([draw(plan, iteration) for iteration in range(8)])
 
 
 def configured(case: Case, setup: str, engine: Engine) -> Config:
     """A case trained by a method; plain PyTorch computes in single precision (TF32) and with functions of its own."""
     method, variant = SETUPS[setup]
-    changes = {"engine": "plain", "precision": "float32"} if engine == "plain" else {}
+    changes = dict(METHODS[method].train) | ({"engine": "plain", "precision": "float32"} if engine == "plain" else {})
     return case.config.changed(method=method, variant=variant, train=changes)
 
 

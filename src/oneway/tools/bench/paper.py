@@ -27,8 +27,16 @@ TRAINING: dict[tuple[str, str], Training] = {
     ("rn34-768", "mt-phtps"): Training(7818, 1013, 92_750),
     ("rn18-448", "simple-phtps"): Training(2398, 228, 74_200),
     ("rn18-448", "mt-phtps"): Training(2456, 234, 74_200),
+    ("rn18-448-b4", "supervised"): Training(1646, 119, 74_200),
+    ("dlv2-321-b10", "mt-cutmix-l2"): Training(16_289, 1067, 40_000),
+    ("dlv2-321", "mt-cutmix-l2"): Training(7037, 794, 37_100),
+    ("dlv2-448", "supervised"): Training(6611, 338, 74_300),
+    ("dlv2-448", "mt-phtps"): Training(7021, 816, 74_300),
+    ("dlv3p-720", "supervised"): Training(11_645, 1229, 92_560),
+    ("dlv3p-720", "simple-phtps"): Training(13_384, 1884, 92_560),
+    ("dlv3p-720", "cac"): Training(25_165, 3000, 92_560),  # minutes at least, estimated on an A100
 }
-"""By case and setup, batches of (8, 8). Its supervised row at 448×448 has batches of 4, and is not comparable."""
+"""By case and setup, all rows of its table; its supervised one at 448×448 has batches of 4, a case of its own."""
 
 PARAMETERS = {"swiftnet-rn18": 11.80, "swiftnet-rn34": 21.91, "deeplabv3plus-rn50": 40.35, "deeplabv2-rn101": 43.80}
 """Millions, for 19 classes."""
