@@ -123,6 +123,17 @@ def test_confidence_is_the_largest_probability(model):
     assert prediction.confidence.min() >= 1 / len(CLASSES)
 
 
+def test_a_mirrored_model_says_of_a_mirrored_image_the_mirrored(trained_run):
+    """And its probabilities are the mean of both views', to what interpolation makes of logarithms."""
+    mirrored, alone = oneway.load(trained_run, "cpu", mirror=True), oneway.load(trained_run, "cpu")
+    image = scene()
+    other = np.ascontiguousarray(image[:, ::-1])
+    found, turned = mirrored.probabilities(image), mirrored.probabilities(other)
+    np.testing.assert_allclose(found, turned[..., ::-1], atol=1e-5)
+    both = (alone.probabilities(image) + alone.probabilities(other)[..., ::-1]) / 2
+    assert np.abs(found - both).mean() < 0.1 * np.abs(alone.probabilities(image) - both).mean()
+
+
 def test_one_prediction_for_a_path_an_array_and_a_pillow_image(trained_run, photos, tmp_path):
     """`oneway.load` of a run folder, or of its model file alone, far from the run."""
     shutil.copy(trained_run / "model.safetensors", tmp_path / "alone.safetensors")

@@ -67,14 +67,15 @@ def fit(
     return open_run(folder)
 
 
-def load(run: str | PathLike[str], device: str = "auto", factory: str | None = None) -> Predictor:
+def load(run: str | PathLike[str], device: str = "auto", factory: str | None = None, mirror: bool = False) -> Predictor:
     """A trained model, ready to use: `oneway.load("runs/x").predict("image.jpg").save("mask.png")`.
 
     Args:
         run: A run folder, or its model.safetensors.
         device: `auto` takes the GPU where there is one; else `cpu`, `cuda`, `cuda:1`, …
         factory: The `model.factory` that you agree to run, where the model names one.
+        mirror: Average what it makes of an image and of its mirror image; twice the time.
     """
     from oneway.tools import predict
 
-    return predict.load(run, device, factory)
+    return predict.load(run, device, factory, mirror)

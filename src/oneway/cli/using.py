@@ -23,6 +23,7 @@ def predict(
     *paths: str,
     out: Path = Path("predictions"),
     tile: tuple[Positive, Positive] | None = None,
+    mirror: Switch = False,
     confidence: Switch = False,
     facts: Switch = False,
     frames: Switch = False,
@@ -45,6 +46,7 @@ def predict(
         paths: Images, videos, folders (with all their subfolders) and patterns such as 'photos/**/*.jpg'.
         out: Folder of the results: new, empty, or of earlier results, of which files of the same name are replaced.
         tile: Height and width of overlapping tiles; by default, only images of more than 16.8 million pixels have them.
+        mirror: Average over each image and its mirror image: twice the time, often some tenths of a point better.
         confidence: Also write how sure the model is of each pixel, from black to white.
         facts: Also write a JSON file for each image: the share of each class, the mean confidence.
         frames: Write a mask and an overlay for each frame of a video, instead of an overlay video.
@@ -62,7 +64,7 @@ def predict(
     from oneway.tools.predict import Outputs, load, predict_files
 
     outputs = Outputs(out, confidence=confidence, facts=facts, frames=frames, indices=masks_as == "indices")
-    model = load(run, device, factory)
+    model = load(run, device, factory, mirror)
     annotations = AnnotationSettings(to, tolerance, least_area, background).export(model, out / to) if to else None
     shown = messages if as_json else console
     sys.exit(predict_files(model, paths, outputs, shown, tile, as_json, annotations))

@@ -29,6 +29,7 @@ from oneway.data.folder.classes import default_colours
 from oneway.data.mask_style import MaskStyle
 from oneway.data.pictures import encoded, palette
 from oneway.models.image import Part, SeenInParts
+from oneway.models.mirrored import Mirrored
 from oneway.models.mlp import Perceptron
 from oneway.ops.losses import pixels_of as size_of
 from oneway.ops.losses import upsample
@@ -217,8 +218,8 @@ class Predictor:
             return function(*inputs)
 
 
-def load(run: str | PathLike[str], device: str = "auto", factory: str | None = None) -> Predictor:
-    """The model of a run folder, or of a model.safetensors alone."""
+def load(run: str | PathLike[str], device: str = "auto", factory: str | None = None, mirror: bool = False) -> Predictor:
+    """The model of a run folder, or of a model.safetensors alone; with `mirror`, averaged over mirrored images too."""
     path = Path(run)
     if not path.exists():
         raise UserError(f"{path}: no such run folder or {MODEL}.")
@@ -231,12 +232,16 @@ def load(run: str | PathLike[str], device: str = "auto", factory: str | None = N
         raise UserError(f"{file}: predicts for points in the plane, and not for images.")
     network = trained.network.requires_grad_(False)
     classifies = _classifies(network, chosen)  # before its weights are rounded, which wants inputs that are so too
+    if mirror and classifies:
+        raise UserError(f"{file}: classifies whole images; only masks are averaged over mirrored ones.")
     if chosen.type == "cuda":
         network = network.to(memory_format=torch.channels_last)
         if factory is None and find_spec("triton") is not None:
             from oneway.models.fuse import for_prediction
 
             network = for_prediction(network)
+    if mirror:
+        network = Mirrored(network)
     colours = trained.colours or default_colours(trained.classes)
     return Predictor(network, trained.classes, colours, chosen, file, classifies, trained.masks, trained.bands)
 
