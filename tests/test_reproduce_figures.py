@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from files import contents
 from oneway.data import streets
 from oneway.runs import open_run
 from oneway.tools.reproduce import Request, reproduce
+from oneway.tools.reproduce.jobs import Job
 from oneway.tools.reproduce.yardsticks import YARDSTICKS
+from oneway.tools.train import train
 from small_runs import QUIET, stub
 
 TINY: dict[str, Any] = {
@@ -39,10 +42,22 @@ def photographs(tmp_path_factory) -> Path:
     return root
 
 
+@pytest.fixture
+def in_this_process(monkeypatch) -> None:
+    """Runs are trained here, and only where they are missing: processes of their own take seconds to start."""
+
+    def train_all(jobs: Sequence[Job], side_by_side: int, console: Console) -> None:
+        for job in jobs:
+            train(job.config, job.folder, resume=(job.folder / "config.yaml").is_file(), console=QUIET)
+
+    for module in ("paired", "qualitative"):
+        monkeypatch.setattr(f"oneway.tools.reproduce.{module}.train_all", train_all)
+
+
 def request_for(photographs: Path, out: Path, **changes: Any) -> Request:
     """All labels, one iteration."""
     settings = TINY | {"data": {"cache": photographs.parent / "cache"}}
-    asked = Request(out, data=photographs, columns=("all",), iterations=1, changes=settings, side_by_side=2)
+    asked = Request(out, data=photographs, columns=("all",), iterations=1, changes=settings)
     return replace(asked, **changes)
 
 
@@ -68,7 +83,7 @@ def test_settings_are_drawn_beside_the_papers(tmp_path):
         assert Image.open(out / f"{figure}-50.png").width > 800
 
 
-def test_a_row_trains_with_its_setting(photographs, tmp_path):
+def test_a_row_trains_with_its_setting(in_this_process, photographs, tmp_path):
     """Beside `supervised` with everything else alike; the columns are numbers of labels."""
     rows = ("supervised", "s_G 0, s_P 2", "both inputs")
     reproduce("facade-settings", request_for(photographs, tmp_path, rows=rows), QUIET)
@@ -85,7 +100,7 @@ def test_a_row_trains_with_its_setting(photographs, tmp_path):
     assert [cell["row"] for cell in cells if cell["difference"] is not None] == list(rows[1:])
 
 
-def test_predictions_stand_side_by_side(photographs, tmp_path):
+def test_predictions_stand_side_by_side(in_this_process, photographs, tmp_path):
     """Image, truth and both models, clean and perturbed; from the runs of the table, which are trained once."""
     asked = request_for(photographs, tmp_path)
     reproduce("facade-qualitative", asked, QUIET)
