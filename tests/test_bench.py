@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,7 @@ from torch import nn
 from oneway.common.errors import UserError
 from oneway.config import Model, build
 from oneway.engine.store import Store
-from oneway.tools.bench import bench, data, infer, memory, predict, step
+from oneway.tools.bench import bench, data, infer, memory, predict, probe, start, step
 from oneway.tools.bench.cases import (
     Case,
     compared_cases,
@@ -287,3 +289,27 @@ def test_predict_measures_the_pipeline_beside_its_stages(monkeypatch, tmp_path):
     model, (photo, *_) = predict.make_predictor(TINY, CPU), predict.make_photos(tmp_path / "photos", 3)
     predict.plain(model, photo, tmp_path / "out")
     assert np.array_equal(np.asarray(Image.open(tmp_path / "out/png/00000.png")), model.predict(photo).labels)
+
+
+def test_every_part_of_a_start_is_a_function_that_is_there():
+    """A probe that waits for what has got another name would count its time as something else."""
+    for place in (*probe.PARTS, probe.STEPS):
+        module, _, path = place.partition(":")
+        assert callable(attrgetter(path)(import_module(module))), place
+    assert {*probe.PARTS.values(), "imports", "first iterations", "rest"} < {*start.PARTS}
+
+
+def test_start_tells_the_parts_of_a_process_apart(monkeypatch, tmp_path):
+    """All the time of a real one, by the wall clock and of processors; a verb that fails is not measured."""
+    words = ["train", "moons", "--train.iterations", "5", "--train.device", "cpu", "--out", str(tmp_path / "run")]
+    monkeypatch.setattr(start, "verbs_in", lambda *place: {"train": words})
+    printed = output_of("start", Options(CPU), tmp_path / "start.json")
+    assert "first iterations" in printed
+    (row,) = json.loads((tmp_path / "start.json").read_text())["results"]
+    parts = row["parts"]
+    assert {"imports", "network", "first iterations", "work", "validation", "saving", "report", "exit"} <= {*parts}
+    for unit in ("seconds", "processor_seconds"):
+        assert sum(part[unit] for part in parts.values()) == pytest.approx(row[unit], rel=1e-3, abs=0.05)
+    assert parts["imports"]["processor_seconds"] > 10 * parts["work"]["processor_seconds"]
+    with pytest.raises(UserError, match="not a run folder"):
+        start.measure(["eval", str(tmp_path / "none")], tmp_path)

@@ -6,6 +6,6 @@ import sys
 if not sys.flags.safe_path:
     del sys.path[0]
 
-from oneway.cli import main
+from oneway.cli import run
 
-main()
+run()

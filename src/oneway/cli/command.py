@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import platform
 import shlex
@@ -24,6 +25,26 @@ from oneway.common.errors import UserError, describe_refusal
 from oneway.common.failure import BUG_STATUS, describe_bug
 from oneway.common.words import command
 from oneway.common.working_folder import refuse_foreign_libraries
+
+
+def run() -> None:
+    """`main` in a process of its own, which the system then takes back as a whole.
+
+    Python alone would take apart, object by object, what PyTorch and timm have made: a second of work for nothing.
+    """
+    status = 0
+
+    def leave() -> None:
+        close_streams()
+        os._exit(status)
+
+    # What is registered first is called last: no thread is left then, and everyone else has cleaned up.
+    atexit.register(leave)
+    try:
+        main()
+    except BaseException as end:
+        status = (end.code or 0) if isinstance(end, SystemExit) and isinstance(end.code, int | None) else 1
+        raise
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from oneway.common.importing import collector_paused
 from oneway.models.factory import call_factory
 from oneway.models.seed import seed_cpu
 
@@ -26,7 +27,8 @@ def build(config: Model, classes: int, seed: int) -> nn.Module:
     with seed_cpu(seed):
         if config.factory is not None:
             return call_factory(config.factory, classes)
-        return _named(config, classes)
+        with collector_paused():
+            return _named(config, classes)
 
 
 def _named(config: Model, classes: int) -> nn.Module:

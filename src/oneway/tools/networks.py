@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from oneway.common.errors import UserError
+from oneway.common.importing import collector_paused
 from oneway.common.links import refuse_link
 from oneway.common.run_files import MODEL
 from oneway.common.streams import stream
@@ -51,7 +52,8 @@ def locate_weights(config: Model) -> Source | None:
     """What a network starts from, unless from random weights; refused here if it cannot be had. Needs no data."""
     if config.weights is None:
         return None
-    from oneway.runs.weights import locate  # with timm, which toys do without
+    with collector_paused():
+        from oneway.runs.weights import locate  # with timm, which toys do without
 
     return locate(config)
 

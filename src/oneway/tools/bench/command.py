@@ -21,6 +21,7 @@ from oneway.tools.bench.infer import bench_infer
 from oneway.tools.bench.memory import bench_memory
 from oneway.tools.bench.params import bench_params
 from oneway.tools.bench.predict import bench_predict
+from oneway.tools.bench.start import bench_start
 from oneway.tools.bench.step import bench_step
 from oneway.tools.bench.timing import tf32_allowed
 
@@ -40,6 +41,7 @@ BENCHES: dict[str, Bench] = {
     "memory": Bench("memory during and after each line of Algorithm 1, one-way and two-way", bench_memory),
     "infer": Bench("images per second, batch 1, optimised against eager; or by other runtimes on the CPU", bench_infer),
     "predict": Bench("files per second from JPEGs to masks and overlays, against each stage alone", bench_predict),
+    "start": Bench("what is waited for around the work itself, verb by verb and part by part", bench_start),
     "data": Bench("whether the data keep up with the device: resident and streamed", bench_data),
 }
 
