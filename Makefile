@@ -11,10 +11,10 @@ quickstart: $(VENV)/.core
 
 install: $(VENV)/.all
 
-# What the product needs.
+# What the product needs. Python compiles what it imports when it does; pip would compile twice as much beforehand.
 $(VENV)/.core: $(INPUTS)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable .
 	touch $@
 
 # With what some verbs need: ONNX, the page of `explore`, videos.
