@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -192,6 +193,15 @@ def test_shares_of_a_table_are_the_whole_table(of):
     for share in shares:
         first, second = share.unlabelled.item.tolist()[: half // of], share.unlabelled.item.tolist()[half // of :]
         assert [partner[item] for item in first] == second
+
+
+def test_perturbations_stay_with_their_labelled_images():
+    """Where all of them are perturbed, each process gets those of its own images."""
+    whole = draw(replace(PLAN, augmented=4), 3)
+    of_item = dict(zip(whole.labelled.item.tolist(), whole.augmentation.displacements, strict=True))
+    for share in (part(whole, rank, 2) for rank in range(2)):
+        for item, displacements in zip(share.labelled.item.tolist(), share.augmentation.displacements, strict=True):
+            assert torch.equal(displacements, of_item[item])
 
 
 def test_a_batch_that_does_not_divide_is_refused():
