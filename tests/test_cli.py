@@ -44,6 +44,23 @@ def test_help_answers_without_torch(verb, tmp_path):
     assert "Usage" in done.stdout
 
 
+@pytest.mark.parametrize(("end", "status"), [("", 0), ("sys.exit(3)", 3), ("sys.exit('no')", 1), ("1 / 0", 1)])
+def test_a_process_that_ends_at_once_ends_like_any_other(end, status, tmp_path):
+    """With its status, after its threads, after all that others have to do at the end, and with all that it printed."""
+    script = (
+        "import atexit, sys, threading, time\n"
+        "from oneway.cli import command\n"
+        "def main():\n"
+        "    atexit.register(print, 'cleaned')\n"
+        "    threading.Thread(target=lambda: (time.sleep(0.2), print('joined'))).start()\n"
+        f"    {end}\n"
+        "command.main = main\n"
+        "command.run()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert (done.stdout.split(), done.returncode) == (["joined", "cleaned"], status), done.stderr
+
+
 def test_run_folder_holds_what_it_promises(run):
     """Every file of the contract; the summary has its fields and the value of the last iteration."""
     names = {path.name for path in run.iterdir()}
