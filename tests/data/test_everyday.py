@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from data.folders import photo, write
 from oneway.cli import app
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
+from oneway.config import Data
 from oneway.config.recipes import RECIPES, configured
 from oneway.data import list_files, load
 from oneway.data.ade20k import list_ade20k
@@ -78,6 +81,31 @@ def test_voc_without_sbd_says_what_is_missing(voc):
     listing = list_voc(voc)
     assert named(listing.train) == sorted(TRAIN)
     assert any("without the masks of SBD, 2 images train" in remark for remark in listing.remarks)
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+@pytest.mark.parametrize(
+    ("content", "words"), [(b"", "list is empty"), (b" \n\n", "list is empty"), (b"2007_\xe9\n", r"UTF-8 \(byte 5\)")]
+)
+def test_a_list_without_names_is_refused(voc, split, content, words):
+    """Nothing would be trained on, or no score would ever be known; and what is no text is named."""
+    (voc / "ImageSets" / "Segmentation" / f"{split}.txt").write_bytes(content)
+    with pytest.raises(UserError, match=rf"{split}\.txt: .*{words}"):
+        list_voc(voc)
+
+
+def test_a_list_may_begin_with_a_byte_order_mark(voc):
+    file = voc / "ImageSets" / "Segmentation" / "val.txt"
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    assert named(list_voc(voc).val) == list(VAL)
+
+
+def test_only_a_folder_may_do_without_validation(voc, monkeypatch):
+    """Whichever way a published data set came to have none."""
+    listing = replace(list_voc(voc), val=())
+    monkeypatch.setattr(sys.modules["oneway.data.load"], "list_voc", lambda *_: listing)
+    with pytest.raises(UserError, match="no image validates"):
+        list_files(Data(name="voc", path=voc, holdout=0))
 
 
 LISTS = {

@@ -69,6 +69,8 @@ def list_files(config: Data, all_validate: bool = False, console: Console = QUIE
     config = unpacked(config, console)
     pool = has_pool(config)
     listing = _list(config, None if pool or config.unlabelled is None else Path(config.unlabelled), all_validate)
+    if not listing.val and (config.name != "folder" or config.holdout):  # asked for there, and nowhere else
+        raise UserError(f"{listing.root}: no image validates, and no score would be known. Unpack the data again.")
     if pool and listing.bands is not None:
         raise UserError(
             f"{config.unlabelled}: images of a pool are used in their colours, and {listing.root} asks for bands "
@@ -94,11 +96,16 @@ def _list(config: Data, unlabelled: Path | None, all_validate: bool) -> Listing:
             return list_ade20k(config.path, unlabelled)
         case "coco-stuff":
             return list_coco_stuff(config.path, unlabelled)
+    return list_folder(require_folder(config), unlabelled, config.holdout, config.seed, all_validate)
+
+
+def require_folder(config: Data) -> Path:
+    """Where images of one's own lie; a UserError where nobody has said it."""
     if config.path is None:
         raise UserError(
             "Which folder? Give it, or a zip file of it, with --data DIR: images, and masks for some of them."
         )
-    return list_folder(config.path, unlabelled, config.holdout, config.seed, all_validate)
+    return config.path
 
 
 def open_pool_of(listing: Listing, config: Data, console: Console) -> Pool | None:

@@ -83,10 +83,17 @@ def pairs(root: Path, images: str, masks: str) -> tuple[Item, ...]:
 
 
 def read_list(path: Path, archive: str) -> list[str]:
-    """The names in an official list, one on each line."""
+    """The names in an official list, one on each line, and at least one."""
     if not path.is_file():
         raise UserError(f"{path}: no such list. Unpack {archive}, or give another folder with --data DIR.")
-    return sorted({line.split()[0] for line in read_bounded(path, MOST_BYTES).decode().splitlines() if line.strip()})
+    try:
+        text = read_bounded(path, MOST_BYTES).decode("utf-8-sig")  # editors on Windows put a mark first
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: no text in UTF-8 (byte {error.start}). Unpack {archive} again.") from None
+    names = sorted({line.split()[0] for line in text.splitlines() if line.strip()})
+    if not names:
+        raise UserError(f"{path}: the list is empty. Unpack {archive} again, or give another folder with --data DIR.")
+    return names
 
 
 def visible_files(folder: Path, pattern: str) -> list[Path]:
