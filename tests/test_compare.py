@@ -59,7 +59,8 @@ def test_two_runs_differ_in_the_method_alone(both):
     kept = json.loads((both.out / "summary.json").read_text())
     assert kept == {"supervised": values[0], "fixmatch": values[1], "gain": gain}
     line = f"4 labels: {values[0]:.1f} → {values[1]:.1f} % mIoU ({gain:+.1f} with unlabelled images)"
-    assert both.said.splitlines()[-2:] == [line, "Report: both/report.html"]
+    worse = ["The better model is that of labels alone: both/supervised"] if gain < 0 else []
+    assert both.said.splitlines()[-2 - len(worse) :] == [line, *worse, "Report: both/report.html"]
     assert "with the same labels, seed and number of iterations" in (both.out / "report.html").read_text()
 
 
@@ -114,24 +115,29 @@ def test_what_cannot_be_compared_is_refused_at_once(words, message, both, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("values", "line"),
+    ("values", "further", "line"),
     [
-        ((44.42, 46.64), "50 labels: 44.4 → 46.6 % mIoU (+2.2 with unlabelled images)"),
-        ((54.4, 52.7), "50 labels: 54.4 → 52.7 % mIoU (-1.7 with unlabelled images)"),
+        ((44.42, 46.64), 7, "50 labels: 44.4 → 46.6 % mIoU (+2.2 with unlabelled images)"),
+        ((44.42, 46.64), 0, "50 labels: 44.4 → 46.6 % mIoU (+2.2 and every image is labelled)"),
+        ((54.4, 52.7), 7, "50 labels: 54.4 → 52.7 % mIoU (-1.7 with unlabelled images)"),
     ],
 )
-def test_a_loss_is_called_one(values, line, monkeypatch, tmp_path, capsys):
+def test_a_loss_is_called_one(values, further, line, monkeypatch, tmp_path, capsys):
     """Whatever the order in which the two were trained."""
     found = dict(zip(("supervised", "simple-phtps"), values, strict=True))
     monkeypatch.setattr(
         compare_module, "train", lambda config, *_: {"value": found[config.method], "labels": 50, "metric": "miou"}
     )
+    split = SimpleNamespace(further=further)
+    monkeypatch.setattr(compare_module, "open_run", lambda folder: SimpleNamespace(split=split))
     monkeypatch.setattr(compare_module, "write_report", lambda runs, out, factory, **more: out)
     configs = [small_streets(method=method) for method in found]
     for number, order in enumerate((configs, configs[::-1])):
         (out := tmp_path / str(number)).mkdir()
         compare_module.compare(order, out, Console())
-        assert capsys.readouterr().out.splitlines() == [line, f"Report: {out / 'report.html'}"]
+        said = " ".join(capsys.readouterr().out.split())
+        better = f" The better model is that of labels alone: {out / 'supervised'}" if values[0] > values[1] else ""
+        assert said == f"{line}{better} Report: {out / 'report.html'}"
         assert list(json.loads((out / "summary.json").read_text())) == [*found, "gain"]
 
 

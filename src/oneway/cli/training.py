@@ -256,7 +256,8 @@ def evaluate(
         print_result(json.dumps(result, indent=1, allow_nan=False))
         return
     taught = ", from which it has learnt" if split == "train" else ""
-    say(results, f"{run} on {result['samples']} {split} samples{taught}")
+    averaged = ", averaged with mirror images" if mirror else ""
+    say(results, f"{run} on {result['samples']} {split} samples{taught}{averaged}")
     table = Table(caption=_absent_note(result["absent"]))
     table.add_column("class")
     table.add_column("IoU in %" if result["metric"] == "miou" else "recognised in %", justify="right")
@@ -309,7 +310,9 @@ def _earlier(folder: Path, given: Config, changes: dict[str, Any], source: str) 
 
 
 def _absent_note(absent: list[str]) -> str | None:
-    return f"No pixel of these images is labelled {', '.join(absent)}." if absent else None
+    if not absent:
+        return None
+    return f"No pixel of these images is labelled {', '.join(absent)}: where predicted all the same, 0 in the mean."
 
 
 def _compared_folder(config: Config, out: Path | None, begun: bool) -> Path:

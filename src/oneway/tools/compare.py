@@ -14,7 +14,7 @@ from oneway.common.words import counted, say
 from oneway.config import Config
 from oneway.data import list_files
 from oneway.methods import METHODS
-from oneway.runs import refuse_occupied
+from oneway.runs import open_run, refuse_occupied
 from oneway.runs.atomic import write_json
 from oneway.tools.evaluate import METRIC_NAMES
 from oneway.tools.report import write_report
@@ -50,7 +50,7 @@ def compare(
         )
     if configs[0].data.name == "folder" and not configs[0].data.holdout and not list_files(configs[0].data).val:
         raise UserError(
-            "--compare: with --data.holdout 0 no image validates, and nothing could be compared. Leave it out."
+            "--compare: with --data.holdout 0 no image validates, and nothing could be compared. Leave out one of them."
         )
     for config in configs:
         if not resume:
@@ -66,11 +66,15 @@ def compare(
     folders, page = [out / method for method in methods], out / "report.html"
     write_report(folders, page, configs[0].model.factory, trained=configs[0].data)
     last = summaries[methods[-1]]
+    cause = "with unlabelled images" if open_run(folders[-1]).split.further else "and every image is labelled"
     say(
         console,
         f"{counted(last['labels'], 'label')}: {before:.1f} → {after:.1f} % {METRIC_NAMES[last['metric']]} "
-        f"({after - before:+.1f} with unlabelled images)\nReport: {page}",
+        f"({after - before:+.1f} {cause})",
     )
+    if after < before:
+        say(console, f"The better model is that of labels alone: {folders[0]}")
+    say(console, f"Report: {page}")
 
 
 def find_compared(out: Path) -> str | None:

@@ -19,6 +19,7 @@ from oneway.common import words
 from oneway.config import Config
 from oneway.config.recipes.presets import PHOTOGRAPHS
 from oneway.data.dataset import Dataset, Samples
+from oneway.data.load import require_folder
 from oneway.data.splits import Split, choose, places
 from oneway.draws import Plan
 from oneway.engine import memory, optim
@@ -137,6 +138,8 @@ def open_training(
         noted = ranks.same(lambda: continuation.read_notes(continued) if continued else noted)
     elif ranks.is_first:
         runs.refuse_occupied(out)
+    if config.data.name == "folder":
+        require_folder(config.data)  # before weights are fetched
     # Minutes of decoding would be in vain without them. A checkpoint has the weights, but not a teacher from elsewhere.
     with ranks.in_turn():
         weights = None if noted.filled else locate_weights(config.model)

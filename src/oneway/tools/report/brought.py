@@ -40,8 +40,9 @@ def brought(runs: Sequence[RunFacts]) -> Brought:
         ((baseline, run),) = compared
         gain = shown_gain(baseline.value, run.value)
         verdict = f"brought {signed(gain)}" if gain > 0 else f"cost {-gain:.1f}" if gain < 0 else "changed nothing: 0.0"
+        what = "Unlabelled images" if run.further else "Learning without labels too, from images that all have some,"
         return Brought(
-            f"Unlabelled images {verdict} points of {metric}: {baseline.name} {baseline.value:.1f}, "
+            f"{what} {verdict} points of {metric}: {baseline.name} {baseline.value:.1f}, "
             f"{run.name} {run.value:.1f}, {same}."
         )
     gains = [f"{run.name} {signed(shown_gain(baseline.value, run.value))}" for baseline, run in compared]
