@@ -94,6 +94,7 @@ def test_only_what_has_labels_is_counted(tmp_path):
         evaluate_run(tmp_path / "run", "val", None, QUIET)
     assert evaluate_run(tmp_path / "run", "val", moved, QUIET)["samples"] == counts["val"]
     averaged = evaluate_run(tmp_path / "run", "val", moved, QUIET, mirror=True)
+    assert averaged["mirror"] is True
     assert (averaged["samples"], 0 < averaged["value"] < 100) == (counts["val"], True)
     for kind in ("images", "masks"):
         for file in (moved / kind).iterdir():

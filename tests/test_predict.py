@@ -134,6 +134,14 @@ def test_a_mirrored_model_says_of_a_mirrored_image_the_mirrored(trained_run):
     assert np.abs(found - both).mean() < 0.1 * np.abs(alone.probabilities(image) - both).mean()
 
 
+def test_results_say_that_they_are_averaged(trained_run, photos, tmp_path):
+    """In the index of the results, and only there where they are."""
+    for mirror, said in ((True, True), (False, None)):
+        model, out = oneway.load(trained_run, "cpu", mirror=mirror), tmp_path / f"out-{mirror}"
+        predict_files(model, [str(photos / "y.bmp")], Outputs(out), QUIET)
+        assert json.loads((out / "predictions.json").read_text()).get("mirror") is said
+
+
 def test_one_prediction_for_a_path_an_array_and_a_pillow_image(trained_run, photos, tmp_path):
     """`oneway.load` of a run folder, or of its model file alone, far from the run."""
     shutil.copy(trained_run / "model.safetensors", tmp_path / "alone.safetensors")

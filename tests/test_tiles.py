@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +15,7 @@ from oneway.common.errors import UserError
 from oneway.config import Model
 from oneway.data.streets import render
 from oneway.models import build
+from oneway.models.mirrored import Mirrored
 from oneway.tools.predict import Predictor, load, predictor
 from oneway.tools.predict.tiles import shares, slide, spans, survey
 
@@ -114,6 +116,19 @@ def test_tiles_have_the_context_of_the_whole_image(swiftnet, size):
     agreement = (tiled.labels == whole.labels).mean()
     assert agreement > 0.995
     assert 1 - agreement < (alone != whole.labels).mean() / 2
+
+
+@pytest.mark.parametrize("size", [(512, 768), (500, 700), (500, 701)])
+def test_mirrored_tiles_have_the_context_of_the_whole_image(swiftnet, size):
+    """As those of one view have; of a width that is no multiple of a cell's, the mirror image begins elsewhere."""
+    mirrored = replace(swiftnet, network=Mirrored(swiftnet.network))
+    image = (noise(*size) * np.linspace(0, 1, size[1])[None, :, None]).astype(np.uint8)
+    whole, tiled = mirrored.predict(image), mirrored.predict(image, tile=(256, 256))
+    alone = slide(lambda tiles, _: mirrored.network(tiles.permute(0, 3, 1, 2) / 255), image, (256, 256))[0].numpy()
+    agreement = (tiled.labels == whole.labels).mean()
+    assert agreement > 0.99
+    assert 1 - agreement < (alone != whole.labels).mean() / 2
+    assert agreement > (swiftnet.predict(image).labels == whole.labels).mean()
 
 
 def test_large_images_are_seen_in_tiles_without_being_asked(swiftnet, monkeypatch):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -13,6 +16,8 @@ from oneway.data import list_files, load
 from oneway.data.decode.images import read_header, read_image
 from oneway.data.folder import list_folder
 from oneway.tools.evaluate import evaluate_run
+from oneway.tools.export import export_model
+from oneway.tools.export.formats import METADATA
 from oneway.tools.predict import Outputs, predict_files
 from oneway.tools.predict import load as load_model
 from oneway.tools.train import train
@@ -80,8 +85,25 @@ def test_files_are_predicted_in_these_bands(place, tmp_path):
     assert np.array_equal(model.predict(tmp_path / "x.tif").labels, expected)
     assert predict_files(model, [str(tmp_path / "x.tif")], Outputs(tmp_path / "out"), QUIET) == 0
     assert np.array_equal(np.asarray(Image.open(tmp_path / "out" / "masks" / "x.png")), expected)
+    for kind in ("RGBA", "RGBX", "CMYK"):
+        given = Image.frombytes(kind, (64, 32), four_bands(9).tobytes())
+        assert np.array_equal(model.predict(given).labels, expected)
+    with pytest.raises(UserError, match="image: of kind RGB, and the model sees bands 4, 3, 2"):
+        model.predict(Image.new("RGB", (64, 32)))
     (tmp_path / "film.mp4").write_bytes(b"")
     assert predict_files(model, [str(tmp_path / "film.mp4")], Outputs(tmp_path / "film"), QUIET) == 1
+
+
+def test_an_export_names_them(place, tmp_path):
+    """In the card and in the file, where RGB would be wrong."""
+    export_model(place / "run", tmp_path / "model.pt2", "labels", QUIET)
+    card = (tmp_path / "model.pt2.md").read_text(encoding="utf-8")
+    with zipfile.ZipFile(tmp_path / "model.pt2") as archive:
+        about = json.loads(archive.read(f"archive/extra/{METADATA}"))
+    assert about["bands"] == list(CHOSEN)
+    for text in (card, about["input"]):
+        assert "bands 4, 3 and 2 of a file in this order" in text
+        assert "RGB" not in text
 
 
 def test_other_bands_are_another_test(place, tmp_path):

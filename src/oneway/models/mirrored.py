@@ -20,5 +20,9 @@ class Mirrored(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """N×C×h×w for N×3×H×W images."""
-        probabilities = self.network(x).softmax(dim=1) + self.network(x.flip(-1)).softmax(dim=1).flip(-1)
-        return (probabilities / 2).clamp_min(SMALLEST).log()
+        return average(self.network(x), self.network(x.flip(-1)).flip(-1))
+
+
+def average(logits: Tensor, others: Tensor) -> Tensor:
+    """The logarithm of the mean of two probabilities, N×C×h×w."""
+    return ((logits.softmax(dim=1) + others.softmax(dim=1)) / 2).clamp_min(SMALLEST).log()

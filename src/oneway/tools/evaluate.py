@@ -174,7 +174,8 @@ def evaluate_run(
     scores = evaluate(network, samples, len(trained.classes), without=seen)
     counted = samples.labelled - len(seen)
     left_out = {"left_out": [samples.names[number] for number in seen]} if seen else {}
-    return {"run": str(path), "split": split, "samples": counted, **left_out, **as_json(scores, trained.classes)}
+    about = {"run": str(path), "split": split, "samples": counted, **({"mirror": True} if mirror else {}), **left_out}
+    return {**about, **as_json(scores, trained.classes)}
 
 
 class ReadSplit(NamedTuple):

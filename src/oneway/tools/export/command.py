@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from oneway import __version__
 from oneway.common.errors import UserError
-from oneway.common.words import say
+from oneway.common.words import listed, say
 from oneway.ops.losses import pixels_of, upsample
 from oneway.runs.atomic import sync, write_atomically
 from oneway.runs.environment import hardware
@@ -34,7 +34,7 @@ TIMED_SIZES = {False: (256, 512), True: (32, 32)}
 
 TIMED_RUNS = 3
 NO_LICENCE = "not stated; fill it in, and mind the licence of the training images"
-INPUT_WORDS = "images: N×H×W×3 bytes (uint8) in RGB, of any number and size; the normalisation is inside"
+INPUT_WORDS = "images: N×H×W×3 bytes (uint8), {}, of any number and size; the normalisation is inside"
 OUTPUT_WORDS: dict[tuple[Output, bool], str] = {
     ("labels", False): "labels: N×H×W class indices (uint8)",
     ("logits", False): "logits: N×C×H×W floats (float32), before the softmax",
@@ -64,9 +64,11 @@ def export_model(
     doing = f"Exporting {model.source} to {to}, then comparing it with PyTorch at {len(BATCHES)} sizes and timing both"
     then = f", calibrating INT8 on {len(images.calibration)} images and validating both: minutes" if images else None
     say(console, doing + (then or ": about a minute"))
-    described = {"input": INPUT_WORDS, "output": OUTPUT_WORDS[output, model.classifies]}
+    seen = "in RGB" if model.bands is None else f"bands {listed(model.bands)} of a file in this order, counted from 1"
+    described = {"input": INPUT_WORDS.format(seen), "output": OUTPUT_WORDS[output, model.classifies]}
     lists = {"classes": list(model.classes), "colours": [list(colour) for colour in model.colours]}
-    about: About = {"oneway": __version__, **described, **lists}
+    bands = {} if model.bands is None else {"bands": list(model.bands)}
+    about: About = {"oneway": __version__, **described, **lists, **bands}
     temporary = to.with_name(f".{to.stem}.{os.getpid()}{to.suffix.lower()}")
     quantised: dict[str, object] = {}
     try:

@@ -228,7 +228,9 @@ def _append_overlay(
 
 
 def _about(model: Predictor) -> dict[str, Any]:
-    return {"oneway": __version__, "model": str(model.source), "classes": model.classes, "colours": model.colours}
+    mirror = {"mirror": True} if model.mirror else {}
+    about = {"oneway": __version__, "model": str(model.source), **mirror}
+    return {**about, "classes": model.classes, "colours": model.colours}
 
 
 def _meanings(model: Predictor, outputs: Outputs) -> dict[str, Any]:
@@ -254,7 +256,7 @@ def _classify(model: Predictor, sources: Sequence[Source], as_json: bool) -> int
         try:
             if source.is_video:
                 raise UserError(f"{source.path}: a video, and this model classifies images. Give its frames as images.")
-            pixels = read_image(source.path)
+            pixels = read_image(source.path, bands=model.bands)
             name, confidence = model.classify(pixels)
             oddities.inspect(source.path, pixels)
         except UserError as error:

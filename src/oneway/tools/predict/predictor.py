@@ -29,7 +29,7 @@ from oneway.data.folder.classes import default_colours
 from oneway.data.mask_style import MaskStyle
 from oneway.data.pictures import encoded, palette
 from oneway.models.image import Part, SeenInParts
-from oneway.models.mirrored import Mirrored
+from oneway.models.mirrored import Mirrored, average
 from oneway.models.mlp import Perceptron
 from oneway.ops.losses import pixels_of as size_of
 from oneway.ops.losses import upsample
@@ -37,7 +37,7 @@ from oneway.ops.most_probable import most_probable
 from oneway.runs import choose_device, load_model
 from oneway.runs.atomic import write_atomically
 from oneway.tools.evaluate import as_input
-from oneway.tools.predict.tiles import GRID, SMALLEST_TILE, Box, slide, survey
+from oneway.tools.predict.tiles import GRID, SMALLEST_TILE, Box, Look, slide, stride_of, survey
 
 PROBE = 64
 """Side of the black image that shows whether a network predicts for pixels or for whole images."""
@@ -137,11 +137,16 @@ class Predictor:
     bands: Bands | None = None
     """Of files, those that it has learnt to see as red, green and blue, counted from 1; None for their colours."""
 
+    @property
+    def mirror(self) -> bool:
+        """Whether predictions are averaged over an image and its mirror image."""
+        return isinstance(self.network, Mirrored)
+
     def predict(self, image: Picture, tile: Size | None = None) -> Prediction:
         """The class of every pixel of an image, at its own size.
 
         Args:
-            image: A Pillow image, a path, or an H×W×3 array of bytes in RGB.
+            image: A Pillow image, a path, or an H×W×3 array of bytes: in RGB, or in the order of the model's `bands`.
             tile: Height and width of overlapping tiles; by default, only of images of more than 2**24 pixels.
         """
         return self.predict_batch([pixels_of(image, self.bands)], tile)[0]
@@ -176,7 +181,7 @@ class Predictor:
         """The class of a whole image and its probability, by a model that classifies."""
         if not self.classifies:
             raise UserError(f"{self.source}: has a class for every pixel. Use predict().")
-        pixels = pixels_of(image)
+        pixels = pixels_of(image, self.bands)
         with _explain_failures(*pixels.shape[:2]):
             probability, winner = self._probabilities(torch.tensor(pixels)[None])[0].max(dim=0)
         return self.classes[int(winner)], float(probability)
@@ -190,9 +195,28 @@ class Predictor:
     @torch.inference_mode()
     def _in_tiles(self, image: Bytes, tile: Size) -> tuple[Tensor, Tensor]:
         """Labels and confidence; of a network that can tell its parts, with the context of the whole image."""
-        network = self.network
+        network = self.network.network if isinstance(self.network, Mirrored) else self.network
         if not isinstance(network, SeenInParts):
-            return slide(lambda pixels, _: self._call(network, self._input(pixels)), image, tile)
+            return slide(lambda pixels, _: self._call(self.network, self._input(pixels)), image, tile)
+        look = self._within(network, image, tile)
+        if not self.mirror:
+            return slide(look, image, tile)
+        turned, width = image[:, ::-1], image.shape[1]
+        look_at_turned = self._within(network, turned, tile)
+
+        def both(pixels: Tensor, box: Box) -> Tensor:
+            found = look(pixels, box)
+            first, last = width - box.columns[1], width - box.columns[0]
+            # Tiles begin where cells of the mirror image begin: this one may reach farther, and that is left out.
+            there = Box(box.rows, (first // GRID * GRID, min(-(-last // GRID) * GRID, width)))
+            other = torch.from_numpy(turned[None, slice(*there.rows), slice(*there.columns)].copy())
+            begin = -(-(first - there.columns[0]) // stride_of(found, box))
+            return average(found, look_at_turned(other, there)[..., begin : begin + found.shape[-1]].flip(-1))
+
+        return slide(both, image, tile)
+
+    def _within(self, network: SeenInParts, image: Bytes, tile: Size) -> Look:
+        """What a network makes of the tiles of an image, with the context of all of it."""
         surveyed = survey(lambda pixels, _: self._call(network.survey, self._input(pixels)), image, tile)
         context = self._call(network.context, surveyed)
 
@@ -201,7 +225,7 @@ class Predictor:
             part = Part((box.rows[0], box.columns[0]), (image.shape[0], image.shape[1]))
             return self._call(network.within, self._input(pixels), context[:, :, rows, columns], part)
 
-        return slide(logits, image, tile)
+        return logits
 
     @torch.inference_mode()
     def _probabilities(self, images: Tensor) -> Tensor:
@@ -247,11 +271,19 @@ def load(run: str | PathLike[str], device: str = "auto", factory: str | None = N
 
 
 def pixels_of(image: Picture, bands: Bands | None = None) -> Bytes:
-    """H×W×3 bytes in RGB, upright; of a file, these bands."""
+    """H×W×3 bytes in RGB, upright; of a file or a Pillow image, these bands. Arrays are in their order already."""
     if isinstance(image, Image.Image):
         if image.mode[0] in "IF":
             raise UserError(f"image: samples of kind {image.mode} have no agreed range. Convert it to RGB first.")
-        return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+        upright = ImageOps.exif_transpose(image)
+        if bands is None:
+            return np.asarray(upright.convert("RGB"))
+        if image.mode in ("1", "P", "PA") or max(bands) > len(image.getbands()):
+            raise UserError(
+                f"image: of kind {image.mode}, and the model sees bands {', '.join(map(str, bands))}. Give an image "
+                "that has them, the path of its file, or an H×W×3 array of these bands in this order."
+            )
+        return np.stack([np.asarray(upright.getchannel(band - 1)) for band in bands], axis=2)
     if isinstance(image, str | PathLike):
         return read_image(Path(image), bands=bands)
     if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:

@@ -88,7 +88,7 @@ def strips(look: Look, image: Bytes, tile: tuple[int, int]) -> Iterator[tuple[in
             box = Box(row, column)
             found = look(torch.from_numpy(image[None, slice(*row), slice(*column)].copy()), box)
             if not stride:
-                stride = _stride_of(found, box)
+                stride = stride_of(found, box)
                 down, right = (shares([Box(span, span).at(stride).rows for span in side]) for side in (rows, columns))
             cells = box.at(stride)
             if found.shape[2:] != cells.size:
@@ -100,7 +100,7 @@ def strips(look: Look, image: Bytes, tile: tuple[int, int]) -> Iterator[tuple[in
         yield stride, Box(row, row).at(stride).rows, strip
 
 
-def _stride_of(found: Tensor, box: Box) -> int:
+def stride_of(found: Tensor, box: Box) -> int:
     """The stride of what was found in a box; 1 where it is none of ours, and has to be upsampled."""
     return next((stride for stride in STRIDES if box.at(stride).size == (found.shape[2], found.shape[3])), 1)
 
