@@ -302,6 +302,21 @@ def test_a_mask_for_each_object(tmp_path, image, masks, part):
         found.read_labels(found.val[0])
 
 
+@pytest.mark.parametrize("colours", [[0, 0, 0, 255, 255, 255], [255, 255, 255, 0, 0, 0], [90, 0, 0, 0, 0, 0]])
+def test_a_palette_shows_the_object_in_another_colour_than_black(tmp_path, colours):
+    """Whichever of its numbers that is: some programs sort a palette by how often a colour occurs."""
+    inside = np.zeros(SIZE, bool)
+    inside[2:9, 3:12] = True
+    for name in ("0a1", "1b2"):
+        photo(tmp_path / name / "images" / f"{name}.png", len(name), SIZE)
+        (tmp_path / name / "masks").mkdir()
+        picture = Image.fromarray((inside != any(colours[:3])).astype(np.uint8), "P")
+        picture.putpalette(colours)
+        picture.save(tmp_path / name / "masks" / "object.png")
+    found = listing(tmp_path)
+    assert np.array_equal(found.read_labels(found.val[0]), inside)
+
+
 def test_two_parts_of_one_image_each_are_no_objects(tmp_path):
     """`train/images` and `train/masks` with a single pair look the same."""
     for part in ("train", "val"):

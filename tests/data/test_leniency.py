@@ -8,6 +8,7 @@ from PIL import Image
 
 from data.folders import SCENE, coco, listing, mask, pairs, photo, refusal, write
 from oneway.common.errors import UserError
+from oneway.common.terms import IGNORE
 from oneway.data.check.survey import decode_and_survey
 
 COLOURS = "classes: {ground: [0, 0, 0], road: [128, 64, 128], car: [0, 0, 142]}\n"
@@ -69,11 +70,16 @@ def test_of_two_colours_within_reach_the_nearer_one_counts(tmp_path):
     for name in "ab":
         photo(tmp_path / "images" / f"{name}.png")
         pixels = np.zeros((*SCENE.shape, 3), np.uint8)
-        pixels[0, 0], pixels[0, 1] = (4, 0, 0), (7, 0, 0)
+        pixels[0, 0], pixels[0, 1], pixels[0, 2] = (4, 0, 0), (7, 0, 0), (99, 9, 9)
         Image.fromarray(pixels).save(tmp_path / "masks" / f"{name}.png")
-    write(tmp_path / "dataset.yaml", "classes: {a: [0, 0, 0], b: [10, 0, 0]}\ncolour_tolerance: 9")
+    classes = "classes: {a: [0, 0, 0], b: [99, 9, 9]}\nignore: [[10, 0, 0]]\n"
+    write(tmp_path / "dataset.yaml", f"{classes}colour_tolerance: 9")
     found = listing(tmp_path)
-    assert found.read_labels(found.val[0])[0, :3].tolist() == [0, 1, 0]
+    assert found.read_labels(found.val[0])[0, :4].tolist() == [0, IGNORE, 1, 0]
+    pixels[0, 0] = (5, 0, 0)  # as near to either
+    Image.fromarray(pixels).save(found.val[0].mask)
+    with pytest.raises(UserError, match=r"1 pixels have colour \[5, 0, 0\], which stands for no class"):
+        found.read_labels(found.val[0])
 
 
 @pytest.mark.parametrize(
@@ -81,6 +87,10 @@ def test_of_two_colours_within_reach_the_nearer_one_counts(tmp_path):
     [
         ("classes: [a, b, c]\ncolour_tolerance: 8", "masks are made of numbers"),
         (f"{COLOURS}colour_tolerance: 99", "colour_tolerance: Input should be less than or equal to 64"),
+        (
+            "classes: {a: [0, 0, 0], b: [16, 9, 0]}\ncolour_tolerance: 8",
+            "colour_tolerance: 8 reaches from 'a' [0, 0, 0] to 'b' [16, 9, 0]; at most 7 tells them apart",
+        ),
         ("resize_masks: linear", "resize_masks: Input should be 'nearest'"),
     ],
 )

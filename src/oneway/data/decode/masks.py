@@ -149,17 +149,22 @@ def _colours(path: Path, raw: RawMask) -> Numbers:
 
 
 def _near(values: Numbers, coding: Coding) -> Numbers:
-    """Colours, of which those within the tolerance of a known one are replaced by the nearest such."""
+    """Colours, of which those within the tolerance of a known one are replaced by the nearest such.
+
+    A colour as near to one label as to another stays as it is, and stands for neither.
+    """
     known = np.array(sorted(coding.table), dtype=np.int32)
     if not coding.tolerance or not (unknown := np.isin(values, known, invert=True)).any():
         return values
     found, places = np.unique(values[unknown].astype(np.int32), return_inverse=True)
-    nearest = found.copy()
+    nearest, labels = found.copy(), np.array([coding.table[value] for value in known.tolist()])
     for block in (slice(start, start + BLOCK // 256) for start in range(0, len(found), BLOCK // 256)):
         apart = np.abs(_channels(found[block])[:, None] - _channels(known)[None])
         within = np.where(apart.max(axis=2) <= coding.tolerance, (apart**2).sum(axis=2), np.iinfo(np.int32).max)
         closest = within.argmin(axis=1)
-        near = within.min(axis=1) < np.iinfo(np.int32).max
+        least = within.min(axis=1, keepdims=True)
+        tied = ((within == least) & (labels != labels[closest][:, None])).any(axis=1)
+        near = (least[:, 0] < np.iinfo(np.int32).max) & ~tied
         nearest[block][near] = known[closest[near]]
     snapped = values.copy()
     snapped[unknown] = nearest[places]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from difflib import get_close_matches
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -178,6 +179,17 @@ def _is_blank(path: Path) -> bool:
     return len(start) <= MOST_COMMENTS and all(not line or line.startswith(b"#") for line in lines)
 
 
+def _too_near(classes: Classes, tolerance: int) -> Iterator[str]:
+    """Why a tolerance is too large: between two classes, a colour could be either."""
+    colours = [(value, label) for value, label in classes.table.items() if isinstance(value, tuple)]
+    for (one, label), (other, another) in combinations(colours, 2):
+        apart = max(abs(first - second) for first, second in zip(one, other, strict=True))
+        if label != another and apart <= 2 * tolerance:
+            names = [f"{classes.names[index]!r} {list(colour)}" for colour, index in ((one, label), (other, another))]
+            most = f"at most {(apart - 1) // 2} tells" if apart > 2 else "leave it out, which tells"
+            yield f"colour_tolerance: {tolerance} reaches from {names[0]} to {names[1]}; {most} them apart"
+
+
 def _refusals(description: Description) -> Iterator[str]:
     """Why keys that are valid one by one do not fit each other."""
     if description.val and not description.train:
@@ -196,6 +208,8 @@ def _refusals(description: Description) -> Iterator[str]:
         return
     if description.colour_tolerance and not classes.coloured:
         yield "colour_tolerance: masks are made of numbers; leave it out"
+    elif description.colour_tolerance:
+        yield from _too_near(classes, description.colour_tolerance)
     if description.colours is not None and classes.coloured:
         yield "colours: leave them out; `classes` gives each its colour already"
     elif description.colours is not None and len(description.colours) != len(classes.names):

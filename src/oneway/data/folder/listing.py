@@ -122,6 +122,7 @@ def list_described(folder: Described, holdout: float, seed: int, all_validate: b
         warnings=tuple(_warnings(found)),
         remarks=tuple(_remarks(found, inferred, len(held_out), len(labelled), holdout)),
         label_coding=f"annotations, crowds {description.crowds}, unannotated {description.unannotated}"
+        + (", objects by colour" if description.train and description.train.objects else "")
         if annotated
         else f"{description.coding()!r}{_leniency(description)}",
         selection=_selection(found, None if found.val else ("all",) if all_validate else (holdout, seed, *grouped)),

@@ -38,11 +38,14 @@ class _MaskFile:
 
     def mask(self, size: tuple[int, int]) -> Mask:
         """H×W."""
-        values = read_raw(self.path).values
+        raw = read_raw(self.path)
+        values = raw.values
         if values.shape != size:
-            shown = [f"{width}×{height}" for height, width in (values.shape, size)]
-            raise ValueError(f"a mask of {shown[0]} pixels, for an image of {shown[1]}")
-        inside: Mask = np.asarray(values != 0)
+            sizes = [f"{width}×{height}" for height, width in (values.shape, size)]
+            raise ValueError(f"a mask of {sizes[0]} pixels, for an image of {sizes[1]}")
+        # The numbers of a palette say nothing: what is black may have any of them.
+        shown = values if raw.palette is None else np.array([any(colour) for colour in raw.palette])[values]
+        inside: Mask = np.asarray(shown != 0)
         return inside
 
 
