@@ -7,6 +7,7 @@ import stat
 import struct
 import zipfile
 from fractions import Fraction
+from types import SimpleNamespace
 
 import av
 import numpy as np
@@ -95,10 +96,13 @@ BAD = {
     "'/tmp/a.png' in it leads out": [entry("/tmp/a.png")],
     "'C:/a.png' in it leads out": [entry("C:/a.png")],
     "is no ordinary file": [entry("a.png", b"/etc/passwd", stat.S_IFLNK | 0o777)],
+    "'a.png' and 'a.png' in it differ": [entry("a.png"), entry("a.png", b"y")],
+    "'b/A.png' and 'b//a.PNG' in it differ": [entry("b/A.png"), entry("b//a.PNG", b"y")],
     "no image is in it": [entry("annotations/instances_default.json", b"{}")],
 }
 
 
+@pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize(("words", "entries"), BAD.items())
 def test_what_could_do_harm_is_refused_and_nothing_is_unpacked(tmp_path, settings, words, entries):
     """Paths that lead out, links, and archives without images."""
@@ -147,6 +151,62 @@ def test_a_damaged_archive_leaves_nothing_behind(tmp_path, settings, end):
         as_folder(path, QUIET, settings)
 
 
+@pytest.mark.parametrize("harm", ["gone", "shorter", "a folder"])
+def test_what_was_unpacked_is_made_whole_again(tmp_path, settings, harm):
+    """Some systems clear the cache file by file, by age."""
+    zipped = settings.model_copy(update={"path": packed(tmp_path / "x.zip", pairs(tmp_path / "folder", 4))})
+    first = list_files(zipped)
+    file = first.train[0].image
+    content = file.read_bytes()
+    file.unlink()
+    if harm == "shorter":
+        file.write_bytes(content[:-9])
+    elif harm == "a folder":
+        file.mkdir()
+    assert [item.name for item in list_files(zipped).train] == [item.name for item in first.train]
+    assert file.read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["...zip", "..zip", ".hidden.zip"])
+def test_a_name_of_dots_opens_no_other_folder(tmp_path, settings, name):
+    """Their stems are the folder above, this folder, and one that is not seen."""
+    photo(tmp_path / "cache" / "unpacked" / "another" / "secret.jpg")
+    zipped = settings.model_copy(update={"path": packed(tmp_path / name, pairs(tmp_path / "folder", 4))})
+    assert len(list_files(zipped).train) == 3
+
+
+def test_a_whole_cache_need_not_be_writable(tmp_path, settings):
+    """It may be shared, or on a medium that only reads."""
+    path = packed(tmp_path / "x.zip", pairs(tmp_path / "folder", 4))
+    folder = as_folder(path, QUIET, settings)
+    lock = next((tmp_path / "cache").rglob(".*.lock"))
+    lock.unlink()
+    lock.mkdir()  # which nobody can write to, whoever runs this
+    assert as_folder(path, QUIET, settings) == folder
+    next(folder.rglob("*.jpg")).unlink()
+    with pytest.raises(UserError, match=r"cannot be kept there.*--data\.cache; for a command.*XDG_CACHE_HOME"):
+        as_folder(path, QUIET, settings)
+
+
+@pytest.mark.parametrize("names", [("a" * 260 + ".png",), ("a.png", "a.png/b.png"), ("a.png/b.png", "a.png")])
+def test_a_name_that_no_disk_can_hold_is_named(tmp_path, settings, names):
+    """Another cache would not help."""
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for name in names:
+            archive.writestr(name, b"x")
+    with pytest.raises(UserError, match=rf"x\.zip: '{names[-1]}' in it has a name .* yourself: unzip .*x\.zip -d"):
+        as_folder(tmp_path / "x.zip", QUIET, settings)
+
+
+def test_a_disk_that_is_too_small_is_refused_in_a_unit_that_fits(tmp_path, settings, monkeypatch):
+    path = packed(tmp_path / "x.zip", pairs(tmp_path / "folder", 4))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("more.json", bytes(1234567))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=4300))
+    with pytest.raises(UserError, match=r"needs 1\.2 MB, and 4\.3 kB are free"):
+        as_folder(path, QUIET, settings)
+
+
 @pytest.fixture
 def film(tmp_path):
     return write_film(tmp_path / "film.mp4")
@@ -185,10 +245,24 @@ def test_a_film_that_breaks_off_is_used_and_named(tmp_path, settings, capsys):
     """Its frames up to there; what is no video is refused."""
     film = write_film(tmp_path / "film.mkv")
     film.write_bytes(film.read_bytes()[: film.stat().st_size * 7 // 10])
-    frames = sorted(path.name for path in as_folder(film, Console(width=400), settings).iterdir())
-    assert 0 < len(frames) < 5
-    assert frames == [f"{index:06d}.000.jpg" for index in range(len(frames))]
-    assert "film.mkv: breaks off" in capsys.readouterr().out
+    for _ in range(2):  # the second time from the cache
+        frames = sorted(path.name for path in as_folder(film, Console(width=400), settings).iterdir())
+        assert 0 < len(frames) < 5
+        assert frames == [f"{index:06d}.000.jpg" for index in range(len(frames))]
+        assert capsys.readouterr().out.count("film.mkv: breaks off") == 1
     film.write_bytes(b"no video at all")
     with pytest.raises(UserError, match=r"film\.mkv: damaged, or no video"):
         as_folder(film, QUIET, settings)
+
+
+@pytest.mark.parametrize("left", [b"", None])
+def test_frames_are_made_whole_again(settings, film, left):
+    """Where one is gone, or cut short."""
+    folder = as_folder(film, QUIET, settings)
+    frame = sorted(folder.iterdir())[2]
+    content = frame.read_bytes()
+    frame.unlink()
+    if left is not None:
+        frame.write_bytes(left)
+    assert as_folder(film, QUIET, settings) == folder
+    assert frame.read_bytes() == content

@@ -65,6 +65,14 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
+def in_bytes(count: int) -> str:
+    """So many bytes in a unit that suits them, such as `3.2 MB`."""
+    size, units = float(count), ["bytes", "kB", "MB", "GB", "TB"]
+    while size >= 999.95 and len(units) > 1:
+        size, units = size / 1000, units[1:]
+    return f"{count} bytes" if units[0] == "bytes" else f"{size:.1f} {units[0]}"
+
+
 def listed(names: Iterable[object], most: int | None = 3, joint: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`; of more than `most`, the first ones: `a, b, c and 4 more`."""
     shown = [str(name) for name in names]

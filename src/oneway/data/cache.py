@@ -26,7 +26,7 @@ from rich.console import Console
 from oneway.common.errors import UserError
 from oneway.common.progress import progress_bar
 from oneway.common.terms import SplitName
-from oneway.common.words import listed, say
+from oneway.common.words import in_bytes, listed, say
 from oneway.config import Data
 from oneway.data.check.defects import UNREADABLE, Surveys, every_item
 from oneway.data.check.findings import NAMED, leave_out, left_out_note
@@ -34,7 +34,7 @@ from oneway.data.check.survey import Survey, decode_and_survey
 from oneway.data.dataset import Bytes, Item, Listing, Samples
 from oneway.data.decode.images import image_size
 from oneway.data.index import Decoded, Index, Unfit, Witness
-from oneway.data.locked import cache_root, locked
+from oneway.data.locked import ANOTHER_CACHE, cache_root, locked
 from oneway.data.rows import AGAIN, OnDisk, Originals, checksum
 
 PIXELS, LABELS, INDEX = "pixels", "labels", "index.json"
@@ -296,6 +296,6 @@ def _require_space(listing: Listing, items: Sequence[Item], folder: Path) -> Non
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise UserError(
-            f"{folder.parent}: {len(items)} decoded images need {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are "
-            "free. Choose another folder with --data.cache."
+            f"{folder.parent}: {len(items)} decoded images need {in_bytes(needed)}, and {in_bytes(free)} are free. "
+            f"{ANOTHER_CACHE}"
         )

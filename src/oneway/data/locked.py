@@ -13,6 +13,10 @@ from rich.console import Console
 from oneway.common.errors import UserError
 from oneway.common.words import say
 
+ANOTHER_CACHE = (
+    "Choose another folder with --data.cache; for a command without that flag, with the variable XDG_CACHE_HOME."
+)
+
 
 def cache_root(chosen: Path | None) -> Path:
     """The folder that the user chose, or else one in the user's cache folder."""
@@ -44,7 +48,4 @@ def locked(place: Path, name: str, console: Console, private: bool, kept: str) -
                 pass  # a file system without locks
             yield
     except OSError as error:
-        raise UserError(
-            f"{place}: {kept} cannot be kept there ({error.strerror or error}). "
-            "Choose another folder with --data.cache."
-        ) from error
+        raise UserError(f"{place}: {kept} cannot be kept there ({error.strerror or error}). {ANOTHER_CACHE}") from error

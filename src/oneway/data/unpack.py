@@ -5,10 +5,13 @@ A folder is found again by the content of its file. Nothing that an archive says
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import shlex
 import shutil
 import stat
+import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -21,11 +24,11 @@ from rich.console import Console
 
 from oneway.common.errors import UserError
 from oneway.common.progress import progress_bar
-from oneway.common.words import counted, say
+from oneway.common.words import counted, in_bytes, say
 from oneway.config import Data
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.video import VIDEO_SUFFIXES, BreaksOff, read_frames
-from oneway.data.locked import cache_root, locked
+from oneway.data.locked import ANOTHER_CACHE, cache_root, locked
 
 ZIP = ".zip"
 MOST_FILES = 10**6  # in an archive
@@ -37,6 +40,9 @@ LOOKED_AT = 16  # parts of a video by which it is known again
 DEEPEST = 4  # folders in which an archive may have all it holds
 USUAL_RATE = 25  # frames a second, where a video has no clock
 QUALITY = 95  # of the JPEG files of frames: a video has lost more
+FRAMES = ".frames.json"  # beside the folder of a video's frames: what should be in it
+NAMES = {getattr(errno, kind) for kind in ("ENAMETOOLONG", "EEXIST", "ENOTDIR", "EISDIR", "EINVAL", "EILSEQ")}
+"""What a disk says of a name that it cannot hold, or not beside the others."""
 
 
 def unpacked(config: Data, console: Console) -> Data:
@@ -72,7 +78,11 @@ def unpack_archive(path: Path, cache: Path | None, console: Console) -> Path:
         with zipfile.ZipFile(path) as archive:
             entries = _safe_entries(path, archive, by_hand)
             about = "\n".join(f"{entry.filename}\0{entry.CRC}\0{entry.file_size}" for entry in entries)
-            folder = _made(path, about, cache, console, lambda new: _extract(archive, entries, new, console))
+            folder = _made(
+                *(path, about, cache, console),
+                fill=lambda new: _extract(archive, entries, new, by_hand, console),
+                whole=lambda made: all(_size_of(made / _place(entry)) == entry.file_size for entry in entries),
+            )
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise UserError(f"{path}: a damaged archive ({str(error)[:200]}). Export or download it again.") from None
     except (NotImplementedError, RuntimeError) as error:
@@ -104,6 +114,15 @@ def _safe_entries(path: Path, archive: zipfile.ZipFile, by_hand: str) -> list[zi
         if entry.flag_bits & 1:
             raise UserError(f"{path}: is locked with a password. Unpack it yourself: {by_hand}")
     entries = [entry for entry in entries if not hidden(_place(entry))]
+    known: dict[str, zipfile.ZipInfo] = {}
+    for entry in entries:
+        first = known.setdefault(unicodedata.normalize("NFC", str(_place(entry))).casefold(), entry)
+        if (first.CRC, first.file_size) != (entry.CRC, entry.file_size):
+            names = f"{first.filename!r:.200} and {entry.filename!r:.200}"
+            raise UserError(
+                f"{path}: {names} in it differ, and many a disk keeps only one of them. Nothing was unpacked; export "
+                f"it again, or unpack it yourself: {by_hand}"
+            )
     total, held = sum(entry.file_size for entry in entries), path.stat().st_size
     if len(entries) > MOST_FILES or total > max(FREE_BYTES, BYTES_PER_BYTE * held):
         raise UserError(
@@ -122,19 +141,38 @@ def _place(entry: zipfile.ZipInfo) -> PurePosixPath:
     return PurePosixPath(entry.filename.replace("\\", "/"))
 
 
-def _extract(archive: zipfile.ZipFile, entries: list[zipfile.ZipInfo], folder: Path, console: Console) -> None:
+def _size_of(path: Path) -> int | None:
+    """The bytes of a regular file; None where there is none."""
+    try:
+        about = path.stat()
+    except (OSError, ValueError):
+        return None
+    return about.st_size if stat.S_ISREG(about.st_mode) else None
+
+
+def _extract(
+    archive: zipfile.ZipFile, entries: list[zipfile.ZipInfo], folder: Path, by_hand: str, console: Console
+) -> None:
     total, free = sum(entry.file_size for entry in entries), shutil.disk_usage(folder).free
     if total > free:
         raise UserError(
-            f"{archive.filename}: needs {total / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free in {folder.parent}. "
-            "Choose another folder with --data.cache."
+            f"{archive.filename}: needs {in_bytes(total)}, and {in_bytes(free)} are free in {folder.parent}. "
+            f"{ANOTHER_CACHE}"
         )
     with progress_bar(console, "Unpacking", len(entries)) as advance:
         for entry in entries:
             target = folder / _place(entry)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with archive.open(entry) as packed, target.open("wb") as file:  # of which no more is read than announced
-                shutil.copyfileobj(packed, file, PART)
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(entry) as packed, target.open("wb") as file:  # no more is read than announced
+                    shutil.copyfileobj(packed, file, PART)
+            except OSError as error:
+                if error.errno not in NAMES:
+                    raise
+                raise UserError(
+                    f"{archive.filename}: {entry.filename!r:.300} in it has a name that cannot be kept here "
+                    f"({error.strerror}). Unpack it yourself: {by_hand}"
+                ) from None
             advance()
 
 
@@ -146,11 +184,31 @@ def unpack_frames(path: Path, every: float, cache: Path | None, console: Console
             file.seek(part * max(size - PART, 0) // (LOOKED_AT - 1))
             digest.update(file.read(PART))
     about = f"{size} {digest.hexdigest()} every {every:g} s"
-    return _made(path, about, cache, console, lambda new: _write_frames(path, every, new, console))
+    folder = _made(
+        *(path, about, cache, console), fill=lambda new: _write_frames(path, every, new, console), whole=_has_frames
+    )
+    if problem := json.loads((folder.parent / FRAMES).read_bytes())["problem"]:
+        say(console, f"Note: {path}: {problem}")
+    return folder
+
+
+def _has_frames(folder: Path) -> bool:
+    """Whether all frames that were written are there."""
+    try:
+        noted = json.loads((folder.parent / FRAMES).read_bytes())
+        return bool(noted["frames"] == _frames_in(folder)) and "problem" in noted
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _frames_in(folder: Path) -> list[int]:
+    """How many files there are, and of how many bytes."""
+    sizes = [entry.stat().st_size for entry in os.scandir(folder)]
+    return [len(sizes), sum(sizes)]
 
 
 def _write_frames(path: Path, every: float, folder: Path, console: Console) -> None:
-    step, due, written = Fraction(every), Fraction(0), 0
+    step, due, written, problem = Fraction(every), Fraction(0), 0, ""
 
     def wanted(number: int, time: Fraction | None) -> bool:
         nonlocal due
@@ -166,23 +224,46 @@ def _write_frames(path: Path, every: float, folder: Path, console: Console) -> N
             Image.fromarray(pixels).save(folder / f"{name}.jpg", quality=QUALITY)
             written += 1
     except BreaksOff as error:
-        say(console, f"Note: {error}")
+        problem = str(error).removeprefix(f"{path}: ")
+    noted = folder / FRAMES
+    noted.write_text(json.dumps({"frames": _frames_in(folder), "problem": problem}), encoding="utf-8")
+    os.replace(noted, folder.parent / FRAMES)
     say(console, f"{path}: {counted(written, 'frame')}, one every {every:g} s (--data.frames-every).")
 
 
-def _made(path: Path, about: str, cache: Path | None, console: Console, fill: Callable[[Path], None]) -> Path:
-    """The folder in the cache for a file that is known by some text; filled where it is not there yet."""
+def _made(
+    path: Path,
+    about: str,
+    cache: Path | None,
+    console: Console,
+    fill: Callable[[Path], None],
+    whole: Callable[[Path], bool],
+) -> Path:
+    """The folder in the cache for a file that is known by some text.
+
+    Args:
+        path: The file.
+        about: What it is known by.
+        cache: The folder of the cache, if the user chose one.
+        console: Where to show progress.
+        fill: Writes a new folder; called where there is none, or one from which something is gone.
+        whole: Whether a folder has all that belongs in it; a cache in which it does need not be writable.
+    """
     key = blake2b(about.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
     home = cache_root(cache) / "unpacked" / key
-    target = home / path.stem
+    target = home / ("unpacked" if path.stem.startswith(".") else path.stem)  # a stem may be `.` or `..`
+    if whole(target):
+        return target
     with locked(home, "unpacking", console, private=cache is None, kept="unpacked files"):
-        if not target.is_dir():
+        if not whole(target):  # nor made by another process meanwhile
             for left in home.glob(".*-new"):  # by processes that were killed
                 shutil.rmtree(left, ignore_errors=True)
             new = home / f".{os.getpid()}-new"
             try:
                 new.mkdir()
                 fill(new)
+                if target.is_dir():
+                    shutil.rmtree(target)
                 os.replace(new, target)
             finally:
                 shutil.rmtree(new, ignore_errors=True)
