@@ -251,6 +251,43 @@ def test_a_full_disk_costs_one_message(copied):
     assert "TensorBoard failed ([Errno 28] No space left on device). The run goes on" in message
 
 
+def wait_for_events(folder: Path) -> Path:
+    """The event file of a logger that is at work."""
+    deadline = time.monotonic() + 60
+    while not (files := list(folder.glob("tensorboard/events.*"))) or files[0].stat().st_size < 2**12:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return files[0]
+
+
+def test_a_folder_that_is_removed_is_written_anew(copied):
+    """Which is said; the curve is whole again, and not in a file that nobody sees."""
+    pytest.importorskip("tensorboard")
+    folder, about = copied
+    said: list[str] = []
+    with follow_run(["tensorboard"], about, said.append):
+        size = wait_for_events(folder).stat().st_size
+        shutil.rmtree(folder / "tensorboard")
+    assert wait_for_events(folder).stat().st_size >= size
+    (message,) = [message for message in said if message.startswith("Note:")]
+    assert "tensorboard is gone). The run goes on" in message
+
+
+def test_a_logger_that_is_killed_is_reported_at_once(copied):
+    """And not only when the run has ended."""
+    pytest.importorskip("tensorboard")
+    folder, about = copied
+    said: list[str] = []
+    with follow_run(["tensorboard"], about, said.append) as hear:
+        os.kill(int(wait_for_events(folder).name.rpartition(".")[2]), signal.SIGKILL)
+        deadline = time.monotonic() + 10
+        while len(said) < 2 and time.monotonic() < deadline:
+            hear()
+            time.sleep(0.05)
+        assert said[1:] == ["Note: TensorBoard has failed (status -9). metrics.jsonl has everything."]
+    assert len(said) == 2
+
+
 def test_a_logger_that_cannot_start_costs_one_message(copied):
     """A file is where its folder should be."""
     folder, about = copied

@@ -98,6 +98,8 @@ def follow(about: About, service: str, parent: Parent) -> None:
             for line in lines:
                 points.append(read_point(about, number, json.loads(line)))
                 number += 1
+            if not (about.folder / service).is_dir():  # a file that is open could still be written, and nobody sees it
+                raise FileNotFoundError(f"{about.folder / service} is gone")
             if points:
                 logger.log(points)
     logger.close(_summary(about))

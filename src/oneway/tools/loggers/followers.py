@@ -63,7 +63,12 @@ class Follower:
             with suppress(OSError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self._tell(f"{self.title} does not answer, and may lack the last points. metrics.jsonl has everything.")
-        if self.process.wait() != 0:
+        self.process.wait()
+        self.tell_failure()
+
+    def tell_failure(self) -> None:
+        """Says that the logger has ended, where it has, and not well."""
+        if self.process.poll():
             self._tell(f"{self.title} has failed (status {self.process.returncode}). metrics.jsonl has everything.")
 
     def leave(self) -> None:
@@ -97,7 +102,8 @@ def follow_run(services: Sequence[str], about: About, say: Callable[[str], None]
 
     def hear() -> None:
         for follower in followers:
-            follower.hear()
+            if not follower.hear():
+                follower.tell_failure()
 
     try:
         yield hear
