@@ -145,15 +145,15 @@ def test_check_takes_further_images_from_elsewhere(place):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("check nowhere", "nowhere: no such folder"),
-        ("check photos --unlabelled nowhere", "nowhere: no such folder"),
+        ("check nowhere", "nowhere: no such file or folder"),
+        ("check photos --unlabelled nowhere", "nowhere: no such file or folder"),
         ("check photos --out sheet.jpg", "sheet.jpg: the contact sheet is a PNG"),
         ("check photos --recipe camvid", "photos/train: no image found"),
         ("check photos --recipe camvid --save", "camvid is read as it comes, without a dataset.yaml"),
         ("check photos --recipe streets", "streets"),
         ("check", "is missing; `oneway check --help`"),
         ("train folder --model.weights none", "--data DIR"),
-        ("train folder --model.weights none --data nowhere", "nowhere: no such folder"),
+        ("train folder --model.weights none --data nowhere", "nowhere: no such file or folder"),
         ("train folder --model.weights none --data photos --labels 7", "asks for 7 labelled images, there are 6"),
     ],
 )

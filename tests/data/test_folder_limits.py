@@ -60,12 +60,13 @@ def test_too_few_labels_are_refused(tmp_path):
 
 def test_missing_and_empty_folders_are_refused(tmp_path):
     """And a file in place of a folder."""
-    assert "no such folder" in refusal(tmp_path / "none")
+    assert "none: no such file or folder." in refusal(tmp_path / "none")
+    assert "none.zip: no such file or folder." in refusal(tmp_path / "none.zip")
     assert "no image found" in refusal(tmp_path)
-    file = write(tmp_path / "file", "")
-    assert "not a folder" in refusal(file)
+    file = write(tmp_path / "file.tar", "")
+    assert "not a folder. Folders and .zip files are read; unpack any other archive." in refusal(file)
     pairs(tmp_path)
-    assert "no such folder" in refusal(tmp_path, tmp_path / "none")
+    assert "no such file or folder" in refusal(tmp_path, tmp_path / "none")
 
 
 def test_links_that_leave_the_folder_are_refused(tmp_path):

@@ -56,9 +56,9 @@ def check(
     The data are never changed. The exit status is 1 if something in them would harm training.
 
     Args:
-        folder: Folder of the data set.
+        folder: Folder or zip file of the data set.
         recipe: What kind of data set it is.
-        unlabelled: A folder of further images without labels, or tar shards: of those, some are looked at.
+        unlabelled: Further images without labels: a folder, a video, or tar shards, of which some are looked at.
         out: The contact sheet of images with their masks laid over; by default check-NAME.png here.
         save: Write what was understood to dataset.yaml in the folder, for you to edit.
         as_json: Print JSON, for machines.
@@ -128,7 +128,7 @@ def train(
 
     Args:
         recipe_name: What to start from.
-        data: Folder of the data set, for recipes that read one.
+        data: Folder or zip file of the data set, for recipes that read one.
         out: Run folder; by default one below runs/ named after recipe (or own data), method, labels and seed.
         preset: Settings that go together: minutes without a GPU, to see that the data are understood (cpu), or half the
             time of the recipe (fast). Flags win over it.

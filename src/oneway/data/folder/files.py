@@ -120,8 +120,10 @@ def _refuse_other_classes(annotations: tuple[Annotations, ...]) -> None:
 def _require_folder(folder: Path) -> None:
     if folder.suffix.lower() == ".zip" and folder.is_file():
         raise UserError(f"{folder}: an archive. Unpack it, and name the folder: {unzip_command(folder)}")
+    if not folder.exists():
+        raise UserError(f"{folder}: no such file or folder.")
     if not folder.is_dir():
-        raise UserError(f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}.")
+        raise UserError(f"{folder}: not a folder. Folders and .zip files are read; unpack any other archive.")
 
 
 def _with_folders(root: Path) -> Description:
