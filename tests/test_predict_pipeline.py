@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -20,9 +21,11 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
+from oneway.common.interrupt import Interrupted
 from oneway.data.decode.images import image_size, read_image
 from oneway.data.streets import CLASSES, COLOURS, render
 from oneway.tools.predict import Outputs, Predictor, batches, load, predict_files
+from oneway.tools.predict.command import pace
 from oneway.tools.predict.sources import Source
 from small_runs import QUIET
 
@@ -94,6 +97,7 @@ def test_an_interrupt_ends_it_cleanly(trained_run, photos, tmp_path):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
+    assert "Stopped after" in said
     assert "Traceback" not in said
     masks = list(out.rglob("masks/*/*.png"))
     assert 0 < len(masks) < 41 * 8
@@ -135,3 +139,52 @@ def test_items_made_ahead_come_in_order_and_fail_in_their_turn():
     assert [next(endless) for _ in range(5)] == [0, 1, 2, 3, 4]
     endless.close()
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize(
+    ("images", "frames", "expected"),
+    [
+        (3, 0, "3 images in 2.0 s (1.5 images/s)"),
+        (1, 0, "1 image in 2.0 s (2.0 s per image)"),
+        (0, 50, "50 frames in 2.0 s (25.0 frames/s)"),
+        (1, 3, "1 image and 3 frames in 2.0 s (2.0 pictures/s)"),
+        (0, 0, "0 images in 2.0 s"),
+    ],
+)
+def test_the_pace_is_never_nothing(images, frames, expected):
+    """A second or more for an image is said so; frames are no images."""
+    assert pace(images, frames, 2.0) == expected
+
+
+def test_json_has_the_order_of_the_inputs(model, tmp_path, capfd):
+    """Whichever size came first to be predicted."""
+    sizes = [(64, 128), (32, 64), (64, 128), (96, 96), (32, 64)]
+    paths = [tmp_path / f"{4 - index}.png" for index in range(len(sizes))]
+    for path, size in zip(paths, sizes, strict=True):
+        Image.fromarray(render(0, 0, *size)[0]).save(path)
+    predict_files(model, [str(path) for path in paths], Outputs(tmp_path / "out"), QUIET, as_json=True)
+    found = json.loads(capfd.readouterr().out)["results"]
+    assert [result["image"] for result in found] == [str(path) for path in paths]
+
+
+def test_ctrl_c_leaves_an_index_of_what_is_done(model, tmp_path, monkeypatch):
+    """Those that are written count, and the message says how many of all; the exit status is the shell's."""
+    for index in range(6):  # of different sizes, and hence one by one
+        Image.fromarray(render(0, index, 32, 32 * (index + 1))[0]).save(tmp_path / f"{index}.png")
+    calls = []
+    usual = Predictor.predict_batch
+
+    def interrupted(self, images, tile=None):
+        calls.append(len(images))
+        if len(calls) == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+        return usual(self, images, tile)
+
+    monkeypatch.setattr(Predictor, "predict_batch", interrupted)
+    with pytest.raises(Interrupted) as caught:
+        predict_files(model, [str(tmp_path)], Outputs(tmp_path / "out"), QUIET)
+    masks = len(list((tmp_path / "out/masks").iterdir()))
+    index = json.loads((tmp_path / "out/predictions.json").read_text())
+    assert (index["images"], index["stopped"], tuple(index["classes"])) == (masks, True, CLASSES)
+    assert str(caught.value) == f"Stopped after {masks} of 6 images; results: {tmp_path / 'out'}"
+    assert (caught.value.exit_status, masks <= 3) == (130, True)

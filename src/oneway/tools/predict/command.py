@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from oneway import __version__
 from oneway.common.allocator import keep_freed_memory
 from oneway.common.console import Console, Output, print_result
 from oneway.common.errors import PASSING, UserError
+from oneway.common.interrupt import Interrupted
 from oneway.common.progress import progress_bar
 from oneway.common.words import counted, say, table_cell, visible
 from oneway.data.dataset import Bytes
@@ -66,6 +68,7 @@ def predict_files(
         export: Writes the results for an annotation tool as well.
 
     Raises:
+        Interrupted: Ctrl-C came; the index says what is done.
         UserError: Nothing can be done at all: a path leads nowhere, or results cannot be written.
     """
     if model.classifies:
@@ -77,34 +80,57 @@ def predict_files(
     if videos:
         require_video()
     outputs.prepare()
-    began = time.monotonic()
+    position = {source: number for number, source in enumerate(sources)}
+    began, stopped = time.monotonic(), False
     with (
         progress_bar(console, "Predicting", len(sources)) as advance,
         keep_freed_memory(model.device.type == "cpu"),
         threads(THREADS) as pool,
     ):
         job = _Job(model, outputs, tile, pool, advance, export)
-        for batch in batches(decode_ahead(images, pool, job.leave_out, model.bands)):
-            job.predict(batch)
-        for source in videos:
-            job.predict_video(source)
+        try:
+            for batch in batches(decode_ahead(images, pool, job.leave_out, model.bands)):
+                job.predict(batch)
+            for source in videos:
+                job.predict_video(source)
+        except KeyboardInterrupt:
+            stopped = True
+            pool.shutdown(cancel_futures=True)
         job.finish()
     seconds = time.monotonic() - began
     for remark in (*skipped.messages(), *job.oddities.messages()):
         warn(remark)
     masks = {"masks": _meanings(model, outputs)}
     index = {**_about(model), **masks, "images": job.images, "seconds": round(seconds, 3), "errors": job.errors}
-    outputs.write_index(index)
+    outputs.write_index({**index, "stopped": True} if stopped else index)
+    if stopped:
+        done = f"{len({source for source, _ in job.results})} of {counted(len(sources), _kind(images, videos))}"
+        raise Interrupted(signal.SIGINT, f"Stopped after {done}; results: {outputs.folder}")
     if as_json:
-        print_result(json.dumps({**index, "results": job.results}, indent=1, allow_nan=False))
+        results = sorted(job.results, key=lambda result: position[result[0]])
+        print_result(json.dumps({**index, "results": [facts for _, facts in results]}, indent=1, allow_nan=False))
     failures = f"; {len(job.errors)} failed" if job.errors else ""
-    say(console, f"{counted(job.images, 'image')} in {seconds:.1f} s ({job.images / seconds:.1f} images/s){failures}")
+    say(console, f"{pace(job.images - job.frames, job.frames, seconds)}{failures}")
     say(console, f"Results: {outputs.folder}")
     if export is not None:
         say(console, export.finish())
         if videos:
             warn(f"{counted(len(videos), 'video')} left out of what --to wrote. Give the frames as images.")
     return 1 if job.errors else 0
+
+
+def _kind(images: Sequence[Source], videos: Sequence[Source]) -> str:
+    return "file" if images and videos else "video" if videos else "image"
+
+
+def pace(images: int, frames: int, seconds: float) -> str:
+    """How many in which time; how many in a second, or how long for one."""
+    both = {"image": images, "frame": frames}
+    found = {noun: count for noun, count in both.items() if count} or {"image": 0}
+    what, total = " and ".join(counted(count, noun) for noun, count in found.items()), images + frames
+    noun = next(iter(found)) if len(found) == 1 else "picture"
+    rate = f"{total / seconds:.1f} {noun}s/s" if total >= seconds else f"{seconds / max(1, total):.1f} s per {noun}"
+    return f"{what} in {seconds:.1f} s" + (f" ({rate})" if total else "")
 
 
 class _Job:
@@ -122,7 +148,9 @@ class _Job:
         self.export = export
         self.model, self.outputs, self.tile, self.pool, self.advance = model, outputs, tile, pool, advance
         self.images = 0
-        self.results: list[dict[str, Any]] = []
+        self.frames = 0
+        """Of videos, and counted as images too."""
+        self.results: list[tuple[Source, dict[str, Any]]] = []
         self.errors: list[str] = []
         self.oddities = Oddities()
         self.writing: InOrder[Source, dict[str, Any]] = InOrder(pool)
@@ -195,7 +223,8 @@ class _Job:
             for _, appended in encoding.rest():
                 appended.result()
         self.images += count
-        self.results.append({"video": str(source.path), "overlay": str(file), "frames": count})
+        self.frames += count
+        self.results.append((source, {"video": str(source.path), "overlay": str(file), "frames": count}))
         if broken is not None:
             raise broken
 
@@ -211,14 +240,15 @@ class _Job:
         return facts
 
     def finish(self) -> None:
-        """Waits until all results are written."""
+        """Waits until all results are written, but for those that were called off."""
         self._await(self.writing.rest())
 
     def _await(self, results: Iterator[tuple[Source, Future[dict[str, Any]]]]) -> None:
         for source, written in results:
-            with self.handling(source):
-                self.results.append(written.result())
+            with self.handling(source), suppress(CancelledError):
+                self.results.append((source, written.result()))
                 self.images += 1
+                self.frames += source.is_video
 
 
 def _append_overlay(
