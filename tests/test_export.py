@@ -265,6 +265,9 @@ def test_logits_come_at_full_resolution(saved, tmp_path, suffix):
     assert told.getvalue().startswith("Exporting")
     assert "largest difference" in told.getvalue()
     assert "images/s" in told.getvalue()
+    last = told.getvalue().rpartition("Exported: ")[2]
+    assert last.startswith(f"{target} and model.bin (" if suffix == ".xml" else f"{target} (")
+    assert ("MB together)" in last) == (suffix == ".xml")
     card = target.with_name(f"model{suffix}.md").read_text(encoding="utf-8")
     assert "history | not known" in card
     assert "1 b\\|c" in card
@@ -307,6 +310,16 @@ def test_a_bad_target_file_is_refused(trained_run, tmp_path, to, message):
     (tmp_path / "folder.onnx").mkdir()
     with pytest.raises(UserError, match=message):
         export_model(trained_run, tmp_path / to, "labels", QUIET)
+
+
+@pytest.mark.parametrize("flags", ["--to model.tflite", "--to model.pt2 --int8"])
+def test_a_bad_target_file_is_refused_before_pytorch_is_loaded(tmp_path, flags):
+    """Which takes seconds."""
+    words = ["oneway", "export", "run", *flags.split()]
+    program = f"import sys; sys.modules['torch'] = None; sys.argv = {words}; from oneway.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("oneway: model.")
 
 
 @pytest.mark.parametrize(

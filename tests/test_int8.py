@@ -180,6 +180,16 @@ def test_without_unlabelled_images_those_that_taught_calibrate(two_runs, monkeyp
     assert (len(images.calibration), images.kind) == (len(names), "that taught")
 
 
+def test_few_validation_images_are_warned_of(two_runs, monkeypatch):
+    """One more would do."""
+    count = len(load_data(open_run(two_runs[0]).config.data).read("val"))
+    for enough, warned in ((count, False), (count + 1, True)):
+        monkeypatch.setattr("oneway.tools.export.int8.FEW_IMAGES", enough)
+        told = io.StringIO()
+        read_images(two_runs[0], CLASSES, ANYTHING, Console(file=told, width=200))
+        assert (f"Note: {count} validation images alone will tell" in told.getvalue()) == warned
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

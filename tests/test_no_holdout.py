@@ -53,6 +53,15 @@ def test_eval_says_that_nothing_validates(place):
     assert call(["eval", "run", "--split", "train"], place).returncode == 0
 
 
+def test_int8_wants_images_that_validate(place):
+    """In words about INT8, and not about another command."""
+    pytest.importorskip("onnxruntime")
+    done = call(["export", "run", "--to", "model.onnx", "--int8"], place)
+    assert done.returncode == 1
+    assert "run: INT8 is judged on validation images, and there are none. Give some" in " ".join(done.stderr.split())
+    assert "eval" not in done.stderr
+
+
 def test_the_report_and_the_model_card_say_so(place):
     """And have neither a score, nor a table of classes, nor a comparison."""
     page = (place / "run" / "report.html").read_text()

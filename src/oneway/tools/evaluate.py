@@ -178,6 +178,10 @@ def evaluate_run(
     return {**about, **as_json(scores, trained.classes)}
 
 
+class NothingValidates(UserError):
+    """A run has no images that it may be judged by."""
+
+
 class ReadSplit(NamedTuple):
     """A split of a run's data set, or of another one."""
 
@@ -201,7 +205,7 @@ def read_split(
     dataset = load_data(run, classes, settings, console, elsewhere=data_path is not None)
     samples = dataset.read(split)
     if not len(samples):
-        raise UserError(
+        raise NothingValidates(
             f"{run.path}: no image validates, since all that are labelled train (--data.holdout 0). Give others with "
             "labels, with --data DIR; `oneway eval --split train` says how well it fits those it has learnt from."
         )

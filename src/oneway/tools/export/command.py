@@ -28,6 +28,7 @@ from oneway.tools.export.formats import FORMATS, About, Call, Onnx, Opened, Pt2
 from oneway.tools.export.graph import Output
 from oneway.tools.export.int8 import Cost, Images, Int8, measure, quantise, read_images, refuse_loss
 from oneway.tools.predict.predictor import load
+from oneway.tools.targets import refuse_target
 
 TIMED_SIZES = {False: (256, 512), True: (32, 32)}
 """Of images to segment, and to classify."""
@@ -115,18 +116,15 @@ def export_model(
         say(console, f"{what}: {found}.")
     rates = ", ".join(f"{runtime} {speed:.1f} images/s" for runtime, speed in speeds.items())
     say(console, f"{rates} ({height}×{width}, {machine})")
-    say(console, f"Exported: {to} ({sum(map(len, contents)) / 1e6:.1f} MB), model card: {beside}")
+    names = listed([to, *(file.name for file in kind.files(to) if file != to)])
+    size_of_all = f"{sum(map(len, contents)) / 1e6:.1f} MB{' together' if len(contents) > 1 else ''}"
+    say(console, f"Exported: {names} ({size_of_all}), model card: {beside}")
 
 
 def _choose_format(to: Path, int8: Int8 | None) -> Onnx | Pt2:
     """Refuses what cannot be written, before anything is loaded."""
-    kind = FORMATS.get(to.suffix.lower())
-    if kind is None:
-        raise UserError(f"{to}: unknown format. The name must end in {' or '.join(FORMATS)}.")
-    if to.is_dir():
-        raise UserError(f"{to}: is a folder. Name a file in it.")
-    if int8 and not isinstance(kind, Onnx):
-        raise UserError(f"{to}: --int8 is for .onnx and .xml files.")
+    refuse_target(to, int8 is not None)
+    kind = FORMATS[to.suffix.lower()]
     for beside in kind.files(to):
         if beside.exists() and not to.exists():
             raise UserError(

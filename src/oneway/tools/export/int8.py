@@ -20,13 +20,16 @@ from rich.console import Console
 from oneway import runs
 from oneway.common.errors import UserError
 from oneway.common.extras import import_extra
-from oneway.common.words import counted
+from oneway.common.words import counted, say
 from oneway.data.dataset import Bytes, Samples
-from oneway.tools.evaluate import METRIC_NAMES, evenly_spaced, read_split, score
+from oneway.tools.evaluate import METRIC_NAMES, NothingValidates, evenly_spaced, read_split, score
 from oneway.tools.export.formats import About, Opened
 from oneway.tools.export.graph import INPUT, explain_error
 
 CALIBRATION_IMAGES = 32
+FEW_IMAGES = 10
+"""Fewer than these judge badly."""
+
 MOST_LOST = 1.0
 OPERATIONS = ("Conv", "Add", "Relu", "MaxPool", "Concat")
 
@@ -62,7 +65,16 @@ def read_images(path: Path, classes: tuple[str, ...], asked: Int8, console: Cons
             "Give the run folder."
         )
     run = runs.open_run(path)
-    dataset, validation, without = read_split(run, "val", classes, asked.data, console, asked.refresh, asked.cache)
+    try:
+        dataset, validation, without = read_split(run, "val", classes, asked.data, console, asked.refresh, asked.cache)
+    except NothingValidates:
+        raise UserError(
+            f"{asked.data or path}: INT8 is judged on validation images, and there are none. Give some with labels, "
+            "with --data DIR, or export without --int8."
+        ) from None
+    judging = validation.labelled - len(without)
+    if judging < FEW_IMAGES:
+        say(console, f"Note: {counted(judging, 'validation image')} alone will tell what INT8 loses. More: --data DIR")
     train, labelled = dataset.read("train"), set(run.split.labelled)
     members = [number for number, name in enumerate(train.names) if name not in labelled]
     further = len(train.pool) if train.pool else 0
