@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from copy import deepcopy
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kernel_facts import DEVICE
+from oneway.models.fuse import fuse
 from oneway.models.norm import frozen_statistics, population_statistics, untracked_statistics
 from oneway.ops.statistics import Statistics
 
@@ -46,6 +48,23 @@ def seeded(build) -> nn.Module:
 
 def gradients(network: nn.Module) -> dict[str, Tensor]:
     return {name: parameter.grad for name, parameter in network.named_parameters() if parameter.grad is not None}
+
+
+def assert_same_when_fused(build, mode=nullcontext) -> None:
+    """Where the kernels cannot run, outputs, gradients, statistics and the names of all tensors are the same."""
+    plain = seeded(build)
+    x = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(1))
+    results = []
+    for network in (plain, fuse(deepcopy(plain))):
+        with mode(network) if mode is not nullcontext else nullcontext():
+            logits = network(x)
+        logits.square().sum().backward()
+        results.append((logits, gradients(network), network.state_dict()))
+    (logits, gradient, state), (fused_logits, fused_gradient, fused_state) = results
+    assert torch.equal(fused_logits, logits)
+    for found, expected in ((fused_state, state), (fused_gradient, gradient)):
+        assert list(found) == list(expected)
+        assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:

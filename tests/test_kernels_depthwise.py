@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from kernel_facts import DEVICE, assert_facts
-from norm_facts import assert_agree, gradients, random, seeded, value_and_gradients
+from norm_facts import assert_agree, assert_same_when_fused, gradients, random, seeded, value_and_gradients
 from oneway.models.fuse import FusedNorm, fuse
 from oneway.models.inverted import SHORTCUTS, Depthwise, FusedInverted, FusedSeparable, FusedUniversal
 from oneway.models.norm import population_statistics
@@ -44,18 +44,7 @@ def test_facts_hold(kernel):
 @pytest.mark.parametrize("backbone", [ENCODERS[0], pytest.param(ENCODERS[1], marks=pytest.mark.slow)])
 def test_a_fused_encoder_is_the_same_network(backbone):
     """Where the kernels cannot run, outputs, gradients, statistics and the names of all tensors are the same."""
-    plain = seeded(lambda: SwiftNet(3, backbone))
-    fused, x = fuse(deepcopy(plain)), torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(1))
-    results = []
-    for network in (plain, fused):
-        logits = network(x)
-        logits.square().sum().backward()
-        results.append((logits, gradients(network), network.state_dict()))
-    (logits, gradient, state), (fused_logits, fused_gradient, fused_state) = results
-    assert torch.equal(fused_logits, logits)
-    assert list(fused_state) == list(state)
-    assert all(torch.equal(fused_state[name], state[name]) for name in state)
-    assert all(torch.equal(fused_gradient[name], gradient[name]) for name in gradient)
+    assert_same_when_fused(lambda: SwiftNet(3, backbone))
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from norm_facts import (
     SHAPES,
     affine,
     assert_agree,
+    assert_same_when_fused,
     batches,
     gradients,
     plain,
@@ -62,21 +63,7 @@ def test_facts_hold(kernel):
 @pytest.mark.parametrize("build", NETWORKS.values(), ids=NETWORKS)
 def test_a_fused_network_is_the_same_network(build, mode):
     """Where the kernels cannot run, outputs, gradients and running statistics are the same to the bit."""
-    plain = seeded(build)
-    fused = fuse(deepcopy(plain))
-    x = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(1))
-    results = []
-    for network in (plain, fused):
-        with mode(network) if mode is not nullcontext else nullcontext():
-            logits = network(x)
-        logits.square().sum().backward()
-        results.append((logits, gradients(network), network.state_dict()))
-    (logits, gradient, state), (fused_logits, fused_gradient, fused_state) = results
-    assert torch.equal(fused_logits, logits)
-    assert list(fused_state) == list(state)
-    assert all(torch.equal(fused_state[name], state[name]) for name in state)
-    assert list(fused_gradient) == list(gradient)
-    assert all(torch.equal(fused_gradient[name], gradient[name]) for name in gradient)
+    assert_same_when_fused(build, mode)
 
 
 def test_fusing_moves_no_parameter():

@@ -4,36 +4,25 @@ from __future__ import annotations
 
 import json
 import shutil
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import httpx
 import pytest
 
 from explore import chromium
+from explore.serving import address_of
 from files import contents
 from oneway.common.errors import UserError
 from oneway.common.run_files import METRICS, SUMMARY
 from oneway.runs import open_run
-from oneway.tools.local_server import listen, server
 from oneway.tools.watch.command import application
 from oneway.tools.watch.state import Watcher
 
 
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
+def served(folder: Path) -> AbstractContextManager[str]:
     """The address of the page about a folder."""
-    serves = server(application(Watcher(folder)))
-    with listen(0) as listening:
-        thread = threading.Thread(target=serves.run, kwargs={"sockets": [listening]})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            serves.should_exit = True
-            thread.join()
+    return address_of(application(Watcher(folder)))
 
 
 @pytest.fixture

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from fastapi import FastAPI
 from PIL import Image
 
 from oneway.draws import draw_perturbation
@@ -36,10 +37,15 @@ STRONG = {
 }
 
 
+def serving(page_content: PageContent, limits: Limits) -> AbstractContextManager[str]:
+    """The address of the page about some runs."""
+    return address_of(application(page_content, limits))
+
+
 @contextmanager
-def serving(page_content: PageContent, limits: Limits) -> Iterator[str]:
-    """The address of a server in a thread of its own."""
-    serves = server(application(page_content, limits))
+def address_of(page: FastAPI) -> Iterator[str]:
+    """The address of an application, which a thread of its own serves."""
+    serves = server(page)
     with listen(0) as listening:
         thread = threading.Thread(target=serves.run, kwargs={"sockets": [listening]})
         thread.start()

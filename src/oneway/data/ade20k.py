@@ -15,7 +15,7 @@ from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.data.dataset import Bytes, Item, Listing, class_name
 from oneway.data.folder.classes import default_colours
-from oneway.data.published import beside, further_images, in_order, pairs, read_ids, require_folder
+from oneway.data.published import beside, further_images, in_order, incomplete, pairs, read_ids, require_folder
 
 COUNT = 150
 IDS = {0: IGNORE} | {number: number - 1 for number in range(1, COUNT + 1)}
@@ -37,7 +37,6 @@ def list_ade20k(root: Path | None, unlabelled: Path | None = None) -> Listing:
     root = beside(require_folder(root, "ADE20K"), "images", "ADEChallengeData2016")
     train, val = (pairs(root, f"images/{split}", f"annotations/{split}") for split in OFFICIAL_COUNTS)
     names = _names(root / TABLE)
-    found = dict(zip(OFFICIAL_COUNTS, (len(train), len(val)), strict=True))
     return Listing(
         root=root,
         classes=names,
@@ -45,11 +44,7 @@ def list_ade20k(root: Path | None, unlabelled: Path | None = None) -> Listing:
         train=in_order((*train, *further_images(unlabelled, root, (*train, *val)))),
         val=val,
         read_labels=read_labels,
-        remarks=tuple(
-            f"{found[split]} of the {count} images of ADE20K {split} are there."
-            for split, count in OFFICIAL_COUNTS.items()
-            if found[split] != count
-        ),
+        remarks=incomplete("ADE20K", OFFICIAL_COUNTS, train, val),
         label_coding=f"ADE20K, {COUNT} classes",
         selection={"train": (unlabelled and os.path.abspath(unlabelled),)},
         recipe="ade20k",

@@ -16,7 +16,7 @@ from typing import Literal
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.data.dataset import Bytes, Colour, Item, Listing
-from oneway.data.published import further_images, in_order, read_ids, require_folder, visible_files
+from oneway.data.published import further_images, in_order, incomplete, read_ids, require_folder, visible_files
 
 TABLE: dict[int, tuple[str, Colour]] = {
     7: ("road", (128, 64, 128)),
@@ -82,11 +82,7 @@ def list_cityscapes(
         val=val,
         read_labels=read_labels,
         reduction=2 if resolution == "half" else 1,
-        remarks=tuple(
-            f"{len(items)} of the {OFFICIAL_COUNTS[split]} images of Cityscapes {split} are there."
-            for split, items in (("train", train), ("val", val), ("train_extra", extra))
-            if items and len(items) != OFFICIAL_COUNTS[split]
-        ),
+        remarks=incomplete("Cityscapes", OFFICIAL_COUNTS, train, val, extra),
         label_coding="Cityscapes, 19 classes",
         selection={"train": (coarse, unlabelled and os.path.abspath(unlabelled))},
         recipe="cityscapes" + ("-coarse" if coarse != "none" else "-half" if resolution == "half" else ""),

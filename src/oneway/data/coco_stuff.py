@@ -15,7 +15,7 @@ from pathlib import Path
 from oneway.common.terms import IGNORE
 from oneway.data.dataset import Bytes, Item, Listing
 from oneway.data.folder.classes import default_colours
-from oneway.data.published import first_folder, further_images, in_order, pairs, read_ids, require_folder
+from oneway.data.published import first_folder, further_images, in_order, incomplete, pairs, read_ids, require_folder
 
 THINGS = tuple(
     name.replace("_", " ")
@@ -57,7 +57,6 @@ def list_coco_stuff(root: Path | None, unlabelled: Path | None = None) -> Listin
     images = first_folder(root, ("images", "."), "val2017")
     masks = first_folder(root, ("annotations", "stuffthingmaps", "stuffthingmaps_trainval2017"), "val2017")
     train, val = (pairs(root, f"{images}/{split}", f"{masks}/{split}") for split in OFFICIAL_COUNTS)
-    found = dict(zip(OFFICIAL_COUNTS, (len(train), len(val)), strict=True))
     return Listing(
         root=root,
         classes=CLASSES,
@@ -65,11 +64,7 @@ def list_coco_stuff(root: Path | None, unlabelled: Path | None = None) -> Listin
         train=in_order((*train, *further_images(unlabelled, root, (*train, *val)))),
         val=val,
         read_labels=read_labels,
-        remarks=tuple(
-            f"{found[split]} of the {count} images of COCO {split} are there."
-            for split, count in OFFICIAL_COUNTS.items()
-            if found[split] != count
-        ),
+        remarks=incomplete("COCO", OFFICIAL_COUNTS, train, val),
         label_coding="COCO-Stuff, 171 classes",
         selection={"train": (unlabelled and os.path.abspath(unlabelled),)},
         recipe="coco-stuff",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +94,15 @@ def read_list(path: Path, archive: str) -> list[str]:
     if not names:
         raise UserError(f"{path}: the list is empty. Unpack {archive} again, or give another folder with --data DIR.")
     return names
+
+
+def incomplete(name: str, official: Mapping[str, int], *found: Sized) -> tuple[str, ...]:
+    """A remark for each split of the data set called `name`, but one left out, that lacks published images."""
+    return tuple(
+        f"{len(items)} of the {count} images of {name} {split} are there."
+        for (split, count), items in zip(official.items(), found, strict=True)
+        if items and len(items) != count
+    )
 
 
 def visible_files(folder: Path, pattern: str) -> list[Path]:
