@@ -71,12 +71,14 @@ def test_names_in_any_script_are_printed_as_they_are():
 
 def test_eval_prints_any_name_of_a_class(monkeypatch, capsys):
     """`[/foo]` ended it with an error about markup."""
-    found = {"samples": 1, "metric": "miou", "value": 5.0, "per_class": {"[/foo]": 5.0}, "absent": ["[bold]", ":car:"]}
+    found = {"samples": 1, "metric": "miou", "value": 5.0, "per_class": {"[/foo]": 5.0, "[bold]": None, ":car:": None}}
+    found |= {"absent": ["[bold]", ":car:"], "confusion": [[999, 1, 0], [0, 0, 0], [0, 0, 0]]}
     monkeypatch.setattr("oneway.tools.evaluate.evaluate_run", lambda *arguments: found)
     app(["eval", "run"], exit_on_error=False, result_action="return_value")
     text = capsys.readouterr().out
     assert "[/foo]" in text
-    assert "[bold], :car:" in " ".join(text.split())
+    text = " ".join(text.split())
+    assert "No pixel is labelled [bold] or :car:: not in the mean. 0.1 % are taken for [bold] all the same" in text
 
 
 @pytest.mark.parametrize("number", [errno.EPIPE, errno.ENOSPC, errno.EIO])

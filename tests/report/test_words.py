@@ -98,6 +98,17 @@ def test_most_confused_class_is_read_off_the_rows(copies: list[Path]) -> None:
     assert words.present_classes(run) == list(CLASSES[:2])
 
 
+def test_the_mean_of_an_earlier_version_is_told_apart(copies: list[Path]) -> None:
+    """It has a number for a class that no validation image has; no word where all are there."""
+    assert words.about_absent(read_runs(copies)) == ""
+    known = dict.fromkeys(CLASSES[1:], 50.0)
+    change_json(copies[0] / "summary.json", per_class={CLASSES[0]: 0.0, **known}, absent=[CLASSES[0]])
+    change_json(copies[1] / "summary.json", per_class={CLASSES[0]: None, **known}, absent=[CLASSES[0]])
+    note = words.about_absent(read_runs(copies))
+    assert "is absent, and not in the mean" in note
+    assert note.endswith("In the mean of supervised, by an earlier version, it counts as zero.")
+
+
 @pytest.mark.parametrize(
     ("ends", "expected"),
     [

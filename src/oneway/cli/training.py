@@ -249,7 +249,7 @@ def evaluate(
         factory: The function that made the model's network, where it is not one of ours; its code runs.
         as_json: Print JSON, for machines.
     """
-    from oneway.tools.evaluate import evaluate_run
+    from oneway.tools.evaluate import about_absent, evaluate_run
 
     result = evaluate_run(run, split, data, messages, factory, refresh, device, cache, mirror)
     if as_json:
@@ -258,7 +258,7 @@ def evaluate(
     taught = ", from which it has learnt" if split == "train" else ""
     averaged = ", averaged with mirror images" if mirror else ""
     say(results, f"{run} on {result['samples']} {split} samples{taught}{averaged}")
-    table = Table(caption=_absent_note(result["absent"]))
+    table = Table(caption=about_absent(result) or None)
     table.add_column("class")
     table.add_column("IoU in %" if result["metric"] == "miou" else "recognised in %", justify="right")
     for name, value in result["per_class"].items():
@@ -307,12 +307,6 @@ def _earlier(folder: Path, given: Config, changes: dict[str, Any], source: str) 
     if earlier.recipe != given.recipe:
         raise UserError(f"{folder}: is a run of recipe {earlier.recipe}, not of {given.recipe}.")
     return configuration.build(configuration.merge(earlier.model_dump(), changes), source), True
-
-
-def _absent_note(absent: list[str]) -> str | None:
-    if not absent:
-        return None
-    return f"No pixel of these images is labelled {', '.join(absent)}: where predicted all the same, 0 in the mean."
 
 
 def _compared_folder(config: Config, out: Path | None, begun: bool) -> Path:

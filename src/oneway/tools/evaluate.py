@@ -50,7 +50,7 @@ class Scores:
 
     @property
     def value(self) -> float:
-        """Percent: mean IoU over the classes that have one, or the share of correct predictions."""
+        """Percent: mean IoU over the classes that the labels have, or the share of correct predictions."""
         if self.task == "classification":
             return 100 * int(self.confusion.diagonal().sum()) / int(self.confusion.sum())
         present = [value for value in self.per_class if value is not None]
@@ -58,16 +58,20 @@ class Scores:
 
     @property
     def per_class(self) -> list[float | None]:
-        """Percent: IoU, or the share of a class that is recognised. None where a class gives nothing to measure."""
+        """Percent: IoU, or the share of a class that is recognised. None where a class does not occur.
+
+        One that is predicted all the same takes those pixels from the classes that they are of, and a zero of its own
+        would weigh a single such pixel as much as a whole class.
+        """
         matrix = self.confusion.double()
-        hits, out_of = matrix.diagonal(), matrix.sum(dim=1)
-        if self.task == "segmentation":
-            out_of = out_of + matrix.sum(dim=0) - hits
-        return [100 * float(h / n) if n > 0 else None for h, n in zip(hits, out_of, strict=True)]
+        hits, occurring = matrix.diagonal(), matrix.sum(dim=1)
+        out_of = occurring + matrix.sum(dim=0) - hits if self.task == "segmentation" else occurring
+        rows = zip(hits, out_of, occurring > 0, strict=True)
+        return [100 * float(hit / total) if occurs else None for hit, total, occurs in rows]
 
     @property
     def absent(self) -> list[int]:
-        """Classes that do not occur: an IoU of theirs says only that they were predicted wrongly."""
+        """Classes that do not occur."""
         return torch.nonzero(self.confusion.sum(dim=1) == 0).flatten().tolist()
 
 
@@ -310,3 +314,21 @@ def as_json(scores: Scores, classes: Sequence[str]) -> dict[str, Any]:
         "absent": [classes[index] for index in scores.absent],
         "confusion": scores.confusion.tolist(),
     }
+
+
+def about_absent(scores: Mapping[str, Any]) -> str:
+    """Which classes no pixel has, and which of those are predicted all the same; nothing where all are there.
+
+    Args:
+        scores: As `as_json` and summaries have them.
+    """
+    if not scores["absent"] or scores["metric"] != "miou":
+        return ""
+    columns = zip(*scores["confusion"], strict=True)
+    predicted = {name: sum(column) for name, column in zip(scores["per_class"], columns, strict=True)}
+    note = f"No pixel is labelled {listed(scores['absent'], None, 'or')}: not in the mean."
+    if wrong := [name for name in scores["absent"] if predicted[name]]:
+        share = 100 * sum(predicted[name] for name in wrong) / sum(predicted.values())
+        amount = f"{share:.1f} %" if share >= 0.05 else "Less than 0.1 %"
+        note += f" {amount} are taken for {listed(wrong, None, 'or')} all the same: errors of the classes they have."
+    return note

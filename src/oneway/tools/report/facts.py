@@ -50,7 +50,7 @@ class RunFacts:
     metrics: tuple[dict[str, Any], ...]
     metric: str  # as summaries call it
     value: float  # percent; not a number where no image validates
-    per_class: dict[str, float | None]  # percent; None where a class neither occurs nor is predicted
+    per_class: dict[str, float | None]  # percent; None where a class does not occur
     absent: tuple[str, ...]  # classes without a pixel in the validation images
     confusion: npt.NDArray[np.int64]  # C×C, rows are true classes
     validation_samples: int

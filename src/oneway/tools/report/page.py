@@ -145,7 +145,7 @@ def _gather(
         "validating_count": len(last.validating),
         "bars": _bars(runs) if last.validation_samples else None,
         "class_by_class": words.class_by_class(runs),
-        "absent_counted": any(run.per_class[name] is not None for run in runs for name in run.absent),
+        "about_absent": words.about_absent(runs),
         "heat_maps": _heat_maps(runs, shown),
         "matrix_note": words.matrix_note(len(shown), len(last.classes)),
         "confused": _confused(runs),

@@ -212,6 +212,18 @@ def present_classes(run: RunFacts) -> list[str]:
     return [name for name in run.classes if name not in run.absent]
 
 
+def about_absent(runs: Sequence[RunFacts]) -> str:
+    """What classes that no validation image has mean for the numbers; nothing where all are there."""
+    if runs[0].metric != "miou" or not any(run.absent for run in runs):
+        return ""
+    note = (
+        "A class without a pixel in the validation images is absent, and not in the mean; pixels that are taken for it "
+        "are errors of the classes they have."
+    )
+    earlier = [run.name for run in runs if any(run.per_class[name] is not None for name in run.absent)]
+    return f"{note} In the mean of {listed(earlier)}, by an earlier version, it counts as zero." if earlier else note
+
+
 def shown_gain(before: float, after: float) -> float:
     """The difference of two values as they are printed, to a tenth: a reader will subtract them."""
     return round(round(after, 1) - round(before, 1), 1)
