@@ -14,12 +14,13 @@ import torch.nn.functional as F
 
 from kernel_facts import DEVICE, assert_facts
 from oneway.common.terms import IGNORE
-from oneway.draws import Photometric
+from oneway.draws import Boxes, Photometric
 from oneway.ops.cells import kernel_upsamples
 from oneway.ops.crops import Window, crop_images_by_kernel, crop_labels_by_kernel
 from oneway.ops.cross_entropy import cross_entropy, cross_entropy_by_kernel
+from oneway.ops.exchange import exchange
 from oneway.ops.losses import masked_kl, upsample
-from oneway.ops.moved_kl import moved_kl_by_kernel
+from oneway.ops.moved_kl import Geometry, moved_kl_by_kernel
 from oneway.ops.perturb import recolour_and_warp_by_kernel
 from oneway.ops.photometric import photometric
 from oneway.ops.warp import Warp, sampling_points, valid_points, warp
@@ -136,7 +137,9 @@ def fact_moved_kl_is_the_plain_one(n, classes, cells, pixels):
     target, valid = warp(upsample(teacher.double(), pixels).softmax(1), points), valid_points(points)
     assert 0 < valid.float().mean() < 1
     assert_agree(
-        lambda x: moved_kl_by_kernel(teacher, x, pixels, transform), lambda x: masked_kl(target, x, valid), student
+        lambda x: moved_kl_by_kernel(teacher, x, pixels, Geometry(transform)),
+        lambda x: masked_kl(target, x, valid),
+        student,
     )
 
 
@@ -144,15 +147,35 @@ def fact_moved_kl_without_a_warp_is_the_mean_over_all_pixels():
     """Upsampling, softmax, KL."""
     teacher, student = 3 * random(2, 11, 3, 4, seed=1), 3 * random(2, 11, 3, 4, seed=2)
     target = upsample(teacher.double(), (11, 14)).softmax(1)
+    assert_agree(lambda x: moved_kl_by_kernel(teacher, x, (11, 14)), lambda x: masked_kl(target, x, None), student)
+
+
+@pytest.mark.parametrize("by_confidence", [False, True])
+@pytest.mark.parametrize("n", [2, 5])
+def fact_moved_kl_of_exchanged_rectangles_is_the_plain_one(n, by_confidence):
+    """Also where an odd image is left alone, a rectangle is empty, and the teacher's confidence weighs the pixels."""
+    pixels, pairs = (19, 26), n // 2
+    teacher, student = 3 * random(n, 4, 5, 7, seed=1), 3 * random(n, 4, 5, 7, seed=2)
+    boxes = Boxes(
+        *(0.3 + 0.5 * random(pairs, seed=seed).sigmoid() for seed in (3, 4, 5)), random(pairs, seed=6).sigmoid()
+    )
+    if pairs > 1:
+        boxes.area[1] = 0
+    alone = upsample(teacher.double(), pixels).softmax(1)
+    target = exchange(alone, boxes)
+    assert not torch.equal(target, alone)
+    weight = target.amax(dim=1) if by_confidence else None
     assert_agree(
-        lambda x: moved_kl_by_kernel(teacher, x, (11, 14), None), lambda x: masked_kl(target, x, None), student
+        lambda x: moved_kl_by_kernel(teacher, x, pixels, Geometry(boxes=boxes), by_confidence),
+        lambda x: masked_kl(target, x, None, weight),
+        student,
     )
 
 
 def fact_moved_kl_learns_from_the_student_alone():
     """The teacher's logits get no gradient."""
     teacher, student = random(1, 3, 3, 3, seed=1).requires_grad_(), random(1, 3, 3, 3, seed=2).requires_grad_()
-    moved_kl_by_kernel(teacher, student, (12, 12), random_warp(1, 12, 12, 0.5)).backward()
+    moved_kl_by_kernel(teacher, student, (12, 12), Geometry(random_warp(1, 12, 12, 0.5))).backward()
     assert teacher.grad is None
     assert student.grad.abs().max() > 0
 
@@ -160,8 +183,10 @@ def fact_moved_kl_learns_from_the_student_alone():
 def fact_moved_kl_with_a_warp_that_moves_nothing_is_that_without():
     """Zero displacements are the identity, and every pixel is valid."""
     teacher, student = random(1, 4, 3, 4, seed=1), random(1, 4, 3, 4, seed=2)
-    still = loss_and_gradient(lambda x: moved_kl_by_kernel(teacher, x, (11, 16), random_warp(1, 11, 16, 0.0)), student)
-    plain = loss_and_gradient(lambda x: moved_kl_by_kernel(teacher, x, (11, 16), None), student)
+    still = loss_and_gradient(
+        lambda x: moved_kl_by_kernel(teacher, x, (11, 16), Geometry(random_warp(1, 11, 16, 0.0))), student
+    )
+    plain = loss_and_gradient(lambda x: moved_kl_by_kernel(teacher, x, (11, 16)), student)
     for a, b in zip(still, plain, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-8)
 
@@ -169,7 +194,7 @@ def fact_moved_kl_with_a_warp_that_moves_nothing_is_that_without():
 def fact_moved_kl_of_equal_predictions_is_zero():
     """A student that agrees has nothing to learn."""
     logits = 5 * random(1, 4, 3, 4)
-    value, gradient = loss_and_gradient(lambda x: moved_kl_by_kernel(logits, x, (12, 16), None), logits)
+    value, gradient = loss_and_gradient(lambda x: moved_kl_by_kernel(logits, x, (12, 16)), logits)
     assert abs(value) < 1e-6
     assert gradient.abs().max() < 1e-6
 
@@ -177,7 +202,9 @@ def fact_moved_kl_of_equal_predictions_is_zero():
 def fact_moved_kl_of_nothing_is_zero():
     """No sample inside the image: 0 with a gradient of 0, not NaN."""
     away = Warp(torch.full((1, 4, 2), 100.0, device=DEVICE), 12, 12)
-    value, gradient = loss_and_gradient(lambda x: moved_kl_by_kernel(x.detach(), x, (12, 12), away), random(1, 3, 3, 3))
+    value, gradient = loss_and_gradient(
+        lambda x: moved_kl_by_kernel(x.detach(), x, (12, 12), Geometry(away)), random(1, 3, 3, 3)
+    )
     assert value == 0
     assert (gradient == 0).all()
 
@@ -186,7 +213,7 @@ def fact_moved_kl_in_bfloat16_only_rounds_what_goes_in_and_out():
     """A teacher and a student in bfloat16 have the divergence that the same numbers have in double precision."""
     teacher, student = random(1, 5, 3, 4, seed=1).bfloat16(), random(1, 5, 3, 4, seed=2).bfloat16()
     target = upsample(teacher.double(), (12, 16)).softmax(1)
-    value, gradient = loss_and_gradient(lambda x: moved_kl_by_kernel(teacher, x, (12, 16), None), student)
+    value, gradient = loss_and_gradient(lambda x: moved_kl_by_kernel(teacher, x, (12, 16)), student)
     expected_value, expected = loss_and_gradient(lambda x: masked_kl(target, x, None), student.double())
     torch.testing.assert_close(value.double(), expected_value, rtol=1e-5, atol=0)
     torch.testing.assert_close(gradient.double(), expected, rtol=2**-7, atol=1e-8)

@@ -40,10 +40,10 @@ def divergence(first: Tensor, second: Tensor, moves: Perturbation, pixels: Pixel
     """D of two predictions' logits, the first of which is moved like the image of the second."""
     if settings.loss == "kl":
         return ops.moved_kl(first, second, moves, pixels)
+    if settings.loss == "weighted-kl":
+        return ops.moved_kl(first, second, moves, pixels, by_confidence=True)
     target, valid = ops.moved(first, moves, pixels)
     match settings.loss:
-        case "weighted-kl":
-            return ops.masked_kl(target, second, valid, weight=target.detach().amax(dim=1))
         case "confident":
             return ops.confident_cross_entropy(target, second, valid, settings.confidence)
         case "confident-l2":

@@ -160,7 +160,10 @@ def intervals_of_program(
 
 @triton.jit
 def corner_of(frame, n, row, column, C: tl.constexpr, h: tl.constexpr, w: tl.constexpr, RIGHT: tl.constexpr):
-    """Pointers at the upper left cells of intervals in a framed copy, for the first class and for every thread."""
+    """Pointers at the upper left cells of intervals in a framed copy, for the first class and for every thread.
+
+    The image may be another for each pixel.
+    """
     place = (n * C * (h + PADDING) + row) * (w + PADDING) + tl.minimum(column, w)
     return frame + (place + tl.zeros((1, 1, RIGHT), tl.int64))
 
@@ -176,8 +179,8 @@ def upsampled(corner, share_down, share_right, w: tl.constexpr):
 
 
 @triton.jit
-def log_sum_exp(corner, share_down, share_right, C: tl.constexpr, h: tl.constexpr, w: tl.constexpr):
-    """log₂ Σ 2^logit over the classes, for each pixel."""
+def maximum_and_log_sum_exp(corner, share_down, share_right, C: tl.constexpr, h: tl.constexpr, w: tl.constexpr):
+    """The largest logit, and log₂ Σ 2^logit over the classes, for each pixel."""
     total = tl.zeros_like(share_down) + tl.zeros_like(share_right)
     highest = total - float("inf")
     for _ in range(C):
@@ -187,4 +190,11 @@ def log_sum_exp(corner, share_down, share_right, C: tl.constexpr, h: tl.constexp
         total = tl.where(rise > 0, total * change + 1, total + change)
         highest = tl.maximum(highest, logits)
         corner += (h + PADDING) * (w + PADDING)
-    return highest + tl.log2(total)
+    return highest, highest + tl.log2(total)
+
+
+@triton.jit
+def log_sum_exp(corner, share_down, share_right, C: tl.constexpr, h: tl.constexpr, w: tl.constexpr):
+    """log₂ Σ 2^logit over the classes, for each pixel."""
+    _, normaliser = maximum_and_log_sum_exp(corner, share_down, share_right, C, h, w)
+    return normaliser

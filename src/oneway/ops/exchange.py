@@ -27,9 +27,17 @@ def exchange(x: Tensor, boxes: Boxes) -> Tensor:
 
 def box_mask(boxes: Boxes, size: tuple[int, int]) -> Tensor:
     """⌊N/2⌋×H×W: true inside the rectangles, whose sides are rounded to whole pixels."""
+    top, bottom, left, right = edges(boxes, size)[:, :, None].unbind(dim=1)
+    rows, columns = (torch.arange(length, device=top.device) for length in size)
+    inside_rows, inside_columns = (rows >= top) & (rows < bottom), (columns >= left) & (columns < right)
+    return inside_rows[:, :, None] & inside_columns[:, None, :]
+
+
+def edges(boxes: Boxes, size: tuple[int, int]) -> Tensor:
+    """⌊N/2⌋×4: the first row of each rectangle and the one behind its last, and the columns likewise; whole numbers."""
     rows = _between(boxes.height, boxes.top, size[0])
     columns = _between((0.5 if boxes.area is None else boxes.area) / boxes.height, boxes.left, size[1])
-    return rows[:, :, None] & columns[:, None, :]
+    return torch.stack((*rows, *columns), dim=1)
 
 
 def square_mask(squares: Squares, size: tuple[int, int]) -> Tensor:
@@ -46,8 +54,7 @@ def _around(share: Tensor, centre: Tensor, length: int) -> Tensor:
     return (pixels >= middle - half) & (pixels < middle + half)
 
 
-def _between(share: Tensor, place: Tensor, length: int) -> Tensor:
+def _between(share: Tensor, place: Tensor, length: int) -> tuple[Tensor, Tensor]:
     extent = (share * length).round()
     start = (place * (length - extent)).round()
-    pixels = torch.arange(length, device=share.device)
-    return (pixels >= start[:, None]) & (pixels < (start + extent)[:, None])
+    return start, start + extent

@@ -1,8 +1,8 @@
 """KL divergence between a moved prediction and another, from the logits of both.
 
-The kernel makes no full-resolution tensor of classes. A target is a bilinear mixture of the teacher's probabilities at
-four neighbouring pixels, and each of those is a softmax of a bilinear mixture of logits: together they draw on 3×3
-cells.
+Kernels make no full-resolution tensor of classes. Where predictions are warped, a target is a bilinear mixture of the
+teacher's probabilities at four neighbouring pixels, and each of those is a softmax of a bilinear mixture of logits:
+together they draw on 3×3 cells. Where images exchange rectangles, a pixel inside one has its target from the partner.
 
 Shapes: N images of H×W pixels, C classes, logits at h×w.
 """
@@ -12,7 +12,7 @@ Shapes: N images of H×W pixels, C classes, logits at h×w.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -28,20 +28,34 @@ from oneway.ops.cells import (
     intervals_of_program,
     kernel_upsamples,
     log_sum_exp,
+    maximum_and_log_sum_exp,
     share_of_second,
     upsampled,
 )
+from oneway.ops.exchange import edges
 from oneway.ops.gradient import Traces, mean, store_contributions, store_sums
 from oneway.ops.losses import Pixels, masked_kl, upsample
 from oneway.ops.warp import Warp, neighbours, source_of, wholly_inside
+
+if TYPE_CHECKING:
+    from oneway.draws import Boxes
 
 TINY = tl.constexpr(1.1754943508222875e-38)
 
 
 class Geometry(NamedTuple):
-    """What moves a prediction, where that is at most a warp."""
+    """What moves a prediction, where that is at most a warp, or an exchange of rectangles between two images."""
 
     warp: Warp | None = None
+    boxes: Boxes | None = None
+
+    @property
+    def still(self) -> bool:
+        """Whether nothing moves."""
+        return self.warp is None and self.boxes is None
+
+
+STILL = Geometry()
 
 
 class Moves(Protocol):
@@ -59,7 +73,7 @@ class Moves(Protocol):
         """The same as `prediction` and `valid` for kernels; None where they need more."""
 
 
-def moved_kl(first: Tensor, second: Tensor, moves: Moves, pixels: Pixels, weight: Tensor | None = None) -> Tensor:
+def moved_kl(first: Tensor, second: Tensor, moves: Moves, pixels: Pixels, by_confidence: bool = False) -> Tensor:
     """Mean over valid pixels of KL(moved(softmax(first)) ‖ softmax(second)) at H×W `pixels`.
 
     Args:
@@ -67,14 +81,16 @@ def moved_kl(first: Tensor, second: Tensor, moves: Moves, pixels: Pixels, weight
         second: Likewise, of the perturbed images.
         moves: How the first prediction is moved, and which pixels are then valid.
         pixels: H and W.
-        weight: N×H×W factors of the pixels' losses; they do not change how many pixels count.
+        by_confidence: Multiply a pixel's divergence by the largest of its moved probabilities, which is not learnt
+            from; how many pixels count stays the same.
     """
     geometry = moves.geometry
     one_way = not first.requires_grad  # the kernel has a gradient for the second prediction only
-    if geometry is not None and one_way and kernel_upsamples(first, pixels) and kernel_upsamples(second, pixels):
-        return moved_kl_by_kernel(first, second, pixels, geometry.warp, weight)
+    known = geometry is not None and not (by_confidence and geometry.warp is not None)
+    if geometry is not None and known and one_way and all(kernel_upsamples(each, pixels) for each in (first, second)):
+        return moved_kl_by_kernel(first, second, pixels, geometry, by_confidence)
     target, valid = moved(first, moves, pixels)
-    return masked_kl(target, second, valid, weight)
+    return masked_kl(target, second, valid, target.detach().amax(dim=1) if by_confidence else None)
 
 
 def moved(logits: Tensor, moves: Moves, pixels: Pixels) -> tuple[Tensor, Tensor | None]:
@@ -84,20 +100,22 @@ def moved(logits: Tensor, moves: Moves, pixels: Pixels) -> tuple[Tensor, Tensor 
 
 
 def moved_kl_by_kernel(
-    first: Tensor, second: Tensor, pixels: Pixels, warp: Warp | None, weight: Tensor | None = None
+    first: Tensor, second: Tensor, pixels: Pixels, geometry: Geometry = STILL, by_confidence: bool = False
 ) -> Tensor:
-    """The same for predictions of pixels of which the first is moved by a warp, or not at all, and has no gradient."""
+    """The same for predictions of pixels of which the first has no gradient; a warp knows no confidence."""
     shape = Shape.of(second, pixels)
     traces = Traces.empty(len(second), shape, second.device)
-    grid, constants = shape.grid(len(second)), {**shape.constants(), "WEIGHTED": weight is not None}
+    grid, constants = shape.grid(len(second)), shape.constants()
     frame_t, frame_s = framed(first.detach()), framed(second.detach())
-    weights = frame_s if weight is None else weight.float().contiguous()  # what is absent is never read
-    if warp is None:
-        _divergence[grid](frame_t, frame_s, weights, *traces, **constants)
+    if geometry.warp is None:
+        # What is absent is never read, but a kernel wants a pointer.
+        boxes = frame_t if geometry.boxes is None else edges(geometry.boxes, pixels).float()
+        flags = {"EXCHANGED": geometry.boxes is not None, "CONFIDENCE": by_confidence}
+        _divergence[grid](frame_t, frame_s, boxes, len(boxes), *traces, **flags, **constants)
     else:
         normalisers = torch.empty(len(first), *pixels, device=first.device)
-        _normalise[grid](frame_t, normalisers, **shape.constants())
-        _warped_divergence[grid](frame_t, normalisers, *warp.arguments(), frame_s, weights, *traces, **constants)
+        _normalise[grid](frame_t, normalisers, **constants)
+        _warped_divergence[grid](frame_t, normalisers, *geometry.warp.arguments(), frame_s, *traces, **constants)
     return mean(second, traces)
 
 
@@ -105,10 +123,12 @@ def moved_kl_by_kernel(
 def _divergence(
     frame_t,
     frame_s,
-    weights,
+    boxes,
+    pairs,
     contributions,
     sums,
-    WEIGHTED: tl.constexpr,
+    EXCHANGED: tl.constexpr,
+    CONFIDENCE: tl.constexpr,
     C: tl.constexpr,
     h: tl.constexpr,
     w: tl.constexpr,
@@ -119,11 +139,12 @@ def _divergence(
     INTERVALS: tl.constexpr,
 ):
     n, row, column, y, x, exists, share_down, share_right = intervals_of_program(h, w, H, W, DOWN, RIGHT, INTERVALS)
-    teacher = corner_of(frame_t, n, row, column, C, h, w, RIGHT)
+    source = _image_of(n, y, x, boxes, pairs) if EXCHANGED else n
+    teacher = corner_of(frame_t, source, row, column, C, h, w, RIGHT)
     student = corner_of(frame_s, n, row, column, C, h, w, RIGHT)
-    normaliser_t = log_sum_exp(teacher, share_down, share_right, C, h, w)
+    highest, normaliser_t = maximum_and_log_sum_exp(teacher, share_down, share_right, C, h, w)
     normaliser = log_sum_exp(student, share_down, share_right, C, h, w)
-    factor = tl.load(weights + (n * H + y) * W + x, exists, other=0) if WEIGHTED else 1.0
+    factor = tl.exp2(highest - normaliser_t) if CONFIDENCE else 1.0
     loss = tl.zeros_like(normaliser)
     contributions += (n * C * (h + 1) + row) * 4 * (w + 1)
     for _ in range(C):
@@ -137,6 +158,17 @@ def _divergence(
         student += (h + PADDING) * (w + PADDING)
         contributions += (h + 1) * 4 * (w + 1)
     store_sums(sums, tl.where(exists, factor * loss, 0) * LN_2, exists)
+
+
+@triton.jit
+def _image_of(n, y, x, boxes, pairs):
+    """The image that pixels come from: n itself, or, inside the rectangle of its pair, the partner."""
+    pair = tl.where(n < pairs, n, n - pairs)
+    paired = n < 2 * pairs
+    top, bottom = tl.load(boxes + 4 * pair, paired, other=0), tl.load(boxes + 4 * pair + 1, paired, other=0)
+    left, right = tl.load(boxes + 4 * pair + 2, paired, other=0), tl.load(boxes + 4 * pair + 3, paired, other=0)
+    inside = (y >= top) & (y < bottom) & (x >= left) & (x < right)
+    return tl.where(inside, tl.where(n < pairs, n + pairs, n - pairs), n)
 
 
 @triton.jit
@@ -166,10 +198,8 @@ def _warped_divergence(
     basis,
     displacements,
     frame_s,
-    weights,
     contributions,
     sums,
-    WEIGHTED: tl.constexpr,
     C: tl.constexpr,
     h: tl.constexpr,
     w: tl.constexpr,
@@ -198,7 +228,6 @@ def _warped_divergence(
     bias_below_left = _log(blend_down, 1 - blend_right) - tl.load(normalisers + below * W + left)
     bias_below_right = _log(blend_down, blend_right) - tl.load(normalisers + below * W + right)
 
-    factor = tl.load(weights + (n * H + y) * W + x, exists, other=0) if WEIGHTED else 1.0
     loss = tl.zeros_like(normaliser)
     contributions += (n * C * (h + 1) + row) * 4 * (w + 1)
     for _ in range(C):
@@ -212,12 +241,12 @@ def _warped_divergence(
 
         log_second = upsampled(student, share_down, share_right, w) - normaliser
         loss += target * (tl.log2(tl.maximum(target, TINY)) - log_second)
-        gradient = tl.where(valid, factor * (tl.exp2(log_second) - target), 0)
+        gradient = tl.where(valid, tl.exp2(log_second) - target, 0)
         store_contributions(contributions, gradient, share_down, share_right, column, w, RIGHT)
         teacher += (h + PADDING) * (w + PADDING)
         student += (h + PADDING) * (w + PADDING)
         contributions += (h + 1) * 4 * (w + 1)
-    store_sums(sums, tl.where(valid, factor * loss, 0) * LN_2, valid)
+    store_sums(sums, tl.where(valid, loss, 0) * LN_2, valid)
 
 
 @triton.jit

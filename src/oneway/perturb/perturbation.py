@@ -93,7 +93,10 @@ class Exchange(Perturbation):
     """CutMix: pairs of images exchange a rectangle, and so do their predictions. It is its own inverse."""
 
     boxes: Boxes
-    geometry = None
+
+    @property
+    def geometry(self) -> Geometry:  # type: ignore[override]
+        return Geometry(boxes=self.boxes)
 
     def image(self, x: Tensor) -> Tensor:
         return ops.exchange(x, self.boxes)
@@ -157,9 +160,9 @@ class Composed(Perturbation):
         a, b = self.first.geometry, self.second.geometry
         if a is None or b is None:
             return None
-        if a.warp is None:
+        if a.still:
             return b
-        return a if b.warp is None else None
+        return a if b.still else None
 
     def image(self, x: Tensor) -> Tensor:
         return self.second.image(self.first.image(x))
