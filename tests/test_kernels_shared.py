@@ -35,18 +35,18 @@ def test_facts_hold():
 
 
 def batch() -> tuple[Tensor, Tensor]:
-    """Two images, of which the first has few labels."""
+    """Four images, of which the first has few labels; of two, a norm in the middle would have two numbers."""
     generator = torch.Generator().manual_seed(0)
-    labels = torch.randint(3, (2, 32, 32), generator=generator)
+    labels = torch.randint(3, (4, 32, 32), generator=generator)
     labels[0][torch.rand(32, 32, generator=generator) < 0.8] = IGNORE
-    return torch.rand(2, 3, 32, 32, generator=generator).contiguous(memory_format=torch.channels_last), labels
+    return torch.rand(4, 3, 32, 32, generator=generator).contiguous(memory_format=torch.channels_last), labels
 
 
 def learnt(ranks: Ranks, name: str) -> dict[str, NDArray[Any]]:
     """Loss, gradients and buffers after one pass over a process's share; losses and gradients are its part of them."""
     assert kernels_run(DEVICE)
     network = fuse(seeded(NETWORKS[name]).to(memory_format=torch.channels_last))
-    mine = slice(2 * ranks.rank // ranks.of, 2 * (ranks.rank + 1) // ranks.of)
+    mine = slice(4 * ranks.rank // ranks.of, 4 * (ranks.rank + 1) // ranks.of)
     x, labels = (each[mine] for each in batch())
     with sharing_batches(ranks.group):
         logits = network(x)

@@ -65,7 +65,7 @@ class Ranks:
     @property
     def group(self) -> Group | None:
         """What operations need to know."""
-        return None if self.alone else Group(self.of, self._sum, self._gather)
+        return None if self.alone else Group(self.of, self.rank, self._add_up, self._fill)
 
     @property
     def can_capture(self) -> bool:
@@ -122,7 +122,7 @@ class Ranks:
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum over all processes."""
-        return tensor if self.alone else self._sum(tensor)
+        return tensor if self.group is None else self.group.sum(tensor)
 
     def agree(self, signal: int | None, now: bool = False) -> int | None:
         """The signal that any process had received when this was last asked; with `now`, at this moment.
@@ -213,15 +213,12 @@ class Ranks:
         """A process, in words."""
         return f"process {rank} of {self.of} on {self.hosts[rank]}"
 
-    def _sum(self, tensor: Tensor) -> Tensor:
-        total = tensor.detach().clone(memory_format=torch.contiguous_format)
-        self._together(dist.all_reduce, total)
-        return total
+    def _add_up(self, tensor: Tensor) -> None:
+        self._together(dist.all_reduce, tensor)
 
-    def _gather(self, tensor: Tensor) -> Tensor:
-        found = tensor.new_empty(self.of * tensor.numel())
-        self._together(dist.all_gather_into_tensor, found, tensor.detach().reshape(-1))
-        return found.view(self.of, *tensor.shape)
+    def _fill(self, rows: Tensor) -> None:
+        own = rows[self.rank].view(-1)  # NCCL knows that it is there already
+        self._together(dist.all_gather_into_tensor, rows.view(-1), own if self.backend == "nccl" else own.clone())
 
     def _together(self, call: Callable[..., Value], *arguments: Any, **options: Any) -> Value:
         """Something that all processes do: who has done less of it is waited for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial, reduce
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -90,13 +91,26 @@ def backward(terms: tuple[Loss, ...], parameters: list[nn.Parameter]) -> None:
 @torch.no_grad()
 def add_up_shares(measured: Measured, parameters: Iterable[nn.Parameter], group: Group) -> Measured:
     """Losses and gradients, added up over the processes that have a share of the batch each: in one piece of a type."""
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    tensors = [*gradients, *(value.clone() for value in measured.values())]
-    for kind in {tensor.dtype for tensor in tensors}:
-        alike = [tensor for tensor in tensors if tensor.dtype == kind]
-        parts = group.sum(torch.cat([tensor.reshape(-1) for tensor in alike])).split([each.numel() for each in alike])
-        torch._foreach_copy_(alike, [part.view(each.shape) for part, each in zip(parts, alike, strict=True)])
-    return dict(zip(measured, tensors[len(gradients) :], strict=True))
+    learning = [parameter for parameter in parameters if parameter.grad is not None]
+    tensors = [*(cast(Tensor, parameter.grad) for parameter in learning), *measured.values()]
+    for kind in dict.fromkeys(tensor.dtype for tensor in tensors):
+        places = [place for place, tensor in enumerate(tensors) if tensor.dtype == kind]
+        # As they lie in memory, which autograd makes that of the weights; from then on, where they have been added up.
+        dense = [_without_gaps(tensors[place]) for place in places]
+        together = torch.cat([each.as_strided((each.numel(),), (1,)) for each in dense])
+        group.add_up(together)
+        parts = together.split([each.numel() for each in dense])
+        for place, each, part in zip(places, dense, parts, strict=True):
+            tensors[place] = part.as_strided(each.shape, each.stride())
+    for parameter, gradient in zip(learning, tensors, strict=False):
+        parameter.grad = gradient
+    return {name: total.clone() for name, total in zip(measured, tensors[len(learning) :], strict=True)}
+
+
+def _without_gaps(tensor: Tensor) -> Tensor:
+    """A tensor that fills a piece of memory; mostly it does."""
+    in_place = tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
+    return tensor if in_place else tensor.contiguous()
 
 
 def in_bfloat16(config: Config, device: torch.device) -> bool:

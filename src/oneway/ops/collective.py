@@ -21,11 +21,27 @@ class Group(NamedTuple):
     """Processes that compute a step together. What one calls, all call, in the same order."""
 
     size: int
-    sum: Callable[[Tensor], Tensor]
-    """A new tensor, without a gradient: the sum over the processes, the same in each of them to the bit."""
+    rank: int
+    """Which of them this is."""
 
-    gather: Callable[[Tensor], Tensor]
-    """Size×…: the tensors of all processes, likewise."""
+    add_up: Callable[[Tensor], None]
+    """Makes a contiguous tensor the sum over the processes, the same in each of them to the bit."""
+
+    fill: Callable[[Tensor], None]
+    """Fills in size×…, contiguous, of which each process has filled the row of its rank."""
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """A new tensor, without a gradient: the sum over the processes."""
+        total = tensor.detach().clone(memory_format=torch.contiguous_format)
+        self.add_up(total)
+        return total
+
+    def gather(self, tensor: Tensor) -> Tensor:
+        """Size×…: the tensors of all processes, likewise."""
+        rows = tensor.new_empty(self.size, *tensor.shape)
+        rows[self.rank] = tensor.detach()
+        self.fill(rows)
+        return rows
 
 
 _group: ContextVar[Group | None] = ContextVar("group", default=None)

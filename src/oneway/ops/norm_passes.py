@@ -90,15 +90,14 @@ def norm_gradients(
     output = upstream if y is None else y
     flags = {"ACTIVATION": activation, "RESIDUAL": y is not None}
     _norm_reduce[rows.walk](upstream, x, output, passed, parts, *arguments, **flags, **rows.constants())
-    sums = summed(parts)
-    taken_back = sums if group is None else group.sum(sums) / group.size  # the kernel divides by what this share has
+    sums, taken_back, shares = summed(parts, group)
 
     gradient = torch.empty_like(x)
     rows = Rows.of(x, MAPPED)
     sent = x if beside is None else beside
     left = activation if y is None else "none"
     flags = {"ACTIVATION": left, "OF_BATCH": of_batch, "BESIDE": beside is not None}
-    _norm_backward[rows.grid](passed, x, sent, gradient, taken_back, *arguments, **flags, **rows.constants())
+    _norm_backward[rows.grid](passed, x, sent, gradient, taken_back, shares, *arguments, **flags, **rows.constants())
     return gradient, sums[1].to(affine.weight.dtype), sums[0].to(affine.bias.dtype), passed
 
 
@@ -180,6 +179,7 @@ def _norm_backward(
     beside,
     out,
     sums,
+    shares,
     mean,
     variance,
     weight,
@@ -201,7 +201,8 @@ def _norm_backward(
     away = tl.load(x + place, exists, other=0).to(tl.float32) - centre
     gradient = sent_back(away * (sharpness * scale) + shift, gradient, ACTIVATION)
     if OF_BATCH:
-        gradient -= mean_of(sums, channel, count, C) + away * sharpness * mean_of(sums + C, channel, count, C)
+        first, second = mean_of(sums, channel, count, shares, C), mean_of(sums + C, channel, count, shares, C)
+        gradient -= first + away * sharpness * second
     gradient *= sharpness * scale
     if BESIDE:
         gradient += tl.load(beside + place, exists, other=0).to(tl.float32)
@@ -209,9 +210,9 @@ def _norm_backward(
 
 
 @triton.jit
-def mean_of(sums, channel, count, C):
-    """1×CHANNELS: a channel's sum over the rows by their number."""
-    return tl.load(sums + channel, channel < C, other=0) / count
+def mean_of(sums, channel, count, shares, C):
+    """1×CHANNELS: a channel's sum over the rows of all shares by their number."""
+    return tl.load(sums + channel, channel < C, other=0) / count / shares
 
 
 @triton.jit

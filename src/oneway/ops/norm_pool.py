@@ -69,10 +69,9 @@ class _NormPool(torch.autograd.Function):
         parts = quads.parts(x.device)
         arguments = (mean, variance, weight, bias, quads.count, *x.shape[1:], eps)
         _norm_pool_reduce[quads.walk](upstream, winners, x, parts, *arguments, **quads.constants())
-        sums = summed(parts)
-        taken_back = sums if group is None else group.sum(sums) / group.size
+        sums, taken_back, shares = summed(parts, group)
         _norm_pool_backward[quads.grid](
-            upstream, winners, x, gradient, taken_back, *arguments, OF_BATCH=of_batch, **quads.constants()
+            upstream, winners, x, gradient, taken_back, shares, *arguments, OF_BATCH=of_batch, **quads.constants()
         )
         return gradient, sums[1].to(weight.dtype), sums[0].to(bias.dtype), None, None
 
@@ -137,6 +136,7 @@ def _norm_pool_backward(
     x,
     out,
     sums,
+    shares,
     mean,
     variance,
     weight,
@@ -156,7 +156,7 @@ def _norm_pool_backward(
     centre, sharpness, scale, _ = affine_of(channel, mean, variance, weight, bias, C, eps)
     won = _won(upstream, winners, quad, i, j, channel, exists, C, H, W)
     pixels = count // (((H + 1) // 2) * ((W + 1) // 2)) * H * W
-    mean_won, mean_product = mean_of(sums, channel, pixels, C), mean_of(sums + C, channel, pixels, C)
+    mean_won, mean_product = mean_of(sums, channel, pixels, shares, C), mean_of(sums + C, channel, pixels, shares, C)
     for pixel in tl.static_range(4):
         place, inside = _pixel(n, 2 * i + pixel // 2, 2 * j + pixel % 2, channel, exists, C, H, W)
         gradient = won[pixel]

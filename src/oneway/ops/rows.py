@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from oneway.ops.backend import tl, triton
+from oneway.ops.collective import Group
 
 MAPPED = 4096
 """Numbers in a program's tile where each becomes another."""
@@ -85,21 +86,26 @@ def merging(parts: Tensor) -> tuple[tuple[int], dict[str, int]]:
     return (triton.cdiv(channels, MERGED_CHANNELS),), {"PARTS": room, "CHANNELS": MERGED_CHANNELS}
 
 
-def summed(parts: Tensor) -> Tensor:
-    """2×C: the sum of 2×P×C parts."""
-    sums = torch.empty(2, parts.shape[2], device=parts.device)
+def summed(parts: Tensor, group: Group | None) -> tuple[Tensor, Tensor, int]:
+    """2×C: the sum of 2×P×C parts; that of all processes of a group; and how many there are."""
+    copies = 1 if group is None else 2
+    sums = torch.empty(copies, 2, parts.shape[2], device=parts.device)
     grid, constants = merging(parts)
-    _norm_sum_parts[grid](parts, sums, *parts.shape[1:], **constants)
-    return sums
+    _norm_sum_parts[grid](parts, sums, *parts.shape[1:], COPIES=copies, **constants)
+    if group is None:
+        return sums[0], sums[0], 1
+    group.add_up(sums[1])
+    return sums[0], sums[1], group.size
 
 
 @triton.jit(do_not_specialize=["parts_count"])
-def _norm_sum_parts(parts, sums, parts_count, C, PARTS: tl.constexpr, CHANNELS: tl.constexpr):
+def _norm_sum_parts(parts, sums, parts_count, C, COPIES: tl.constexpr, PARTS: tl.constexpr, CHANNELS: tl.constexpr):
     part, channel, exists = parts_of_program(parts_count, C, PARTS, CHANNELS)
     place = parts + part * C + channel
     first, second = tl.load(place, exists, other=0), tl.load(place + parts_count * C, exists, other=0)
-    tl.store(sums + channel, tl.sum(first, axis=0, keep_dims=True), channel < C)
-    tl.store(sums + C + channel, tl.sum(second, axis=0, keep_dims=True), channel < C)
+    for copy in tl.static_range(COPIES):
+        tl.store(sums + 2 * C * copy + channel, tl.sum(first, axis=0, keep_dims=True), channel < C)
+        tl.store(sums + 2 * C * copy + C + channel, tl.sum(second, axis=0, keep_dims=True), channel < C)
 
 
 @triton.jit

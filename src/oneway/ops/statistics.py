@@ -26,7 +26,6 @@ from oneway.ops.rows import (
     store_parts,
     tile_of,
 )
-from oneway.ops.shared_norm import combined, follow
 
 
 class Statistics(NamedTuple):
@@ -75,14 +74,21 @@ def batch_statistics(x: Tensor, running: Running | None = None, of_sum: Sum | No
     group = current()
     if group is None:
         return _own_statistics(x, running, of_sum)
-    mean, variance = combined(*_own_statistics(x, None, of_sum)[:2], group)
-    if running is not None:
-        follow(running[:2], mean, variance, x.numel() // x.shape[1] * group.size, running.momentum)
-        running.batches.add_(1)
+    shares = torch.empty(group.size, 2, x.shape[1], device=x.device)
+    _own_statistics(x, None, of_sum, shares[group.rank])
+    group.fill(shares)
+    mean, variance = torch.empty(2, x.shape[1], device=x.device)
+    tracked = (mean, variance, mean, 0.0) if running is None else running
+    grid, constants = merging(shares.transpose(0, 1))
+    count = x.numel() // x.shape[1] * group.size
+    _norm_merge_shares[grid](
+        shares, mean, variance, *tracked, count, group.size, x.shape[1], TRACKED=running is not None, **constants
+    )
+    _tell_autograd(running)
     return Statistics(mean, variance, of_batch=True, group=group)
 
 
-def _own_statistics(x: Tensor, running: Running | None, of_sum: Sum | None) -> Statistics:
+def _own_statistics(x: Tensor, running: Running | None, of_sum: Sum | None, into: Tensor | None = None) -> Statistics:
     rows = Rows.of(x, REDUCED if of_sum is None else REDUCED // 2)  # of two tensors
     parts = rows.parts(x.device)
     # What is absent is never touched, but a kernel wants a pointer.
@@ -90,7 +96,7 @@ def _own_statistics(x: Tensor, running: Running | None, of_sum: Sum | None) -> S
         x, *(of_sum or (x, x)), parts, rows.count, rows.channels, SUM=of_sum is not None, **rows.constants()
     )
 
-    mean, variance = torch.empty(2, rows.channels, device=x.device)
+    mean, variance = torch.empty(2, rows.channels, device=x.device) if into is None else into
     tracked = (mean, variance, mean, 0.0) if running is None else running
     grid, constants = merging(parts)
     _norm_merge_statistics[grid](
@@ -105,10 +111,14 @@ def _own_statistics(x: Tensor, running: Running | None, of_sum: Sum | None) -> S
         **constants,
         num_warps=8,
     )
-    if running is not None:
-        # Autograd does not see what a kernel changes in place: it is told, or it would use what it has saved.
-        torch.autograd.graph.increment_version((running.mean, running.variance, running.batches))
+    _tell_autograd(running)
     return Statistics(mean, variance, of_batch=True)
+
+
+def _tell_autograd(running: Running | None) -> None:
+    """It does not see what a kernel changes in place, and would use what it has saved."""
+    if running is not None:
+        torch.autograd.graph.increment_version((running.mean, running.variance, running.batches))
 
 
 @triton.jit(do_not_specialize=["count"])
@@ -168,6 +178,40 @@ def _norm_merge_statistics(
     if TRACKED:
         _move(running_mean + channel, centre, momentum, inside)
         _move(running_variance + channel, spread / (count - 1), momentum, inside)
+        if tl.program_id(0) == 0:
+            tl.store(batches, tl.load(batches) + 1)
+
+
+@triton.jit(do_not_specialize=["count"])
+def _norm_merge_shares(
+    shares,
+    mean,
+    variance,
+    running_mean,
+    running_variance,
+    batches,
+    momentum,
+    count,
+    shares_count,
+    C,
+    TRACKED: tl.constexpr,
+    PARTS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+):
+    """From mean and variance of each process's share, which are equally large, those of the batch."""
+    part, channel, exists = parts_of_program(shares_count, C, PARTS, CHANNELS)
+    place, inside = shares + part * 2 * C + channel, channel < C
+    guess = tl.load(shares + channel, inside, other=0)
+    means = tl.where(exists, tl.load(place, exists, other=0) - guess, 0)
+    centre = tl.sum(means, axis=0, keep_dims=True) / shares_count
+    apart = tl.where(exists, means - centre, 0)
+    spread = tl.sum(tl.load(place + C, exists, other=0) + apart * apart, axis=0, keep_dims=True) / shares_count
+    centre += guess
+    tl.store(mean + channel, centre, inside)
+    tl.store(variance + channel, spread, inside)
+    if TRACKED:
+        _move(running_mean + channel, centre, momentum, inside)
+        _move(running_variance + channel, spread * count / (count - 1), momentum, inside)
         if tl.program_id(0) == 0:
             tl.store(batches, tl.load(batches) + 1)
 
