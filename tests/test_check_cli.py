@@ -135,6 +135,13 @@ def test_check_tells_machines_the_same(place):
     assert (place / "sheet.png").is_file()
 
 
+def test_check_holds_out_what_training_would(place):
+    """As many, or none."""
+    told = [forked("check", "photos", "--data.holdout", share, cwd=place).stdout for share in ("0.5", "0")]
+    assert "4 of the 8 labelled images are held out" in told[0]
+    assert "No image validates: all that are labelled train (--data.holdout 0)" in told[1]
+
+
 def test_check_takes_further_images_from_elsewhere(place):
     """They are counted, and stay where they are."""
     shutil.copytree(place / "photos" / "images", place / "more")
@@ -151,6 +158,8 @@ def test_check_takes_further_images_from_elsewhere(place):
         ("check photos --recipe camvid", "photos/train: no image found"),
         ("check photos --recipe camvid --save", "camvid is read as it comes, without a dataset.yaml"),
         ("check photos --recipe streets", "streets"),
+        ("check photos --holdout 0.1 --recipe camvid", "--holdout: camvid has a validation set of its own"),
+        ("check photos --holdout 1", "--holdout. Must be < 1"),
         ("check", "is missing; `oneway check --help`"),
         ("train folder --model.weights none", "--data DIR"),
         ("train folder --model.weights none --data nowhere", "nowhere: no such file or folder"),

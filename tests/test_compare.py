@@ -61,7 +61,20 @@ def test_two_runs_differ_in_the_method_alone(both):
     line = f"4 labels: {values[0]:.1f} → {values[1]:.1f} % mIoU ({gain:+.1f} with unlabelled images)"
     worse = ["The better model is that of labels alone: both/supervised"] if gain < 0 else []
     assert both.said.splitlines()[-2 - len(worse) :] == [line, *worse, "Report: both/report.html"]
-    assert "with the same labels, seed and number of iterations" in (both.out / "report.html").read_text()
+    page = (both.out / "report.html").read_text()
+    assert page.count("with the same labels, seed and number of iterations") == 1
+    assert "the same 4 labels" not in page, "what was gained is said twice"
+
+
+def test_a_report_about_the_folder_of_both_is_about_both(both, tmp_path):
+    """In that folder, as the comparison has written it; other folders of runs have to be named one by one."""
+    out = Path(shutil.copytree(both.out, tmp_path / "both"))
+    before = (out / "report.html").read_bytes()
+    (out / "report.html").unlink()
+    assert forked("report", out, cwd=tmp_path).stdout.split()[-1] == str(out / "report.html")
+    assert (out / "report.html").read_bytes() == before.replace(b"both/", f"{out}/".encode())
+    (out / "fixmatch").rename(out / "mine")
+    assert "It holds runs; name one" in forked("report", out, cwd=tmp_path).stderr
 
 
 def test_a_comparison_that_was_stopped_says_how_to_go_on(tmp_path):
@@ -145,6 +158,7 @@ def test_the_quickstart_is_a_comparison(monkeypatch):
     """Of the embedded scenes with `supervised` first, as before there were comparisons."""
     asked = []
     monkeypatch.setattr(quickstart_module, "compare", lambda *arguments: asked.append(arguments))
+    monkeypatch.setattr(quickstart_module, "fast_precision", lambda device: "auto")
     console = Console(quiet=True)
     quickstart_module.quickstart(Path("x"), 5, console)
     assert asked == [
@@ -227,9 +241,9 @@ def copies(two_runs, tmp_path) -> list[Path]:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ((44.42, 46.64), "Unlabelled images brought +2.2 points of mIoU: supervised 44.4, simple-phtps 46.6, with the"),
-        ((54.4, 52.7), "Unlabelled images cost 1.7 points of mIoU: supervised 54.4, simple-phtps 52.7, with the same"),
-        ((50.01, 49.99), "Unlabelled images changed nothing: 0.0 points of mIoU"),
+        ((44.42, 46.64), "12 unlabelled images brought +2.2 points of mIoU: supervised 44.4, simple-phtps 46.6, with"),
+        ((54.4, 52.7), "12 unlabelled images cost 1.7 points of mIoU: supervised 54.4, simple-phtps 52.7, with the"),
+        ((50.01, 49.99), "12 unlabelled images changed nothing: 0.0 points of mIoU"),
     ],
 )
 def test_a_report_says_what_unlabelled_images_brought(values, said, copies):

@@ -22,6 +22,8 @@ from oneway.config import Config
 from oneway.config.recipes import RECIPES, PresetName, configured, with_preset
 from oneway.config.recipes import recipe as recipe_named
 
+SHARE = validators.Number(gte=0, lt=1)
+
 
 @verb(TRAIN)
 def quickstart(*, out: Path = Path("runs/quickstart"), seed: int = 0) -> None:
@@ -46,7 +48,8 @@ def check(
     recipe: Literal[
         "folder", "camvid", "cityscapes", "cityscapes-half", "cityscapes-coarse", "voc", "ade20k", "coco-stuff"
     ] = "folder",
-    unlabelled: str | Path | None = None,
+    unlabelled: Annotated[str | Path | None, Parameter(name=("--unlabelled", "--data.unlabelled"))] = None,
+    holdout: Annotated[float | None, Parameter(name=("--holdout", "--data.holdout"), validator=SHARE)] = None,
     out: Path | None = None,
     save: Switch = False,
     as_json: Json = False,
@@ -59,6 +62,8 @@ def check(
         folder: Folder or zip file of the data set.
         recipe: What kind of data set it is.
         unlabelled: Further images without labels: a folder, a video, or tar shards, of which some are looked at.
+        holdout: Share of the labelled images that validate, where there is no validation set; 0.2 unless given, and 0
+            for none.
         out: The contact sheet of images with their masks laid over; by default check-NAME.png here.
         save: Write what was understood to dataset.yaml in the folder, for you to edit.
         as_json: Print JSON, for machines.
@@ -66,7 +71,12 @@ def check(
     from oneway.data.check.inspection import check_folder, check_listing
 
     if recipe == "folder":
-        sys.exit(check_folder(folder, results, unlabelled=unlabelled, out=out, save=save, as_json=as_json))
+        found = check_folder(
+            folder, results, unlabelled=unlabelled, holdout=holdout, out=out, save=save, as_json=as_json
+        )
+        sys.exit(found)
+    if holdout is not None:
+        raise UserError(f"--holdout: {recipe} has a validation set of its own. Leave it out.")
     if save:
         raise UserError(f"--save: {recipe} is read as it comes, without a dataset.yaml.")
     from oneway.data.load import has_pool, list_files
@@ -280,8 +290,8 @@ def report(
     """Write one self-contained HTML page about one run, or about several side by side.
 
     Args:
-        runs: Run folders, the baseline first.
-        out: The page; by default report.html in the run folder, or report-A-B.html in the last of several.
+        runs: Run folders, the baseline first; or the folder of both runs of a comparison.
+        out: The page; by default report.html in the folder given, or report-A-B.html in the last of several.
         data: Folder of the data set, where it is not the one trained on.
         refresh: Accept that files have changed or vanished since they were decoded.
         cache: Where decoded images are kept; by default a folder of the user's cache folder, whatever the run says.
@@ -319,7 +329,7 @@ def _compared_folder(config: Config, out: Path | None, begun: bool) -> Path:
     """
     both, method = out or Path("runs") / f"{_folder_name(config)}-compare", config.method
     if begun:
-        from oneway.tools.compare import find_compared
+        from oneway.tools.baseline import find_compared
 
         method = find_compared(both) or method
     return both / method

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import Any
 
+from oneway.common.run_files import CONFIG
 from oneway.config import Config, Perturb
 from oneway.config.recipes import recipe
 from oneway.methods import METHODS
@@ -30,6 +32,20 @@ OF_LABELLED_IMAGES = {"balance"}
 
 NOT_REPEATED = ("recipe", "method", "data.name", "data.path", "data.refresh", "data.cache")
 """Settings that a command to copy does not repeat: they are said otherwise, or are for each user to say."""
+
+
+def find_compared(out: Path) -> str | None:
+    """The method that a comparison in this folder was begun with; None where that is not clear."""
+    runs = [file.parent.name for file in out.glob(f"*/{CONFIG}")]
+    found = [name for name in runs if name in METHODS and not METHODS[name].supervised]
+    return found[0] if len(found) == 1 else None
+
+
+def compared_runs(folder: Path) -> list[Path]:
+    """The two runs in a folder that `--compare` has filled, the baseline first; the folder itself where it is none."""
+    method = None if (folder / CONFIG).is_file() else find_compared(folder)
+    both = [folder / BASELINE, folder / method] if method else []
+    return both if both and (both[0] / CONFIG).is_file() else [folder]
 
 
 def with_method(config: Config, method: str = BASELINE) -> Config:

@@ -75,10 +75,3 @@ def compare(
     if after < before:
         say(console, f"The better model is that of labels alone: {folders[0]}")
     say(console, f"Report: {page}")
-
-
-def find_compared(out: Path) -> str | None:
-    """The method that a comparison in this folder was begun with; None where that is not clear."""
-    runs = [file.parent.name for file in out.glob(f"*/{CONFIG}")]
-    found = [name for name in runs if name in METHODS and not METHODS[name].supervised]
-    return found[0] if len(found) == 1 else None

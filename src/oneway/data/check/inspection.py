@@ -32,6 +32,7 @@ def check_folder(
     console: Console,
     *,
     unlabelled: Path | str | None = None,
+    holdout: float | None = None,
     out: Path | None = None,
     save: bool = False,
     as_json: bool = False,
@@ -42,6 +43,7 @@ def check_folder(
         root: The folder, or an archive of it.
         console: Where to print what was found.
         unlabelled: A further folder, of images without masks, a video, or a pool of them.
+        holdout: Share of the labelled images that would validate, where there is no validation set; see `Data`.
         out: The contact sheet; see `sheet_path`.
         save: Write what was inferred about the folder into it, as dataset.yaml.
         as_json: Print JSON.
@@ -70,7 +72,7 @@ def check_folder(
     folder = replace(folder, found=replace(folder.found, problems=()))  # which are said now
     defaults = Data()
     try:
-        listing = list_described(folder, defaults.holdout, defaults.seed)
+        listing = list_described(folder, defaults.holdout if holdout is None else holdout, defaults.seed)
     except UserError as error:
         findings = [Finding("error", "Not a data set yet", WHOLE_SET, str(error)), *known]
         if as_json:

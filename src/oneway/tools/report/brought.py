@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from shlex import join
 
+from oneway.common.words import counted
 from oneway.config.recipes import recipe
 from oneway.tools.baseline import BASELINE, is_baseline_of, train_command, with_method
 from oneway.tools.report.facts import RunFacts, read_runs
@@ -19,6 +20,8 @@ class Brought:
 
     text: str
     commands: tuple[str, ...] = ()
+    of_a_pair: bool = False
+    """Whether it says what one run gained over the other, and under which conditions."""
 
     def __str__(self) -> str:
         return "\n".join([self.text, *(f"    {command}" for command in self.commands)])
@@ -40,10 +43,12 @@ def brought(runs: Sequence[RunFacts]) -> Brought:
         ((baseline, run),) = compared
         gain = shown_gain(baseline.value, run.value)
         verdict = f"brought {signed(gain)}" if gain > 0 else f"cost {-gain:.1f}" if gain < 0 else "changed nothing: 0.0"
-        what = "Unlabelled images" if run.further else "Learning without labels too, from images that all have some,"
+        images = counted(run.further, "unlabelled image")
+        what = images if run.further else "Learning without labels too, from images that all have some,"
         return Brought(
             f"{what} {verdict} points of {metric}: {baseline.name} {baseline.value:.1f}, "
-            f"{run.name} {run.value:.1f}, {same}."
+            f"{run.name} {run.value:.1f}, {same}.",
+            of_a_pair=len(runs) == 2,
         )
     gains = [f"{run.name} {signed(shown_gain(baseline.value, run.value))}" for baseline, run in compared]
     return Brought(

@@ -21,6 +21,7 @@ from oneway.config import Data
 from oneway.data import QUIET, Dataset
 from oneway.runs import TrainedModel, data_of, load_model
 from oneway.runs.atomic import refuse_unwritable, write_atomically
+from oneway.tools.baseline import compared_runs
 from oneway.tools.evaluate import load_data, refuse_other_bands, refuse_trained_on
 from oneway.tools.report import confusion, plots, words
 from oneway.tools.report.brought import brought
@@ -62,8 +63,8 @@ def write_report(
     """Writes the page about run folders, and returns its path.
 
     Args:
-        runs: The folders, the baseline first.
-        out: The page; by default `report.html` in the run's folder, or `report-A-B.html` in the last of several.
+        runs: The folders, the baseline first; the folder of a comparison stands for its two runs.
+        out: The page; by default `report.html` in the folder given, or `report-A-B.html` in the last of several.
         factory: The `model.factory` that the user agrees to run.
         data: Folder of the data set, where it is not the one trained on.
         refresh: Accept that files of it have changed since they were decoded.
@@ -71,7 +72,7 @@ def write_report(
         cache: Where decoded images go, if not to a folder of the user's.
         trained: The settings of the data with which the last run has just been trained.
     """
-    facts = read_runs(runs)
+    facts = read_runs([run for folder in runs for run in compared_runs(folder)])
     out = out or runs[-1] / _file_name(runs)
     refuse_unwritable(out)
     models = [load_model(run.folder.model_file, CPU, factory) for run in facts]
@@ -127,10 +128,11 @@ def _gather(
     colours = zip(models[0].classes, models[0].colours, strict=True) if segmentation else ()
     shown = confusion.most_confused([run.row_shares for run in runs])
     measured = robustness(images, models, crop) if images and crop else None
+    gained = brought(runs)
     return {
         "headline": words.headline(runs),
-        "lead": words.lead(runs),
-        "brought": brought(runs),
+        "lead": "" if gained.of_a_pair else words.lead(runs),
+        "brought": gained,
         "caution": words.caution(runs),
         "subtitle": words.subtitle(runs),
         "runs": runs,
