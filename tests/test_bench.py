@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
@@ -15,10 +16,12 @@ from PIL import Image
 from rich.console import Console
 from torch import nn
 
+from oneway import models
 from oneway.common.errors import UserError
 from oneway.config import Model, build
 from oneway.engine.store import Store
 from oneway.tools.bench import bench, data, infer, memory, predict, probe, start, step
+from oneway.tools.bench import ranks as ranks_bench
 from oneway.tools.bench.cases import (
     Case,
     compared_cases,
@@ -34,6 +37,7 @@ from oneway.tools.bench.paper import TRAINING
 from oneway.tools.bench.params import NETWORKS, count_parameters
 from oneway.tools.bench.profile import Work, count_work, kind_of
 from oneway.tools.bench.timing import Rates
+from ranks import in_ranks
 
 CPU = torch.device("cpu")
 TINY = Model(backbone="resnet18", width=0.125)
@@ -253,14 +257,39 @@ def test_inference_is_measured():
 
 
 @pytest.mark.parametrize("feed", data.FEEDS)
-def test_feeds_are_measured(feed):
+def test_feeds_are_measured(feed, tmp_path):
     """Each alone and in a loop with the step."""
     case = tiny()
-    row = data.measure(case, feed, random_samples(case), CPU)
+    samples = replace(random_samples(case), pool=data.pool_of_photographs(case, tmp_path))
+    row = data.measure(case, feed, samples, CPU)
+    assert ("pool" in row["place"]) == (feed == "pool")
     assert min(row["images_per_second"], row["step_images_per_second"], row["loop_images_per_second"]) > 0
     assert 0 < row["busy"] <= 1
     json.dumps(row)
     assert data.data_table([row]).row_count == 1
+
+
+def test_what_processes_exchange_is_counted():
+    """Of each norm twice forwards and twice back, as two passes learn; a count for each loss; all gradients at once."""
+    case = tiny()
+    network = models.build(case.config.model, case.classes, seed=0)
+    norms = sum(isinstance(module, nn.BatchNorm2d) for module in network.modules())
+    weights = sum(parameter.numel() for parameter in network.parameters())
+    for row in in_ranks(2, lambda ranks: ranks_bench.measure(case, ranks, CPU)):
+        assert row["exchanges"] == 4 * norms + 2
+        assert row["gradient_bytes"] == 4 * (weights + 2)  # with the two losses
+        assert min(row["alone_ms"], row["together_ms"]) > 0
+        assert not row["captured"]
+        json.dumps(row)
+        assert ranks_bench.cost_table([row]).row_count == ranks_bench.model_table([row]).row_count == 1
+
+
+def test_a_model_of_many_processes():
+    """By hand: 100 exchanges of 10 µs and 2 · 7/8 · 8 MB at 14 GB/s are 1 ms each, beside 8 ms."""
+    row = {"alone_ms": 8.0, "exchanges": 100, "gradient_bytes": 8_000_000}
+    network = ranks_bench.Network(8, 10, 14e9)
+    assert ranks_bench.efficiency(row, 8.0, network) == pytest.approx(0.8)
+    assert ranks_bench.room(row, 8.0, ranks_bench.Network(8, 10, 1e30)) == pytest.approx(8 / 0.9 * 10 - 80)
 
 
 @pytest.mark.parametrize("small", [False, True], ids=["full", "small"])

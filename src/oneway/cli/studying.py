@@ -63,7 +63,7 @@ def reproduce(
 
 @verb(STUDY)
 def bench(
-    what: Literal["params", "step", "memory", "infer", "predict", "start", "data"] | None = None,
+    what: Literal["params", "step", "memory", "infer", "predict", "start", "data", "ranks"] | None = None,
     /,
     *,
     case: Several = (),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,7 @@ from oneway.tools.bench.infer import bench_infer
 from oneway.tools.bench.memory import bench_memory
 from oneway.tools.bench.params import bench_params
 from oneway.tools.bench.predict import bench_predict
+from oneway.tools.bench.ranks import bench_ranks
 from oneway.tools.bench.start import bench_start
 from oneway.tools.bench.step import bench_step
 from oneway.tools.bench.timing import tf32_allowed
@@ -42,7 +44,8 @@ BENCHES: dict[str, Bench] = {
     "infer": Bench("images per second, batch 1, optimised against eager; or by other runtimes on the CPU", bench_infer),
     "predict": Bench("files per second from JPEGs to masks and overlays, against each stage alone", bench_predict),
     "start": Bench("what is waited for around the work itself, verb by verb and part by part", bench_start),
-    "data": Bench("whether the data keep up with the device: resident and streamed", bench_data),
+    "data": Bench("whether the data keep up with the device: resident, streamed, and of a pool", bench_data),
+    "ranks": Bench("what processes that torchrun starts cost a step, against one alone; a model of many", bench_ranks),
 }
 
 
@@ -57,6 +60,8 @@ def bench(name: str, options: Options, console: Console, out: Path | None = None
         as_json: Print the results as JSON to the standard output, and no tables.
     """
     _refuse(name, options, out)
+    if int(os.environ.get("RANK", 0)) > 0:  # the first of several processes speaks for all
+        console, out, as_json = Console(quiet=True), None, False
     say = partial(words.say, console)
     about = environment(options.device)
     say(f"{about['hardware']}, PyTorch {about['versions']['torch']}")

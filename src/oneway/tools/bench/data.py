@@ -1,50 +1,60 @@
-"""`oneway bench data`: whether the images are there when the device wants them, resident or streamed."""
+"""`oneway bench data`: whether the images are there when the device wants them: resident, streamed, or of a pool."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import repeat
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import numpy as np
 import torch
+from PIL import Image
+from rich.console import Console
 from rich.table import Table
 
+from oneway.config import Config, Data
 from oneway.data.dataset import Samples
-from oneway.draws import Plan
+from oneway.data.pool import Pool, find_pool, open_pool
 from oneway.engine.capture import WARM_UP
-from oneway.engine.feed import Feed, resident, streamed
+from oneway.engine.feed import Feed, pooled, resident, streamed
+from oneway.engine.start import batch_of, plan_of
 from oneway.tools.bench.cases import (
     Case,
     configured,
     fresh_state,
     make_iteration,
     random_draws,
-    random_plan,
     random_samples,
     training_cases,
 )
 from oneway.tools.bench.findings import Findings, Options, Result, Say, number, table, times
 from oneway.tools.bench.timing import milliseconds, release, synchronise
 
-FEEDS: dict[str, Callable[[Samples, Plan, torch.device], Feed]] = {"resident": resident, "streamed": streamed}
+FEEDS = ("resident", "streamed", "pool")
 SETUP = "simple-phtps"
 
 
 def bench_data(options: Options, say: Say) -> Findings:
-    """Measures every case by both feeds."""
+    """Measures every case by every feed."""
     rows: list[Result] = []
     for case in options.choose(training_cases(options.small)).values():
-        samples = random_samples(case)
-        for name in FEEDS:
-            rows.append(row := measure(case, name, samples, options.device))
-            say(
-                f"{case.name:9} {name:9} gives {row['images_per_second']:9,.0f} images/s, the step takes "
-                f"{row['step_images_per_second']:9,.0f}; busy {row['busy']:.0%}, {row['cores']:.1f} CPU cores"
-            )
+        with TemporaryDirectory() as folder:
+            samples = random_samples(case)
+            samples = replace(samples, pool=pool_of_photographs(case, Path(folder)) if samples.dense else None)
+            for name in FEEDS if samples.dense else FEEDS[:2]:
+                rows.append(row := measure(case, name, samples, options.device))
+                say(
+                    f"{case.name:9} {name:9} gives {row['images_per_second']:9,.0f} images/s, the step takes "
+                    f"{row['step_images_per_second']:9,.0f}; busy {row['busy']:.0%}, {row['cores']:.1f} CPU cores"
+                )
     notes = [
         f"The step is {SETUP}. the feed alone: nothing else to do. the step alone: draws and images ready beforehand, "
         "the baseline of ÷. busy: the part of the loop's wall time that the same steps take alone.",
         "The images lie in the computer's memory, as the system keeps a cache that it has read before.",
+        "pool: those without labels are JPEG files of that size, with 2.2 bits a pixel, read and decoded each time.",
     ]
     return Findings([data_table(rows)], rows, notes)
 
@@ -53,9 +63,8 @@ def measure(case: Case, feed_name: str, samples: Samples, device: torch.device) 
     """Images per second of the feed alone, of the step alone, and of both in a loop."""
     release(device)
     iterations = 100 if device.type == "cuda" else 4
-    plan, config = random_plan(case), configured(case, SETUP, "oneway")
-    images = plan.batch_labelled + plan.batch_unlabelled
-    fed = FEEDS[feed_name](samples, plan, device)
+    config = configured(case, SETUP, "oneway")
+    fed, images = open_feed(config, feed_name, samples, device), sum(batch_of(config))
     seconds_fed, _ = _seconds(fed.draws, iterations, device)
 
     advance = make_iteration(fresh_state(config, case.classes, device), config, fed.store)
@@ -66,6 +75,7 @@ def measure(case: Case, feed_name: str, samples: Samples, device: torch.device) 
     draws = random_draws(case) if feed_name == "resident" else repeat(ready)
     seconds_of_step = milliseconds(lambda: advance(next(draws)), device) / 1000
     seconds_of_loop, cores = _seconds(lambda iteration: advance(fed.draws(iteration)), iterations, device)
+    fed.close()
     return {
         "case": case.name,
         "batch": case.batch,
@@ -79,6 +89,30 @@ def measure(case: Case, feed_name: str, samples: Samples, device: torch.device) 
         "busy": min(1.0, seconds_of_step / seconds_of_loop),
         "cores": cores,
     }
+
+
+def open_feed(config: Config, name: str, samples: Samples, device: torch.device) -> Feed:
+    """Every image in both roles, as in the paper; but with a pool, those without labels are of it alone."""
+    items, pool = range(len(samples)), samples.pool
+    if name != "pool" or pool is None:
+        return (resident if name == "resident" else streamed)(samples, plan_of(config, items, items), device)
+    plan = plan_of(config, items, range(len(samples), len(samples) + len(pool)))
+    return pooled(samples, pool, plan, device, config.jitter)
+
+
+def pool_of_photographs(case: Case, folder: Path) -> Pool:
+    """JPEG files of smooth colours with some grain, which take as many bits as photographs."""
+    random, (height, width) = np.random.default_rng(0), case.size
+    (folder / "photographs").mkdir()
+    for which in range(case.images):
+        cells = random.integers(256, size=(-(-height // 16), -(-width // 16), 3), dtype=np.uint8)
+        smooth = np.asarray(Image.fromarray(cells).resize((width, height), Image.Resampling.BICUBIC))
+        grain = 3 * random.standard_normal((height, width, 1), dtype=np.float32)
+        image = Image.fromarray((smooth + grain).clip(0, 255).astype(np.uint8))
+        image.save(folder / "photographs" / f"{which}.jpg", quality=90)
+    named = str(folder / "photographs")
+    settings = Data(name="folder", unlabelled=named, cache=folder / "cache", pool="always")
+    return open_pool(find_pool(named), settings, Console(quiet=True))
 
 
 def _seconds(call: Callable[[int], object], iterations: int, device: torch.device) -> tuple[float, float]:
