@@ -17,7 +17,8 @@ def keep_freed_memory(keep: bool = True) -> Iterator[None]:
     """Within the block, the C library gives no memory back to the system; elsewhere than in glibc, nothing changes.
 
     By default each large tensor is mapped anew, and the system clears all of its pages when they are first touched: a
-    network that predicts large images on the CPU spends a quarter of its time there, and a small one half.
+    network that predicts large images on the CPU spends a quarter of its time there, and a small one half; one that
+    trains spends a tenth.
     """
     library = ctypes.CDLL(None) if keep and sys.platform == "linux" else None
     if library is None or not hasattr(library, "mallopt") or not hasattr(library, "malloc_trim"):  # another C library

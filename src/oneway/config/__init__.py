@@ -13,6 +13,7 @@ from oneway.config.tree import (
     Optimiser,
     Perturb,
     Positive,
+    Precision,
     TeacherNorm,
     Train,
     names_of,

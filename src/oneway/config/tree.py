@@ -68,6 +68,7 @@ Scale = Annotated[float, Field(ge=1 / 64, le=64)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 BatchNorm = Literal["clean", "both", "frozen"]
 TeacherNorm = Literal["population", "batch"]
+Precision = Literal["auto", "float32", "bfloat16"]
 
 
 class Section(BaseModel):
@@ -305,8 +306,8 @@ class Train(Section):
     engine: Literal["auto", "plain"] = "auto"
     """How a GPU computes a step: fused kernels in a captured CUDA graph, or `plain` PyTorch, the reference."""
 
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Of the network's activations; `auto` is bfloat16 on a GPU. Weights, losses and batch norm stay in float32."""
+    precision: Precision = "auto"
+    """Of the activations; `auto` is bfloat16 on a GPU, float32 on a CPU. Weights, losses and norms stay in float32."""
 
 
 class Config(Section):

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from oneway.config import Config
+from oneway.config import Config, Precision
 from oneway.draws import Plan
 from oneway.engine.optim import optimiser_for
 from oneway.engine.state import TrainingState
+from oneway.engine.step import in_bfloat16
 from oneway.methods import METHODS, VARIANTS
 from oneway.models.average import average_of
 from oneway.models.features import feature_channels
@@ -18,6 +19,9 @@ from oneway.models.norm import NormPolicy
 from oneway.models.projector import projector_for
 from oneway.models.roles import Models
 from oneway.ops import kernels_run
+
+BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")
+"""Elsewhere oneDNN converts to float32 and back, which takes longer than float32 alone."""
 
 
 def training_state(
@@ -46,10 +50,10 @@ def _on_device(student: nn.Module, config: Config, device: torch.device) -> nn.M
     student = student.to(device)
     if not student.training:  # as many factories leave them; layers that are frozen in a network that is not, stay so
         student.train()
-    if not accelerated(config, device):
-        return student
-    student = student.to(memory_format=torch.channels_last)  # the layout of the fast convolutions
-    if config.model.factory is not None:
+    by_kernels = accelerated(config, device)
+    if by_kernels or (config.train.engine == "auto" and device.type == "cpu" and in_bfloat16(config, device)):
+        student = student.to(memory_format=torch.channels_last)  # the layout of the fast convolutions
+    if not by_kernels or config.model.factory is not None:
         return student  # a network we do not know may call the children of a sequence one by one
     from oneway.models.fuse import fuse
 
@@ -59,6 +63,13 @@ def _on_device(student: nn.Module, config: Config, device: torch.device) -> nn.M
 def accelerated(config: Config, device: torch.device) -> bool:
     """Whether a step runs by kernels, and on a GPU as one captured graph; else in plain PyTorch."""
     return config.train.engine == "auto" and kernels_run(device)
+
+
+def fast_precision(device: torch.device) -> Precision:
+    """What trains fastest on a device: on a CPU, bfloat16 where it has instructions for it, and float32 elsewhere."""
+    able = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+    fast = device.type == "cpu" and any(able.get(name) for name in BFLOAT16_INSTRUCTIONS)
+    return "bfloat16" if fast else "auto"
 
 
 def batch_of(config: Config) -> tuple[int, int]:

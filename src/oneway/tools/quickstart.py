@@ -6,8 +6,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from oneway.config import Config
+from oneway.common.run_files import CONFIG
+from oneway.config import Config, Precision
 from oneway.config.recipes import configured
+from oneway.engine.start import fast_precision
+from oneway.runs import choose_device, open_run
 from oneway.tools.compare import compare
 
 COMPARED: tuple[str, str] = ("supervised", "simple-phtps")
@@ -15,9 +18,17 @@ COMPARED: tuple[str, str] = ("supervised", "simple-phtps")
 
 def quickstart(out: Path, seed: int, console: Console) -> None:
     """Trains both methods with the same labels and iterations; writes `summary.json` and `report.html` beside them."""
-    compare([quickstart_config(method, seed) for method in COMPARED], out, console)
+    precision = choose_precision(out)
+    compare([quickstart_config(method, seed, precision) for method in COMPARED], out, console)
 
 
-def quickstart_config(method: str, seed: int) -> Config:
+def choose_precision(out: Path) -> Precision:
+    """The fastest on this computer; where a run has been begun, that run's, whichever computer that was."""
+    begun = [out / method for method in COMPARED if (out / method / CONFIG).is_file()]
+    return open_run(begun[0]).config.train.precision if begun else fast_precision(choose_device("auto"))
+
+
+def quickstart_config(method: str, seed: int, precision: Precision = "auto") -> Config:
     """The `streets` recipe; the method is the only difference between the two runs."""
-    return configured("streets", {"method": method, "seed": seed}, source="quickstart")
+    changes = {"method": method, "seed": seed, "train": {"precision": precision}}
+    return configured("streets", changes, source="quickstart")

@@ -17,6 +17,7 @@ from oneway import config as configuration
 from oneway import runs
 from oneway.common import words
 from oneway.common.address_space import require_margin
+from oneway.common.allocator import keep_freed_memory
 from oneway.common.errors import UserError
 from oneway.common.failure import note_run_folder
 from oneway.common.interrupt import Interrupted, defer_signals
@@ -66,7 +67,7 @@ def train(
             if (ended := find_ended(config, out, ranks, say)) is not None:
                 return ended
         training = open_training(config, out, device, resume, allow_changes, console, resources, ranks)
-        with _watched(training, log):
+        with _watched(training, log), keep_freed_memory(device.type == "cpu"):
             signal_at_end = _iterate(training, console)
             summary = _finish(training)
         if signal_at_end is not None:
