@@ -39,7 +39,7 @@ from oneway.runs import choose_device, open_run
 from oneway.runs.environment import environment
 from oneway.tools.evaluate import as_input
 from oneway.tools.explore.compute import probabilities_of
-from oneway.tools.suggest.command import choose_spread
+from oneway.tools.suggest.choose import choose
 from oneway.tools.suggest.scores import candidates_of_run, load_judge, score_images
 from oneway.tools.train import train
 
@@ -97,7 +97,7 @@ def judged(path: Path) -> tuple[dict[str, float], list[str]]:
     """How well scores of a run's unlabelled scenes tell the rare class, and which scenes are suggested."""
     run = open_run(path)
     judge = load_judge(run)
-    candidates, fingerprints = candidates_of_run(run, console)
+    candidates, labelled = candidates_of_run(run, console)
     scores, _ = score_images(judge, candidates, console)
     samples = data.load(run.config.data, console).read("train")
     kl, errors = [], []
@@ -122,7 +122,8 @@ def judged(path: Path) -> tuple[dict[str, float], list[str]]:
     correlations = {
         f"correlation with the true error, {name}": rank_correlation(v, error) for name, v in telling.items()
     }
-    chosen, _ = choose_spread(scores, fingerprints, MORE)
+    there, _ = score_images(judge, labelled, console)
+    chosen, _ = choose(scores, there, MORE)
     return areas | correlations, [scores[index].name for index in chosen]
 
 

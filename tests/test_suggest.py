@@ -13,6 +13,7 @@ import pytest
 import torch
 from PIL import Image
 from rich.console import Console
+from scipy.spatial.distance import jensenshannon
 from torch.distributions import Categorical
 
 from oneway import data
@@ -26,7 +27,7 @@ from oneway.ops.losses import masked_kl, pixels_of, upsample
 from oneway.perturb import phtps, tps
 from oneway.runs import load_model, open_run
 from oneway.tools.suggest import suggest
-from oneway.tools.suggest.command import choose_spread
+from oneway.tools.suggest.choose import choose
 from oneway.tools.suggest.scores import (
     DRAWS,
     MOST_PIXELS,
@@ -71,7 +72,7 @@ def test_doubt_is_entropy(run):
     x = torch.from_numpy(scene(0)).permute(2, 0, 1)[None].float() / 255
     with torch.no_grad():
         logits = upsample(network(x), pixels_of(x))
-    doubts = Judge(network, CPU, Perturb(), 2**19).doubts(scene(0))
+    (doubts,) = Judge(network, CPU, Perturb(), 2**19).look([scene(0)]).doubts
     assert doubts.shape == (logits.shape[1],)
     assert doubts.sum() == pytest.approx(Categorical(logits=logits.movedim(1, -1)).entropy().mean().item(), rel=1e-4)
 
@@ -145,10 +146,11 @@ def test_near_duplicates_are_suggested_once():
         Score("a again", 1.9, 0.0, pattern(0)),
     ]
     scores += [Score("labelled again", 3.0, 0.0, pattern(9)), Score("c", 0.5, 0.0, pattern(2))]
-    order, alike = choose_spread(scores, [pattern(9)], count=10)
+    labelled = [Score("labelled", 0.0, 0.0, pattern(9))]
+    order, alike = choose(scores, labelled, count=10)
     assert [scores[index].name for index in order] == ["a", "b", "c"]
     assert alike == 2
-    assert choose_spread(scores, [pattern(9)], count=1)[0] == [1]
+    assert choose(scores, labelled, count=1)[0] == [1]
 
 
 def test_different_images_come_before_similar_ones():
@@ -160,13 +162,67 @@ def test_different_images_come_before_similar_ones():
         Score("half like it", 1.0, 0.0, mixture),
         Score("unlike it", 1.0, 0.0, pattern(5)),
     ]
-    assert [scores[index].name for index in choose_spread(scores, [], 3)[0]] == ["first", "unlike it", "half like it"]
+    assert [scores[index].name for index in choose(scores, [], 3)[0]] == ["first", "unlike it", "half like it"]
+
+
+def seen_as(name: str, features: list[float], value: float = 1.0) -> Score:
+    return Score(name, value, 0.0, pattern(int(name)), np.array(features))
+
+
+def test_k_centre_takes_the_farthest_first():
+    """From those that are labelled, and then from those that are taken too: by hand, on a line."""
+    scores = [seen_as(str(place), [float(place)]) for place in (1, 4, 9, 10)]
+    order, _ = choose(scores, [seen_as("0", [0.0])], 4, "features")
+    assert [scores[index].name for index in order] == ["10", "4", "1", "9"]
+    assert scores[choose(scores, [], 1, "features")[0][0]].name == "4"  # the mean is 6
+
+
+def test_both_weigh_distance_by_doubt():
+    """Of images as far from the others, the more doubtful one; and a far one before a doubtful one beside a label."""
+    labelled = [seen_as("0", [0.0, 0.0])]
+    scores = [seen_as("1", [1.0, 0.0]), seen_as("2", [0.0, 1.0], value=1.5), seen_as("3", [0.1, 0.0], value=5.0)]
+    assert [scores[index].name for index in choose(scores, labelled, 3, "both")[0]] == ["2", "1", "3"]
+
+
+def test_views_are_what_mirroring_changes(run):
+    """The Jensen–Shannon divergence of the two predictions by SciPy, mean over pixels."""
+    network = load_model(run / "model.safetensors", CPU).network
+    judge = Judge(network, CPU, Perturb(), 2**19)
+    x = torch.from_numpy(scene(0)).permute(2, 0, 1)[None].float() / 255
+    with torch.no_grad():
+        one, other = (upsample(network(view), pixels_of(x)).softmax(dim=1) for view in (x, x.flip(-1)))
+    expected = jensenshannon(one[0].numpy(), other.flip(-1)[0].numpy(), axis=0) ** 2
+    assert judge.look([scene(0)], "views").doubts.sum() == pytest.approx(expected.mean(), rel=1e-3)
+
+
+@pytest.mark.parametrize("by", ["doubt", "views", "both", "features"])
+def test_images_are_scored_alike_in_batches(run, by):
+    """A GPU takes several of one size at once; the scores are those of each alone."""
+    pixels = [scene(0), scene(1), scene(2), np.tile(scene(3), (2, 1, 1)), scene(4)]
+    images = [Candidate(f"{index}", lambda index=index: pixels[index]) for index in range(len(pixels))]
+    judge = load_judge(open_run(run), device="cpu")
+    alone, batched = (score_images(replace(judge, at_once=most), images, QUIET, by)[0] for most in (0, 2 * 32 * 64))
+    assert [score.name for score in batched] == ["0", "1", "2", "3", "4"]
+    for one, other in zip(alone, batched, strict=True):
+        assert (one.value, one.doubt) == pytest.approx((other.value, other.doubt), rel=1e-4)
+        assert one.features == pytest.approx(other.features, rel=1e-3, abs=1e-5)
+    assert len(alone[0].features) == (120 if by in ("both", "features") else 0)
+
+
+@pytest.mark.parametrize("by", ["views", "both", "features"])
+def test_a_folder_by_other_means(run, by, tmp_path):
+    """Table and sheet all the same; 1 is the average of the scores."""
+    for index in range(4):
+        Image.fromarray(scene(index)).save(tmp_path / f"{index}.png")
+    found = suggest(run, QUIET, folder=tmp_path, count=4, by=by, out=tmp_path / "next.csv")
+    assert len(table(found.table)) == 4
+    assert np.mean([score.value for score in found.chosen]) == pytest.approx(1, abs=0.3)
 
 
 def test_images_without_doubt_still_get_a_rank():
     """A model without any contradiction has its images spread all the same."""
     scores = [Score(str(seed), 0.0, 0.0, pattern(seed)) for seed in range(4)]
-    assert sorted(choose_spread(scores, [], 4)[0]) == [0, 1, 2, 3]
+    assert sorted(choose(scores, [], 4)[0]) == [0, 1, 2, 3]
 
 
 def test_a_folder_of_images(run, tmp_path):
@@ -248,7 +304,7 @@ def test_large_images_are_looked_at_in_small(run):
     judge.network.register_forward_pre_hook(lambda network, x: seen.append(x[0].shape[-2:].numel()))
     pixels = np.tile(scene(0), (40, 20, 1))
     assert pixels.shape == (1280, 1280, 3)
-    judge.doubts(pixels)
+    judge.look([pixels])
     assert 0.9 * MOST_PIXELS["cpu"] < seen.pop() <= 1.01 * MOST_PIXELS["cpu"]
     judge.contradiction(pixels)
     assert len(seen) == DRAWS + 1

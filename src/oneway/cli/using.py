@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from oneway.cli.app import USE, Cache, Factory, Json, Refresh, Switch, console, messages, verb
 from oneway.common.errors import UserError
-from oneway.common.terms import AnnotationFormat
+from oneway.common.terms import AnnotationFormat, SuggestBy
 from oneway.common.words import counted, say
 from oneway.config import Positive
 from oneway.config.tree import NonNegative
@@ -153,6 +153,7 @@ def suggest(
     *,
     data: Path | None = None,
     count: Positive = 24,
+    by: SuggestBy = "doubt",
     out: Path | None = None,
     to: AnnotationFormat | None = None,
     tolerance: float = 1.0,
@@ -169,6 +170,8 @@ def suggest(
         run: Run folder.
         data: Folder of images to choose from; by default the run's own without labels.
         count: How many.
+        by: What decides: doubt, the entropy of predictions, every class counting the same; views, what mirroring an
+            image changes about them; features, how unlike all labelled images it is; both, doubt times that.
         out: The table (CSV); a contact sheet (PNG) lies beside it. By default suggest.csv in the run folder.
             With --to, the folder of all, new or empty; by default suggest-FORMAT in the run folder.
         to: Also copy the images, with what the model makes of them, for an annotation tool to correct.
@@ -188,6 +191,7 @@ def suggest(
         console,
         folder=data,
         count=count,
+        by=by,
         out=out,
         to=AnnotationSettings(to, tolerance, least_area, background) if to else None,
         refresh=refresh,

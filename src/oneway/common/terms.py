@@ -11,4 +11,6 @@ Task = Literal["segmentation", "classification"]
 SplitName = Literal["train", "val", "test"]
 AnnotationFormat = Literal["cvat", "label-studio", "labelme", "coco", "yolo", "voc"]
 """What annotation tools import."""
+SuggestBy = Literal["doubt", "features", "both", "views"]
+"""What decides which images to label next."""
 LoggerName = Literal["tensorboard", "wandb", "mlflow"]

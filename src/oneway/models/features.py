@@ -39,6 +39,17 @@ def scaled_features(network: nn.Module, factors: Tensor) -> Iterator[None]:
 
 
 @contextmanager
+def encoded_features(network: nn.Module) -> Iterator[list[list[Tensor]]]:
+    """Within the block, the encoder's feature maps are put into the list: N×K×h×w each, the coarsest last."""
+    found: list[list[Tensor]] = []
+    hook = _encoder_of(network).register_forward_hook(lambda module, inputs, maps: found.append(maps))
+    try:
+        yield found
+    finally:
+        hook.remove()
+
+
+@contextmanager
 def classified_features(network: nn.Module) -> Iterator[list[Tensor]]:
     """Within the block, what the classifier receives is put into the list: N×K×h×w."""
     found: list[Tensor] = []
@@ -67,7 +78,7 @@ def _encoder_of(network: nn.Module) -> Encoder:
     encoder = getattr(network, "encoder", None)
     if not isinstance(encoder, Encoder):
         raise UserError(
-            f"The method drops channels between encoder and decoder, and {type(network).__name__} has no `encoder` of "
-            "the class oneway.models.encoder.Encoder. Leave out --model.factory, or use another --method."
+            f"This needs the features between encoder and decoder, and {type(network).__name__} has no `encoder` of "
+            "the class oneway.models.encoder.Encoder. Leave out --model.factory, or use another --method (--by)."
         )
     return encoder

@@ -12,6 +12,7 @@ from oneway.common.errors import unknown
 from oneway.tools.reproduce.accuracy import Request, fill_table
 from oneway.tools.reproduce.paired import fill_yardstick
 from oneway.tools.reproduce.qualitative import QUALITATIVE, draw_qualitative
+from oneway.tools.reproduce.rounds import SHOWS, run_rounds
 from oneway.tools.reproduce.tables import TABLES
 from oneway.tools.reproduce.two_moons import two_moons
 from oneway.tools.reproduce.yardsticks import YARDSTICKS
@@ -27,6 +28,7 @@ class Experiment:
 
 EXPERIMENTS: dict[str, Experiment] = {
     **{name: Experiment(yardstick.shows, partial(fill_yardstick, name)) for name, yardstick in YARDSTICKS.items()},
+    "rounds": Experiment(SHOWS, run_rounds),
     "two-moons": Experiment("Decision surfaces of four kinds of consistency on two moons, as a figure", two_moons),
     **{name: Experiment(table.shows, partial(fill_table, name)) for name, table in TABLES.items()},
     **{name: Experiment(figure.shows, partial(draw_qualitative, name)) for name, figure in QUALITATIVE.items()},

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -28,15 +27,24 @@ class Job:
     name: str
     folder: Path
     config: Config
+    after: Path | None = None
+    """The folder of another job that has to end first."""
+
+    prepare: Callable[[], None] | None = None
+    """What is done just before, in the same process."""
 
 
 def train_all(jobs: Sequence[Job], side_by_side: int, console: Console) -> list[dict[str, Any]]:
-    """The summaries of all runs, in their order; one that has ended is not trained again, one that stopped goes on."""
+    """The summaries of all runs, in their order; one that has ended is not trained again, one that stopped goes on.
+
+    They begin in their order too, but for those that wait for others.
+    """
     processes = min(len(jobs), side_by_side)
     threads = max(1, count_cores() // processes)
     context = get_context("forkserver")
     context.set_forkserver_preload(["oneway.tools.train"])  # PyTorch is loaded once, and not by every process
-    summaries = []
+    waiting = list(jobs)
+    summaries: dict[Path, dict[str, Any]] = {}
     with ProcessPoolExecutor(
         processes,
         mp_context=context,
@@ -46,14 +54,26 @@ def train_all(jobs: Sequence[Job], side_by_side: int, console: Console) -> list[
     ) as pool:
         # One after another they may show how they get on; side by side they would talk at once.
         quiet = console.quiet or processes > 1
-        for job, summary in zip(jobs, pool.map(partial(_train, quiet=quiet), jobs), strict=True):
-            summaries.append(summary)
-            say(console, f"{job.name}  {summary['value']:.1f} %  {summary['seconds']:,.0f} s")
-    return summaries
+        running: dict[Future[dict[str, Any]], Job] = {}
+        try:
+            while waiting or running:
+                ready = [job for job in waiting if job.after is None or job.after in summaries]
+                waiting = [job for job in waiting if job not in ready]
+                running |= {pool.submit(_train, job, quiet): job for job in ready}
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    job = running.pop(future)
+                    summary = summaries[job.folder] = future.result()
+                    say(console, f"{job.name}  {summary['value']:.1f} %  {summary['seconds']:,.0f} s")
+        finally:
+            for future in running:  # where one has failed, those that have not begun do not begin
+                future.cancel()
+    return [summaries[job.folder] for job in jobs]
 
 
 def _train(job: Job, quiet: bool) -> dict[str, Any]:
     resume = (job.folder / CONFIG).is_file()
+    if job.prepare is not None:
+        job.prepare()
     return train(job.config, job.folder, resume, printing.Console(quiet=quiet))
 
 

@@ -21,15 +21,16 @@ from oneway import runs
 from oneway.common.errors import UserError
 from oneway.common.progress import progress_bar
 from oneway.common.run_files import SUGGESTIONS
+from oneway.common.terms import SuggestBy
 from oneway.common.words import table_cell
 from oneway.data.check import contact_sheet
 from oneway.data.check.contact_sheet import CELL, FAINT, fitted, heading, line, rows_of, sheet, shortened
-from oneway.data.check.duplicates import ALIKE, nearest
 from oneway.data.dataset import Bytes
 from oneway.data.pictures import encoded
 from oneway.runs.atomic import refuse_unwritable, write_atomically
 from oneway.tools.annotations import AnnotationSettings
 from oneway.tools.explore import heat
+from oneway.tools.suggest.choose import Choice, choose_among
 from oneway.tools.suggest.pre_annotate import pre_annotate, refuse_occupied, refuse_without_files
 from oneway.tools.suggest.scores import (
     DRAWS,
@@ -38,20 +39,12 @@ from oneway.tools.suggest.scores import (
     candidates_in_folder,
     candidates_of_run,
     load_judge,
-    score_images,
 )
 
 
 @dataclass(frozen=True)
-class Suggestions:
-    """Which images to label next, best first, and what was left out."""
-
-    chosen: tuple[Score, ...]
-    alike: int
-    """Images that were left out because they look like one that is suggested or labelled."""
-
-    unreadable: tuple[str, ...]
-    """Why single files could not be used."""
+class Suggestions(Choice):
+    """With the files that show it."""
 
     table: Path
     sheet: Path
@@ -65,6 +58,7 @@ def suggest(
     *,
     folder: Path | None = None,
     count: int = 24,
+    by: SuggestBy = "doubt",
     out: Path | None = None,
     to: AnnotationSettings | None = None,
     refresh: bool = False,
@@ -79,6 +73,7 @@ def suggest(
         console: Shows progress.
         folder: Images to choose from; by default the run's own that have no labels.
         count: How many.
+        by: What decides: see `choose`.
         out: The table, a CSV file; by default suggest.csv in the run folder. The sheet lies beside it, as PNG. With
             `to`, the folder of all: by default suggest-FORMAT in the run folder.
         to: Also copy the images, with what the model makes of them, for an annotation tool.
@@ -102,11 +97,10 @@ def suggest(
         candidates, labelled = candidates_in_folder(folder, judge.bands), []
     if to is not None:
         refuse_without_files(candidates, path)
-    scores, unreadable = score_images(judge, candidates, console)
-    if not scores:
+    found = choose_among(judge, candidates, labelled, count, by, console)
+    if not found.chosen:
         raise UserError(f"{folder or path}: no image without labels to choose from. Give a folder with --data DIR.")
-    order, alike = choose_spread(scores, labelled, count)
-    chosen = tuple(scores[index] for index in order)
+    chosen = found.chosen
     picture, known = table.with_suffix(".png"), {candidate.name: candidate for candidate in candidates}
     images = [known[score.name] for score in chosen]
     written = "" if to is None or home is None else pre_annotate(path, images, to, home, console, factory, device)
@@ -121,7 +115,7 @@ def suggest(
     table.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(table, to_csv(chosen, images, divergences).encode(errors="surrogateescape"))
     write_atomically(picture, draw_sheet(cells))
-    return Suggestions(chosen, alike, tuple(unreadable), table, picture, written)
+    return Suggestions(chosen, found.alike, found.unreadable, table, picture, written)
 
 
 def to_csv(chosen: Sequence[Score], images: Sequence[Candidate], divergences: Sequence[float]) -> str:
@@ -133,34 +127,6 @@ def to_csv(chosen: Sequence[Score], images: Sequence[Candidate], divergences: Se
         figures = (f"{value:.4f}" for value in (score.value, score.doubt, kl))
         writer.writerow([rank, table_cell(score.name), *figures, image.path or ""])
     return text.getvalue()
-
-
-def choose_spread(scores: Sequence[Score], labelled: Sequence[bytes], count: int) -> tuple[list[int], int]:
-    """Indices of up to `count` scores, best first, and how many were left out as near-duplicates.
-
-    Greedily takes the one with the highest product of its value and its distance from all that are taken or
-    labelled (by fingerprint); near-duplicates of those are never taken.
-    """
-    fingerprints = [*(score.fingerprint for score in scores), *labelled]
-    values = np.array([score.value for score in scores])
-    similarity = np.zeros(len(scores))
-    if labelled:
-        similarity = nearest(labelled, fingerprints[: len(scores)])[1].astype(np.float64)
-    taken: list[int] = []
-    free = np.ones(len(scores), dtype=bool)
-    while len(taken) < count:
-        free &= similarity < ALIKE
-        if not free.any():
-            break
-        best = int(np.argmax(np.where(free, (values + 1e-9) * (1 - np.clip(similarity, 0, 1)), -1)))
-        taken.append(best)
-        # All fingerprints go in every time, since similarity is judged against what a whole set has in common.
-        others = [index for index in range(len(fingerprints)) if index != best]
-        to_best = nearest([fingerprints[best]], [fingerprints[index] for index in others])[1]
-        similarity_to_best = np.ones(len(fingerprints))
-        similarity_to_best[others] = to_best
-        similarity = np.maximum(similarity, similarity_to_best[: len(scores)])
-    return taken, int((similarity >= ALIKE).sum()) - len(taken)
 
 
 def cell(pixels: Bytes, where: Tensor, name: str, found: str) -> Image.Image:

@@ -1,12 +1,13 @@
-"""How much a model doubts what an image shows, class by class; and where it contradicts itself about it.
+"""What a model makes of images without labels, as far as it tells which to label; and where it contradicts itself.
 
-Shapes: N images, or N draws of one image, of H×W pixels; C classes.
+Shapes: N images, or N draws of one image, of H×W pixels; C classes; K features.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from oneway import data, runs
 from oneway.common.errors import UserError
 from oneway.common.progress import progress_bar
+from oneway.common.terms import SuggestBy
 from oneway.common.words import say
 from oneway.config import Perturb
 from oneway.data.check.survey import fingerprint
@@ -26,6 +28,7 @@ from oneway.data.dataset import Bytes
 from oneway.data.decode.images import Bands, read_image
 from oneway.data.folder.files import find
 from oneway.draws import PerturbationDraw, draw_perturbation, each_column
+from oneway.models.features import encoded_features
 from oneway.ops.losses import kl_map, pixels_of, upsample
 from oneway.perturb import Perturbation, phtps
 from oneway.tools.evaluate import as_input
@@ -45,6 +48,7 @@ MOST_PIXELS = {"cpu": 5 * 2**18}
 cores take a second for each at most. Other devices need not hurry: `MOST_ELSEWHERE`."""
 
 MOST_ELSEWHERE = 2**21
+NEEDS_FEATURES = ("features", "both")
 SHEET_PIXELS = 2**16
 """Pixels of an image whose contradictions are looked at: as many as the contact sheet shows."""
 
@@ -63,20 +67,23 @@ class Candidate:
     path: Path | None = None
     """Its file, absolute; None where it was made by code."""
 
+    has_mask: bool = False
+    """Whether labels exist, used or not."""
+
 
 def candidates_of_run(
     run: runs.Run, console: Console, refresh: bool = False, cache: Path | None = None
-) -> tuple[list[Candidate], list[bytes]]:
-    """A run's training images without labels, and fingerprints of those with."""
+) -> tuple[list[Candidate], list[Candidate]]:
+    """A run's training images that it has no labels for, and those that it has."""
     known = data.load(runs.data_of(run, console, refresh=refresh, cache=cache), console)
     samples = known.read("train")
     paths = {name: path.absolute() for name, path in known.paths.items()}
     images = [
-        Candidate(name, partial(samples.image, index), paths.get(name)) for index, name in enumerate(samples.names)
+        Candidate(name, partial(samples.image, index), paths.get(name), index < samples.labelled)
+        for index, name in enumerate(samples.names)
     ]
     labelled = set(run.split.labelled)
-    fingerprints = [fingerprint(np.asarray(image.read())) for image in images if image.name in labelled]
-    return [image for image in images if image.name not in labelled], fingerprints
+    return [one for one in images if one.name not in labelled], [one for one in images if one.name in labelled]
 
 
 def candidates_in_folder(folder: Path, bands: Bands | None = None) -> list[Candidate]:
@@ -101,6 +108,22 @@ class Score:
     """Entropy of the prediction: mean over pixels."""
 
     fingerprint: bytes
+    features: Doubts = field(default_factory=lambda: np.zeros(0), compare=False)
+    """K: what the encoder makes of it, mean over the cells of each feature map."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a model makes of N images, mean over pixels."""
+
+    doubts: Doubts
+    """N×C: what each class adds to the entropy of the prediction; or to what a mirrored view adds to it."""
+
+    entropy: Doubts
+    """N."""
+
+    features: Doubts
+    """N×K."""
 
 
 @dataclass(frozen=True)
@@ -116,11 +139,26 @@ class Judge:
     bands: Bands | None = None
     """Of files, those that the model has learnt to see as colours."""
 
+    at_once: int = 0
+    """Pixels of images of one size that are looked at in one pass; one image in any case."""
+
     @torch.inference_mode()
-    def doubts(self, pixels: Bytes) -> Doubts:
-        """C: what each class adds to the entropy of the prediction for an H×W×3 image, mean over pixels."""
-        target = probabilities_of(self.network, self._input(pixels, self.most))
-        return torch.special.entr(target).mean(dim=(0, 2, 3)).double().cpu().numpy()
+    def look(self, pixels: Sequence[Bytes], by: SuggestBy = "doubt") -> Seen:
+        """What the model makes of H×W×3 images of one size, as far as choosing by `by` needs it."""
+        x = torch.cat([self._input(image, self.most) for image in pixels])
+        with ExitStack() as watching:
+            found = watching.enter_context(encoded_features(self.network)) if by in NEEDS_FEATURES else []
+            target = probabilities_of(self.network, x)
+        doubts = torch.special.entr(target)
+        entropy = doubts.mean(dim=(2, 3)).sum(dim=1)
+        if by == "views":
+            other = probabilities_of(self.network, x.flip(-1)).flip(-1)
+            doubts = torch.special.entr((target + other) / 2) - (doubts + torch.special.entr(other)) / 2
+        features = torch.cat(
+            [each.mean(dim=(2, 3)) for maps in found for each in maps] or [x.new_zeros(len(x), 0)], dim=1
+        )
+        means = (doubts.mean(dim=(2, 3)), entropy, features)
+        return Seen(*(values.double().cpu().numpy() for values in means))
 
     @torch.inference_mode()
     def contradiction(self, pixels: Bytes) -> tuple[float, Tensor]:
@@ -160,8 +198,9 @@ def load_judge(run: runs.Run, factory: str | None = None, device: str = "auto") 
     place = runs.choose_device(device)
     model = runs.load_model(run.model_file, place, factory)
     network = model.network.to(memory_format=torch.channels_last)
-    most = MOST_PIXELS.get(place.type, MOST_ELSEWHERE)
-    return Judge(network, place, weaken(run.config.perturb), min(most, MOST_VALUES // len(model.classes)), model.bands)
+    most = min(MOST_PIXELS.get(place.type, MOST_ELSEWHERE), MOST_VALUES // len(model.classes))
+    at_once = 0 if place.type == "cpu" else MOST_VALUES // len(model.classes)
+    return Judge(network, place, weaken(run.config.perturb), most, model.bands, at_once)
 
 
 def weaken(perturb: Perturb) -> Perturb:
@@ -170,34 +209,60 @@ def weaken(perturb: Perturb) -> Perturb:
     return perturb.model_copy(update=strengths)
 
 
-def score_images(judge: Judge, candidates: Sequence[Candidate], console: Console) -> tuple[list[Score], list[str]]:
+def score_images(
+    judge: Judge, candidates: Sequence[Candidate], console: Console, by: SuggestBy = "doubt"
+) -> tuple[list[Score], list[str]]:
     """A score for each image that can be read, and why the others cannot; says how many were made smaller for it."""
     larger = 0
-    found: list[tuple[str, Doubts, bytes]] = []
-    unreadable = []
+    names: list[str] = []
+    fingerprints: list[bytes] = []
+    parts: list[Seen] = []
+    unreadable: list[str] = []
     with progress_bar(console, "Scoring images", len(candidates)) as advance:
-        for candidate in candidates:
+        for batch in _batches(judge, candidates, unreadable, advance):
+            larger += sum(pixels.shape[0] * pixels.shape[1] > judge.most for _, pixels in batch)
             try:
-                pixels = np.asarray(candidate.read())
-                larger += pixels.shape[0] * pixels.shape[1] > judge.most
-                found.append((candidate.name, judge.doubts(pixels), fingerprint(pixels)))
+                parts.append(judge.look([pixels for _, pixels in batch], by))
             except UserError as error:
-                unreadable.append(f"{candidate.name}: {error}")
-            advance()
+                unreadable += [f"{name}: {error}" for name, _ in batch]
+            else:
+                names += [name for name, _ in batch]
+                fingerprints += [fingerprint(pixels) for _, pixels in batch]
+            for _ in batch:
+                advance()
     if larger:
         say(
             console,
             f"Note: {larger} of {len(candidates)} images have more than {judge.most / 1e6:.1f} megapixels and are "
             "scored at a smaller size, where their order can be somewhat another.",
         )
-    if not found:
+    if not parts:
         return [], unreadable
-    values = balance_classes(np.stack([doubts for _, doubts, _ in found]))
-    scores = [
-        Score(name, float(value), float(doubts.sum()), known_by)
-        for (name, doubts, known_by), value in zip(found, values, strict=True)
-    ]
-    return scores, unreadable
+    values = balance_classes(np.concatenate([part.doubts for part in parts]))
+    entropy, features = (np.concatenate(found) for found in zip(*((p.entropy, p.features) for p in parts), strict=True))
+    columns = zip(names, values.tolist(), entropy.tolist(), fingerprints, features, strict=True)
+    return [Score(*row) for row in columns], unreadable
+
+
+def _batches(
+    judge: Judge, candidates: Sequence[Candidate], unreadable: list[str], advance: Callable[[], None]
+) -> Iterator[list[tuple[str, Bytes]]]:
+    """Names and pixels of images that follow on each other and have one size; why one cannot be read is noted."""
+    batch: list[tuple[str, Bytes]] = []
+    for candidate in candidates:
+        try:
+            pixels = np.asarray(candidate.read())
+        except UserError as error:
+            unreadable.append(f"{candidate.name}: {error}")
+            advance()
+            continue
+        area = pixels.shape[0] * pixels.shape[1]
+        if batch and (batch[0][1].shape != pixels.shape or (len(batch) + 1) * area > judge.at_once):
+            yield batch
+            batch = []
+        batch.append((candidate.name, pixels))
+    if batch:
+        yield batch
 
 
 def bring_back(values: Tensor, perturbation: Perturbation) -> Tensor:

@@ -1,0 +1,222 @@
+"""Rounds of labelling on a folder whose masks are all there: images that `oneway suggest` names, against random ones.
+
+A model is trained on few labels chosen at random. In each further round as many images more get their labels, chosen by
+the model of the round before or at random, and a model is trained on all labels so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any, get_args
+
+from rich.console import Console
+from rich.table import Table
+
+from oneway.common.drawing import Figure, style
+from oneway.common.errors import UserError, unknown
+from oneway.common.run_files import SUMMARY
+from oneway.common.terms import SuggestBy
+from oneway.common.words import counted, say
+from oneway.config.recipes import recipe
+from oneway.runs import open_run
+from oneway.runs.atomic import write_atomically, write_json
+from oneway.tools.reproduce.accuracy import Request, cell_folder, configs_of, refuse_decided
+from oneway.tools.reproduce.figures import save
+from oneway.tools.reproduce.jobs import Job, train_all
+from oneway.tools.reproduce.pairs import Mean, Trained
+from oneway.tools.suggest.choose import choose_among
+from oneway.tools.suggest.scores import candidates_of_run, load_judge
+
+SHOWS = (
+    "Rounds of labelling on façades, or any folder with a validation set: images that `suggest` names, or random ones"
+)
+RANDOM = "random"
+ROWS: tuple[str, ...] = (RANDOM, *get_args(SuggestBy))
+LABELS = ("20", "35", "50")
+ITERATIONS = 2000
+QUIET = Console(quiet=True)
+
+Values = Mapping[tuple[str, str], Mean]
+"""mIoU, by who chooses and the number of labels."""
+
+
+def run_rounds(request: Request, console: Console) -> None:
+    """Trains the missing runs of those asked for; prints the results of all runs, and writes them beside the runs."""
+    columns = _columns(request)
+    if not request.table_only:
+        train_all(list(_jobs(request, columns)), request.side_by_side or 1, console)
+    runs = _read_runs(request.out, columns)
+    if (RANDOM, columns[0]) not in runs:
+        raise UserError(f"{request.out}: no run with {columns[0]} labels has ended there.")
+    values = {place: Mean({seed: run.summary["value"] for seed, run in found.items()}) for place, found in runs.items()}
+    console.print(_to_rich(values, columns))
+    write_json(request.out / "results.json", _to_json(runs, values))
+    write_atomically(request.out / "table.md", to_markdown(values, columns).encode())
+    with style({"svg.hashsalt": "rounds", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
+        save(_draw(values, columns), request.out / "rounds")
+    say(console, f"{request.out / 'results.json'}, table.md, rounds.png and .svg")
+
+
+def _columns(request: Request) -> tuple[str, ...]:
+    """The numbers of labels, round by round."""
+    columns = request.columns or LABELS
+    numbers = [int(column) if column.isdecimal() else 0 for column in columns]
+    if len(columns) < 2 or any(before >= after for before, after in pairwise([0, *numbers])):
+        raise UserError(
+            f"--labels {' '.join(columns)}: give growing numbers, one for each round, such as {' '.join(LABELS)}."
+        )
+    return columns
+
+
+def _jobs(request: Request, columns: Sequence[str]) -> Iterator[Job]:
+    """First what waits for nothing, then round by round."""
+    for row in request.rows:
+        if row not in ROWS:
+            raise unknown("row of rounds", row, ROWS)
+    if request.data is None:
+        raise UserError("reproduce rounds: give the folder of the data set with --data DIR.")
+    if request.drives:
+        raise UserError(f"--drives {request.drives[0]}: rounds hold no drive out; leave it away.")
+    refuse_decided(set(), request.changes)
+    config = recipe("folder").changed(train={"iterations": ITERATIONS})
+    rows = dict.fromkeys(request.rows or ROWS)
+    for column in columns if RANDOM in rows else columns[:1]:
+        for seed, one in configs_of(config.changed(labels=column), request):
+            yield Job(_title(RANDOM, column, seed), run_folder(request.out, RANDOM, column, seed), one)
+    for (before, column), row in product(pairwise(columns), rows):
+        for seed, one in configs_of(config, request) if row != RANDOM else ():
+            folder = run_folder(request.out, row, column, seed)
+            previous = run_folder(request.out, RANDOM if before == columns[0] else row, before, seed)
+            file = folder.with_suffix(".txt").absolute()
+            choose = partial(write_labels, previous, row, int(column) - int(before), file)
+            yield Job(_title(row, column, seed), folder, one.changed(labels=str(file)), previous, choose)
+
+
+def _title(row: str, column: str, seed: int) -> str:
+    return f"{row}, {column} labels, seed {seed}"
+
+
+def run_folder(out: Path, row: str, column: str, seed: int) -> Path:
+    """Of a run."""
+    return cell_folder(out, row, column) / f"seed{seed}"
+
+
+def write_labels(previous: Path, by: SuggestBy, count: int, file: Path) -> None:
+    """A list of the images that the run of the round before had labels for, and `count` more that it suggests.
+
+    Those that have a mask, which training has not seen, are the ones to choose from.
+    """
+    if file.is_file():  # a run that goes on
+        return
+    run = open_run(previous)
+    candidates, labelled = candidates_of_run(run, QUIET, cache=run.config.data.cache)
+    candidates = [candidate for candidate in candidates if candidate.has_mask]
+    chosen = choose_among(load_judge(run), candidates, labelled, count, by, QUIET).chosen
+    if len(chosen) < count:
+        raise UserError(f"{previous}: of the images that it has no labels for, only {len(chosen)} can be chosen.")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    names = (*run.split.labelled, *(score.name for score in chosen))
+    write_atomically(file, "".join(f"{name}\n" for name in names).encode(errors="surrogateescape"))
+
+
+def _read_runs(out: Path, columns: Sequence[str]) -> dict[tuple[str, str], dict[int, Trained]]:
+    """All runs that have ended in a folder."""
+    found: dict[tuple[str, str], dict[int, Trained]] = {}
+    for row, column in product(ROWS, columns):
+        for file in sorted(cell_folder(out, row, column).glob(f"seed*/{SUMMARY}")):
+            run = open_run(file.parent)
+            trained = Trained("", run.config, run.summary or {}, run.environment)
+            found.setdefault((row, column), {})[run.config.seed] = trained
+    return found
+
+
+def difference(values: Values, row: str, column: str) -> Mean | None:
+    """To random images with the same seed and as many labels."""
+    if row == RANDOM or (row, column) not in values or (RANDOM, column) not in values:
+        return None
+    one, other = values[row, column].by_seed, values[RANDOM, column].by_seed
+    common = {seed: one[seed] - other[seed] for seed in one if seed in other}
+    return Mean(common) if common else None
+
+
+def _to_json(runs: Mapping[tuple[str, str], Mapping[int, Trained]], values: Values) -> dict[str, Any]:
+    return {
+        "experiment": "rounds",
+        "cells": [
+            {
+                "row": row,
+                "column": column,
+                "score": score.as_json(),
+                "difference": found.as_json() if (found := difference(values, row, column)) else None,
+            }
+            for (row, column), score in values.items()
+        ],
+        "runs": [
+            {"row": row, "column": column, **run.as_json()}
+            for (row, column), of_seeds in runs.items()
+            for run in of_seeds.values()
+        ],
+    }
+
+
+def _score(values: Values, row: str, column: str) -> str:
+    found = values.get((row, column))
+    if found is None:
+        return ""
+    spread = "" if found.deviation is None else f" ± {found.deviation:.1f}"
+    return f"{found.mean:.1f}{spread}, n = {len(found.by_seed)}"
+
+
+def _difference(values: Values, row: str, column: str) -> str:
+    found = difference(values, row, column)
+    if found is None:
+        return ""
+    return f"{found.mean:+.1f}" + ("" if found.standard_error is None else f" ± {found.standard_error:.1f}")
+
+
+def _to_rich(values: Values, columns: Sequence[str]) -> Table:
+    caption = "In brackets: the difference to random images of the same seed, ± its standard error."
+    printed = Table(title="Labels chosen in rounds: mIoU in %, last iteration, mean ± deviation", caption=caption)
+    for head in ("chosen by", *(f"{column} labels" for column in columns)):
+        printed.add_column(head, no_wrap=head == "chosen by")
+    for row in dict.fromkeys(row for row, _ in values):
+        printed.add_row(row, *_cells(values, row, columns))
+    return printed
+
+
+def _cells(values: Values, row: str, columns: Sequence[str]) -> list[str]:
+    words = [(_score(values, row, column), _difference(values, row, column)) for column in columns]
+    return [f"{score} ({over})" if over else score for score, over in words]
+
+
+def to_markdown(values: Values, columns: Sequence[str]) -> str:
+    """A row for each way to choose, a column for each number of labels; the first is common to all."""
+    lines = [["chosen by", *(f"{column} labels" for column in columns)], ["---"] * (1 + len(columns))]
+    lines += [[f"`{row}`", *_cells(values, row, columns)] for row in dict.fromkeys(row for row, _ in values)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _draw(values: Values, columns: Sequence[str]) -> Figure:
+    """Labels against mIoU: the mean of each way to choose with its standard error, and every seed as a dot."""
+    figure = Figure(figsize=(5.4, 3.6), layout="constrained")
+    axes = figure.subplots()
+    first = values[RANDOM, columns[0]]
+    rows = list(dict.fromkeys(row for row, _ in values))
+    gaps = [int(after) - int(before) for before, after in pairwise(columns)]
+    for number, row in enumerate(rows):
+        found = {int(columns[0]): first} | {int(c): values[row, c] for c in columns if (row, c) in values}
+        aside = (number - (len(rows) - 1) / 2) * min(gaps) / 25  # or their bars would hide one another
+        places = [labels + aside if labels > int(columns[0]) else labels for labels in found]
+        errors = [mean.standard_error or 0.0 for mean in found.values()]
+        lines = axes.errorbar(places, [mean.mean for mean in found.values()], errors, fmt="o-", capsize=3, label=row)
+        for place, mean in zip(places, found.values(), strict=True):
+            dots = list(mean.by_seed.values())
+            axes.plot([place] * len(dots), dots, ".", color=lines[0].get_color(), alpha=0.4, markersize=4)
+    axes.set_xticks([int(column) for column in columns])
+    seeds = counted(sorted({len(mean.by_seed) for mean in values.values()}), "seed", joint=" or ")
+    axes.set(xlabel="labelled images", ylabel=f"mIoU in %, mean of {seeds}")
+    axes.legend(frameon=False, title="chosen by", loc="lower right")
+    return figure

@@ -1,0 +1,117 @@
+"""Which images to label next: greedily the one worth most, and none that looks like one that is taken or labelled.
+
+Shapes: N images to choose from, M that are labelled or taken already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from rich.console import Console
+
+from oneway.common.terms import SuggestBy
+from oneway.data.check.duplicates import ALIKE, nearest
+from oneway.data.check.survey import fingerprint
+from oneway.tools.suggest.scores import NEEDS_FEATURES, Candidate, Doubts, Judge, Score, score_images
+
+QUIET = Console(quiet=True)
+SMALLEST = 1e-6
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which images to label next, best first, and what was left out."""
+
+    chosen: tuple[Score, ...]
+    alike: int
+    """Images that were left out because they look like one that is suggested or labelled."""
+
+    unreadable: tuple[str, ...]
+    """Why single files could not be used."""
+
+
+def choose_among(
+    judge: Judge,
+    candidates: Sequence[Candidate],
+    labelled: Sequence[Candidate],
+    count: int,
+    by: SuggestBy,
+    console: Console,
+) -> Choice:
+    """Looks at all candidates, and chooses up to `count` of them."""
+    scores, unreadable = score_images(judge, candidates, console, by)
+    if by in NEEDS_FEATURES:
+        there = score_images(judge, labelled, QUIET, by)[0]
+        scores, there = standardise(scores, there)
+        if by == "features":
+            values = distances(scores, there)
+            scores = [
+                replace(score, value=float(value / values.mean())) for score, value in zip(scores, values, strict=True)
+            ]
+    else:
+        there = [Score(image.name, 0.0, 0.0, fingerprint(np.asarray(image.read()))) for image in labelled]
+    order, alike = choose(scores, there, count, by)
+    return Choice(tuple(scores[index] for index in order), alike, tuple(unreadable))
+
+
+def choose(
+    scores: Sequence[Score], labelled: Sequence[Score], count: int, by: SuggestBy = "doubt"
+) -> tuple[list[int], int]:
+    """Indices of up to `count` scores, best first, and how many were left out as near-duplicates.
+
+    Greedily takes the one that is worth most beside those that are taken or labelled; near-duplicates of those (by
+    fingerprint) are never taken.
+    """
+    known = [score.fingerprint for score in labelled]
+    fingerprints = [*(score.fingerprint for score in scores), *known]
+    similarity = np.zeros(len(scores))
+    if labelled:
+        similarity = nearest(known, fingerprints[: len(scores)])[1].astype(np.float64)
+    taken: list[int] = []
+    free = np.ones(len(scores), dtype=bool)
+    while len(taken) < count:
+        free &= similarity < ALIKE
+        if not free.any():
+            break
+        there = [*labelled, *(scores[index] for index in taken)]
+        best = int(np.argmax(np.where(free, worth(scores, there, similarity, by), -1)))
+        taken.append(best)
+        # All fingerprints go in every time, since similarity is judged against what a whole set has in common.
+        others = [index for index in range(len(fingerprints)) if index != best]
+        to_best = nearest([fingerprints[best]], [fingerprints[index] for index in others])[1]
+        similarity_to_best = np.ones(len(fingerprints))
+        similarity_to_best[others] = to_best
+        similarity = np.maximum(similarity, similarity_to_best[: len(scores)])
+    return taken, int((similarity >= ALIKE).sum()) - len(taken)
+
+
+def worth(scores: Sequence[Score], there: Sequence[Score], similarity: Doubts, by: SuggestBy) -> Doubts:
+    """N: what the label of each image is worth, given M others and the similarity to the nearest of them."""
+    if by == "features":
+        return distances(scores, there)
+    values = np.array([score.value for score in scores]) + 1e-9
+    return values * (distances(scores, there) ** 2 if by == "both" else 1 - np.clip(similarity, 0, 1))
+
+
+def standardise(scores: Sequence[Score], there: Sequence[Score]) -> tuple[list[Score], list[Score]]:
+    """The same with features of length 1, to which each has contributed alike: how it differs from the mean of all."""
+    features = np.stack([score.features for score in (*scores, *there)]) if scores else np.zeros((len(there), 0))
+    features = (features - features.mean(axis=0)) / features.std(axis=0).clip(min=SMALLEST)
+    features /= np.linalg.norm(features, axis=1, keepdims=True).clip(min=SMALLEST)
+    found = [replace(score, features=row) for score, row in zip((*scores, *there), features, strict=True)]
+    return found[: len(scores)], found[len(scores) :]
+
+
+def distances(scores: Sequence[Score], there: Sequence[Score]) -> Doubts:
+    """From the features of each image to the nearest of M others: k-centre takes the farthest first.
+
+    With no other, it is 1 for the one in the middle, and less for those farther from it.
+    """
+    features = np.array([score.features for score in scores])
+    if not there:
+        return 1 / (1 + np.linalg.norm(features - features.mean(axis=0), axis=1))
+    others = np.stack([score.features for score in there])
+    squares = (features**2).sum(axis=1)[:, None] + (others**2).sum(axis=1) - 2 * features @ others.T
+    return np.sqrt(squares.min(axis=1).clip(min=0))
