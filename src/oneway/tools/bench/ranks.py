@@ -54,9 +54,10 @@ NETWORKS = (
 def bench_ranks(options: Options, say: Say) -> Findings:
     """Measures every case, alone and together in turns."""
     ranks, rows = join_or_found(options.device), []
+    device = torch.device(ranks.device(options.device.type))
     with ranks.watching():
         for case in options.choose(training_cases(options.small)).values():
-            rows.append(row := measure(case, ranks, options.device))
+            rows.append(row := measure(case, ranks, device))
             say(
                 f"{case.name:9} alone {row['alone_ms']:.3f} ms, {ranks.of} together {row['together_ms']:.3f} ms "
                 f"({row['cost']:+.1%}); {row['exchanges']} exchanges, {row['gradient_bytes'] / 1e6:.1f} MB of gradients"
