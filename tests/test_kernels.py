@@ -14,8 +14,10 @@ import torch.nn.functional as F
 
 from kernel_facts import DEVICE, assert_facts
 from oneway.common.terms import IGNORE
-from oneway.draws import Boxes, Photometric
+from oneway.draws import Boxes, Colours, Photometric
+from oneway.ops.backend import references
 from oneway.ops.cells import kernel_upsamples
+from oneway.ops.colour import jitter_colours, jitter_colours_by_kernel
 from oneway.ops.crops import Window, crop_images_by_kernel, crop_labels_by_kernel
 from oneway.ops.cross_entropy import cross_entropy, cross_entropy_by_kernel
 from oneway.ops.exchange import exchange
@@ -28,7 +30,7 @@ from oneway.ops.warp import Warp, sampling_points, valid_points, warp
 UPSTREAM = 0.7
 
 
-@pytest.mark.parametrize("kernel", ["cross_entropy", "moved_kl", "perturb", "crops"])
+@pytest.mark.parametrize("kernel", ["cross_entropy", "moved_kl", "perturb", "colours", "crops"])
 def test_facts_hold(kernel):
     """Everything below about one kernel."""
     assert_facts(__file__, kernel)
@@ -217,6 +219,22 @@ def fact_moved_kl_in_bfloat16_only_rounds_what_goes_in_and_out():
     expected_value, expected = loss_and_gradient(lambda x: masked_kl(target, x, None), student.double())
     torch.testing.assert_close(value.double(), expected_value, rtol=1e-5, atol=0)
     torch.testing.assert_close(gradient.double(), expected, rtol=2**-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.5, 1.0, 1.5])
+def fact_colours_are_jittered_as_plainly(strength):
+    """Images with everything, with nothing, and with each part alone, in more than one tile."""
+    x = random(5, 3, 41, 30).sigmoid()
+    lots = torch.tensor(
+        [[0, 0, 0], [0.99, 0.99, 0.99], [0, 0.99, 0.99], [0.99, 0, 0.99], [0.99, 0.99, 0]], device=DEVICE
+    )
+    changes = [random(5, seed=seed).sigmoid() - 0.5 for seed in (1, 2, 3)]
+    draw = Colours(*changes, changes[0] / 2, 0.1 + 1.9 * random(5, seed=4).sigmoid(), lots)
+    with references():
+        expected = jitter_colours(x.double(), draw, strength)
+    found = jitter_colours_by_kernel(x, draw, strength)
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=3e-6)
+    assert (strength == 0) == torch.allclose(found, x, atol=1e-5)
 
 
 def draw_of_colours() -> Photometric:

@@ -115,17 +115,25 @@ def _photometric(red, green, blue, colours):
     """T^P of a colour: `photometric`, where the formulas are explained."""
     brightness, saturation = tl.load(colours), tl.load(colours + 1)
     shift, contrast = tl.load(colours + 2), tl.load(colours + 3)
-    red, green, blue = red + brightness, green + brightness, blue + brightness
+    red, green, blue = hue_shifted(red + brightness, green + brightness, blue + brightness, shift, saturation)
+    red, green, blue = red * contrast, green * contrast, blue * contrast
+    first, second, third = tl.load(colours + 4), tl.load(colours + 5), tl.load(colours + 6)
+    return _chosen(first, red, green, blue), _chosen(second, red, green, blue), _chosen(third, red, green, blue)
+
+
+@triton.jit
+def hue_shifted(red, green, blue, turns, saturation):
+    """A colour with its hue shifted and its saturation multiplied: `shift_hue`."""
     value = tl.maximum(tl.maximum(red, green), blue)
     chroma = value - tl.minimum(tl.minimum(red, green), blue)
     divisor = tl.where(chroma == 0, 1.0, chroma)
     hue = tl.where(value == green, 2 + (blue - red) / divisor, 4 + (red - green) / divisor)
-    hue = tl.where(value == red, (green - blue) / divisor, hue) + 6 * shift
-    red = (value - saturation * chroma * _distance_from_peak(hue + 5)) * contrast
-    green = (value - saturation * chroma * _distance_from_peak(hue + 3)) * contrast
-    blue = (value - saturation * chroma * _distance_from_peak(hue + 1)) * contrast
-    first, second, third = tl.load(colours + 4), tl.load(colours + 5), tl.load(colours + 6)
-    return _chosen(first, red, green, blue), _chosen(second, red, green, blue), _chosen(third, red, green, blue)
+    hue = tl.where(value == red, (green - blue) / divisor, hue) + 6 * turns
+    chroma *= saturation
+    red = value - chroma * _distance_from_peak(hue + 5)
+    green = value - chroma * _distance_from_peak(hue + 3)
+    blue = value - chroma * _distance_from_peak(hue + 1)
+    return red, green, blue
 
 
 @triton.jit
