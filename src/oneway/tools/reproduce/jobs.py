@@ -37,7 +37,7 @@ class Job:
 def train_all(jobs: Sequence[Job], side_by_side: int, console: Console) -> list[dict[str, Any]]:
     """The summaries of all runs, in their order; one that has ended is not trained again, one that stopped goes on.
 
-    They begin in their order too, but for those that wait for others.
+    They begin in their order too: whenever there is room, the first that need not wait for another.
     """
     processes = min(len(jobs), side_by_side)
     threads = max(1, count_cores() // processes)
@@ -55,18 +55,15 @@ def train_all(jobs: Sequence[Job], side_by_side: int, console: Console) -> list[
         # One after another they may show how they get on; side by side they would talk at once.
         quiet = console.quiet or processes > 1
         running: dict[Future[dict[str, Any]], Job] = {}
-        try:
-            while waiting or running:
-                ready = [job for job in waiting if job.after is None or job.after in summaries]
-                waiting = [job for job in waiting if job not in ready]
-                running |= {pool.submit(_train, job, quiet): job for job in ready}
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    job = running.pop(future)
-                    summary = summaries[job.folder] = future.result()
-                    say(console, f"{job.name}  {summary['value']:.1f} %  {summary['seconds']:,.0f} s")
-        finally:
-            for future in running:  # where one has failed, those that have not begun do not begin
-                future.cancel()
+        while waiting or running:
+            ready = [job for job in waiting if job.after is None or job.after in summaries]
+            begun = ready[: processes - len(running)]
+            waiting = [job for job in waiting if job not in begun]
+            running |= {pool.submit(_train, job, quiet): job for job in begun}
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                job = running.pop(future)
+                summary = summaries[job.folder] = future.result()
+                say(console, f"{job.name}  {summary['value']:.1f} %  {summary['seconds']:,.0f} s")
     return [summaries[job.folder] for job in jobs]
 
 

@@ -72,7 +72,10 @@ def _columns(request: Request) -> tuple[str, ...]:
 
 
 def _jobs(request: Request, columns: Sequence[str]) -> Iterator[Job]:
-    """First what waits for nothing, then round by round."""
+    """The most telling first: the common round, what models choose, round by round, and then what is chosen at random.
+
+    Random images wait for no model, and so fill what room there is.
+    """
     for row in request.rows:
         if row not in ROWS:
             raise unknown("row of rounds", row, ROWS)
@@ -83,9 +86,12 @@ def _jobs(request: Request, columns: Sequence[str]) -> Iterator[Job]:
     refuse_decided(set(), request.changes)
     config = recipe("folder").changed(train={"iterations": ITERATIONS})
     rows = dict.fromkeys(request.rows or ROWS)
-    for column in columns if RANDOM in rows else columns[:1]:
+
+    def at_random(column: str) -> Iterator[Job]:
         for seed, one in configs_of(config.changed(labels=column), request):
             yield Job(_title(RANDOM, column, seed), run_folder(request.out, RANDOM, column, seed), one)
+
+    yield from at_random(columns[0])
     for (before, column), row in product(pairwise(columns), rows):
         for seed, one in configs_of(config, request) if row != RANDOM else ():
             folder = run_folder(request.out, row, column, seed)
@@ -93,6 +99,8 @@ def _jobs(request: Request, columns: Sequence[str]) -> Iterator[Job]:
             file = folder.with_suffix(".txt").absolute()
             choose = partial(write_labels, previous, row, int(column) - int(before), file)
             yield Job(_title(row, column, seed), folder, one.changed(labels=str(file)), previous, choose)
+    for column in columns[1:] if RANDOM in rows else ():
+        yield from at_random(column)
 
 
 def _title(row: str, column: str, seed: int) -> str:
