@@ -18,7 +18,7 @@ from oneway.common.interrupt import Interrupted
 from oneway.common.run_files import CONFIG
 from oneway.common.terms import LoggerName, SplitName
 from oneway.common.words import command, counted, say
-from oneway.config import Config
+from oneway.config import Config, Positive
 from oneway.config.recipes import RECIPES, PresetName, configured, with_preset
 from oneway.config.recipes import recipe as recipe_named
 
@@ -240,6 +240,7 @@ def evaluate(
     data: Path | None = None,
     split: SplitName = "val",
     mirror: Switch = False,
+    window: tuple[Positive, Positive] | None = None,
     refresh: Refresh = False,
     cache: Cache = None,
     device: str = "auto",
@@ -253,6 +254,8 @@ def evaluate(
         data: Folder of the data set, where it is not the one trained on.
         split: Which images.
         mirror: Average the predictions for an image and its mirror image: twice the time, often some tenths better.
+        window: Height and width of sliding windows, each seen by itself, as benchmarks on Cityscapes do; by default a
+            model sees whole images.
         refresh: Accept that files have changed or vanished since they were decoded.
         cache: Where decoded images are kept; by default a folder of the user's cache folder, whatever the run says.
         device: auto, cpu, cuda, cuda:1, …
@@ -261,13 +264,14 @@ def evaluate(
     """
     from oneway.tools.evaluate import about_absent, evaluate_run
 
-    result = evaluate_run(run, split, data, messages, factory, refresh, device, cache, mirror)
+    result = evaluate_run(run, split, data, messages, factory, refresh, device, cache, mirror, window)
     if as_json:
         print_result(json.dumps(result, indent=1, allow_nan=False))
         return
     taught = ", from which it has learnt" if split == "train" else ""
     averaged = ", averaged with mirror images" if mirror else ""
-    say(results, f"{run} on {result['samples']} {split} samples{taught}{averaged}")
+    windows = f", in windows of {window[0]}×{window[1]} pixels" if window else ""
+    say(results, f"{run} on {result['samples']} {split} samples{taught}{windows}{averaged}")
     table = Table(caption=about_absent(result) or None)
     table.add_column("class")
     table.add_column("IoU in %" if result["metric"] == "miou" else "recognised in %", justify="right")

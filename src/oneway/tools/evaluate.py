@@ -27,6 +27,7 @@ from oneway.engine.ranks import ALONE, Ranks
 from oneway.models.mirrored import Mirrored
 from oneway.models.norm import population_statistics
 from oneway.ops.losses import pixels_of, upsample
+from oneway.tools.windows import predict_in_windows
 
 PIXELS_AT_ONCE = 2**20
 """Bounds the memory that a batch of predictions takes."""
@@ -96,16 +97,22 @@ def predict(model: nn.Module, x: Tensor) -> Tensor:
 
 
 def evaluate(
-    model: nn.Module, samples: Samples, classes: int, without: Collection[int] = (), ranks: Ranks = ALONE
+    model: nn.Module,
+    samples: Samples,
+    classes: int,
+    without: Collection[int] = (),
+    ranks: Ranks = ALONE,
+    window: tuple[int, int] | None = None,
 ) -> Scores:
-    """The model on whole inputs, at their own size, but for those with some numbers.
+    """The model on whole inputs, or in sliding windows, at their own size, but for those with some numbers.
 
     Several processes take turns at the batches, and all have the scores.
     """
     device = next(model.parameters()).device
 
     def classify(inputs: Tensor) -> Tensor:
-        return predict(model, as_input(inputs.to(device)))
+        x = as_input(inputs.to(device))
+        return predict(model, x) if window is None else predict_in_windows(model, x, window)
 
     return score(classify, samples, classes, without, ranks, device)
 
@@ -161,10 +168,12 @@ def evaluate_run(
     device: str = "auto",
     cache: Path | None = None,
     mirror: bool = False,
+    window: tuple[int, int] | None = None,
 ) -> dict[str, Any]:
     """A run's kept model on a split of its data set, or of the same kind of data set elsewhere.
 
-    With `mirror`, what it makes of an image is averaged with what it makes of the mirror image.
+    With `mirror`, what it makes of an image is averaged with what it makes of the mirror image; with `window`, it sees
+    images in windows of that height and width.
     """
     run = runs.open_run(path)
     if split == "test":
@@ -174,11 +183,14 @@ def evaluate_run(
     refuse_other_bands(run, trained, dataset)
     if mirror and samples.task != "segmentation":
         raise UserError(f"--mirror: {path} classifies {run.config.data.name}; only segmentation is averaged so.")
+    if window and samples.task != "segmentation":
+        raise UserError(f"--window: {path} classifies {run.config.data.name}, whole inputs at once; leave it away.")
     network = Mirrored(trained.network) if mirror else trained.network
-    scores = evaluate(network, samples, len(trained.classes), without=seen)
+    scores = evaluate(network, samples, len(trained.classes), without=seen, window=window)
     counted = samples.labelled - len(seen)
     left_out = {"left_out": [samples.names[number] for number in seen]} if seen else {}
-    about = {"run": str(path), "split": split, "samples": counted, **({"mirror": True} if mirror else {}), **left_out}
+    how = ({"mirror": True} if mirror else {}) | ({"window": list(window)} if window else {})
+    about = {"run": str(path), "split": split, "samples": counted, **how, **left_out}
     return {**about, **as_json(scores, trained.classes)}
 
 
