@@ -15,6 +15,7 @@ from oneway.engine.step import in_bfloat16
 from oneway.methods import METHODS, VARIANTS
 from oneway.models.average import average_of
 from oneway.models.features import feature_channels
+from oneway.models.narrow import avoid_overrun
 from oneway.models.norm import NormPolicy
 from oneway.models.projector import projector_for
 from oneway.models.roles import Models
@@ -50,6 +51,8 @@ def _on_device(student: nn.Module, config: Config, device: torch.device) -> nn.M
     student = student.to(device)
     if not student.training:  # as many factories leave them; layers that are frozen in a network that is not, stay so
         student.train()
+    if device.type == "cpu":
+        student = avoid_overrun(student)
     by_kernels = accelerated(config, device)
     if by_kernels or (config.train.engine == "auto" and device.type == "cpu" and in_bfloat16(config, device)):
         student = student.to(memory_format=torch.channels_last)  # the layout of the fast convolutions
