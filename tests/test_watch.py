@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import AbstractContextManager
+from itertools import pairwise
 from pathlib import Path
 
 import httpx
@@ -12,7 +13,7 @@ import pytest
 
 from explore import chromium
 from explore.serving import address_of
-from files import contents
+from files import change_json, contents
 from oneway.common.errors import UserError
 from oneway.common.run_files import METRICS, SUMMARY
 from oneway.runs import open_run
@@ -111,3 +112,29 @@ def test_a_browser_shows_a_run_as_it_grows(training):
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         wrong = [event for event in page.events if event["method"] in ("Log.entryAdded", "Runtime.exceptionThrown")]
         assert not wrong
+
+
+@pytest.mark.skipif(chromium.EXECUTABLE is None, reason="Chromium is not installed")
+def test_many_runs_are_told_apart(training):
+    """No value at the end of a curve covers another or leaves its plot; other classes have a table of their own."""
+    for number in range(4):
+        copy = Path(shutil.copytree(training / "supervised", training / f"more-{number}"))
+        if number:
+            continue
+        names = {"wall": 50.0, "door": 40.0}
+        change_json(copy / SUMMARY, per_class=names, absent=[], confusion=[[1, 0], [0, 1]])
+        lines = [json.loads(line) for line in (copy / METRICS).read_text().splitlines()]
+        lines = [{**line, "per_class": [50.0, 40.0]} if "per_class" in line else line for line in lines]
+        (copy / METRICS).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    with served(training) as address, chromium.browser() as open_page:
+        page = open_page(address)
+        page.wait("document.querySelectorAll('#curves figure:first-child .end').length == 6")
+        for figure in range(page.evaluate("document.querySelectorAll('#curves figure').length")):
+            plot = f"[...document.querySelectorAll('#curves figure')][{figure}]"
+            places = page.evaluate(f"[...{plot}.querySelectorAll('.end')].map(end => Number(end.getAttribute('y')))")
+            assert all(after - before > 12.9 for before, after in pairwise(places))
+            assert places[-1] <= 192
+        names = "[...bars.querySelectorAll('.name')].map(name => name.textContent)"
+        tables = page.evaluate(f"[...document.querySelectorAll('.bars')].map(bars => {names})")
+        assert len(tables) == 2
+        assert min(tables, key=len) == ["wall", "door"]

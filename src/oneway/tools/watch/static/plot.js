@@ -23,6 +23,15 @@ function ticks(low, high, most) {
   return found
 }
 
+// Heights in order, moved as far as lines of text need, all of them beside the plot; of very many, the lines are narrower.
+function apart(heights) {
+  const most = HEIGHT - BOTTOM, line = Math.min(13, (most - TOP) / Math.max(1, heights.length - 1))
+  const moved = []
+  for (const height of heights) moved.push(Math.max(height, (moved.at(-1) ?? -Infinity) + line))
+  for (let place = moved.length - 1, limit = most; place >= 0; place--, limit -= line) moved[place] = Math.min(moved[place], limit)
+  return moved
+}
+
 const label = value => value >= 1e4 ? `${value / 1000}k` : String(+value.toPrecision(3))
 
 // lines: [{x, y, colour}], with at least one point each; last: where the axis ends
@@ -47,11 +56,9 @@ export function draw(title, lines, last) {
     root.append(svg('circle', {cx: across(line.x.at(-1)), cy: up(line.y.at(-1)), r: 3.2, fill: line.colour}))
   }
   const ends = lines.map(line => [up(line.y.at(-1)), short(line.y.at(-1)), line.colour]).sort((a, b) => a[0] - b[0])
-  let place = -Infinity
-  for (const [y, text, colour] of ends) {
-    place = Math.max(y, place + 13)
-    const end = svg('text', {class: 'end', x: WIDTH - RIGHT + 7, y: place + 4}, text)
-    end.style.fill = colour
+  for (const [place, y] of apart(ends.map(end => end[0])).entries()) {
+    const end = svg('text', {class: 'end', x: WIDTH - RIGHT + 7, y: y + 4}, ends[place][1])
+    end.style.fill = ends[place][2]
     root.append(end)
   }
   point(root, lines, across, up, last)

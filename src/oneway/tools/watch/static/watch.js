@@ -87,18 +87,29 @@ function classes() {
   const measured = shown().filter(run => details.get(run.number).per_class?.length)
   find('classes').hidden = !measured.length
   if (!measured.length) return
-  find('measured').textContent = `${details.get(measured[0].number).measured} at the last validation, %`
-  const names = [...new Set(measured.flatMap(run => details.get(run.number).per_class.map(each => each.name)))]
-  find('bars').replaceChildren(...names.flatMap(name => {
-    const values = measured.map(run => {
-      const value = details.get(run.number).per_class.find(each => each.name === name)?.value ?? null
+  const groups = new Map() // runs with the same classes: those of one data set mean nothing to another
+  for (const run of measured) {
+    const key = JSON.stringify(details.get(run.number).per_class.map(each => each.name))
+    groups.set(key, [...groups.get(key) ?? [], run])
+  }
+  find('groups').replaceChildren(...[...groups.values()].flatMap(group => {
+    const of = groups.size > 1 ? ` · ${group.map(run => run.name).join(', ')}` : ''
+    return [make('p', {className: 'hint', textContent: `${details.get(group[0].number).measured} at the last validation, %${of}`}),
+      make('div', {className: 'bars'}, ...bars(group))]
+  }))
+}
+
+function bars(group) {
+  return details.get(group[0].number).per_class.flatMap(({name}, place) => {
+    const values = group.map(run => {
+      const {value} = details.get(run.number).per_class[place]
       const bar = make('i')
       bar.style.setProperty('--share', (value ?? 0) / 100)
       bar.style.setProperty('--c', colour(run.number))
       return make('div', {className: 'bar'}, bar, make('span', {textContent: value === null ? '–' : value.toFixed(1)}))
     })
     return [make('span', {className: 'name', textContent: name}), make('div', {}, ...values)]
-  }))
+  })
 }
 
 // The runs with pictures, beside the first those that are validated by the same images; and when there are some.
