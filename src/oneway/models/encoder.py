@@ -9,16 +9,13 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
-import timm
 import torch
-from timm.layers import DropPath, Format
-from timm.models import is_model_in_modules
-from timm.models.resnet import Bottleneck
 from torch import Tensor, nn
 
 from oneway.common.errors import UserError
 from oneway.common.words import listed
-from oneway.models.image import Channels
+from oneway.models.image import IMAGENET_DEVIATION, IMAGENET_MEAN, Channels
+from oneway.models.resnet import DEPTHS, ResNet
 
 STAGES = ("layer1", "layer2", "layer3", "layer4")
 STAGE_CHANNELS = (64, 128, 256, 512)
@@ -28,7 +25,7 @@ PROBE = (77, 101)
 
 
 class Encoder(nn.Module):
-    """A network of timm's (`net`) that maps normalised images to a list of feature maps, finest first."""
+    """A network (`net`), most often of timm's, that maps normalised images to a list of feature maps, finest first."""
 
     net: Any
     channels: tuple[int, ...]
@@ -41,12 +38,12 @@ class Encoder(nn.Module):
     def __init__(self, backbone: str, **options: Any) -> None:
         super().__init__()
         self.backbone = backbone
-        self.net = _create(backbone, **options)
-        # A few networks skip layers by chance, and no chance is left to a run but its seed's.
-        for module in self.net.modules():
-            if isinstance(module, DropPath):
-                module.drop_prob = 0.0
-        self.mean, self.deviation = self.net.pretrained_cfg["mean"], self.net.pretrained_cfg["std"]
+        if backbone in DEPTHS and not options.get("features_only"):
+            self.net = ResNet(DEPTHS[backbone], options.get("channels", STAGE_CHANNELS))
+            self.mean, self.deviation = IMAGENET_MEAN, IMAGENET_DEVIATION
+        else:
+            self.net = _create(backbone, **options)
+            self.mean, self.deviation = self.net.pretrained_cfg["mean"], self.net.pretrained_cfg["std"]
 
     def fitted(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """Tensors by the names of `net`, brought to its shapes where they mean the same at other sizes of images."""
@@ -62,11 +59,12 @@ class ResNetEncoder(Encoder):
 
     def __init__(self, backbone: str, width: float = 1.0) -> None:
         super().__init__(backbone, num_classes=0, global_pool="", **_narrowed(width))
-        self.channels = tuple(stage["num_chs"] for stage in self.net.feature_info[1:])
+        last = [getattr(self.net, stage)[-1] for stage in STAGES]
+        norm, activation = ("bn3", "act3") if hasattr(last[0], "conv3") else ("bn2", "act2")
+        self.channels = tuple(getattr(block, norm).num_features for block in last)
         self.rectify = type(self.net.act1)()
-        for stage in STAGES:
-            block = getattr(self.net, stage)[-1]
-            setattr(block, "act3" if isinstance(block, Bottleneck) else "act2", nn.Identity())
+        for block in last:
+            setattr(block, activation, nn.Identity())
 
     def forward(self, x: Tensor) -> list[Tensor]:
         x = self.net.maxpool(self.net.act1(self.net.bn1(self.net.conv1(x))))
@@ -94,7 +92,7 @@ class FeatureEncoder(Encoder):
         # Of several at one stride, the deepest.
         self.chosen = [len(found) - 1 - found[::-1].index(stride) for stride in strides]
         self.channels = tuple(self.net.feature_info.channels()[index] for index in self.chosen)
-        self.channels_come_last = getattr(self.net, "output_fmt", None) == Format.NHWC
+        self.channels_come_last = getattr(self.net, "output_fmt", None) == "NHWC"
         _refuse_unfit(self, backbone, strides)
 
     def forward(self, x: Tensor) -> list[Tensor]:
@@ -105,15 +103,15 @@ class FeatureEncoder(Encoder):
 
 def pyramid_encoder(backbone: str, width: float = 1.0) -> Encoder:
     """Features at strides 4, 8, 16 and 32 of any backbone that has them; of a ResNet, its residual sums."""
-    if is_model_in_modules(backbone, ["resnet"]):
+    if backbone in DEPTHS or _timm().models.is_model_in_modules(backbone, ["resnet"]):
         return ResNetEncoder(backbone, width)
     return FeatureEncoder(backbone, (4, 8, 16, 32), width)
 
 
 def refuse_unknown(backbone: str) -> None:
     """Raises a UserError with the nearest known names where timm has no model of this name."""
-    if not timm.is_model(backbone):
-        known = timm.list_models()
+    if backbone not in DEPTHS and not _timm().is_model(backbone):
+        known = _timm().list_models()
         near = get_close_matches(backbone, known, n=4) or [name for name in known if backbone in name][:4]
         suggestion = f"Did you mean {listed(near, most=None, joint='or')}?" if near else WAY_OUT
         raise UserError(f"model.backbone {backbone}: timm knows no such model. {suggestion}")
@@ -122,10 +120,22 @@ def refuse_unknown(backbone: str) -> None:
 def _create(backbone: str, **options: Any) -> Any:
     refuse_unknown(backbone)
     try:
-        return timm.create_model(backbone, **options)
+        network = _timm().create_model(backbone, **options)
     except Exception as error:  # timm's models refuse options in many ways
         lacking = "cannot be dilated" if "output_stride" in options else "timm gives no features of it"
         raise UserError(f"model.backbone {backbone}: {lacking} ({_first_line(error)}). {WAY_OUT}") from error
+    # A few networks skip layers by chance, and no chance is left to a run but its seed's.
+    for module in network.modules():
+        if isinstance(module, _timm().layers.DropPath):
+            module.drop_prob = 0.0
+    return network
+
+
+def _timm() -> Any:
+    """Imported when a network of it is asked for: it takes longer than PyTorch itself."""
+    import timm
+
+    return timm
 
 
 def _narrowed(width: float) -> dict[str, Any]:

@@ -12,10 +12,12 @@ from itertools import pairwise
 import torch
 from timm.layers import GELU, BatchNormAct2d
 from timm.models import FeatureListNet
-from timm.models.resnet import BasicBlock, Bottleneck, ResNet
+from timm.models.resnet import BasicBlock, Bottleneck
+from timm.models.resnet import ResNet as AnyResNet
 from torch import Tensor, nn
 
 from oneway import ops
+from oneway.models import resnet
 from oneway.models.inverted import SHORTCUTS, become_depthwise, can_take_shortcut
 from oneway.models.wrn import Block, WideResNet
 
@@ -53,6 +55,14 @@ class FusedBasicBlock(BasicBlock):  # type: ignore[misc]
         return self.bn2(self.conv2(x), shortcut)
 
 
+class FusedPlainBlock(resnet.BasicBlock):
+    """The same of our own ResNets."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        shortcut = x if self.downsample is None else self.downsample(x)
+        return self.bn2(self.conv2(self.bn1(self.conv1(x))), shortcut)
+
+
 class FusedBottleneck(Bottleneck):  # type: ignore[misc]
     """A block whose third norm takes the shortcut."""
 
@@ -81,6 +91,7 @@ class FusedWideResNet(WideResNet):
 
 
 BLOCKS: dict[type[nn.Module], tuple[type[nn.Module], int]] = {
+    resnet.BasicBlock: (FusedPlainBlock, 2),
     BasicBlock: (FusedBasicBlock, 2),
     Bottleneck: (FusedBottleneck, 3),
 }
@@ -105,7 +116,7 @@ def fuse(network: nn.Module) -> nn.Module:
     for module in network.modules():
         if type(module) in BLOCKS:
             _fuse_block(module)
-        elif type(module) is ResNet:
+        elif type(module) in (resnet.ResNet, AnyResNet):
             _fuse_stem(module)
         elif type(module) is WideResNet:
             _fuse_sums(module)
@@ -142,7 +153,9 @@ def _fuse_block(block: nn.Module) -> None:
     kind, count = BLOCKS[type(block)]
     norms = [block.get_submodule(f"bn{k}") for k in range(1, count + 1)]
     *inner, last = (block.get_submodule(f"act{k}") for k in range(1, count + 1))
-    extras = type(block.drop_block) is not nn.Identity or block.se is not None or block.drop_path is not None
+    extras = kind is not FusedPlainBlock and (
+        type(block.drop_block) is not nn.Identity or block.se is not None or block.drop_path is not None
+    )
     rectified = all(map(_is_relu, inner)) and (_is_relu(last) or type(last) is nn.Identity)
     if all(map(_is_norm, norms)) and rectified and not extras:
         for k in range(1, count + 1):

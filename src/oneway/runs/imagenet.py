@@ -7,7 +7,6 @@ from pathlib import Path
 from threading import Thread
 from typing import NamedTuple
 
-import timm
 from huggingface_hub import constants, get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache
 from huggingface_hub.errors import EntryNotFoundError
 
@@ -70,6 +69,8 @@ def fetch(backbone: str) -> Published:
 
 def _published(backbone: str) -> tuple[str, str, tuple[str, ...]]:
     """The name of a backbone's weights, the repository on the hub, and the files it may have there."""
+    import timm  # takes longer than PyTorch itself
+
     known = timm.list_pretrained(f"{backbone.partition('.')[0]}.*")
     preferred = f"{backbone}.{TORCHVISION_TAG}"
     name = preferred if preferred in known else backbone

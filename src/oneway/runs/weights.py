@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import timm
 import torch
 from torch import Tensor, nn
 
@@ -156,6 +155,8 @@ def _renamed(backbone: str, tensors: Mapping[str, Tensor]) -> Mapping[str, Tenso
     timm's own loader knows many names that authors gave. Some of torchvision's it does not know; there, all tensors
     have the same shapes in the same order.
     """
+    import timm  # takes longer than PyTorch itself
+
     with seed_cpu(0):
         own = timm.create_model(backbone).state_dict()
         if [tensor.shape for tensor in own.values()] == [tensor.shape for tensor in tensors.values()]:

@@ -36,6 +36,8 @@ PARTS = {
     "oneway.runs.checkpoint.writer:Writer.wait": "saving",
     "oneway.runs.model_file:save_model": "saving",
     "oneway.tools.report.page:write_report": "report",
+    "oneway.tools.train:_stop_if_stuck": "work",  # where the loop waits for the device
+    "oneway.tools.train:_to_numbers": "work",
     "oneway.tools.predict.command:predict_files": "work",
     "oneway.tools.suggest.scores:score_images": "work",
     "oneway.tools.export.formats:Onnx.write": "work",
