@@ -275,7 +275,7 @@ def test_what_processes_exchange_is_counted():
     network = models.build(case.config.model, case.classes, seed=0)
     norms = sum(isinstance(module, nn.BatchNorm2d) for module in network.modules())
     weights = sum(parameter.numel() for parameter in network.parameters())
-    for row in in_ranks(2, lambda ranks: ranks_bench.measure(case, ranks, CPU)):
+    for row in in_ranks(2, lambda ranks: ranks_bench.measure(case, "simple-phtps", ranks, CPU)):
         assert row["exchanges"] == 4 * norms + 2
         assert row["gradient_bytes"] == 4 * (weights + 2)  # with the two losses
         assert min(row["alone_ms"], row["together_ms"]) > 0

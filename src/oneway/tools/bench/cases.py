@@ -32,8 +32,9 @@ SETUPS: dict[str, tuple[str, VariantName]] = {
     "2w-c1": ("simple-phtps", "2w-c1"),
     "mt-cutmix-l2": ("mt-cutmix-l2", "1w-ct"),
     "cac": ("cac", "1w-ct"),
+    "one pass": ("mt-colour-cutmix-drop", "1w-ct"),
 }
-"""Methods of the paper's table, and the two-way variant that its figure of memory compares with."""
+"""Methods of the paper's table, the two-way variant that its figure of memory compares with, and the default here."""
 
 USUAL = ("supervised", "simple-phtps", "mt-phtps", "2w-c1")
 
@@ -165,7 +166,8 @@ def engines(device: torch.device) -> tuple[Engine, ...]:
 
 def fresh_state(config: Config, classes: int, device: torch.device) -> TrainingState:
     """What a run would start with."""
-    return start.training_state([models.build(config.model, classes, seed=0)], (), config, device)
+    balanced = torch.ones(classes) if config.train.balance == "frequency" else None
+    return start.training_state([models.build(config.model, classes, seed=0)], (), config, device, None, balanced)
 
 
 def make_iteration(state: TrainingState, config: Config, store: Store) -> Advance:
