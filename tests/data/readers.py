@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import signal
+import struct
 import sys
 from pathlib import Path
 from typing import Any
@@ -55,3 +57,13 @@ def digest(root: Path) -> list[Any]:
     """What a training set is, in a line."""
     samples = train(root)
     return [samples.content, len(samples), int(samples.pixels[:].astype(int).sum())]
+
+
+def read_unprivileged(root: str) -> list[Any]:
+    """What is read, or the refusal, where permissions of files count for root as well."""
+    header, none = struct.pack("Ii", 0x20080522, 0), bytes(24)  # version 3 of the calls, this process; no capability
+    assert ctypes.CDLL(None).capset(header, none) == 0
+    try:
+        return digest(Path(root))
+    except UserError as error:
+        return [str(error)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 
 import numpy as np
 import pytest
@@ -80,3 +81,28 @@ def test_a_disk_that_fills_up_is_reported_and_nothing_is_left_on_it(root, tmp_pa
     assert f"{cache_folder(root)}: decoded images cannot be kept there (File too large)" in message
     assert "--data.cache" in message
     assert [path.name for path in cache_folder(root).iterdir()] == [".train.lock"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="gives up the rights of root by a call of Linux")
+def test_a_cache_is_read_without_permission_to_write_there(root, tmp_path):
+    """With its lock or without one; what would have to be decoded anew is refused."""
+    cache, expected = cache_folder(root), digest(root)
+
+    def read() -> list[object]:
+        places = [cache, *cache.rglob("*")]
+        modes = {place: place.stat().st_mode for place in places}
+        try:
+            for place in places:
+                place.chmod(modes[place] & ~0o222)
+            return called(tmp_path, "data.readers:read_unprivileged", root=str(root))
+        finally:
+            for place, mode in modes.items():
+                place.chmod(mode)
+
+    assert read() == expected
+    (cache / ".train.lock").unlink()
+    assert read() == expected
+    assert not (cache / ".train.lock").exists()
+    photograph(root / "train/images/f.png", 11)
+    (refused,) = read()
+    assert f"{cache}: decoded images cannot be kept there (Permission denied)" in refused

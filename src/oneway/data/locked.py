@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from rich.console import Console
 
@@ -36,16 +38,31 @@ def locked(place: Path, name: str, console: Console, private: bool, kept: str) -
     """
     try:
         place.mkdir(parents=True, exist_ok=True)
-        if private:
+        if private and place.stat().st_mode & 0o077:
             place.chmod(0o700)
-        with (place / f".{name}.lock").open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                say(console, f"Waiting for another process that makes {kept} here.")
-                fcntl.flock(file, fcntl.LOCK_EX)
-            except OSError:
-                pass  # a file system without locks
+        with ExitStack() as stack:
+            if (file := _lock_file(place / f".{name}.lock")) is not None:
+                stack.enter_context(file)
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    say(console, f"Waiting for another process that makes {kept} here.")
+                    fcntl.flock(file, fcntl.LOCK_EX)
+                except OSError:
+                    pass  # a file system without locks
             yield
     except OSError as error:
         raise UserError(f"{place}: {kept} cannot be kept there ({error.strerror or error}). {ANOTHER_CACHE}") from error
+
+
+def _lock_file(path: Path) -> TextIO | None:
+    """The lock; where nothing may be written, the one that is there, or none: what is kept can still be read."""
+    try:
+        return path.open("a")
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+    try:
+        return path.open()
+    except OSError:
+        return None
