@@ -17,7 +17,7 @@ $(VENV)/.core: $(INPUTS)
 	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable .
 	touch $@
 
-# With what some verbs need: ONNX, the page of `explore`, videos.
+# With what some verbs need: ONNX, the page of `explore`, videos, MATLAB files.
 $(VENV)/.all: $(VENV)/.core
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[all]'
 	touch $@
