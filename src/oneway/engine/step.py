@@ -17,8 +17,9 @@ from oneway.engine.store import Store
 from oneway.methods import METHODS, VARIANTS
 from oneway.methods.interface import Batch, Loss, Losses, Settings
 from oneway.models.average import update_average
+from oneway.models.precision import weights_in
 from oneway.models.projector import CELL
-from oneway.ops import Group, current
+from oneway.ops import Group, current, kernels_run
 from oneway.perturb import perturb_labels, perturbation
 
 Measured = dict[str, Tensor]
@@ -42,7 +43,10 @@ def step(state: TrainingState, store: Store, draws: Draws, config: Config, consi
     method = METHODS[config.method if consistent else "supervised"]
     statistics = state.watch.snapshot()
     state.optimiser.zero_grad()
-    with torch.autocast(device.type, torch.bfloat16, enabled=in_bfloat16(config, device)):
+    lower = in_bfloat16(config, device)
+    # What a network that we do not know does with its weights is its own business.
+    networks = state.models.learning if lower and kernels_run(device) and config.model.factory is None else ()
+    with torch.autocast(device.type, torch.bfloat16, enabled=lower), weights_in(torch.bfloat16, *networks):
         settings = settings_of(config, state.alpha, state.class_weights)
         losses = method.generator()(state.models, mixed_batch(store, draws, config), settings)
         measured = add_gradients(losses, state.watch.parameters)

@@ -3,6 +3,7 @@
 from oneway.ops.activation import Activation
 from oneway.ops.backend import kernels_run, references
 from oneway.ops.balanced import dice, hardest_cross_entropy, weight_of_labels
+from oneway.ops.cast import cast_together
 from oneway.ops.classmix import half_of_classes, paste
 from oneway.ops.collective import Group, current, mean_of_all
 from oneway.ops.colour import jitter_colours
