@@ -167,7 +167,7 @@ def test_json_has_the_order_of_the_inputs(model, tmp_path, capfd):
     assert [result["image"] for result in found] == [str(path) for path in paths]
 
 
-def test_ctrl_c_leaves_an_index_of_what_is_done(model, tmp_path, monkeypatch):
+def test_ctrl_c_leaves_an_index_of_what_is_done(model, tmp_path, monkeypatch, capfd):
     """Those that are written count, and the message says how many of all; the exit status is the shell's."""
     for index in range(6):  # of different sizes, and hence one by one
         Image.fromarray(render(0, index, 32, 32 * (index + 1))[0]).save(tmp_path / f"{index}.png")
@@ -182,9 +182,12 @@ def test_ctrl_c_leaves_an_index_of_what_is_done(model, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Predictor, "predict_batch", interrupted)
     with pytest.raises(Interrupted) as caught:
-        predict_files(model, [str(tmp_path)], Outputs(tmp_path / "out"), QUIET)
+        predict_files(model, [str(tmp_path)], Outputs(tmp_path / "out"), QUIET, as_json=True)
     masks = len(list((tmp_path / "out/masks").iterdir()))
     index = json.loads((tmp_path / "out/predictions.json").read_text())
     assert (index["images"], index["stopped"], tuple(index["classes"])) == (masks, True, CLASSES)
+    printed = json.loads(capfd.readouterr().out)
+    assert {key: printed[key] for key in index} == index
+    assert len(printed["results"]) == masks
     assert str(caught.value) == f"Stopped after {masks} of 6 images; results: {tmp_path / 'out'}"
     assert (caught.value.exit_status, masks <= 3) == (130, True)

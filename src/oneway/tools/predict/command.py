@@ -68,7 +68,7 @@ def predict_files(
         export: Writes the results for an annotation tool as well.
 
     Raises:
-        Interrupted: Ctrl-C came; the index says what is done.
+        Interrupted: Ctrl-C came; the index, and the JSON that was asked for, say what is done.
         UserError: Nothing can be done at all: a path leads nowhere, or results cannot be written.
     """
     if model.classifies:
@@ -102,13 +102,15 @@ def predict_files(
         warn(remark)
     masks = {"masks": _meanings(model, outputs)}
     index = {**_about(model), **masks, "images": job.images, "seconds": round(seconds, 3), "errors": job.errors}
-    outputs.write_index({**index, "stopped": True} if stopped else index)
     if stopped:
-        done = f"{len({source for source, _ in job.results})} of {counted(len(sources), _kind(images, videos))}"
-        raise Interrupted(signal.SIGINT, f"Stopped after {done}; results: {outputs.folder}")
+        index["stopped"] = True
+    outputs.write_index(index)
     if as_json:
         results = sorted(job.results, key=lambda result: position[result[0]])
         print_result(json.dumps({**index, "results": [facts for _, facts in results]}, indent=1, allow_nan=False))
+    if stopped:
+        done = f"{len({source for source, _ in job.results})} of {counted(len(sources), _kind(images, videos))}"
+        raise Interrupted(signal.SIGINT, f"Stopped after {done}; results: {outputs.folder}")
     failures = f"; {len(job.errors)} failed" if job.errors else ""
     say(console, f"{pace(job.images - job.frames, job.frames, seconds)}{failures}")
     say(console, f"Results: {outputs.folder}")
