@@ -205,13 +205,13 @@ def test_a_step_is_measured():
     """Every setup has a row with a time; all of it is JSON."""
     said: list[str] = []
     rows = step.measure_case(tiny(), CPU, None, said.append)
-    assert [row["setup"] for row in rows] == ["supervised", "simple-phtps", "mt-phtps", "2w-c1"]
-    assert len(said) == 4
+    assert [row["setup"] for row in rows] == ["supervised", "simple-phtps", "mt-phtps", "2w-c1", "one pass"]
+    assert len(said) == 5
     for row in rows:
         assert row["oneway"]["milliseconds"] > 0
         assert row["plain"] is None, "on a CPU there is no other engine to compare with"
     json.dumps(rows)
-    assert step.time_table(rows).row_count == 4
+    assert step.time_table(rows).row_count == 5
 
 
 @pytest.mark.parametrize("name", ["dlv2-64", "dlv3p-64"])

@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from torch import nn
 
 from oneway import models
 from oneway.config import Config, Data, Jitter, Model, Train
@@ -37,6 +38,8 @@ SETUPS: dict[str, tuple[str, VariantName]] = {
 """Methods of the paper's table, the two-way variant that its figure of memory compares with, and the default here."""
 
 USUAL = ("supervised", "simple-phtps", "mt-phtps", "2w-c1")
+DENSE = (*USUAL, "one pass")
+"""Where a network has features to drop."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def segmentation(
     images: int = 32,
     batch: int = 8,
     classes: int = 19,
-    setups: tuple[str, ...] = USUAL,
+    setups: tuple[str, ...] = DENSE,
 ) -> Case:
     """Square crops at random scales, as in the recipes of Cityscapes."""
     config = Config(
@@ -140,15 +143,15 @@ def random_samples(case: Case) -> Samples:
     return Samples.stacked(names, images, labels)
 
 
-def random_plan(case: Case, setup: str = "simple-phtps") -> Plan:
-    """A run of which every image is in both roles, as in the paper."""
+def random_plan(case: Case, setup: str = "simple-phtps", network: nn.Module | None = None) -> Plan:
+    """A run of which every image is in both roles, as in the paper; a network says how many channels can be dropped."""
     items = tuple(range(case.images))
-    return start.plan_of(configured(case, setup, "oneway"), items, items)
+    return start.plan_of(configured(case, setup, "oneway"), items, items, network=network)
 
 
-def random_draws(case: Case, setup: str = "simple-phtps") -> Iterator[Draws]:
+def random_draws(case: Case, setup: str = "simple-phtps", network: nn.Module | None = None) -> Iterator[Draws]:
     """Those of eight iterations over and over, made beforehand."""
-    plan = random_plan(case, setup)
+    plan = random_plan(case, setup, network)
     return cycle([draw(plan, iteration) for iteration in range(8)])
 
 

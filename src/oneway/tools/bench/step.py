@@ -14,6 +14,7 @@ from oneway.engine.capture import WARM_UP
 from oneway.engine.step import step
 from oneway.engine.store import Store
 from oneway.tools.bench.cases import (
+    SETUPS,
     CannotCapture,
     Case,
     Engine,
@@ -46,7 +47,8 @@ def bench_step(options: Options, say: Say) -> Findings:
         "Batches of " + ", ".join(f"{case.batch} for {name}" for name, case in cases.items()) + ".",
         "oneway is this engine; plain is PyTorch as it comes: eager, TF32, contiguous, losses at full resolution. "
         "÷ sup.: over oneway's own supervised iteration of the same case. "
-        "paper: an RTX A4500, loading included, over its own supervised iteration.",
+        "paper: an RTX A4500, loading included, over its own supervised iteration. "
+        f"one pass: {SETUPS['one pass'][0]}, the default method.",
         *(
             ["The paper's time for cac is what it takes at least, estimated on an A100."]
             if "dlv3p-720" in cases
@@ -90,11 +92,11 @@ def measure(case: Case, setup: str, engine: Engine, store: Store, profiled: bool
     on_gpu = device.type == "cuda"
     release(device)
     before = torch.cuda.memory_allocated(device) if on_gpu else 0
-    draws = random_draws(case, setup)
 
     began = time.perf_counter()
     config = configured(case, setup, engine)
-    advance = make_iteration(fresh_state(config, case.classes, device), config, store)
+    state = fresh_state(config, case.classes, device)
+    advance, draws = make_iteration(state, config, store), random_draws(case, setup, state.student)
 
     def iterate() -> object:
         return advance(next(draws))
@@ -125,7 +127,7 @@ def count_work_of_step(case: Case, setup: str, store: Store) -> Work:
     release(device)
     config = configured(case, setup, "oneway")
     state = fresh_state(config, case.classes, device)
-    draws = draw(random_plan(case, setup), 0).to(device)
+    draws = draw(random_plan(case, setup, state.student), 0).to(device)
     return count_work(lambda: step(state, store, draws, config), state.student, state.teacher)
 
 
