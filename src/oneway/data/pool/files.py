@@ -178,9 +178,7 @@ class OtherFiles:
     def __init__(self, scheme: str) -> None:
         fsspec = import_extra("fsspec", "remote", f"{scheme}://")
         try:
-            self.system: Any = fsspec.filesystem(
-                scheme, **({} if scheme == "memory" else {"use_listings_cache": False})
-            )
+            self.system: Any = fsspec.filesystem(scheme, **_settings(scheme))
         except (ImportError, ValueError) as error:
             raise UserError(
                 f"{scheme}:// cannot be read ({error}). Install it with: pip install 'oneway[remote]'"
@@ -188,35 +186,51 @@ class OtherFiles:
         self.closed = threading.Event()
 
     def status(self, path: str) -> Status:
-        found = patiently(path, lambda: self._try(lambda: self.system.info(path)), self.closed)
-        stamp = next((found[key] for key in ("ETag", "etag", "LastModified", "mtime", "created") if key in found), "")
-        return Status(int(found["size"]), str(stamp))
+        return patiently(path, lambda: self._status_now(path), self.closed)
 
     def read(self, path: str, start: int, count: int, expected: Status | None = None) -> bytes:
         def read_once() -> bytes:
-            content: bytes = self._try(lambda: self.system.cat_file(path, start=start, end=start + count))
-            wanted = count if expected is None else max(min(count, expected.size - start), 0)
-            if expected is not None and len(content) != wanted:
-                raise Again(f"{len(content)} of {wanted} bytes came")
-            return content
+            try:
+                content: bytes = self._try(path, lambda: self.system.cat_file(path, start=start, end=start + count))
+                wanted = count if expected is None else max(min(count, expected.size - start), 0)
+                if expected is not None and len(content) != wanted:
+                    raise Again(f"{len(content)} of {wanted} bytes came")
+                return content
+            except Again:
+                if expected is not None and (found := self._status_now(path)) != expected:
+                    raise changed(path, expected, found) from None
+                raise
 
         return patiently(path, read_once, self.closed)
 
     def glob(self, pattern: str) -> list[str]:
         """Addresses that match."""
-        found = patiently(pattern, lambda: self._try(lambda: self.system.glob(pattern)), self.closed)
+        found = patiently(pattern, lambda: self._try(pattern, lambda: self.system.glob(pattern)), self.closed)
         return sorted(self.system.unstrip_protocol(path) for path in found)
 
     def close(self) -> None:
         self.closed.set()
 
-    def _try(self, ask: Callable[[], Result]) -> Result:
+    def _status_now(self, path: str) -> Status:
+        found = self._try(path, lambda: self.system.info(path))
+        stamp = next((found[key] for key in ("ETag", "etag", "LastModified", "mtime", "created") if key in found), "")
+        return Status(int(found["size"]), str(stamp))
+
+    def _try(self, path: str, ask: Callable[[], Result]) -> Result:
         try:
             return ask()
         except (FileNotFoundError, PermissionError) as error:
-            raise UserError(str(error)) from error
+            raise UserError(f"{path}: cannot be read ({error}).") from error
         except Exception as error:  # every store has errors of its own
             raise Again(f"{type(error).__name__}: {error}"[:200]) from error
+
+
+def _settings(scheme: str) -> dict[str, Any]:
+    """Of a file system: nothing is remembered that may have changed, and nobody waits for minutes without a word."""
+    if scheme == "memory":
+        return {}
+    patience = {"connect_timeout": TIMEOUT, "read_timeout": TIMEOUT, "retries": {"max_attempts": 0}}
+    return {"use_listings_cache": False, **({"config_kwargs": patience} if scheme in ("s3", "s3a") else {})}
 
 
 class Again(Exception):
