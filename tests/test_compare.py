@@ -55,11 +55,11 @@ def test_two_runs_differ_in_the_method_alone(both):
     keys = [key for key, value in supervised.config.flat().items() if value != other.config.flat()[key]]
     assert keys == ["method", "train.confidence", "train.batch_norm", "train.teacher_norm"]
     values = [run.summary["value"] for run in (supervised, other)]
-    gain = values[1] - values[0]
+    gain, shown = values[1] - values[0], round(round(values[1], 1) - round(values[0], 1), 1) + 0.0
     kept = json.loads((both.out / "summary.json").read_text())
     assert kept == {"supervised": values[0], "fixmatch": values[1], "gain": gain}
-    line = f"4 labels: {values[0]:.1f} → {values[1]:.1f} % mIoU ({gain:+.1f} with unlabelled images)"
-    worse = ["The better model is that of labels alone: both/supervised"] if gain < 0 else []
+    line = f"4 labels: {values[0]:.1f} → {values[1]:.1f} % mIoU ({shown:+.1f} with unlabelled images)"
+    worse = ["The better model is that of labels alone: both/supervised"] if shown < 0 else []
     assert both.said.splitlines()[-2 - len(worse) :] == [line, *worse, "Report: both/report.html"]
     page = (both.out / "report.html").read_text()
     assert page.count("with the same labels, seed and number of iterations") == 1

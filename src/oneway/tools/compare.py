@@ -18,6 +18,7 @@ from oneway.runs import open_run, refuse_occupied
 from oneway.runs.atomic import write_json
 from oneway.tools.evaluate import METRIC_NAMES
 from oneway.tools.report import write_report
+from oneway.tools.report.words import shown_gain
 from oneway.tools.train import train
 
 
@@ -65,13 +66,13 @@ def compare(
     write_json(out / SUMMARY, {**{method: summaries[method]["value"] for method in methods}, "gain": after - before})
     folders, page = [out / method for method in methods], out / "report.html"
     write_report(folders, page, configs[0].model.factory, trained=configs[0].data)
-    last = summaries[methods[-1]]
+    last, gain = summaries[methods[-1]], shown_gain(before, after)
     cause = "with unlabelled images" if open_run(folders[-1]).split.further else "and every image is labelled"
     say(
         console,
         f"{counted(last['labels'], 'label')}: {before:.1f} → {after:.1f} % {METRIC_NAMES[last['metric']]} "
-        f"({after - before:+.1f} {cause})",
+        f"({gain:+.1f} {cause})",
     )
-    if after < before:
+    if gain < 0:
         say(console, f"The better model is that of labels alone: {folders[0]}")
     say(console, f"Report: {page}")

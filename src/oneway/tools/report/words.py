@@ -226,7 +226,7 @@ def about_absent(runs: Sequence[RunFacts]) -> str:
 
 def shown_gain(before: float, after: float) -> float:
     """The difference of two values as they are printed, to a tenth: a reader will subtract them."""
-    return round(round(after, 1) - round(before, 1), 1)
+    return round(round(after, 1) - round(before, 1), 1) + 0.0  # which makes −0 a 0
 
 
 def signed(points: float) -> str:
