@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
 from rich.console import Console
+from torch import Tensor
 
 from oneway.config import Config, build, merge
 from oneway.config.recipes import recipe
@@ -37,6 +40,28 @@ def train_two(out: Path) -> list[Path]:
     for method in METHODS:
         train(small_streets(method=method, seed=3), out / method, resume=False, console=QUIET)
     return [out / method for method in METHODS]
+
+
+def assert_resumes(config: Config, folder: Path) -> dict[str, Tensor]:
+    """Trains four iterations, then the last two again: every tensor and every line is the same. Returns the tensors."""
+    train(config, folder, resume=False, console=QUIET)
+    expected, metrics = _tensors(folder), (folder / "metrics.jsonl").read_text()
+    assert all(json.loads(line).get("consistency", 1) > 0 for line in metrics.splitlines())
+    for name in ("summary.json", "model.safetensors", "checkpoint/00000004.json", "checkpoint/00000004.safetensors"):
+        (folder / name).unlink()
+    train(config, folder, resume=True, console=QUIET)
+    found = _tensors(folder)
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert (folder / "metrics.jsonl").read_text() == metrics
+    return expected
+
+
+def _tensors(folder: Path) -> dict[str, Tensor]:
+    """The kept model, and the last checkpoint with all networks and the optimiser."""
+    last = sorted((folder / "checkpoint").glob("*.safetensors"))[-1]
+    model = safetensors.torch.load_file(folder / "model.safetensors")
+    return {f"model.{name}": tensor for name, tensor in model.items()} | safetensors.torch.load_file(last)
 
 
 def stub(folder: Path, config: Config, value: float, iterations: int = 4000) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import safetensors.torch
@@ -30,9 +28,8 @@ from oneway.models.norm import NormPolicy
 from oneway.models.projector import CELL, projector_for
 from oneway.models.roles import Models
 from oneway.perturb import UNCHANGED
-from oneway.tools.train import train
-from small_runs import QUIET, small_streets
-from test_field_methods import columns_of, contents
+from small_runs import assert_resumes, small_streets
+from test_field_methods import columns_of
 
 CPU = torch.device("cpu")
 SIZE = (32, 40)
@@ -227,24 +224,10 @@ SMALL = {
 def test_a_run_resumes_to_the_bit_with_its_projector(tmp_path):
     """It is in the checkpoints, with its moments, and neither in the model nor without effect."""
     config = small_streets(**SMALL)
-    train(config, tmp_path, resume=False, console=QUIET)
-    expected, metrics = contents(tmp_path), (tmp_path / "metrics.jsonl").read_text()
-    assert all(json.loads(line).get("consistency", 1) > 0 for line in metrics.splitlines())
-    for name in ("summary.json", "model.safetensors", "checkpoint/00000004.json", "checkpoint/00000004.safetensors"):
-        (tmp_path / name).unlink()
-    train(config, tmp_path, resume=True, console=QUIET)
-    found = contents(tmp_path)
-    assert found.keys() == expected.keys()
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
-    assert (tmp_path / "metrics.jsonl").read_text() == metrics
-    check_projector(tmp_path, expected)
-
-
-def check_projector(folder: Path, content: dict[str, Tensor]) -> None:
-    kept = safetensors.torch.load_file(folder / "model.safetensors")
+    content = assert_resumes(config, tmp_path)
+    kept = safetensors.torch.load_file(tmp_path / "model.safetensors")
     student = {name for name in content if name.startswith("student.")}
     assert {f"student.{name}" for name in kept} == student
-    config = small_streets(**SMALL)
     network = build(config.model, len(data.load(config.data).classes), config.seed)
     begun = training_state([network], (), config, CPU).models.heads[0]
     for name, weights in begun.named_parameters():

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-import safetensors.torch
 import torch
 import torch.nn.functional as F
 from rich.console import Console
@@ -31,8 +28,7 @@ from oneway.models.average import average_of
 from oneway.models.roles import Models
 from oneway.ops.exchange import box_mask
 from oneway.perturb import perturbation
-from oneway.tools.train import train
-from small_runs import small_streets
+from small_runs import assert_resumes, small_streets
 from test_consistency import Tiny, frozen
 
 SIZE = (20, 28)
@@ -314,24 +310,7 @@ SMALL = {
 }
 
 
-def contents(folder: Path) -> dict[str, Tensor]:
-    """The kept model, and the last checkpoint with all networks and the optimiser."""
-    last = sorted((folder / "checkpoint").glob("*.safetensors"))[-1]
-    model = safetensors.torch.load_file(folder / "model.safetensors")
-    return {f"model.{name}": tensor for name, tensor in model.items()} | safetensors.torch.load_file(last)
-
-
 @pytest.mark.parametrize("method", FIELD)
 def test_a_run_resumes_to_the_bit(method, tmp_path):
     """Four iterations; without the last two, continued, every tensor and every line of the metrics is the same."""
-    config = small_streets(method=method, **SMALL)
-    train(config, tmp_path, resume=False, console=QUIET)
-    expected, metrics = contents(tmp_path), (tmp_path / "metrics.jsonl").read_text()
-    assert all(json.loads(line).get("consistency", 1) > 0 for line in metrics.splitlines())
-    for name in ("summary.json", "model.safetensors", "checkpoint/00000004.json", "checkpoint/00000004.safetensors"):
-        (tmp_path / name).unlink()
-    train(config, tmp_path, resume=True, console=QUIET)
-    found = contents(tmp_path)
-    assert found.keys() == expected.keys()
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
-    assert (tmp_path / "metrics.jsonl").read_text() == metrics
+    assert_resumes(small_streets(method=method, **SMALL), tmp_path)
