@@ -81,7 +81,9 @@ def test_labels_of_a_round_are_those_before_and_what_suggest_names(scenes, tmp_p
         names = [set(open_run(out / f"{row}-{count}/seed0").split.labelled) for count in (4, 6)]
         assert set(first.labelled) < names[0] < names[1]
         assert [len(found) for found in names] == [4, 6]
-    named = suggest(out / "random-2/seed0", QUIET, count=2, out=tmp_path / "next.csv", cache=scenes.parent / "cache")
+    named = suggest(
+        out / "random-2/seed0", QUIET, by="doubt", count=2, out=tmp_path / "next.csv", cache=scenes.parent / "cache"
+    )
     expected = {score.name for score in named.chosen}
     assert set(open_run(out / "doubt-4/seed0").split.labelled) == {*first.labelled, *expected}
 
@@ -119,10 +121,10 @@ def test_only_images_with_a_mask_are_chosen(scenes, tmp_path):
 @pytest.mark.slow
 def test_rounds_in_processes_of_their_own(scenes, tmp_path):
     """A round waits for the one before, and only for that."""
-    asked = request_for(scenes, tmp_path, rows=("both", "views"), side_by_side=2)
+    asked = request_for(scenes, tmp_path, rows=("both", "features"), side_by_side=2)
     reproduce("rounds", asked, QUIET)
     found = {file.parent.parent.name for file in (tmp_path / "rounds").glob("*/seed0/summary.json")}
-    assert found == {"random-2", "both-4", "both-6", "views-4", "views-6"}
+    assert found == {"random-2", "both-4", "both-6", "features-4", "features-6"}
 
 
 def test_differences_are_of_the_same_seed(tmp_path):

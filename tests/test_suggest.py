@@ -13,7 +13,6 @@ import pytest
 import torch
 from PIL import Image
 from rich.console import Console
-from scipy.spatial.distance import jensenshannon
 from torch.distributions import Categorical
 
 from oneway import data
@@ -27,7 +26,7 @@ from oneway.ops.losses import masked_kl, pixels_of, upsample
 from oneway.perturb import phtps, tps
 from oneway.runs import load_model, open_run
 from oneway.tools.suggest import suggest
-from oneway.tools.suggest.choose import choose
+from oneway.tools.suggest.choose import choose, choose_among
 from oneway.tools.suggest.scores import (
     DRAWS,
     MOST_PIXELS,
@@ -184,18 +183,7 @@ def test_both_weigh_distance_by_doubt():
     assert [scores[index].name for index in choose(scores, labelled, 3, "both")[0]] == ["2", "1", "3"]
 
 
-def test_views_are_what_mirroring_changes(run):
-    """The Jensen–Shannon divergence of the two predictions by SciPy, mean over pixels."""
-    network = load_model(run / "model.safetensors", CPU).network
-    judge = Judge(network, CPU, Perturb(), 2**19)
-    x = torch.from_numpy(scene(0)).permute(2, 0, 1)[None].float() / 255
-    with torch.no_grad():
-        one, other = (upsample(network(view), pixels_of(x)).softmax(dim=1) for view in (x, x.flip(-1)))
-    expected = jensenshannon(one[0].numpy(), other.flip(-1)[0].numpy(), axis=0) ** 2
-    assert judge.look([scene(0)], "views").doubts.sum() == pytest.approx(expected.mean(), rel=1e-3)
-
-
-@pytest.mark.parametrize("by", ["doubt", "views", "both", "features"])
+@pytest.mark.parametrize("by", ["doubt", "both", "features"])
 def test_images_are_scored_alike_in_batches(run, by):
     """A GPU takes several of one size at once; the scores are those of each alone."""
     pixels = [scene(0), scene(1), scene(2), np.tile(scene(3), (2, 1, 1)), scene(4)]
@@ -209,9 +197,9 @@ def test_images_are_scored_alike_in_batches(run, by):
     assert len(alone[0].features) == (120 if by in ("both", "features") else 0)
 
 
-@pytest.mark.parametrize("by", ["views", "both", "features"])
+@pytest.mark.parametrize("by", [None, "doubt", "features"])
 def test_a_folder_by_other_means(run, by, tmp_path):
-    """Table and sheet all the same; 1 is the average of the scores."""
+    """Table and sheet all the same; 1 is the average of the scores; a network without an encoder is asked for doubt."""
     for index in range(4):
         Image.fromarray(scene(index)).save(tmp_path / f"{index}.png")
     found = suggest(run, QUIET, folder=tmp_path, count=4, by=by, out=tmp_path / "next.csv")
@@ -359,3 +347,13 @@ def test_images_that_are_scored_at_a_smaller_size_are_said(trained_run, capsys):
     assert "smaller" not in capsys.readouterr().out
     score_images(replace(judge, most=2000), images, console)
     assert "3 of 3 images have more than 0.0 megapixels and are scored at a smaller size" in capsys.readouterr().out
+
+
+def test_a_network_of_one_s_own_is_asked_for_doubt():
+    """By default; features need an encoder of ours, which is said."""
+    judge = Judge(torch.nn.Conv2d(3, 4, 1), CPU, Perturb(), 2**19)
+    images = [Candidate(f"{index}", lambda index=index: scene(index)) for index in range(4)]
+    alike = [choose_among(judge, images[:3], images[3:], 2, by, QUIET).chosen for by in (None, "doubt")]
+    assert [score.name for score in alike[0]] == [score.name for score in alike[1]]
+    with pytest.raises(UserError, match=r"no `encoder` .* \(--by\)"):
+        choose_among(judge, images[:3], images[3:], 2, "both", QUIET)

@@ -153,7 +153,7 @@ def suggest(
     *,
     data: Path | None = None,
     count: Positive = 24,
-    by: SuggestBy = "doubt",
+    by: SuggestBy | None = None,
     out: Path | None = None,
     to: AnnotationFormat | None = None,
     tolerance: float = 1.0,
@@ -164,14 +164,14 @@ def suggest(
     device: str = "auto",
     factory: Factory = None,
 ) -> None:
-    """Say which images to label next: those that a model cannot decide on, no two alike.
+    """Say which images to label next: those that a model cannot decide on, and unlike those that have labels.
 
     Args:
         run: Run folder.
         data: Folder of images to choose from; by default the run's own without labels.
         count: How many.
-        by: What decides: doubt, the entropy of predictions, every class counting the same; views, what mirroring an
-            image changes about them; features, how unlike all labelled images it is; both, doubt times that.
+        by: What decides: doubt, how unsure the model is, every class counting the same; features, how unlike all
+            labelled images an image is; or both, the default.
         out: The table (CSV); a contact sheet (PNG) lies beside it. By default suggest.csv in the run folder.
             With --to, the folder of all, new or empty; by default suggest-FORMAT in the run folder.
         to: Also copy the images, with what the model makes of them, for an annotation tool to correct.

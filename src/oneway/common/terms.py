@@ -11,6 +11,6 @@ Task = Literal["segmentation", "classification"]
 SplitName = Literal["train", "val", "test"]
 AnnotationFormat = Literal["cvat", "label-studio", "labelme", "coco", "yolo", "voc"]
 """What annotation tools import."""
-SuggestBy = Literal["doubt", "features", "both", "views"]
+SuggestBy = Literal["both", "doubt", "features"]
 """What decides which images to label next."""
 LoggerName = Literal["tensorboard", "wandb", "mlflow"]

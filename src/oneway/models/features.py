@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from oneway.models.encoder import Encoder
 
 
+def has_encoder(network: nn.Module) -> bool:
+    """Whether there are features between encoder and decoder."""
+    from oneway.models.encoder import Encoder  # with timm, which toys do without
+
+    return isinstance(getattr(network, "encoder", None), Encoder)
+
+
 def feature_channels(network: nn.Module) -> tuple[int, ...]:
     """How many channels each feature map has that the decoder receives."""
     return _encoder_of(network).channels
@@ -73,12 +80,10 @@ def classifier_of(network: nn.Module) -> nn.Conv2d:
 
 
 def _encoder_of(network: nn.Module) -> Encoder:
-    from oneway.models.encoder import Encoder  # with timm, which toys do without
-
-    encoder = getattr(network, "encoder", None)
-    if not isinstance(encoder, Encoder):
+    if not has_encoder(network):
         raise UserError(
             f"This needs the features between encoder and decoder, and {type(network).__name__} has no `encoder` of "
             "the class oneway.models.encoder.Encoder. Leave out --model.factory, or use another --method (--by)."
         )
+    encoder: Encoder = network.encoder  # type: ignore[assignment]
     return encoder

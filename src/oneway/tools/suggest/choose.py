@@ -14,6 +14,7 @@ from rich.console import Console
 from oneway.common.terms import SuggestBy
 from oneway.data.check.duplicates import ALIKE, nearest
 from oneway.data.check.survey import fingerprint
+from oneway.models.features import feature_channels, has_encoder
 from oneway.tools.suggest.scores import NEEDS_FEATURES, Candidate, Doubts, Judge, Score, score_images
 
 QUIET = Console(quiet=True)
@@ -37,11 +38,26 @@ def choose_among(
     candidates: Sequence[Candidate],
     labelled: Sequence[Candidate],
     count: int,
-    by: SuggestBy,
+    by: SuggestBy | None,
     console: Console,
 ) -> Choice:
-    """Looks at all candidates, and chooses up to `count` of them."""
+    """Looks at all candidates, and chooses up to `count` of them.
+
+    Args:
+        judge: The model.
+        candidates: Images to choose from.
+        labelled: Those that have labels already.
+        count: How many.
+        by: What decides: `doubt`, what the model is unsure of, classes alike; `features`, how unlike all labelled
+            images it is to the encoder; or `both`, their product, which is the default where the model has an encoder.
+        console: Shows progress.
+    """
+    by = by or ("both" if has_encoder(judge.network) else "doubt")
+    if by in NEEDS_FEATURES:
+        feature_channels(judge.network)  # or every image would fail
     scores, unreadable = score_images(judge, candidates, console, by)
+    if not scores:
+        return Choice((), 0, tuple(unreadable))
     if by in NEEDS_FEATURES:
         there = score_images(judge, labelled, QUIET, by)[0]
         scores, there = standardise(scores, there)
@@ -97,7 +113,7 @@ def worth(scores: Sequence[Score], there: Sequence[Score], similarity: Doubts, b
 
 def standardise(scores: Sequence[Score], there: Sequence[Score]) -> tuple[list[Score], list[Score]]:
     """The same with features of length 1, to which each has contributed alike: how it differs from the mean of all."""
-    features = np.stack([score.features for score in (*scores, *there)]) if scores else np.zeros((len(there), 0))
+    features = np.stack([score.features for score in (*scores, *there)])
     features = (features - features.mean(axis=0)) / features.std(axis=0).clip(min=SMALLEST)
     features /= np.linalg.norm(features, axis=1, keepdims=True).clip(min=SMALLEST)
     found = [replace(score, features=row) for score, row in zip((*scores, *there), features, strict=True)]

@@ -58,7 +58,7 @@ def suggest(
     *,
     folder: Path | None = None,
     count: int = 24,
-    by: SuggestBy = "doubt",
+    by: SuggestBy | None = None,
     out: Path | None = None,
     to: AnnotationSettings | None = None,
     refresh: bool = False,
@@ -73,7 +73,7 @@ def suggest(
         console: Shows progress.
         folder: Images to choose from; by default the run's own that have no labels.
         count: How many.
-        by: What decides: see `choose`.
+        by: What decides: see `choose_among`.
         out: The table, a CSV file; by default suggest.csv in the run folder. The sheet lies beside it, as PNG. With
             `to`, the folder of all: by default suggest-FORMAT in the run folder.
         to: Also copy the images, with what the model makes of them, for an annotation tool.

@@ -117,10 +117,7 @@ class Seen:
     """What a model makes of N images, mean over pixels."""
 
     doubts: Doubts
-    """N×C: what each class adds to the entropy of the prediction; or to what a mirrored view adds to it."""
-
-    entropy: Doubts
-    """N."""
+    """N×C: what each class adds to the entropy of the prediction."""
 
     features: Doubts
     """N×K."""
@@ -149,16 +146,10 @@ class Judge:
         with ExitStack() as watching:
             found = watching.enter_context(encoded_features(self.network)) if by in NEEDS_FEATURES else []
             target = probabilities_of(self.network, x)
-        doubts = torch.special.entr(target)
-        entropy = doubts.mean(dim=(2, 3)).sum(dim=1)
-        if by == "views":
-            other = probabilities_of(self.network, x.flip(-1)).flip(-1)
-            doubts = torch.special.entr((target + other) / 2) - (doubts + torch.special.entr(other)) / 2
-        features = torch.cat(
-            [each.mean(dim=(2, 3)) for maps in found for each in maps] or [x.new_zeros(len(x), 0)], dim=1
-        )
-        means = (doubts.mean(dim=(2, 3)), entropy, features)
-        return Seen(*(values.double().cpu().numpy() for values in means))
+        doubts = torch.special.entr(target).mean(dim=(2, 3))
+        means = [each.mean(dim=(2, 3)) for maps in found for each in maps]
+        features = torch.cat(means, dim=1) if means else x.new_zeros(len(x), 0)
+        return Seen(*(values.double().cpu().numpy() for values in (doubts, features)))
 
     @torch.inference_mode()
     def contradiction(self, pixels: Bytes) -> tuple[float, Tensor]:
@@ -238,10 +229,9 @@ def score_images(
         )
     if not parts:
         return [], unreadable
-    values = balance_classes(np.concatenate([part.doubts for part in parts]))
-    entropy, features = (np.concatenate(found) for found in zip(*((p.entropy, p.features) for p in parts), strict=True))
-    columns = zip(names, values.tolist(), entropy.tolist(), fingerprints, features, strict=True)
-    return [Score(*row) for row in columns], unreadable
+    doubts, features = (np.concatenate(found) for found in zip(*((p.doubts, p.features) for p in parts), strict=True))
+    values, entropy = balance_classes(doubts).tolist(), doubts.sum(axis=1).tolist()
+    return [Score(*row) for row in zip(names, values, entropy, fingerprints, features, strict=True)], unreadable
 
 
 def _batches(
