@@ -296,7 +296,9 @@ def test_a_round_of_labelling(name, tmp_path, capsys, monkeypatch):
     assert run("eval", "run", "--json", "--data.cache", tmp_path / "cache") == 0
     score = json.loads(capsys.readouterr().out)
     without = [next((root / layout.images).glob(f"{found[number].name}.[jp]*")) for number in WITHOUT]
-    back = ("--to", layout.to, "--tolerance", 0, "--least-area", 1) if layout.to else ()
+    back: tuple[object, ...] = ("--to", layout.to, "--tolerance", 0, "--least-area", 1) if layout.to else ()
+    if layout.to == "yolo" and "background" in classes:  # which has a number then
+        back += ("--background",)
     assert run("predict", "run", *without, "--out", "drafts", *back) == 0
     layout.put_back(tmp_path / "drafts", root)
     capsys.readouterr()
@@ -309,7 +311,7 @@ def test_a_round_of_labelling(name, tmp_path, capsys, monkeypatch):
     equal = []
     for file in without:
         predicted = model.predict(np.asarray(Image.open(file))).labels
-        assert len(np.unique(predicted)) > 2  # or it would be no test
+        assert len(np.unique(predicted)) > 1  # or it would be no test
         equal.append(float((after.read_labels(items[file.stem]) == predicted).mean()))
     with capsys.disabled():
         print(f"\n| {name} | {len(classes)} | {score['value']:.1f} | {100 * min(equal):.2f} % |")

@@ -10,7 +10,7 @@ from typing import Any
 
 from oneway.common.errors import UserError
 from oneway.common.terms import AnnotationFormat
-from oneway.common.words import counted
+from oneway.common.words import counted, listed
 from oneway.runs.atomic import place_below, write_atomically
 from oneway.tools.annotations import coco, cvat, label_studio, labelme, voc, yolo
 from oneway.tools.annotations.interface import Picture, Scheme, Writer
@@ -111,7 +111,12 @@ class Export:
             f"; {counted(self.specks, 'region')} below {self.scheme.least} pixels left out" if self.specks else ""
         )
         regions = f"{counted(self.regions, 'region')} in {counted(len(self.parts), 'image')}"
-        return f"Annotations for {self.settings.to}: {regions}, {within}{left_out}: {self.folder}"
+        found = f"Annotations for {self.settings.to}: {regions}, {within}{left_out}: {self.folder}"
+        if self.settings.to == "yolo" and len(self.scheme.wanted) < len(self.scheme.classes):
+            # Only numbers stand in its files: among others, they would be those of other classes.
+            first = listed((f"{number} {name}" for number, name in enumerate(self.scheme.names)), most=2)
+            found += f"\nNumbers are {first}. Where a data.yaml of yours numbers the background too, use --background."
+        return found
 
     def place(self, relative: str) -> Path:
         """A path below the folder; makes the folders on the way."""
