@@ -183,8 +183,8 @@ def further_bands(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     if found and listing.bands is None:
         message = (
             f"{len(found)} of {len(every_item(listing))} images have a band besides their colours, alpha or infra-red "
-            f"({image_file(found[0], listing)} is the first): red, green and blue are used. For others, "
-            "write `bands: [4, 3, 2]` into dataset.yaml"
+            f"({image_file(found[0], listing)} is the first): the first three are used, as red, green and blue. For "
+            "others, write `bands: [4, 3, 2]` into dataset.yaml"
         )
         yield Finding("warning", "Bands that are not used", WHOLE_SET, message)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
@@ -23,7 +23,8 @@ from PIL.TiffImagePlugin import TiffImageFile
 from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
 from oneway.data.dataset import Bytes
-from oneway.data.decode.structure import directories, examine
+from oneway.data.decode.many_bands import read_bands
+from oneway.data.decode.structure import FOUR, SAMPLES, ManyBands, directories, examine, many_bands
 
 OPTIONAL = {"AVIF": ("avif", {".avif"}), "JPEG2000": ("jpg_2000", {".jp2", ".j2k"})}
 """Formats that not every Pillow reads: its name for the library behind each, and suffixes."""
@@ -58,7 +59,6 @@ MOST_RUN_BYTES = 2**21  # of a BMP with compression; Pillow decodes it in Python
 
 Box = tuple[int, int, int, int]
 Bands = tuple[int, int, int]
-SAMPLES_PER_PIXEL = 277  # the tag of a TIFF
 MOST_OF_TILES = 200  # characters of how Pillow describes the first of them
 GDAL = "gdal_translate -b 4 -b 3 -b 2 FROM.tif TO.tif"
 
@@ -123,14 +123,23 @@ def read_image(path: Path, content: bytes | None = None, bands: Bands | None = N
     Raises:
         UserError: The file is missing, damaged, too large, or of another kind, or has not so many bands; says which.
     """
+    try:
+        return _read_colours(path, content, bands)
+    except ManyBands as found:
+        return _read_many(path, content, found, bands)
+
+
+def _read_colours(path: Path, content: bytes | None, bands: Bands | None) -> Bytes:
     with open_image(path, content) as file:
         orientation = _orientation(file)
+        if bands is not None and max(bands) > FOUR and (found := many_bands(file.fp)) is not None:
+            raise found
         if bands is not None and _has_fourth_band(file):
             file._mode = "RGBX"  # or Pillow would leave it out
         if bands is not None and (file.mode == "P" or max(bands) > len(file.getbands())):
             raise UserError(
                 f"{path}: {len(file.getbands())} bands can be read, and band {max(bands)} is asked for (`bands` in the "
-                f"dataset.yaml of the images that were learnt from). Of files with more, save three: {GDAL}"
+                "dataset.yaml of the images that were learnt from)."
             )
         image = _upper_bits(path, file) if file.mode.startswith("I") else file
         if image.mode == "F":
@@ -146,6 +155,28 @@ def read_image(path: Path, content: bytes | None = None, bands: Bands | None = N
         for rows, stripe in stripes(image):
             stored[rows] = _colours(stripe, bands)
         return upright
+
+
+def _read_many(path: Path, content: bytes | None, found: ManyBands, bands: Bands | None) -> Bytes:
+    """As `read_image`, of a TIFF with more bands than Pillow reads."""
+    try:
+        with _opened(path, content) as file:
+            size = file.seek(0, SEEK_END)
+            pixels = found.height * found.width
+            memory = pixels * found.bands * -(-found.bits // 8)
+            if not 0 < pixels <= MOST_PIXELS or memory > max(FREE_BYTES, BYTES_PER_BYTE * size):
+                extent = f"{found.width}×{found.height} pixels of {found.bands} bands, in a file of {size} bytes,"
+                raise UserError(f"{path}: {extent} are none, or more than we decode. Cut it into tiles.")
+            file.seek(0)
+            stored = read_bands(path, file, found, bands)
+    except UserError:
+        raise
+    except Exception as error:  # as Pillow's, of hostile bytes
+        cause = " ".join(str(error).split())[:200] or type(error).__name__
+        raise Unreadable(f"{path}: cannot be read as an image ({cause}). Save it again, or remove it.") from error
+    upright = np.empty((*found.size, 3), dtype=np.uint8)
+    AS_STORED.get(found.orientation, AS_STORED[1])(upright)[:] = stored
+    return upright
 
 
 def _has_fourth_band(image: ImageFile.ImageFile) -> bool:
@@ -173,7 +204,7 @@ def read_part(
     Raises:
         UserError: As `read_image` does.
     """
-    with open_image(path, content) as file:
+    with suppress(ManyBands), open_image(path, content) as file:
         if file.mode == "RGB" and reduction == 1 and _orientation(file) == 1:
             size = file.height, file.width
             top, left, bottom, right = box = choose(size)
@@ -196,18 +227,24 @@ def stripes(image: Image.Image) -> Iterator[tuple[slice, Image.Image]]:
 
 def image_size(path: Path, content: bytes | None = None) -> tuple[int, int]:
     """Height and width of what `read_image` gives, from the file's header."""
-    with open_image(path, content) as image:
-        width, height = image.size
-        return (width, height) if _orientation(image) in SIDEWAYS else (height, width)
+    try:
+        with open_image(path, content) as image:
+            width, height = image.size
+            return (width, height) if _orientation(image) in SIDEWAYS else (height, width)
+    except ManyBands as found:
+        return found.size
 
 
 def read_header(path: Path) -> Header:
     """What a file says about the image that `read_image` gives."""
-    with open_image(path) as image:
-        deep = image.mode.startswith("I") or only_upper_bits(image)
-        samples = image.tag_v2.get(SAMPLES_PER_PIXEL, 1) if isinstance(image, TiffImageFile) else 0
-        further = image.mode in FURTHER_BAND or samples > len(image.getbands())
-        return Header(_orientation(image), deep, _pages(image), further)
+    try:
+        with open_image(path) as image:
+            deep = image.mode.startswith("I") or only_upper_bits(image)
+            samples = image.tag_v2.get(SAMPLES, 1) if isinstance(image, TiffImageFile) else 0
+            further = image.mode in FURTHER_BAND or samples > len(image.getbands())
+            return Header(_orientation(image), deep, _pages(image), further)
+    except ManyBands as found:
+        return Header(1, found.bits > 8, 1, True)
 
 
 def only_upper_bits(image: Image.Image) -> bool:
@@ -232,9 +269,16 @@ def open_image(path: Path, content: bytes | None = None) -> Iterator[ImageFile.I
     try:
         with _opened(path, content) as file:
             scans = examine(file)
-            with _pillow, Image.open(file, formats=FORMATS) as image:
-                _refuse_implausible(path, image, file, scans)
-                yield image
+            try:
+                with _pillow, Image.open(file, formats=FORMATS) as image:
+                    _refuse_implausible(path, image, file, scans)
+                    yield image
+            except UnidentifiedImageError:
+                if (unknown := many_bands(file)) is not None:
+                    raise unknown from None
+                raise
+    except ManyBands as found:
+        raise ManyBands(found.directory, str(path)) from None
     except UserError:
         raise
     except UnidentifiedImageError:

@@ -12,7 +12,9 @@ import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Literal
+
+from oneway.common.errors import UserError
 
 MOST_BYTES = 2**28  # of a JPEG or a WebP
 MOST_SEGMENTS = 4096  # of a JPEG before its pixels; a large profile or depth map takes a few hundred
@@ -26,6 +28,13 @@ MOST_PIECES, BYTES_PER_PIECE = 10_000, 2**10  # of its pixels; with more pieces,
 
 MOST_TAG_BYTES = 2**27  # to which the first directory of a TIFF refers, besides pixels: a decoder reads them all
 MOST_ENTRIES = 2**16  # of a directory
+SAMPLES = 277  # the tag of a TIFF that has the number of bands
+NUMBERS = {256: 0, 257: 0, 258: 1, 274: 1, SAMPLES: 1}
+"""Tags: width, height, bits of a sample, orientation and bands; and what they are where there is none."""
+
+MOST_SAMPLES = 6  # of which Pillow gives four
+FOUR = 4
+FIRST_SIDEWAYS = 5  # of the orientations
 SUBFILE = 254  # the tag of a TIFF that says how a page relates to the one before
 TAG_BYTES = (0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 0, 0, 8, 8, 8)  # of one value, by type
 
@@ -42,6 +51,33 @@ class Directory:
 
     elsewhere: int  # bytes of the file to which its entries refer
     subfile: int  # how the image relates to the one before
+    tags: dict[int, int]  # of those in NUMBERS, the first value of each
+
+
+class ManyBands(UserError):
+    """A TIFF with more bands than Pillow reads."""
+
+    def __init__(self, directory: Directory, place: str = "A file") -> None:
+        self.directory = directory
+        self.width, self.height, self.bits, self.orientation, self.bands = (
+            directory.tags.get(tag, usual) for tag, usual in NUMBERS.items()
+        )
+        super().__init__(f"{place}: has {self.bands} bands, and a mask has one, or colours. Save it again as PNG.")
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width, upright."""
+        return (self.width, self.height) if self.orientation >= FIRST_SIDEWAYS else (self.height, self.width)
+
+
+def many_bands(file: IO[bytes] | None) -> ManyBands | None:
+    """What a TIFF with more than four bands says of itself; None of any other file, which is left where it was."""
+    assert file is not None
+    place = file.tell()
+    file.seek(0)
+    first = next(directories(file), None) if file.read(2) in (b"II", b"MM") else None
+    file.seek(place)
+    return ManyBands(first) if first is not None and first.tags.get(SAMPLES, 1) > FOUR else None
 
 
 def examine(file: IO[bytes]) -> int:
@@ -49,6 +85,7 @@ def examine(file: IO[bytes]) -> int:
 
     Raises:
         ValueError: It would take too long, or too much memory, to decode; says why.
+        ManyBands: It is a TIFF with more than Pillow reads, which would say so in its own words.
     """
     start, size, scans = file.read(12), file.seek(0, os.SEEK_END), 1
     webp = start.startswith(b"RIFF") and start.endswith(b"WEBP")
@@ -63,6 +100,8 @@ def examine(file: IO[bytes]) -> int:
         for first in directories(file):
             if first.elsewhere > MOST_TAG_BYTES:
                 raise ValueError(f"{first.elsewhere} bytes besides its pixels are too many for a TIFF")
+            if first.tags.get(SAMPLES, 1) > MOST_SAMPLES:
+                raise ManyBands(first)
             break
     file.seek(0)
     return scans
@@ -136,6 +175,7 @@ def directories(file: IO[bytes]) -> Iterator[Directory]:
     file.seek(0)
     start = file.read(4)
     order, big = "<" if start.startswith(b"II") else ">", b"+" in start
+    byte_order: Literal["little", "big"] = "little" if order == "<" else "big"
     count, entry, place = [order + kind for kind in (("Q", "HHQ8s", "Q") if big else ("H", "HHI4s", "I"))]
     seen: set[int] = set()
 
@@ -151,12 +191,19 @@ def directories(file: IO[bytes]) -> Iterator[Directory]:
             file.seek(at)
             entries = file.read(min(number(count), MOST_ENTRIES) * struct.calcsize(entry))
             elsewhere = subfile = 0
+            tags: dict[int, int] = {}
+            following = number(place)
             for tag, kind, values, value in struct.iter_unpack(entry, entries):
                 length = values * (TAG_BYTES[kind] if kind < len(TAG_BYTES) else 0)
                 elsewhere += length if length > len(value) else 0
                 if tag == SUBFILE:
-                    subfile = int.from_bytes(value[:length], "little" if order == "<" else "big")
-            at = number(place)
-            yield Directory(elsewhere, subfile)
+                    subfile = int.from_bytes(value[:length], byte_order)
+                elif tag in NUMBERS and length:
+                    if length > len(value):
+                        file.seek(int.from_bytes(value, byte_order))
+                        value = file.read(8)
+                    tags[tag] = int.from_bytes(value[: TAG_BYTES[kind]], byte_order)
+            at = following
+            yield Directory(elsewhere, subfile, tags)
     except (struct.error, OverflowError, OSError):  # the end of the file, or a place beyond
         return

@@ -1,0 +1,49 @@
+"""TIFFs of more bands than colours have, as multispectral cameras and satellites make them: three of them are read.
+
+Shapes: an image has H×W pixels.
+"""
+
+from __future__ import annotations
+
+import logging
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from oneway.common.errors import UserError
+from oneway.common.extras import import_extra
+from oneway.data.dataset import Bytes
+from oneway.data.decode.structure import ManyBands
+
+FIRST = (1, 2, 3)
+"""The bands that are used where none are chosen."""
+
+
+def read_bands(path: Path, file: BinaryIO, found: ManyBands, bands: tuple[int, int, int] | None) -> Bytes:
+    """H×W×3, as stored: three bands of a file, of samples with 16 bits the upper 8.
+
+    Args:
+        path: The file, as messages name it.
+        file: Its content.
+        found: What its header says.
+        bands: Which ones, counted from 1; by default the first three.
+    """
+    chosen = bands or FIRST
+    if max(chosen) > found.bands:
+        raise UserError(
+            f"{path}: has {found.bands} bands, and band {max(chosen)} is asked for (`bands` in dataset.yaml)."
+        )
+    tifffile = import_extra("tifffile", "bands", f"Reading {path.name}, a TIFF of {found.bands} bands,")
+    logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # what fails is an error of ours, which names the file
+    with tifffile.TiffFile(BytesIO(file.read())) as content:
+        page = content.pages[0]
+        if page.dtype not in (np.uint8, np.uint16):
+            raise UserError(
+                f"{path}: samples of kind {page.dtype} have no agreed range. Save it with 8 or 16 bits per sample."
+            )
+        samples = page.asarray()
+        samples = samples if page.axes.endswith("S") else np.moveaxis(samples, page.axes.index("S"), -1)
+    picked = samples.reshape(found.height, found.width, found.bands)[..., [band - 1 for band in chosen]]
+    return np.ascontiguousarray(picked if picked.dtype == np.uint8 else (picked >> 8).astype(np.uint8))
