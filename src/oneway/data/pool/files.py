@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import random
 import re
 import socket
 import ssl
@@ -29,6 +30,7 @@ TIMEOUT = 15.0
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 16.0)
 """Seconds before each further attempt: a server may be away for a minute or so."""
 
+SYSTEM = random.SystemRandom()  # which takes nothing from a generator that somebody has seeded
 Result = TypeVar("Result")
 
 
@@ -251,7 +253,8 @@ def patiently(path: str, ask: Callable[[], Result], closed: threading.Event) -> 
             raise
         except (Again, OSError, http.client.HTTPException) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
-            if pause is None or closed.wait(pause):
+            # Threads that were refused together must not come back together.
+            if pause is None or closed.wait(pause * SYSTEM.uniform(0.5, 1.5)):
                 break
     waited = time.monotonic() - began
     raise Unreachable(f"{path}: cannot be read ({reason}), in {len(PAUSES) + 1} attempts over {waited:.0f} s.")
