@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
 import resource
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -40,8 +42,8 @@ def launch(words: list[str], folder: Path, name: str = "said") -> subprocess.Pop
 
 
 def lines_of_the_page() -> list[list[str]]:
-    """Its torchrun commands, as words, with what a test puts in their place."""
-    found = re.findall(r"^torchrun (.+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    """Its torchrun commands that train, as words."""
+    found = re.findall(r"^torchrun (.+ train .+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     return [shlex.split(line) for line in found]
 
 
@@ -71,10 +73,11 @@ class Training:
     folder: Path
     processes: int = 2
     restarts: int = 0
+    meeting: str = "--standalone"
     torchrun: subprocess.Popen[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        words = ["--standalone", "--nproc-per-node", str(self.processes), "--max-restarts", str(self.restarts)]
+        words = [*self.meeting.split(), "--nproc-per-node", str(self.processes), "--max-restarts", str(self.restarts)]
         self.folder.mkdir(exist_ok=True)
         name = f"said{time.monotonic_ns()}"
         self.said = self.folder / name
@@ -96,16 +99,26 @@ class Training:
             found |= {int(each[5:]): child for each in variables if each.startswith(b"RANK=")}
         return found
 
+    @property
+    def words(self) -> str:
+        """What all processes of this folder have said so far, on one line."""
+        return " ".join(" ".join(file.read_text() for file in sorted(self.folder.glob("said*"))).split())
+
     def wait_for(self, condition: str, seconds: float = 120) -> None:
         """Until the processes have said something."""
         deadline = time.monotonic() + seconds
-        while condition not in self.said.read_text():
-            assert self.torchrun.poll() is None, self.said.read_text()
-            assert time.monotonic() < deadline, condition
+        while not re.search(condition, self.words):
+            assert self.torchrun.poll() is None, self.words
+            assert time.monotonic() < deadline, (condition, self.words)
             time.sleep(0.05)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         return safetensors.torch.load_file(self.run / "checkpoint" / f"{ITERATIONS:08d}.safetensors")
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def is_gone(process: int) -> bool:
@@ -177,3 +190,54 @@ def test_another_number_of_processes_continues(undisturbed, processes, tmp_path)
     assert second.torchrun.wait(300) == 0, second.said.read_text()
     assert f"processes 2 → {processes}" in " ".join(second.said.read_text().split())
     assert (second.run / "summary.json").exists()
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_signal_to_one_process_makes_a_checkpoint_of_all(undisturbed, rank, tmp_path):
+    """Within the iteration or the next; torchrun starts them again, and they continue to the byte."""
+    training = Training(tmp_path, restarts=1)
+    training.wait_for(r"starts, with 2 processes.* \d+/240 ")
+    os.kill(training.ranks()[rank], signal.SIGTERM)
+    training.wait_for("continues after")
+    assert training.torchrun.wait(300) == 0, training.said.read_text()
+    stopped, continued = re.findall(r"Stopped after (\d+) of|continues after (\d+) of", training.said.read_text())
+    assert stopped[0] == continued[1] != ""
+    expected, found = undisturbed.tensors(), training.tensors()
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+def test_a_first_process_that_is_stopped_ends_the_others(tmp_path):
+    """Within a minute, with its name: it is the one that looks after the others."""
+    training = Training(tmp_path)
+    training.wait_for("starts, with 2 processes")
+    processes, struck = training.ranks(), time.monotonic()
+    os.kill(processes[0], signal.SIGSTOP)
+    while not all(map(is_gone, processes.values())):
+        assert time.monotonic() - struck < 60, training.said.read_text()
+        time.sleep(0.05)
+    assert training.torchrun.wait(30) != 0
+    assert re.search(r"process 1 of 2 on \S+ has stopped: process 0 of 2 on \S+ has not answered", training.words)
+
+
+def test_a_node_may_go_and_come_back(undisturbed, tmp_path, monkeypatch):
+    """With `--nnodes 1:2`: its run goes on with one process, and with two again, from the last checkpoint each time."""
+    monkeypatch.setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")  # as the page says
+    port = free_port()
+    meeting = f"--nnodes 1:2 --rdzv-backend c10d --rdzv-id 1 --rdzv-endpoint 127.0.0.1:{port}"
+    stays = Training(tmp_path, 1, 3, meeting)
+    while not is_open(port):  # others meet there
+        time.sleep(0.05)
+    goes = Training(tmp_path, 1, 3, meeting)
+    stays.wait_for(r"starts, with 2 processes.* \d+/240 ")
+    for process in (*goes.ranks().values(), goes.torchrun.pid):
+        os.kill(process, signal.SIGKILL)
+    stays.wait_for(r"processes 2 → 1.* continues after \d+ of 240 iterations\.")
+    back = Training(tmp_path, 1, 3, meeting)
+    stays.wait_for(r"processes 1 → 2.* continues after \d+ of 240 iterations, with 2 processes")
+    assert [each.torchrun.wait(300) for each in (stays, back)] == [0, 0], stays.words
+    found, expected = (
+        {line["iteration"]: line["supervised"] for line in map(json.loads, lines) if "supervised" in line}
+        for lines in ((run / "metrics.jsonl").read_text().splitlines() for run in (stays.run, undisturbed.run))
+    )
+    assert found.keys() == expected.keys()
+    assert all(abs(found[at] / expected[at] - 1) < 0.1 for at in expected)  # the same images; rounding grows
