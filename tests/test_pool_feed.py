@@ -16,7 +16,7 @@ from oneway.config import Jitter
 from oneway.data.dataset import Samples
 from oneway.draws import MOST_SHUFFLED, Plan, batch_of, draw, part
 from oneway.engine.feed import pooled, resident
-from oneway.engine.jitter import jitter_inputs, jitter_labels, jitter_pairs, most_needed, needed_box
+from oneway.engine.jitter import _ends, _reach, jitter_inputs, jitter_labels, jitter_pairs, most_needed, needed_box
 from oneway.models.projector import CELL
 from pools import opened, pack, write_images
 from test_feed import CPU, scenes
@@ -91,6 +91,18 @@ def test_only_what_crops_are_made_of_is_kept(pool):
             assert 0 <= top < bottom <= 3000
             assert 0 <= left < right <= 5000
             assert (bottom - top) * (right - left) <= most < 3000 * 5000 / 50
+
+
+@pytest.mark.parametrize("padding", [0, 7])
+def test_where_a_crop_ends_is_where_its_places_do(padding):
+    """Whatever its image: of any size, smaller than the crop, flipped."""
+    jitter, random = Jitter(crop=(352, 352), scale=(0.4, 2.5), padding=padding), np.random.default_rng(0)
+    plan = plan_for(jitter, 8)
+    for iteration in range(300):
+        own = type(table := draw(plan, iteration).unlabelled)(*(column[:1] for column in table))
+        size = tuple(random.integers(20, 3000, size=2).tolist())
+        for ends, reach in zip(_ends(size, own, jitter), _reach(size, own, None, jitter, CELL), strict=True):
+            assert ends == pytest.approx(reach, abs=1e-3)
 
 
 def test_a_share_of_the_draws_is_all_that_is_decoded(pool):
