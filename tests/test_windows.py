@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from oneway import data, runs
 from oneway.cli import app
@@ -82,6 +83,28 @@ def test_an_image_that_fits_is_seen_whole():
     """A window that is no smaller changes nothing."""
     model, x = Local(), torch.rand(1, 3, 40, 60, dtype=torch.float64)
     assert torch.equal(predict_in_windows(model, x, (40, 60)), predict(model, x))
+
+
+class Largest(TorchDispatchMode):
+    """Within the block, the most elements that any tensor of class scores has."""
+
+    most = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        if isinstance(found, Tensor) and found.ndim == 4:
+            self.most = max(self.most, found.numel())
+        return found
+
+
+def test_memory_does_not_grow_with_the_height():
+    """Of one row of windows, the probabilities are kept; the image itself has three channels."""
+    tall = torch.rand(1, 3, 900, 40, dtype=torch.float64)
+    with Largest() as windows:
+        predict_in_windows(Local(), tall, (40, 40))
+    with Largest() as whole:
+        predict(Local(), tall)
+    assert (windows.most, whole.most) == (5 * 40 * 40, 5 * 900 * 40)
 
 
 def test_eval_takes_windows(trained_run, capsys):
