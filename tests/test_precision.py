@@ -9,9 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from oneway.models.precision import weights_in
+from oneway.models.fuse import fuse
+from oneway.models.precision import CAST, Conv, weights_in
 from oneway.models.swiftnet import SwiftNet
 from oneway.models.wrn import WideResNet
+from oneway.ops.cast import Uses
 
 X = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
 NETWORKS = {
@@ -32,16 +34,41 @@ def losses_and_gradients(network: nn.Module, cast: bool) -> list[torch.Tensor]:
     return found + [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
 
 
+@pytest.mark.parametrize("fused", [False, True], ids=["", "fused"])
 @pytest.mark.parametrize("build", NETWORKS.values(), ids=NETWORKS)
-def test_one_cast_is_that_of_autocast(build):
+def test_one_cast_is_that_of_autocast(build, fused):
     """Losses and gradients are the same to the bit, in single precision, and frozen weights get none."""
     torch.manual_seed(0)
     network = build().to(memory_format=torch.channels_last)
-    next(module for module in network.modules() if type(module) is nn.Conv2d).requires_grad_(False)
+    network = fuse(network) if fused else network
+    next(module for module in network.modules() if type(module) in CAST).requires_grad_(False)
     layerwise, together = (losses_and_gradients(deepcopy(network), cast) for cast in (False, True))
     assert len(layerwise) > 10
     assert all(torch.equal(a, b) for a, b in zip(layerwise, together, strict=True))
     assert {gradient.dtype for gradient in together} == {torch.float32}
+
+
+def test_a_layer_that_is_used_twice_gets_both_gradients():
+    """In one loss and in two; only where a weight is used once may its gradient be computed beside others."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), nn.Conv2d(3, 3, 1))
+    alone, sums = [], []
+    for kind in (nn.Conv2d, Conv):
+        for layer in network:
+            layer.__class__ = kind
+        network.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16), weights_in(torch.bfloat16, network):
+            (network(X) * network(network(X))).float().mean().backward()
+            network(X).float().mean().backward()
+            alone.append(network[0].weight.uses.count)
+        sums.append([parameter.grad.clone() for parameter in network.parameters()])
+    assert alone == [0, 0]
+    assert all(torch.equal(a, b) for a, b in zip(*sums, strict=True))
+    uses = Uses()
+    assert [uses.begin(), uses.end()] == [None, True]
+    uses.begin(), uses.begin()
+    assert [uses.end(), uses.end()] == [False, False]
+    assert [uses.begin(), uses.end()] == [None, True]
 
 
 def test_weights_are_themselves_again():

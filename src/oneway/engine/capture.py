@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from oneway.config import Config
 from oneway.draws import Draws, each_column
@@ -88,6 +88,7 @@ class CapturedStep:
         self.table: FixedTable | None = None
         self.graphs: dict[bool, tuple[torch.cuda.CUDAGraph, Measured]] = {}
         self.stream = torch.cuda.Stream()
+        self.autotune = pays_to_try(state.student)
 
     def __call__(self, draws: Draws, consistent: bool) -> Measured:
         """One iteration."""
@@ -112,7 +113,7 @@ class CapturedStep:
 
     def _step(self, consistent: bool) -> Measured:
         assert self.table is not None
-        with cudnn_autotune(), sharing_batches(self.ranks.group):
+        with cudnn_autotune(self.autotune), sharing_batches(self.ranks.group):
             return step(self.state, self.store, self.table.draws, self.config, consistent)
 
     def _on_side_stream(self, consistent: bool) -> Measured:
@@ -133,9 +134,18 @@ class CapturedStep:
         return graph, measured
 
 
+def pays_to_try(network: nn.Module) -> bool:
+    """Whether convolutions should try their algorithms, and not take what cuDNN guesses.
+
+    On an H200, a ResNet-18 is 4 % faster for three seconds of trying. Depthwise-separable networks have twice as many
+    convolutions, try for ten seconds, and are as fast as by guessing: most of them are products of matrices.
+    """
+    return not any(isinstance(layer, nn.Conv2d) and layer.groups > 1 for layer in network.modules())
+
+
 @contextmanager
 def cudnn_autotune(enabled: bool = True) -> Iterator[None]:
-    """Convolutions try their algorithms once: shapes stay the same for the whole run, so it is worth it."""
+    """Convolutions try their algorithms once: shapes stay the same for the whole run."""
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = enabled
     try:

@@ -27,11 +27,16 @@ def consistency(models: Models, batch: Batch, settings: Settings) -> Tensor:
     x, variant = batch.unlabelled(), settings.variant
     perturbation = batch.perturbation(x, 0)
     other = UNCHANGED if variant.first_is_clean else batch.perturbation(x, 1)
-    first = models.student if variant.first_learns else models.teacher
     second = models.student if variant.second_learns else models.teacher
 
-    target = first(other.image(x), clean=variant.first_is_clean)
-    prediction = second(perturbation.image(x), clean=False)
+    source, clean = other.image(x), variant.first_is_clean
+    if variant.first_learns:
+        target = models.student(source, clean)
+        prediction = second(perturbation.image(x), clean=False)
+    else:
+        taught = models.teacher_beside(source, clean)
+        prediction = second(perturbation.image(x), clean=False)
+        target = taught()
     moves = perturbation if variant.first_is_clean else other.inverse().then(perturbation)
     return divergence(target, prediction, moves, ops.pixels_of(x), settings)
 

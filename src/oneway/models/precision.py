@@ -8,10 +8,18 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from oneway.ops import cast_together
+from oneway import ops
 
-CAST = (nn.Conv2d, nn.Linear)
-"""Layers that do nothing with their weights but multiply; a subclass may, and is left to autocast."""
+
+class Conv(nn.Conv2d):
+    """A convolution as it stands in a fused network."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ops.conv(x, self)
+
+
+CAST = (nn.Conv2d, Conv, nn.Linear)
+"""Layers that do nothing with their weights but multiply; another subclass may, and is left to autocast."""
 
 
 @contextmanager
@@ -30,7 +38,7 @@ def weights_in(dtype: torch.dtype, *networks: nn.Module) -> Iterator[None]:
     try:
         for learns in (True, False):  # of those that do not, no gradient is computed
             some = {place: parameter for place, parameter in kept.items() if parameter.requires_grad == learns}
-            for (layer, name), cast in zip(some, cast_together(list(some.values()), dtype), strict=True):
+            for (layer, name), cast in zip(some, ops.cast_together(list(some.values()), dtype), strict=True):
                 layer._parameters[name] = cast  # type: ignore[assignment]
         yield
     finally:

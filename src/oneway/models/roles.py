@@ -5,6 +5,7 @@ Shapes: N images of H×W pixels, C classes; logits are N×C×h×w, or N×C.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -19,6 +20,7 @@ from oneway.models.norm import (
     teacher_statistics,
     untracked_statistics,
 )
+from oneway.ops import beside
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,17 @@ class Models:
         teacher, student = self.teachers[which], self.students[which]
         with torch.no_grad(), teacher_statistics(teacher, student, self.norms, clean):
             return teacher(x)
+
+    def teacher_beside(self, x: Tensor, clean: bool = True, which: int = 0) -> Callable[[], Tensor]:
+        """`teacher`, computed beside a student's prediction that follows; what is returned waits for the logits.
+
+        A simple teacher reads the statistics that batch norm keeps, which that student must not move: unless all
+        students do, those of perturbed images do not.
+        """
+        if self.teachers[which] is self.students[which] and self.norms.student == "both":
+            logits = self.teacher(x, clean, which)
+            return lambda: logits
+        return beside(lambda images: self.teacher(images, clean, which), x)
 
     def probe(self, x: Tensor, which: int = 0) -> Tensor:
         """A student's logits with a gradient, but no trace in the statistics that batch norm keeps."""

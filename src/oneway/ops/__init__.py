@@ -3,11 +3,13 @@
 from oneway.ops.activation import Activation
 from oneway.ops.backend import kernels_run, references
 from oneway.ops.balanced import dice, hardest_cross_entropy, weight_of_labels
+from oneway.ops.beside import beside
 from oneway.ops.cast import cast_together
 from oneway.ops.classmix import half_of_classes, paste
 from oneway.ops.collective import Group, current, mean_of_all
 from oneway.ops.colour import jitter_colours
 from oneway.ops.contrast import Cells, cells_of, chosen, directional_contrast, shifted
+from oneway.ops.conv import conv
 from oneway.ops.crops import Window, crop_images, crop_labels
 from oneway.ops.cross_entropy import confident_cross_entropy, cross_entropy
 from oneway.ops.depthwise import depthwise
@@ -21,4 +23,5 @@ from oneway.ops.perturb import recolour_and_warp
 from oneway.ops.photometric import photometric, with_strength
 from oneway.ops.resize import resize
 from oneway.ops.shared_norm import sharing_batches
+from oneway.ops.stem import stem
 from oneway.ops.warp import Warp, splat, warp

@@ -59,6 +59,11 @@ def depthwise(x: Tensor, layer: nn.Conv2d, same: bool = False) -> Tensor:
         x = x.to(torch.get_autocast_dtype(x.device.type))  # as a convolution would
     if kernel_convolves(x, layer):
         return depthwise_by_kernel(x, layer.weight, window_of(x, layer, same))
+    return convolve(x, layer, same)
+
+
+def convolve(x: Tensor, layer: nn.Conv2d, same: bool) -> Tensor:
+    """What a layer makes of x in plain PyTorch."""
     if not same:
         return nn.Conv2d.forward(layer, x)
     before_after = [part for axis in (1, 0) for part in _same(x.shape[2 + axis], layer, axis)]
