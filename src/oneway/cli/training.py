@@ -272,7 +272,7 @@ def evaluate(
     averaged = ", averaged with mirror images" if mirror else ""
     windows = f", in windows of {window[0]}×{window[1]} pixels" if window else ""
     say(results, f"{run} on {result['samples']} {split} samples{taught}{windows}{averaged}")
-    table = Table(caption=about_absent(result) or None)
+    table = Table()
     table.add_column("class")
     table.add_column("IoU in %" if result["metric"] == "miou" else "recognised in %", justify="right")
     for name, value in result["per_class"].items():
@@ -280,6 +280,8 @@ def evaluate(
     table.add_section()
     table.add_row("mean" if result["metric"] == "miou" else "accuracy", f"{result['value']:.1f}", style="bold")
     results.print(table)
+    if note := about_absent(result):
+        say(results, note)
 
 
 @verb(TRAIN)
