@@ -100,6 +100,26 @@ def test_a_header_that_announces_too_much(tmp_path):
         read_image(tmp_path / "a.tif")
 
 
+@pytest.mark.parametrize("options", [{}, {"compression": "lzw"}, {"compression": "zlib", "tile": (16, 16)}], ids=str)
+def test_damaged_files_are_errors(tmp_path, options):
+    """Whatever byte of the header or the pixels is another: pixels of the announced size, or an error of ours."""
+    save(tmp_path / "a.tif", noise(8), **options)
+    content, random = (tmp_path / "a.tif").read_bytes(), np.random.default_rng(0)
+    directory = int.from_bytes(content[4:8], "little")
+    messages = []
+    for _ in range(600):
+        damaged = bytearray(content)
+        for place in random.integers(0, (directory + 300) % len(content), random.integers(1, 4)):
+            damaged[place] = random.integers(256)
+        try:
+            shape = read_image(tmp_path / "a.tif", bytes(damaged)).shape
+            assert shape == (*image_size(tmp_path / "a.tif", bytes(damaged)), 3)
+        except UserError as error:
+            messages.append(str(error))
+    assert len(messages) > 30
+    assert all("a.tif" in message for message in messages)
+
+
 def test_without_tifffile(tmp_path, monkeypatch):
     """The command to install it."""
     save(tmp_path / "a.tif", noise(8))

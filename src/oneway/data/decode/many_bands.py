@@ -17,6 +17,7 @@ from oneway.common.extras import import_extra
 from oneway.data.dataset import Bytes
 from oneway.data.decode.structure import ManyBands
 
+LOSSLESS = (1, 5, 8, 32773, 32946, 50000)  # by TIFF's numbers: not at all, LZW, deflate, PackBits, deflate, Zstandard
 FIRST = (1, 2, 3)
 """The bands that are used where none are chosen."""
 
@@ -39,6 +40,8 @@ def read_bands(path: Path, file: BinaryIO, found: ManyBands, bands: tuple[int, i
     logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # what fails is an error of ours, which names the file
     with tifffile.TiffFile(BytesIO(file.read())) as content:
         page = content.pages[0]
+        if page.compression not in LOSSLESS:
+            raise UserError(f"{path}: compressed by a way that is not read here. Save it with LZW or deflate.")
         if page.dtype not in (np.uint8, np.uint16):
             raise UserError(
                 f"{path}: samples of kind {page.dtype} have no agreed range. Save it with 8 or 16 bits per sample."
