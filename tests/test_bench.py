@@ -128,6 +128,9 @@ def test_columns_in_which_nothing_is_known_are_left_out():
         ("_warped_divergence", "losses"),
         ("_crop_colours", "crops, perturbation"),
         ("_perturb", "crops, perturbation"),
+        ("_jitter_blur", "crops, perturbation"),
+        ("_fold", "convolution"),
+        ("void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16>", "convolution"),
         ("void at::native::elementwise_kernel<128, 2, at::native::direct_copy_kernel_cuda>", "copies"),
         ("Memset (Device)", "copies"),
         (
