@@ -74,10 +74,12 @@ class Models:
         A simple teacher reads the statistics that batch norm keeps, which that student must not move: unless all
         students do, those of perturbed images do not.
         """
-        if self.teachers[which] is self.students[which] and self.norms.student == "both":
+        simple = self.teachers[which] is self.students[which]
+        if simple and self.norms.student == "both":
             logits = self.teacher(x, clean, which)
             return lambda: logits
-        return beside(lambda images: self.teacher(images, clean, which), x)
+        of_batch = simple and self.norms.teacher != "population"  # statistics that processes make together
+        return beside(lambda images: self.teacher(images, clean, which), x, exchanges=of_batch)
 
     def probe(self, x: Tensor, which: int = 0) -> Tensor:
         """A student's logits with a gradient, but no trace in the statistics that batch norm keeps."""
