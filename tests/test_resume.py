@@ -62,8 +62,11 @@ def whole(tmp_path_factory) -> Path:
     return folder / "run"
 
 
-@pytest.mark.parametrize(("stop", "status"), [(signal.SIGKILL, -9), (signal.SIGINT, 128 + 2)])
-def test_a_stopped_run_resumes_to_the_bit(whole, stop, status, tmp_path):
+@pytest.mark.parametrize(
+    ("stop", "status", "named"),
+    [(signal.SIGKILL, -9, ("streets", "--out", "run", "--resume")), (signal.SIGINT, 128 + 2, ("--resume", "run"))],
+)
+def test_a_stopped_run_resumes_to_the_bit(whole, stop, status, named, tmp_path):
     """Stopped after about 10 iterations and resumed, it equals 40 in one go: every tensor, and every metric."""
     folder = tmp_path / "run"
     process = start(folder)
@@ -72,7 +75,10 @@ def test_a_stopped_run_resumes_to_the_bit(whole, stop, status, tmp_path):
     assert process.wait(60) == status
     assert not (folder / "summary.json").exists()
 
-    done = oneway("train", "streets", "--out", folder, "--resume", cwd=tmp_path, **ONE_THREAD)
+    refused = oneway("train", folder, cwd=tmp_path, **ONE_THREAD)
+    assert refused.returncode == 1
+    assert "a run, and no recipe" in refused.stderr
+    done = oneway("train", *named, cwd=tmp_path, **ONE_THREAD)
     assert done.returncode == 0, done.stderr
 
     expected, found = contents(whole), contents(folder)

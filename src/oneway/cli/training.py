@@ -15,7 +15,7 @@ from oneway.cli.app import TRAIN, Cache, Factory, Json, Refresh, Switch, console
 from oneway.common.console import print_result
 from oneway.common.errors import UserError
 from oneway.common.interrupt import Interrupted
-from oneway.common.run_files import CONFIG
+from oneway.common.run_files import CONFIG, is_output
 from oneway.common.terms import LoggerName, SplitName
 from oneway.common.words import command, counted, say
 from oneway.config import Config, Positive
@@ -145,6 +145,7 @@ def train(
         compare: Also train without unlabelled images, with the same seed, labels and length, and report what they
             brought; the folder then holds two runs, named after their methods.
         resume: Continue the run in the folder from its last checkpoint, to the bit; start it where there is none yet.
+            `oneway train RUN --resume` continues a run with its own settings.
         allow_changes: With --resume, go on although settings, split or data are not those the run began with.
         config: Take the settings of a YAML file, such as the config.yaml of an earlier run; flags win over it.
         log: Also draw the curves there, while it trains; a continued run goes on with its curve without this flag.
@@ -155,9 +156,8 @@ def train(
         from oneway.tools.loggers import require_services
 
         require_services(log)
-    if recipe_name not in RECIPES and Path(recipe_name).is_dir():
-        use = command("oneway", "train", "folder", "--data", Path(recipe_name))
-        raise UserError(f"{recipe_name}: a folder, and no recipe. Use: {use}")
+    if recipe_name not in RECIPES and (place := Path(recipe_name)).is_dir():
+        recipe_name, out = _recipe_of(place, resume and out is None), place
     changes = configuration.prefer_epochs(settings.model_dump(exclude_unset=True))
     if data is not None:
         changes = configuration.merge(changes, {"data": {"path": data}})
@@ -215,6 +215,17 @@ def train(
     known = value is not None and f"{value:.1f} % {METRIC_NAMES[summary['metric']]} on validation with {given}"
     say(console, f"{known or f'Trained on {given}; no image validates, and no score is known'}\nReport: {page}")
     say(console, str(describe_unlabelled([folder])))
+
+
+def _recipe_of(place: Path, continued: bool) -> str:
+    """The recipe of a run that is named in its place, to be continued."""
+    if not (is_output(place) and (place / CONFIG).is_file()):
+        use = command("oneway", "train", "folder", "--data", place)
+        raise UserError(f"{place}: a folder, and no recipe. Use: {use}")
+    if not continued:
+        use = command("oneway", "train", place, "--resume")
+        raise UserError(f"{place}: a run, and no recipe. To go on with it: {use}")
+    return str(configuration.read_yaml(place / CONFIG).get("recipe"))
 
 
 @verb(TRAIN)
