@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from rich.console import Console
@@ -25,7 +26,15 @@ def quickstart(out: Path, seed: int, console: Console) -> None:
 def choose_precision(out: Path) -> Precision:
     """The fastest on this computer; where a run has been begun, that run's, whichever computer that was."""
     begun = [out / method for method in COMPARED if (out / method / CONFIG).is_file()]
-    return open_run(begun[0]).config.train.precision if begun else fast_precision(choose_device("auto"))
+    if begun:
+        return open_run(begun[0]).config.train.precision
+    # In bfloat16, threads that wait for each other do not give way: on busy cores it takes longer than float32.
+    return "auto" if is_busy() else fast_precision(choose_device("auto"))
+
+
+def is_busy() -> bool:
+    """Whether more programs have been running in the last minute than there are cores."""
+    return os.getloadavg()[0] > (os.cpu_count() or 1)
 
 
 def quickstart_config(method: str, seed: int, precision: Precision = "auto") -> Config:

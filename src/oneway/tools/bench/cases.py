@@ -88,6 +88,12 @@ def classification(name: str, batch: tuple[int, int], images: int) -> Case:
     return Case(name, config, classes=10, images=images, size=(32, 32))
 
 
+def quickstart() -> Case:
+    """The scenes of the quickstart, in the precision that it has on this CPU."""
+    config = recipe("streets").changed(train={"precision": start.fast_precision(torch.device("cpu"))})
+    return Case("streets", config, classes=9, images=32, size=config.data.size, setups=("supervised", "simple-phtps"))
+
+
 EFFICIENT = {"lite0": Model(backbone="tf_efficientnet_lite0"), "mnv4m": Model(backbone="mobilenetv4_conv_medium")}
 """Encoders of depthwise-separable convolutions, which the paper has none of."""
 
@@ -108,6 +114,7 @@ def training_cases(small: bool) -> dict[str, Case]:
         segmentation("rn18-64", Model(backbone="resnet18", width=0.5), 64, (96, 192), images=8, batch=2),
         *(segmentation(f"{name}-64", model, 64, (96, 192), images=8, batch=2) for name, model in EFFICIENT.items()),
         classification("wrn-32", (2, 4), images=64),
+        quickstart(),
     ]
     return {case.name: case for case in (demonstration if small else full)}
 
@@ -162,9 +169,10 @@ def configured(case: Case, setup: str, engine: Engine) -> Config:
     return case.config.changed(method=method, variant=variant, train=changes)
 
 
-def engines(device: torch.device) -> tuple[Engine, ...]:
-    """On a CPU the two are one and the same."""
-    return ("oneway", "plain") if device.type == "cuda" else ("oneway",)
+def engines(case: Case, device: torch.device) -> tuple[Engine, ...]:
+    """In single precision on a CPU, the two are one and the same."""
+    differ = device.type == "cuda" or case.config.train.precision == "bfloat16"
+    return ("oneway", "plain") if differ else ("oneway",)
 
 
 def fresh_state(config: Config, classes: int, device: torch.device) -> TrainingState:

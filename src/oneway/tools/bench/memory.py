@@ -67,7 +67,7 @@ def bench_memory(options: Options, say: Say) -> Findings:
         raise UserError(f"{figure}: unknown kind of picture '{figure.suffix}'. Use .png, .svg or .pdf.")
     results: list[Result] = []
     for case in options.choose(memory_cases(options.small)).values():
-        for engine in engines(options.device):
+        for engine in engines(case, options.device):
             for way, setup in WAYS.items():
                 lines = measure(case, setup, engine, options.device)
                 peak, supervised = peak_of(lines), peak_of(lines[:SUPERVISED])

@@ -56,7 +56,10 @@ def bench_step(options: Options, say: Say) -> Findings:
         ),
     ]
     if options.small:
-        notes.append("On a CPU the engine is plain PyTorch, and memory is not counted: see `oneway bench memory`.")
+        notes.append(
+            "On a CPU the engine is plain PyTorch, but for `streets` in half precision where the processor has that; "
+            "memory is not counted: see `oneway bench memory`."
+        )
     return Findings(tables, {"rates": found and found._asdict(), "rows": rows}, notes)
 
 
@@ -70,7 +73,7 @@ def measure_case(case: Case, device: torch.device, found: Rates | None, say: Say
         theirs = TRAINING.get((case.name, setup))
         row: Result = {"case": case.name, "batch": case.batch, "setup": setup, "oneway": None, "plain": None}
         row |= {"paper": theirs and theirs._asdict(), "work": None, "floors": None}
-        for engine in engines(device):
+        for engine in engines(case, device):
             name = f"{case.name:12} {setup:13} {engine:7}"
             try:
                 row[engine] = measured = measure(case, setup, engine, store, profiled=found is not None)

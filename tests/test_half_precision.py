@@ -1,0 +1,96 @@
+"""Facts about half precision on a CPU: what is chosen, how far it leads, and that a run keeps it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import safetensors.torch
+import torch
+
+from oneway import models
+from oneway.engine.start import BFLOAT16_INSTRUCTIONS, fast_precision, training_state
+from oneway.runs import open_run
+from oneway.tools import compare as compare_module
+from oneway.tools import quickstart as quickstart_module
+from oneway.tools import train as train_module
+from small_runs import QUIET, small_streets
+
+CPU = torch.device("cpu")
+
+
+def changed(precision: str, **train: object) -> object:
+    return small_streets(train={"precision": precision, **train})
+
+
+@pytest.mark.parametrize(
+    ("precision", "engine", "last"), [("auto", "auto", False), ("bfloat16", "auto", True), ("bfloat16", "plain", False)]
+)
+def test_half_precision_has_the_layout_of_fast_convolutions(precision, engine, last):
+    """Single precision, and the reference, keep theirs: they are the same to the bit as ever."""
+    config = changed(precision, engine=engine)
+    state = training_state([models.build(config.model, 9, 0)], (), config, CPU)
+    weight = state.student.encoder.net.layer1[0].conv1.weight
+    assert weight.is_contiguous(memory_format=torch.channels_last) == last
+
+
+def test_half_precision_learns_the_same(tmp_path):
+    """The losses of the first iterations differ from those in single precision, by about eight bits."""
+    losses = {}
+    for precision in ("float32", "bfloat16"):
+        train_module.train(changed(precision, log_every=1), tmp_path / precision, False, QUIET)
+        lines = map(json.loads, (tmp_path / precision / "metrics.jsonl").read_text().splitlines())
+        losses[precision] = torch.tensor([line["supervised"] for line in lines if "supervised" in line])
+    exact, half = losses.values()
+    assert not torch.equal(exact, half)
+    torch.testing.assert_close(half, exact, rtol=0.04, atol=0)
+
+
+def test_half_precision_resumes_to_the_bit(tmp_path, monkeypatch):
+    """Weights come back in the layout that they had."""
+    config = changed("bfloat16", checkpoint_every=2)
+    train_module.train(config, tmp_path / "whole", False, QUIET)
+    done = iter(range(3))
+    monkeypatch.setattr(train_module, "require_margin", lambda: next(done))
+    with pytest.raises(StopIteration):
+        train_module.train(config, tmp_path / "run", False, QUIET)
+    monkeypatch.undo()
+    train_module.train(config, tmp_path / "run", True, QUIET)
+    whole, resumed = (
+        safetensors.torch.load_file(tmp_path / name / "checkpoint" / "00000004.safetensors")
+        for name in ("whole", "run")
+    )
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+@pytest.mark.parametrize("able", [(), BFLOAT16_INSTRUCTIONS[:1], BFLOAT16_INSTRUCTIONS[1:]])
+def test_half_precision_is_for_processors_that_have_it(able, monkeypatch):
+    """Others would take longer."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: dict.fromkeys(able, True), raising=False)
+    assert fast_precision(CPU) == ("bfloat16" if able else "auto")
+    assert fast_precision(torch.device("cuda")) == "auto"
+
+
+def test_the_quickstart_keeps_the_precision_that_it_began_with(tmp_path, monkeypatch):
+    """Both of its runs have one, on whichever computer it is continued."""
+    configs = []
+
+    def train_nothing(config, *_):
+        configs.append(config)
+        return {"value": 1.0, "labels": 8, "metric": "miou"}
+
+    train_module.train(changed("float32"), tmp_path / "supervised", False, QUIET)
+    monkeypatch.setattr(compare_module, "train", train_nothing)
+    monkeypatch.setattr(compare_module, "open_run", lambda folder: open_run(tmp_path / "supervised"))
+    monkeypatch.setattr(compare_module, "write_report", lambda runs, out, factory, **more: out)
+    monkeypatch.setattr(quickstart_module, "fast_precision", lambda device: "bfloat16")
+    quickstart_module.quickstart(tmp_path, 0, QUIET)
+    assert [config.train.precision for config in configs] == ["float32", "float32"]
+
+
+@pytest.mark.parametrize(("busy", "precision"), [(0.5, "bfloat16"), (1.5, "auto")])
+def test_the_quickstart_avoids_half_precision_on_busy_cores(busy, precision, tmp_path, monkeypatch):
+    """Its threads wait for each other without giving way to other programs."""
+    monkeypatch.setattr(quickstart_module, "fast_precision", lambda device: "bfloat16")
+    monkeypatch.setattr(quickstart_module.os, "getloadavg", lambda: (busy * quickstart_module.os.cpu_count(), 0, 0))
+    assert quickstart_module.choose_precision(tmp_path / "new") == precision
