@@ -15,11 +15,11 @@ from oneway.common.streams import permuted
 from oneway.config import Jitter
 from oneway.data.dataset import Samples
 from oneway.draws import MOST_SHUFFLED, Plan, batch_of, draw, part
-from oneway.engine.feed import pooled, resident
+from oneway.engine.feed import pooled, resident, streamed
 from oneway.engine.jitter import _ends, _reach, jitter_inputs, jitter_labels, jitter_pairs, most_needed, needed_box
 from oneway.models.projector import CELL
 from pools import opened, pack, write_images
-from test_feed import CPU, scenes
+from test_feed import CPU, on_disk, scenes
 
 POOL = 12
 JITTERS = {
@@ -75,6 +75,21 @@ def test_crops_of_a_pool_are_those_of_images_in_memory(jitter, pool):
             assert torch.equal(one, other)
     assert [column.data_ptr() for column in (window.store.pixels, window.store.box)] == places
     window.close()
+
+
+@pytest.mark.parametrize("jitter", JITTERS.values(), ids=JITTERS)
+@pytest.mark.parametrize("where", ["in memory", "on disk"])
+def test_crops_of_parts_that_are_streamed_are_those_of_whole_images(jitter, where, tmp_path):
+    """Labels too; and for small crops less is sent than images have."""
+    samples = scenes() if where == "in memory" else on_disk(scenes(), tmp_path)
+    plan = replace(plan_for(jitter, len(samples)), unlabelled=range(len(samples)))
+    window, whole = streamed(samples, plan, CPU, jitter=jitter), resident(scenes(), plan, CPU)
+    for iteration in (0, 1, 2, 9, 3):
+        drawn = whole.draws(iteration)
+        for one, other in zip(crops(window, window.draws(iteration), jitter), crops(whole, drawn, jitter), strict=True):
+            assert torch.equal(one, other)
+    sent = streamed(samples, replace(plan, scale=(1.0, 1.0), pairs=False), CPU, jitter=Jitter(crop=(8, 8))).store
+    assert len(sent.pixels) < len(streamed(samples, plan, CPU).store.pixels) / 3
 
 
 def test_only_what_crops_are_made_of_is_kept(pool):

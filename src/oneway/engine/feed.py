@@ -8,7 +8,7 @@ of a pool are decoded some batches ahead, and only what their crops are made of 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from oneway.config import Jitter
-from oneway.draws import Draws, Plan, draw, each_column
+from oneway.draws import Draws, Jitters, Pairs, Plan, draw, each_column
 from oneway.engine import memory
 from oneway.engine.jitter import most_needed, needed_box
-from oneway.engine.store import Array, FlatArray, FlatArrayOnDisk, Images, Part, Pool, Store
+from oneway.engine.store import Array, Box, FlatArray, FlatArrayOnDisk, Images, Part, Pool, Store
 from oneway.models.projector import CELL
 
 SHARE_OF_DEVICE = 0.5
@@ -73,7 +73,7 @@ def feed(
     needed = samples.pixels.nbytes + samples.labels.nbytes
     if there or needed <= SHARE_OF_DEVICE * (memory.available(device) or 0):
         return resident(samples, plan, device, share)
-    return streamed(samples, plan, device, share)
+    return streamed(samples, plan, device, share, jitter)
 
 
 def resident(samples: Images, plan: Plan, device: torch.device, share: Share = lambda d: d) -> Feed:
@@ -82,9 +82,15 @@ def resident(samples: Images, plan: Plan, device: torch.device, share: Share = l
     return Feed(Store.hold(samples, device), lambda iteration: share(draw(plan, iteration)), place)
 
 
-def streamed(samples: Images, plan: Plan, device: torch.device, share: Share = lambda d: d) -> Feed:
-    """A batch at a time on the device, in a store that stays in place and is filled anew for every iteration."""
-    window = _Window(samples, lambda iteration: share(draw(plan, iteration)), device)
+def streamed(
+    samples: Images, plan: Plan, device: torch.device, share: Share = lambda d: d, jitter: Jitter | None = None
+) -> Feed:
+    """A batch at a time on the device, in a store that stays in place and is filled anew for every iteration.
+
+    Where it is known how crops are made, only what they are made of is sent there.
+    """
+    cut = _Cut(jitter, plan) if jitter is not None and jitter.crop is not None and samples.dense else None
+    window = _Window(samples, lambda iteration: share(draw(plan, iteration)), device, cut)
     return Feed(window.store, window.fill, "streamed from the cache", close=window.close)
 
 
@@ -96,16 +102,41 @@ def pooled(
     def draws(iteration: int) -> Draws:
         return share(draw(plan, iteration))
 
-    window = _Window(samples, draws, device, _Ahead(pool, len(samples.sizes), draws, plan, jitter))
+    cut = _Cut(jitter, plan)
+    window = _Window(samples, draws, device, cut, _Ahead(pool, len(samples.sizes), draws, plan, cut))
     return Feed(window.store, window.fill, "streamed from cache and pool", window.ready, window.close)
+
+
+class _Cut:
+    """Finds the part of an image that its crops are made of."""
+
+    def __init__(self, jitter: Jitter, plan: Plan) -> None:
+        self.jitter = jitter
+        self.most_labelled, self.most = (most_needed(plan.scale[0], jitter, pairs) for pairs in (False, plan.pairs))
+        """Pixels of such a part."""
+
+    def chooser(self, draws: Jitters, row: int, pairs: Pairs | None = None) -> Callable[[tuple[int, int]], Box]:
+        """A function of the height and width of an image that is drawn in a row."""
+
+        def mine(column: Tensor) -> Tensor:
+            return column[row : row + 1]
+
+        own, its_pairs = each_column(draws, mine), each_column(pairs, mine)
+        return partial(needed_box, draw=own, pairs=its_pairs, config=self.jitter, cell=CELL)
+
+    def box(self, draws: Draws, place: int, size: tuple[int, int]) -> Box:
+        """Of an image of this size at some place in a batch, in which those with labels come first."""
+        labelled = len(draws.labelled.item)
+        if place < labelled:
+            return self.chooser(draws.labelled, place)(size)
+        return self.chooser(draws.unlabelled, place - labelled, draws.pairs)(size)
 
 
 class _Ahead:
     """Decodes the images of iterations to come."""
 
-    def __init__(self, pool: Pool, first: int, draws: Callable[[int], Draws], plan: Plan, jitter: Jitter) -> None:
-        self.pool, self.first, self.seed, self.jitter, self._draw = pool, first, plan.seed, jitter, draws
-        self.largest = most_needed(plan.scale[0], jitter, plan.pairs)
+    def __init__(self, pool: Pool, first: int, draws: Callable[[int], Draws], plan: Plan, cut: _Cut) -> None:
+        self.pool, self.first, self.seed, self.cut, self._draw = pool, first, plan.seed, cut, draws
         self.depth = BATCHES_AHEAD + math.ceil(pool.threads / plan.batch_unlabelled)
         self.threads = ThreadPoolExecutor(pool.threads, "decode")
         self.coming: dict[int, tuple[Draws, list[Future[Part] | None]]] = {}
@@ -137,12 +168,7 @@ class _Ahead:
     def _begin(self, draws: Draws, row: int, item: int) -> Future[Part] | None:
         if item < self.first:
             return None
-
-        def mine(column: Tensor) -> Tensor:
-            return column[row : row + 1]
-
-        own, pairs = each_column(draws.unlabelled, mine), each_column(draws.pairs, mine)
-        choose = partial(needed_box, draw=own, pairs=pairs, config=self.jitter, cell=CELL)
+        choose = self.cut.chooser(draws.unlabelled, row, draws.pairs)
         return self.threads.submit(self.pool.read, item - self.first, self.seed, choose)
 
 
@@ -159,22 +185,29 @@ class _Batch(NamedTuple):
 
 class _Window:
     def __init__(
-        self, samples: Images, draws: Callable[[int], Draws], device: torch.device, ahead: _Ahead | None = None
+        self,
+        samples: Images,
+        draws: Callable[[int], Draws],
+        device: torch.device,
+        cut: _Cut | None = None,
+        ahead: _Ahead | None = None,
     ) -> None:
-        self.samples, self.ahead, self.pinned = samples, ahead, device.type == "cuda"
+        self.samples, self.cut, self.ahead, self.pinned = samples, cut, ahead, device.type == "cuda"
         self.draws = ahead.draws if ahead else draws
         first = draws(0)
-        unlabelled = len(first.unlabelled.item)
-        images = len(first.labelled.item) + unlabelled
-        largest = int(samples.sizes.prod(axis=1).max())
-        room = images * largest + (unlabelled * max(ahead.largest - largest, 0) if ahead else 0)
+        labelled, unlabelled = len(first.labelled.item), len(first.unlabelled.item)
+        images = labelled + unlabelled
+        whole = int(samples.sizes.prod(axis=1).max())
+        largest = min(whole, cut.most_labelled) if cut else whole
+        largest_unlabelled = cut.most if cut and ahead else min(whole, cut.most) if cut else whole
+        room = labelled * largest + unlabelled * largest_unlabelled
         self.store = Store(
             pixels=torch.from_numpy(samples.pixels[:0]).new_zeros(room, samples.pixels.shape[1], device=device),
-            labels=torch.zeros(images * largest if samples.dense else images, dtype=torch.uint8, device=device),
+            labels=torch.zeros(labelled * largest if samples.dense else images, dtype=torch.uint8, device=device),
             start=torch.zeros(images, dtype=torch.int64, device=device),
             size=torch.ones(images, 2, dtype=torch.int64, device=device),
             dense=samples.dense,
-            box=torch.ones(images, 4, dtype=torch.int64, device=device) if ahead else None,
+            box=torch.ones(images, 4, dtype=torch.int64, device=device) if cut else None,
         )
         self.thread = ThreadPoolExecutor(1)
         self.next: tuple[int, Future[_Batch]] | None = None
@@ -212,10 +245,17 @@ class _Window:
         labelled, unlabelled = draws.labelled.item.tolist(), draws.unlabelled.item.tolist()
         parts: list[Part | None] = [None] * len(labelled)
         parts += self.ahead.take(iteration) if self.ahead else [None] * len(unlabelled)
-        size, box, pixels = self._laid_out(labelled + unlabelled, parts)
+        items = labelled + unlabelled
+        sizes = [part.size if part else _size(samples, item) for item, part in zip(items, parts, strict=True)]
+        boxes = [
+            part.box if part else self.cut.box(draws, place, size) if self.cut else (0, 0, *size)
+            for place, (size, part) in enumerate(zip(sizes, parts, strict=True))
+        ]
+        size, box = (torch.from_numpy(np.array(each, dtype=np.int64)) for each in (sizes, boxes))
+        pixels = self._together(samples.pixels, items, boxes, parts)
         areas = (box[:, 2:] - box[:, :2]).prod(dim=1)
         labels = (
-            self._together(samples.labels, labelled)
+            self._together(samples.labels, labelled, boxes[: len(labelled)])
             if samples.dense
             else self._pinned(torch.from_numpy(samples.labels[labelled]))
         )
@@ -229,39 +269,37 @@ class _Window:
             labels,
             self._pinned(areas.cumsum(0) - areas),
             self._pinned(size),
-            self._pinned(box) if self.ahead else None,
+            self._pinned(box) if self.cut else None,
         )
 
-    def _laid_out(self, items: list[int], parts: list[Part | None]) -> tuple[Tensor, Tensor, Tensor]:
-        """Sizes of images, which part of each is there, and the pixels of those, one after another."""
-        sizes = [part.size if part else self.samples.sizes[item] for item, part in zip(items, parts, strict=True)]
-        boxes = [part.box if part else (0, 0, *size) for size, part in zip(sizes, parts, strict=True)]
-        box = torch.from_numpy(np.array(boxes, dtype=np.int64))
-        areas = (box[:, 2:] - box[:, :2]).prod(dim=1).tolist()
-        row = self.samples.pixels
+    def _together(
+        self, row: FlatArray, items: list[int], boxes: list[Box], parts: Sequence[Part | None] | None = None
+    ) -> Tensor:
+        """What a row has of parts of some images, or what is there of them already, one after another."""
+        areas = [(bottom - top) * (right - left) for top, left, bottom, right in boxes]
         found = torch.from_numpy(row[:0]).new_empty(sum(areas), *row.shape[1:], pin_memory=self.pinned)
-        for item, part, into in zip(items, parts, found.split(areas), strict=True):
+        for item, box, part, into in zip(items, boxes, parts or [None] * len(items), found.split(areas), strict=True):
             if part is None:
-                _copy(row, int(self.samples.starts[item]), into.numpy())
+                _copy(row, int(self.samples.starts[item]), int(self.samples.sizes[item, 1]), box, into.numpy())
             else:
                 into.numpy()[:] = part.pixels.reshape(-1, 3)
-        return torch.from_numpy(np.array(sizes, dtype=np.int64)), box, found
-
-    def _together(self, row: FlatArray, items: list[int]) -> Tensor:
-        """What a row has of some images."""
-        areas = self.samples.sizes[items].prod(axis=1).tolist()
-        found = torch.from_numpy(row[:0]).new_empty(sum(areas), *row.shape[1:], pin_memory=self.pinned)
-        for start, part in zip(self.samples.starts[items].tolist(), found.split(areas), strict=True):
-            _copy(row, start, part.numpy())
         return found
 
     def _pinned(self, tensor: Tensor) -> Tensor:
         return tensor.pin_memory() if self.pinned else tensor
 
 
-def _copy(row: FlatArray, start: int, into: Array) -> None:
-    """Fills an array with a row from a place onwards; a row on disk is read straight into it."""
-    if isinstance(row, np.ndarray):
-        into[:] = row[start : start + len(into)]
+def _size(samples: Images, item: int) -> tuple[int, int]:
+    height, width = samples.sizes[item].tolist()
+    return height, width
+
+
+def _copy(row: FlatArray, start: int, width: int, box: Box, into: Array) -> None:
+    """Fills an array with a part of an image that begins at a place of a row; whole lines are read straight into it."""
+    top, left, bottom, right = box
+    begin, end, whole_lines = start + top * width, start + bottom * width, right - left == width
+    if whole_lines and not isinstance(row, np.ndarray):
+        cast(FlatArrayOnDisk, row).read(begin, into)
     else:
-        cast(FlatArrayOnDisk, row).read(start, into)
+        lines = row[begin:end].reshape(bottom - top, width, -1)
+        into.reshape(bottom - top, right - left, -1)[:] = lines[:, left:right]

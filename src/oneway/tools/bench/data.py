@@ -94,8 +94,10 @@ def measure(case: Case, feed_name: str, samples: Samples, device: torch.device) 
 def open_feed(config: Config, name: str, samples: Samples, device: torch.device) -> Feed:
     """Every image in both roles, as in the paper; but with a pool, those without labels are of it alone."""
     items, pool = range(len(samples)), samples.pool
-    if name != "pool" or pool is None:
-        return (resident if name == "resident" else streamed)(samples, plan_of(config, items, items), device)
+    if name == "resident":
+        return resident(samples, plan_of(config, items, items), device)
+    if name == "streamed" or pool is None:
+        return streamed(samples, plan_of(config, items, items), device, jitter=config.jitter)
     plan = plan_of(config, items, range(len(samples), len(samples) + len(pool)))
     return pooled(samples, pool, plan, device, config.jitter)
 
