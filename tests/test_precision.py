@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from oneway.models.fuse import fuse
-from oneway.models.precision import CAST, Conv, weights_in
+from oneway.models.precision import Conv, weights_in
 from oneway.models.swiftnet import SwiftNet
 from oneway.models.wrn import WideResNet
 from oneway.ops.cast import Uses
@@ -34,14 +34,12 @@ def losses_and_gradients(network: nn.Module, cast: bool) -> list[torch.Tensor]:
     return found + [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
 
 
-@pytest.mark.parametrize("fused", [False, True], ids=["", "fused"])
 @pytest.mark.parametrize("build", NETWORKS.values(), ids=NETWORKS)
-def test_one_cast_is_that_of_autocast(build, fused):
+def test_one_cast_is_that_of_autocast(build):
     """Losses and gradients are the same to the bit, in single precision, and frozen weights get none."""
     torch.manual_seed(0)
-    network = build().to(memory_format=torch.channels_last)
-    network = fuse(network) if fused else network
-    next(module for module in network.modules() if type(module) in CAST).requires_grad_(False)
+    network = fuse(build().to(memory_format=torch.channels_last))
+    next(module for module in network.modules() if type(module) is Conv).requires_grad_(False)
     layerwise, together = (losses_and_gradients(deepcopy(network), cast) for cast in (False, True))
     assert len(layerwise) > 10
     assert all(torch.equal(a, b) for a, b in zip(layerwise, together, strict=True))
@@ -60,7 +58,7 @@ def test_a_layer_that_is_used_twice_gets_both_gradients():
         with torch.autocast("cpu", torch.bfloat16), weights_in(torch.bfloat16, network):
             (network(X) * network(network(X))).float().mean().backward()
             network(X).float().mean().backward()
-            alone.append(network[0].weight.uses.count)
+            alone.append(network[0].cast[0].uses.count if kind is Conv else 0)
         sums.append([parameter.grad.clone() for parameter in network.parameters()])
     assert alone == [0, 0]
     assert all(torch.equal(a, b) for a, b in zip(*sums, strict=True))
@@ -71,22 +69,32 @@ def test_a_layer_that_is_used_twice_gets_both_gradients():
     assert [uses.begin(), uses.end()] == [None, True]
 
 
-def test_weights_are_themselves_again():
-    """After the block, and after an error in it, every layer has its own parameter; within, their half."""
-    network = SwiftNet(3, "resnet18", width=0.125)
+def test_nothing_is_left_behind():
+    """After the block, and after an error in it, layers have their parameters alone, which were never replaced."""
+    network = fuse(SwiftNet(3, "resnet18", width=0.125))
     before = dict(network.named_parameters())
 
     def look_and_fail() -> None:
         with weights_in(torch.bfloat16, network):
-            assert network.head[2].weight.dtype == torch.bfloat16
-            assert network.head[0].weight.dtype == torch.float32  # a norm
+            assert network.head[2].cast[0].dtype == torch.bfloat16
+            assert dict(network.named_parameters()).keys() == before.keys()
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         look_and_fail()
+    assert network.head[2].cast is None
     after = dict(network.named_parameters())
-    assert before.keys() == after.keys()
     assert all(before[name] is after[name] for name in before)
+
+
+def test_without_autocast_layers_have_their_own_precision():
+    """A method may leave autocast for a while, to differentiate forwards, say."""
+    network = fuse(SwiftNet(3, "resnet18", width=0.125)).eval()
+    expected = network(X)
+    with torch.autocast("cpu", torch.bfloat16), weights_in(torch.bfloat16, network):
+        with torch.autocast("cpu", enabled=False):
+            assert torch.equal(network(X), expected)
+        assert network(X).dtype == torch.bfloat16
 
 
 class Scaled(nn.Conv2d):
@@ -99,7 +107,7 @@ class Scaled(nn.Conv2d):
 
 def test_layers_of_a_kind_of_their_own_are_left_alone():
     """They may do more with their weights than multiply."""
-    network = nn.Sequential(Scaled(3, 4, 3), nn.Conv2d(4, 2, 1))
+    network = fuse(nn.Sequential(Scaled(3, 4, 3), nn.Conv2d(4, 2, 1)))
     with torch.autocast("cpu", torch.bfloat16), weights_in(torch.bfloat16, network):
         network(X).float().sum().backward()
     assert all(parameter.grad is not None for parameter in network.parameters())

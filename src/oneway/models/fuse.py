@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from oneway import ops
 from oneway.models import resnet
 from oneway.models.inverted import SHORTCUTS, become_depthwise, can_take_shortcut
-from oneway.models.precision import Conv
+from oneway.models.precision import become_castable
 from oneway.models.stem import become_stem
 from oneway.models.wrn import Block, WideResNet
 
@@ -132,8 +132,7 @@ def fuse(network: nn.Module) -> nn.Module:
         elif isinstance(module, nn.Conv2d):
             become_depthwise(module)
             become_stem(module)
-            if type(module) is nn.Conv2d:
-                module.__class__ = Conv
+        become_castable(module)
     for module in network.modules():
         if type(module) in SHORTCUTS:
             _fuse_shortcut(module)

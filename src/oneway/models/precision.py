@@ -1,4 +1,4 @@
-"""The weights of a network in the precision of its activations."""
+"""Layers whose weights are cast to the precision of activations for a whole network at once."""
 
 from __future__ import annotations
 
@@ -6,41 +6,62 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from oneway import ops
 
+Weights = tuple[Tensor, Tensor | None]
+"""Weight and bias of a layer."""
+
 
 class Conv(nn.Conv2d):
-    """A convolution as it stands in a fused network."""
+    """A convolution that knows its weights in a lower precision, where they are cast."""
+
+    cast: Weights | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        return ops.conv(x, self)
+        return super().forward(x) if (cast := _in_use(self, x)) is None else ops.conv(x, self, *cast)
 
 
-CAST = (nn.Conv2d, Conv, nn.Linear)
-"""Layers that do nothing with their weights but multiply; another subclass may, and is left to autocast."""
+class Linear(nn.Linear):
+    """A linear layer, likewise."""
+
+    cast: Weights | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) if (cast := _in_use(self, x)) is None else F.linear(x, *cast)
+
+
+KINDS: dict[type[nn.Module], type[nn.Module]] = {nn.Conv2d: Conv, nn.Linear: Linear}
+"""What layers of a fused network become; a subclass may do more with its weights than multiply, and stays."""
+
+
+def become_castable(layer: nn.Module) -> None:
+    """Turns a layer into one of ours."""
+    if type(layer) in KINDS:
+        layer.__class__ = KINDS[type(layer)]
 
 
 @contextmanager
 def weights_in(dtype: torch.dtype, *networks: nn.Module) -> Iterator[None]:
-    """Within the block, layers have their weights in a dtype, as under autocast; gradients are still the parameters'.
+    """Within the block, layers of ours need not be cast by autocast one by one: all are, in one pass at its beginning.
 
-    All are cast in one pass at the beginning, where autocast casts them layer by layer.
+    Where autocast is off, they compute with their parameters; gradients are the parameters' in any case.
     """
-    layers = dict.fromkeys(module for network in networks for module in network.modules() if type(module) in CAST)
-    kept: dict[tuple[nn.Module, str], Tensor] = {
-        (layer, name): parameter
-        for layer in layers
-        for name, parameter in layer._parameters.items()
-        if parameter is not None and parameter.dtype == torch.float32
-    }
+    layers = [layer for network in networks for layer in network.modules() if isinstance(layer, Conv | Linear)]
     try:
         for learns in (True, False):  # of those that do not, no gradient is computed
-            some = {place: parameter for place, parameter in kept.items() if parameter.requires_grad == learns}
-            for (layer, name), cast in zip(some, ops.cast_together(list(some.values()), dtype), strict=True):
-                layer._parameters[name] = cast  # type: ignore[assignment]
+            some = [layer for layer in layers if layer.weight.requires_grad == learns]
+            weights = iter(ops.cast_together([layer.weight for layer in some], dtype))
+            biases = iter(ops.cast_together([layer.bias for layer in some if layer.bias is not None], dtype))
+            for layer in some:
+                layer.cast = next(weights), None if layer.bias is None else next(biases)
         yield
     finally:
-        for (layer, name), parameter in kept.items():
-            layer._parameters[name] = parameter  # type: ignore[assignment]
+        for layer in layers:
+            layer.cast = None
+
+
+def _in_use(layer: Conv | Linear, x: Tensor) -> Weights | None:
+    return layer.cast if torch.is_autocast_enabled(x.device.type) else None

@@ -21,14 +21,16 @@ LARGEST = 2**23
 """Numbers that are held for a gradient, at most: a few megabytes, and larger layers fill a GPU by themselves."""
 
 
-def conv(x: Tensor, layer: nn.Conv2d) -> Tensor:
-    """What a layer makes of x."""
-    known = uses_of(layer.weight) is not None and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+def conv(x: Tensor, layer: nn.Conv2d, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """What a layer makes of x with weights that `cast_together` has cast."""
+    plain = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
     forwards = forward_ad.unpack_dual(x).tangent is not None  # a derivative that is not known here
-    if not known or forwards or not torch.is_grad_enabled():
+    if not plain or forwards:
         return nn.Conv2d.forward(layer, x)
     settings = layer.stride, layer.padding, layer.dilation, layer.groups
-    y: Tensor = _Conv.apply(x.to(layer.weight.dtype), layer.weight, layer.bias, settings)
+    if uses_of(weight) is None or not torch.is_grad_enabled():
+        return layer._conv_forward(x, weight, bias)
+    y: Tensor = _Conv.apply(x.to(weight.dtype), weight, bias, settings)
     return y
 
 
