@@ -1,113 +1,90 @@
-"""Weights in bfloat16 for a whole network at once: what autocast does layer by layer, to the bit."""
+"""Facts about half precision on a CPU: what is chosen, how far it leads, and that a run keeps it."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from copy import deepcopy
+import json
 
 import pytest
+import safetensors.torch
 import torch
-from torch import nn
 
-from oneway.models.fuse import fuse
-from oneway.models.precision import Conv, weights_in
-from oneway.models.swiftnet import SwiftNet
-from oneway.models.wrn import WideResNet
-from oneway.ops.cast import Uses
+from oneway import models
+from oneway.engine.start import BFLOAT16_INSTRUCTIONS, fast_precision, training_state
+from oneway.runs import open_run
+from oneway.tools import compare as compare_module
+from oneway.tools import quickstart as quickstart_module
+from oneway.tools import train as train_module
+from small_runs import QUIET, small_streets
 
-X = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
-NETWORKS = {
-    "segmentation": lambda: SwiftNet(3, "resnet18", width=0.125),
-    "depthwise layers": lambda: SwiftNet(3, "tf_efficientnet_lite0"),
-    "a linear head": lambda: WideResNet(3, depth=10, width=1),
-}
+CPU = torch.device("cpu")
 
 
-def losses_and_gradients(network: nn.Module, cast: bool) -> list[torch.Tensor]:
-    """Of two losses, one after the other, as a step has them; some weights do not learn."""
-    found = []
-    with torch.autocast("cpu", torch.bfloat16), weights_in(torch.bfloat16, network) if cast else nullcontext():
-        for x in (X, X.flip(2)):
-            loss = network(x).float().square().mean()
-            loss.backward()
-            found.append(loss.detach())
-    return found + [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
+def changed(precision: str, **train: object) -> object:
+    return small_streets(train={"precision": precision, **train})
 
 
-@pytest.mark.parametrize("build", NETWORKS.values(), ids=NETWORKS)
-def test_one_cast_is_that_of_autocast(build):
-    """Losses and gradients are the same to the bit, in single precision, and frozen weights get none."""
-    torch.manual_seed(0)
-    network = fuse(build().to(memory_format=torch.channels_last))
-    next(module for module in network.modules() if type(module) is Conv).requires_grad_(False)
-    layerwise, together = (losses_and_gradients(deepcopy(network), cast) for cast in (False, True))
-    assert len(layerwise) > 10
-    assert all(torch.equal(a, b) for a, b in zip(layerwise, together, strict=True))
-    assert {gradient.dtype for gradient in together} == {torch.float32}
+@pytest.mark.parametrize(
+    ("precision", "engine", "last"), [("auto", "auto", False), ("bfloat16", "auto", True), ("bfloat16", "plain", False)]
+)
+def test_half_precision_has_the_layout_of_fast_convolutions(precision, engine, last):
+    """Single precision, and the reference, keep theirs: they are the same to the bit as ever."""
+    config = changed(precision, engine=engine)
+    state = training_state([models.build(config.model, 9, 0)], (), config, CPU)
+    weight = state.student.encoder.net.layer1[0].conv1.weight
+    assert weight.is_contiguous(memory_format=torch.channels_last) == last
 
 
-def test_a_layer_that_is_used_twice_gets_both_gradients():
-    """In one loss and in two; only where a weight is used once may its gradient be computed beside others."""
-    torch.manual_seed(0)
-    network = nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), nn.Conv2d(3, 3, 1))
-    alone, sums = [], []
-    for kind in (nn.Conv2d, Conv):
-        for layer in network:
-            layer.__class__ = kind
-        network.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16), weights_in(torch.bfloat16, network):
-            (network(X) * network(network(X))).float().mean().backward()
-            network(X).float().mean().backward()
-            alone.append(network[0].cast[0].uses.count if kind is Conv else 0)
-        sums.append([parameter.grad.clone() for parameter in network.parameters()])
-    assert alone == [0, 0]
-    assert all(torch.equal(a, b) for a, b in zip(*sums, strict=True))
-    uses = Uses()
-    assert [uses.begin(), uses.end()] == [None, True]
-    uses.begin(), uses.begin()
-    assert [uses.end(), uses.end()] == [False, False]
-    assert [uses.begin(), uses.end()] == [None, True]
+def test_half_precision_learns_the_same(tmp_path):
+    """The losses of the first iterations differ from those in single precision, by about eight bits."""
+    losses = {}
+    for precision in ("float32", "bfloat16"):
+        train_module.train(changed(precision, log_every=1), tmp_path / precision, False, QUIET)
+        lines = map(json.loads, (tmp_path / precision / "metrics.jsonl").read_text().splitlines())
+        losses[precision] = torch.tensor([line["supervised"] for line in lines if "supervised" in line])
+    exact, half = losses.values()
+    assert not torch.equal(exact, half)
+    torch.testing.assert_close(half, exact, rtol=0.04, atol=0)
 
 
-def test_nothing_is_left_behind():
-    """After the block, and after an error in it, layers have their parameters alone, which were never replaced."""
-    network = fuse(SwiftNet(3, "resnet18", width=0.125))
-    before = dict(network.named_parameters())
-
-    def look_and_fail() -> None:
-        with weights_in(torch.bfloat16, network):
-            assert network.head[2].cast[0].dtype == torch.bfloat16
-            assert dict(network.named_parameters()).keys() == before.keys()
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        look_and_fail()
-    assert network.head[2].cast is None
-    after = dict(network.named_parameters())
-    assert all(before[name] is after[name] for name in before)
-
-
-def test_without_autocast_layers_have_their_own_precision():
-    """A method may leave autocast for a while, to differentiate forwards, say."""
-    network = fuse(SwiftNet(3, "resnet18", width=0.125)).eval()
-    expected = network(X)
-    with torch.autocast("cpu", torch.bfloat16), weights_in(torch.bfloat16, network):
-        with torch.autocast("cpu", enabled=False):
-            assert torch.equal(network(X), expected)
-        assert network(X).dtype == torch.bfloat16
+def test_half_precision_resumes_to_the_bit(tmp_path, monkeypatch):
+    """Weights come back in the layout that they had."""
+    config = changed("bfloat16", checkpoint_every=2)
+    train_module.train(config, tmp_path / "whole", False, QUIET)
+    done = iter(range(3))
+    monkeypatch.setattr(train_module, "require_margin", lambda: next(done))
+    with pytest.raises(StopIteration):
+        train_module.train(config, tmp_path / "run", False, QUIET)
+    monkeypatch.undo()
+    train_module.train(config, tmp_path / "run", True, QUIET)
+    whole, resumed = (
+        safetensors.torch.load_file(tmp_path / name / "checkpoint" / "00000004.safetensors")
+        for name in ("whole", "run")
+    )
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
-class Scaled(nn.Conv2d):
-    """A layer that computes with its weights before it uses them."""
+@pytest.mark.parametrize("able", [(), BFLOAT16_INSTRUCTIONS[:1], BFLOAT16_INSTRUCTIONS[1:]])
+def test_half_precision_is_for_processors_that_have_it(able, monkeypatch):
+    """Others would take longer."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: dict.fromkeys(able, True), raising=False)
+    assert fast_precision(CPU) == ("bfloat16" if able else "auto")
+    assert fast_precision(torch.device("cuda")) == "auto"
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        assert self.weight.dtype == torch.float32
-        return self._conv_forward(x, self.weight / self.weight.norm(), self.bias)
 
+def test_the_quickstart_keeps_the_precision_that_it_began_with(tmp_path, monkeypatch):
+    """Both of its runs have one, on whichever computer it is continued."""
+    configs = []
 
-def test_layers_of_a_kind_of_their_own_are_left_alone():
-    """They may do more with their weights than multiply."""
-    network = fuse(nn.Sequential(Scaled(3, 4, 3), nn.Conv2d(4, 2, 1)))
-    with torch.autocast("cpu", torch.bfloat16), weights_in(torch.bfloat16, network):
-        network(X).float().sum().backward()
-    assert all(parameter.grad is not None for parameter in network.parameters())
+    def train_nothing(config, *_):
+        configs.append(config)
+        return {"value": 1.0, "labels": 8, "metric": "miou"}
+
+    train_module.train(changed("float32"), tmp_path / "supervised", False, QUIET)
+    monkeypatch.setattr(compare_module, "train", train_nothing)
+    monkeypatch.setattr(compare_module, "open_run", lambda folder: open_run(tmp_path / "supervised"))
+    monkeypatch.setattr(compare_module, "write_report", lambda runs, out, factory, **more: out)
+    monkeypatch.setattr(quickstart_module, "fast_precision", lambda device: "bfloat16")
+    quickstart_module.quickstart(tmp_path, 0, QUIET)
+    (tmp_path / "new").mkdir()
+    quickstart_module.quickstart(tmp_path / "new", 0, QUIET)
+    assert [config.train.precision for config in configs] == ["float32", "float32", "bfloat16", "bfloat16"]
