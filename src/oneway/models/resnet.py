@@ -54,7 +54,8 @@ class ResNet(nn.Module):
                 blocks.append(BasicBlock(inputs, outputs, stride=2 if number > 1 and index == 0 else 1))
                 inputs = outputs
             self.add_module(f"layer{number}", nn.Sequential(*blocks))
-        self._initialise()
+        if not self.conv1.weight.is_meta:  # where there are only shapes, drawing would import PyTorch's compiler
+            self._initialise()
 
     def _initialise(self) -> None:
         """As He et al. do; each block begins as its shortcut alone."""
