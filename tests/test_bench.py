@@ -343,5 +343,5 @@ def test_start_tells_the_parts_of_a_process_apart(monkeypatch, tmp_path):
     for unit in ("seconds", "processor_seconds"):
         assert sum(part[unit] for part in parts.values()) == pytest.approx(row[unit], rel=1e-3, abs=0.05)
     assert parts["imports"]["processor_seconds"] > 10 * parts["work"]["processor_seconds"]
-    with pytest.raises(UserError, match="not a run folder"):
+    with pytest.raises(UserError, match="no such file or folder"):
         start.measure(["eval", str(tmp_path / "none")], tmp_path)

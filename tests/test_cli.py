@@ -177,9 +177,9 @@ def test_an_ended_run_is_not_trained_again(run):
         ("train folder occupied", "'occupied' is not expected here. If it holds the images: --data occupied."),
         ("train streets stray", "'stray' is not expected here; `oneway train --help` lists what is."),
         ("train streets --optimiser.nesterov false", "'false' is not expected here: a switch takes no value"),
-        ("eval nowhere", "nowhere: not a run folder"),
+        ("eval nowhere", "nowhere: no such file or folder"),
         ("bench params --json params.json", "--json takes no file: it prints to the standard output"),
-        ("report nowhere", "nowhere: not a run folder"),
+        ("report nowhere", "nowhere: no such file or folder"),
     ],
 )
 def test_bad_input_is_answered_before_any_training(arguments, message, tmp_path):
@@ -242,7 +242,7 @@ def test_paths_are_text_and_not_markup(tmp_path):
     """Brackets in a path reach the reader as they are."""
     done = forked("eval", "runs/[a]/[/b]", cwd=tmp_path)
     assert done.returncode == 1
-    assert "runs/[a]/[/b]: not a run folder" in done.stderr
+    assert "runs/[a]/[/b]: no such file or folder" in done.stderr
 
 
 def test_quickstart_does_not_overwrite_a_run(run):

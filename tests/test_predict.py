@@ -270,7 +270,7 @@ def test_an_overlay_leaves_black_classes_clear():
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path):
     """One with a configuration is a run that has not ended."""
-    with pytest.raises(UserError, match=r"not a run folder \(it has no model\.safetensors\)"):
+    with pytest.raises(UserError, match=r"not a run folder \(it has no config\.yaml\)"):
         load(tmp_path, "cpu")
     (tmp_path / "config.yaml").touch()
     with pytest.raises(UserError, match="has the run ended"):

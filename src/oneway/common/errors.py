@@ -6,6 +6,8 @@ import errno
 import os
 from collections.abc import Iterable
 from difflib import get_close_matches
+from itertools import islice
+from pathlib import Path
 
 from oneway.common.words import visible
 
@@ -21,6 +23,23 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     suggestion = f" Did you mean '{near[0]}'?" if near else ""
     return UserError(f"Unknown {kind} '{visible(name[:200], lines=False)}'.{suggestion} Known: {', '.join(known)}.")
 
+
+def missing(path: Path) -> UserError:
+    """The error for a path at which there is nothing: suggests what has nearly the same name there."""
+    here = Path.cwd()
+    path = path.relative_to(here) if path.is_relative_to(here) else path  # as the user is likely to have typed it
+    try:
+        with os.scandir(path.parent) as entries:
+            names = [entry.name for entry in islice(entries, MOST_COMPARED) if not entry.name.startswith(".")]
+    except OSError:
+        names = []
+    near = get_close_matches(path.name, names, n=1)
+    suggestion = f" Did you mean {path.with_name(near[0])}?" if near else ""
+    return UserError(f"{path}: no such file or folder.{suggestion}")
+
+
+MOST_COMPARED = 10_000
+"""Names beside a missing one that are looked at: each takes a moment."""
 
 PASSING = {
     *(errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EREMOTEIO, errno.ENXIO, errno.ENODEV, errno.EBUSY, errno.EAGAIN),

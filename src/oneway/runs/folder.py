@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 
 from oneway import config as configuration
-from oneway.common.errors import UserError
+from oneway.common.errors import UserError, missing
 from oneway.common.links import refuse_link
 from oneway.common.run_files import CONFIG, ENVIRONMENT, METRICS, MODEL, SPLIT, SUMMARY, TRACEBACK
 from oneway.common.words import listed, say
@@ -164,11 +164,20 @@ def open_run(path: Path) -> Run:
     """An existing run folder."""
     file = path / CONFIG
     if not file.is_file():
-        inside = sorted(str(found.parent) for found in path.glob(f"*/{CONFIG}"))
-        hint = f" It holds runs; name one: {listed(inside, joint='or')}." if inside else ""
-        raise UserError(f"{path}: not a run folder (it has no {CONFIG}).{hint}")
+        raise no_run(path)
     refuse_link(file)
     return Run(path, configuration.build(configuration.read_yaml(file), source=str(file)))
+
+
+def no_run(path: Path) -> UserError:
+    """The error for a path that is no run folder: there is nothing, runs are inside, or it is something else."""
+    if not is_there(path):
+        return missing(path)
+    inside = sorted(found.parent for found in path.glob(f"*/{CONFIG}"))
+    hint = f" It holds runs; name one: {listed(inside, joint='or')}." if inside else ""
+    if path.name == MODEL:
+        hint = f" Name its folder: {path.parent}."
+    return UserError(f"{path}: not a run folder (it has no {CONFIG}).{hint}")
 
 
 def refuse_links(path: Path) -> None:

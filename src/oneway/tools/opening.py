@@ -19,7 +19,6 @@ from oneway.common import words
 from oneway.config import Config
 from oneway.config.recipes.presets import PHOTOGRAPHS
 from oneway.data.dataset import Dataset, Samples
-from oneway.data.load import require_folder
 from oneway.data.splits import Split, choose, places
 from oneway.draws import Plan
 from oneway.engine import memory, optim
@@ -138,17 +137,16 @@ def open_training(
         noted = ranks.same(lambda: continuation.read_notes(continued) if continued else noted)
     elif ranks.is_first:
         runs.refuse_occupied(out)
-    if config.data.name == "folder":
-        require_folder(config.data)  # before weights are fetched
-    # Minutes of decoding would be in vain without them. A checkpoint has the weights, but not a teacher from elsewhere.
     with ranks.in_turn():
+        dataset = data.load(config.data, console)  # a folder that is mistyped is said before weights are fetched
+        # Minutes of decoding would be in vain without them. A checkpoint has these, but not a teacher from elsewhere.
         weights = None if noted.filled else locate_weights(config.model)
         teacher = load_teacher(config)
     notes: dict[str, Any] = {} if teacher is None else {"teacher": digest_of(teacher)}
     if continued is not None and teacher is not None:
         continuation.keep_teacher(continued, noted.teacher, notes["teacher"])
 
-    dataset, samples, held_out = _read_data(config, notes, console, ranks)
+    samples, held_out = _read_images(dataset, notes, ranks)
     for remark in dataset.review():
         say(f"Note: {remark}")
     split = ranks.same(partial(_find_split, config, continued, dataset, samples, held_out))
@@ -178,17 +176,14 @@ def open_training(
     return training
 
 
-def _read_data(
-    config: Config, notes: dict[str, Any], console: Console, ranks: Ranks
-) -> tuple[Dataset, Samples, Samples]:
-    """The data, the same in all processes: what trains, and what validates."""
+def _read_images(dataset: Dataset, notes: dict[str, Any], ranks: Ranks) -> tuple[Samples, Samples]:
+    """The images, the same in all processes: those that train, and those that validate."""
     with ranks.in_turn():
-        dataset = data.load(config.data, console)
         samples, held_out = dataset.read("train"), dataset.read("val")
     facts = {"training images": samples.content, "validation images": held_out.content, "classes": dataset.classes}
     pool = None if samples.pool is None else samples.pool.record
     ranks.require_same(facts | {"teacher": notes.get("teacher"), "pool": pool})
-    return dataset, samples, held_out
+    return samples, held_out
 
 
 def _find_split(

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
 
-from oneway.common.errors import UserError
+from oneway.common.errors import UserError, missing
 from oneway.common.run_files import is_output
 from oneway.data.dataset import Item
 from oneway.data.folder.description import FILE, OPTIONS, Description, Part, read_description
@@ -121,7 +121,7 @@ def _require_folder(folder: Path) -> None:
     if folder.suffix.lower() == ".zip" and folder.is_file():
         raise UserError(f"{folder}: an archive. Unpack it, and name the folder: {unzip_command(folder)}")
     if not folder.exists():
-        raise UserError(f"{folder}: no such file or folder.")
+        raise missing(folder)
     if not folder.is_dir():
         raise UserError(f"{folder}: not a folder. Folders and .zip files are read; unpack any other archive.")
 

@@ -21,7 +21,7 @@ PARTS = {
     "oneway.data.load:load": "data",
     "oneway.data.streets.scene:render": "data",
     "oneway.engine.feed:feed": "data",
-    "oneway.tools.opening:_read_data": "data",
+    "oneway.tools.opening:_read_images": "data",
     "oneway.tools.evaluate:read_split": "data",
     "oneway.tools.suggest.scores:candidates_of_run": "data",
     "oneway.models.named:build": "network",

@@ -34,7 +34,7 @@ from oneway.models.mlp import Perceptron
 from oneway.ops.losses import pixels_of as size_of
 from oneway.ops.losses import upsample
 from oneway.ops.most_probable import most_probable
-from oneway.runs import choose_device, load_model
+from oneway.runs import choose_device, load_model, no_run
 from oneway.runs.atomic import write_atomically
 from oneway.tools.evaluate import as_input
 from oneway.tools.predict.tiles import GRID, SMALLEST_TILE, Box, Look, slide, stride_of, survey
@@ -245,11 +245,9 @@ class Predictor:
 def load(run: str | PathLike[str], device: str = "auto", factory: str | None = None, mirror: bool = False) -> Predictor:
     """The model of a run folder, or of a model.safetensors alone; with `mirror`, averaged over mirrored images too."""
     path = Path(run)
-    if not path.exists():
-        raise UserError(f"{path}: no such run folder or {MODEL}.")
     file = refuse_link(path / MODEL) if path.is_dir() else path
     if not file.exists() and not (path / CONFIG).exists():
-        raise UserError(f"{path}: not a run folder (it has no {MODEL}).")
+        raise no_run(path)
     chosen = choose_device(device)
     trained = load_model(file, chosen, factory)
     if isinstance(trained.network, Perceptron):

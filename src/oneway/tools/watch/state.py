@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from oneway.common.errors import UserError
+from oneway.common.errors import UserError, missing
 from oneway.common.links import refuse_link
 from oneway.common.run_files import CONFIG, METRICS, PICTURES, SUMMARY
 from oneway.engine.optim import total_iterations
@@ -59,6 +59,8 @@ class Watcher:
         self.runs: dict[Path, WatchedRun] = {}
         self.lock = threading.Lock()  # several requests may ask at once
         if not self._find():
+            if not path.exists():
+                raise missing(path)
             raise UserError(f"{path}: neither a run folder, nor a folder of runs (there is no {CONFIG}).")
 
     def overview(self) -> list[dict[str, Any]]:

@@ -1,0 +1,63 @@
+"""A name that is not quite right is answered with the right one, before anything else is looked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from processes import forked
+from test_check_cli import write_folder
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with photographs, and another with what looks like two runs."""
+    place = tmp_path_factory.mktemp("place")
+    write_folder(place / "photos")
+    for name in ("cups", "plates"):
+        (place / "runs/both" / name).mkdir(parents=True)
+        (place / "runs/both" / name / "config.yaml").touch()
+    return place
+
+
+def refusal(place, *words: str, status: int = 1) -> str:
+    """What a command says that fails, in one line; no weights are on this computer, nor can they be fetched."""
+    hub = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(place / "hub"), "COLUMNS": "200"}
+    done = forked(*words, cwd=place, **hub)
+    assert done.returncode == status, done.stderr
+    return " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("words", ["check photoes", "train folder --data photoes", "check ./photos --unlabelled fotos"])
+def test_data_are_looked_for_before_weights(place, words):
+    """With ImageNet's weights, which the recipe starts from, as without."""
+    name = words.split()[-1]
+    assert refusal(place, *words.split()) == f"oneway: {name}: no such file or folder. Did you mean photos?"
+
+
+def test_weights_are_looked_for_once_the_data_are_there(place):
+    """They are still asked for before images are decoded."""
+    said = refusal(place, "train", "folder", "--data", "photos", "--data.cache", "decoded")
+    assert "weights of resnet18 are not on this computer" in said
+    assert not list(place.glob("decoded/**/*.bin"))
+
+
+VERBS = ("eval", "predict", "report", "suggest", "explore", "export --to model.onnx")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_says_the_same_of_what_is_no_run(place, verb):
+    """There is nothing, there are runs inside, or it is something else."""
+    further = ["photos/images"] if verb == "predict" else []
+    words, *flags = verb.split()
+    answers = [refusal(place, words, name, *further, *flags) for name in ("runs/bot", "runs/both", "photos")]
+    assert answers == [
+        "oneway: runs/bot: no such file or folder. Did you mean runs/both?",
+        "oneway: runs/both: not a run folder (it has no config.yaml). It holds runs; name one: "
+        "runs/both/cups or runs/both/plates.",
+        "oneway: photos: not a run folder (it has no config.yaml).",
+    ]
+
+
+def test_a_page_to_watch_names_what_it_may_have_been(place):
+    """It also takes a folder of runs."""
+    assert "Did you mean runs/both?" in refusal(place, "watch", "runs/bot")
