@@ -22,15 +22,17 @@ from scipy import ndimage
 
 from exported import CLASSES, COLOURS, HEIGHT, READ, WIDTH, fill, fill_one
 from oneway.common.errors import UserError
-from oneway.data.folder import list_folder
+from oneway.common.terms import IGNORE
+from oneway.data.decode.images import read_image
+from oneway.data.folder import find, list_folder
 from oneway.data.streets import render
 from oneway.tools.annotations import FORMATS, AnnotationSettings, Export
-from oneway.tools.annotations.export import BACKGROUND
 from oneway.tools.annotations.interface import Scheme
 from oneway.tools.annotations.polygons import keyhole
 from oneway.tools.annotations.regions import find_regions
 from oneway.tools.annotations.rle import compress, runs
 from oneway.tools.predict import Outputs, Prediction, load, predict_files
+from oneway.tools.predict.sources import find_sources
 from oneway.tools.suggest import suggest
 from small_runs import QUIET
 
@@ -202,7 +204,6 @@ def test_the_background_is_written_when_asked_for(trained_run):
     """What is called so, in any case of letters; all other classes always are."""
     model = load(trained_run, "cpu")
     renamed = type(model)(**{**vars(model), "classes": ("Void", *model.classes[1:])})
-    assert "void" in BACKGROUND
     folder = Path("unused")
     assert AnnotationSettings("coco").export(renamed, folder).scheme.wanted == tuple(range(1, len(model.classes)))
     assert 0 in AnnotationSettings("coco", background=True).export(renamed, folder).scheme.wanted
@@ -267,6 +268,57 @@ def test_suggest_writes_the_images_and_what_is_predicted(trained_run, tmp_path, 
             assert len([*out.rglob("labels/train/**/*.txt")]) == 3
     with pytest.raises(UserError, match="perhaps corrected"):
         suggest(trained_run, QUIET, folder=photos, count=3, out=out, to=AnnotationSettings(to))
+
+
+@pytest.mark.parametrize("to", [name for name in FORMATS if name != "label-studio"])
+def test_suggestions_are_read_with_the_classes_of_the_model(trained_run, tmp_path, to):
+    """All of them, in their order, though some have no region; what no region covers is ignored without a background.
+
+    The contact sheet is none of the images, neither to learn from nor to predict.
+    """
+    photos, out = tmp_path / "photos", tmp_path / "next"
+    photos.mkdir()
+    for index in range(3):
+        Image.fromarray(render(1, index, 64, 96)[0]).save(photos / f"{index}.png")
+    suggest(trained_run, QUIET, folder=photos, out=out, to=AnnotationSettings(to, least=2000))
+    listing, model = list_folder(out, None, 0.34, 0), load(trained_run, "cpu")
+    assert listing.classes == model.classes
+    assert len(listing.train) + len(listing.val) == 3
+    for item in (*listing.train, *listing.val):
+        expected, found = model.predict(read_image(item.image)).labels, listing.read_labels(item)
+        covered = found != IGNORE
+        assert covered.all() if to == "voc" else 0.2 < covered.mean() < 1
+        assert (found == expected)[covered].mean() > 0.9
+    assert {source.path.name for source in find_sources([str(out)], tmp_path / "out")} == {f"{n}.png" for n in range(3)}
+    assert not any("suggest" in problem.file.name for problem in find(out).problems)
+
+
+@pytest.mark.parametrize("to", ["labelme", "voc"])
+def test_a_background_of_any_name_and_place_is_read_where_nothing_is_drawn(tmp_path, to):
+    """Also where it is not called so: it is what was not drawn."""
+    folder = write(to, tmp_path / "data", 0.0)
+    classes = ("roof", "void", *CLASSES[2:])
+    scheme = Scheme(classes, COLOURS, (0, 2, 3), 0.0, 1)
+    labels = facade()
+    swapped = np.array([1, 0, 2, 3], dtype=np.uint8)[labels]
+    export = Export(AnnotationSettings(to, 0.0, 1), scheme, folder)
+    for name in ("a.png", "sub/b ü.png", "c.png"):
+        path = folder / export.writer.images / name
+        prediction = Prediction(np.asarray(Image.open(path)), swapped, confident(labels), classes, COLOURS)
+        export.add(path, name, name.removesuffix(".png"), prediction)
+    export.finish()
+    export.describe_classes()
+    listing = list_folder(folder, None, 0.34, 0)
+    assert listing.classes == classes
+    assert (listing.read_labels(listing.train[0]) == swapped).all()
+
+
+def test_a_class_that_the_list_lacks_is_named(tmp_path):
+    """Before anything is decoded: someone drew a new one in the annotation tool."""
+    folder = write("labelme", tmp_path / "data", 0.0)
+    (folder / "dataset.yaml").write_text("classes: [background, roof]")
+    with pytest.raises(UserError, match=r"dataset.yaml: `classes` lacks"):
+        list_folder(folder, None, 0.34, 0)
 
 
 def test_scenes_made_by_code_have_no_files(trained_run, tmp_path):

@@ -12,9 +12,15 @@ SUMMARY = "summary.json"
 MODEL = "model.safetensors"
 CHANGES = "changes.json"
 SUGGESTIONS = "suggest.csv"
+CONTACT_SHEET = "suggest.png"  # beside it
 PICTURES = "pictures"  # of predictions, while a run trains
 TRACEBACK = "traceback.txt"
 PREDICTIONS = "predictions.json"  # beside predicted masks and overlays
+
+
+def is_contact_sheet(path: Path) -> bool:
+    """Whether a file shows the images to label next, and is none of them."""
+    return path.name == CONTACT_SHEET and path.with_name(SUGGESTIONS).is_file()
 
 
 def is_output(folder: Path) -> bool:

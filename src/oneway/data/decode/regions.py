@@ -23,6 +23,9 @@ from oneway.data.decode.outlines import Mask, outline_mask
 
 BACKGROUND = "background"
 
+UNDRAWN = frozenset({BACKGROUND, "_background_", "bg", "void", "unlabelled", "unlabeled", "ignore", "ignored"})
+"""What a class is called that nobody draws, in lower case."""
+
 MOST_PAINTED = 2**35
 """Pixels of all regions of an image together, each counted as large as the image: a minute or two."""
 
@@ -70,7 +73,7 @@ def paint_over(image: Path, found: Regions, classes: Sequence[str]) -> Bytes:
 
 
 def paint(found: Regions, classes: Sequence[str], size: tuple[int, int]) -> Bytes:
-    """H×W class indices, or IGNORE, of an image of this size; class 0 is the background.
+    """H×W class indices, or IGNORE, of an image of this size; where no region is, that of `undrawn_class`.
 
     Raises:
         UserError: Names the file, and the place in it.
@@ -81,9 +84,11 @@ def paint(found: Regions, classes: Sequence[str], size: tuple[int, int]) -> Byte
             f"({painted:.1e} pixels, at most {MOST_PAINTED:.1e}). Divide the image, or export masks."
         )
     index = {name: label for label, name in enumerate(classes)}
-    labels = np.zeros(size, dtype=np.uint8)
+    undrawn = undrawn_class(classes)
+    labels = np.full(size, undrawn, dtype=np.uint8)
     for region in found.regions:
-        label = IGNORE if region.name is None else 0 if is_background(region.name) else index.get(region.name)
+        name = region.name
+        label = IGNORE if name is None else index.get(name, undrawn if is_background(name) else None)
         if label is None:
             raise UserError(f"{found.file}: {region.place}: {region.name!r:.80} is none of the classes.")
         try:
@@ -93,6 +98,12 @@ def paint(found: Regions, classes: Sequence[str], size: tuple[int, int]) -> Byte
     return labels
 
 
+def undrawn_class(classes: Sequence[str]) -> int:
+    """The class of pixels that no region covers: the background, or else one that nobody draws; IGNORE without one."""
+    undrawn = [index for index, name in enumerate(classes) if name.casefold() in UNDRAWN]
+    return next((index for index in undrawn if is_background(classes[index])), next(iter(undrawn), IGNORE))
+
+
 def is_background(name: str) -> bool:
-    """Whether a class of this name is class 0, which is there anyhow."""
+    """Whether a class of this name is the background, which is there anyhow unless a list of classes lacks it."""
     return name.lower() in (BACKGROUND, f"_{BACKGROUND}_")

@@ -198,9 +198,10 @@ def _refusals(description: Description) -> Iterator[str]:
     if len({*kinds}) > 1:
         yield f"train and val: both need {kinds[0] or 'masks'}, or both {kinds[1] or 'masks'}"
     if any(kinds):
-        if description.classes or description.ignore or description.colours:
-            what = "categories of coco" if kinds[0] == "coco" else f"names in {kinds[0]}"
-            yield f"the {what} are the classes; leave out `classes`, `colours` and `ignore`"
+        if description.classes and not description.classes.plain:
+            yield f"classes: labels come from {kinds[0]}, where classes have names; write [name, …], or leave it out"
+        if description.ignore or description.colours:
+            yield f"labels come from {kinds[0]}, not from masks; leave out `colours` and `ignore`"
         if description.resize_masks or description.colour_tolerance:
             yield f"labels come from {kinds[0]}, not from masks; leave out `resize_masks` and `colour_tolerance`"
         return
@@ -224,9 +225,10 @@ def _refusals(description: Description) -> Iterator[str]:
 
 def _lines(description: Description) -> Iterator[str]:
     if classes := description.classes:
-        where = "behind" if classes.plain else "before"
-        colours = "the colour of each in the masks: red, green, blue"
-        yield f"classes:  # {colours if classes.coloured else f'masks hold the number {where} each'}"
+        named = description.train is not None and description.train.annotations is not None
+        where = "the number behind each" if classes.plain else "the number before each"
+        meaning = "the colour of each in the masks: red, green, blue" if classes.coloured else f"masks hold {where}"
+        yield f"classes:  # {'in the order of class numbers' if named else meaning}"
         for value, label in classes.table.items():
             name = _flow(classes.names[label])
             if classes.plain:

@@ -19,7 +19,7 @@ from oneway.data.check.survey import ALIKE_SHAPES
 from oneway.data.dataset import Bytes, Item, Listing
 from oneway.data.decode.images import image_size
 from oneway.data.decode.masks import Coding, read_mask
-from oneway.data.decode.regions import BACKGROUND, is_background, paint_over
+from oneway.data.decode.regions import BACKGROUND, is_background, paint_over, undrawn_class
 from oneway.data.folder.classes import default_colours
 from oneway.data.folder.description import FILE, Description
 from oneway.data.folder.files import Found, find, hint_below
@@ -103,7 +103,7 @@ def list_described(folder: Described, holdout: float, seed: int, all_validate: b
             f"{root}: the masks are painted in colours, and nothing says which class each stands for: {colours}. "
             f"`oneway check --save` writes a {FILE} to complete.{''.join(f' {remark}' for remark in inferred.remarks)}"
         )
-    annotated = _annotated_classes(found.annotations)
+    annotated = _annotated_classes(found)
     held_out = (
         () if found.val else tuple(labelled) if all_validate else _hold_out(labelled, holdout, seed, description.groups)
     )
@@ -180,6 +180,8 @@ def _remarks(found: Found, inferred: Inferred | None, held_out: int, labelled: i
         yield f"No validation set: {held_out} of the {labelled} labelled images {are} held out to validate."
     elif not found.val and not holdout:
         yield "No image validates: all that are labelled train (--data.holdout 0), and no score will be known."
+    if found.annotations and (given := found.description.names) and undrawn_class(given) == IGNORE:
+        yield f"Pixels that no region covers are ignored: {FILE} lists no background."
     yield from dict.fromkeys(remark for one in found.annotations for remark in one.remarks)
     yield from rivals(found)
     yield from unsupported_labels(found.root, found.train)
@@ -216,10 +218,15 @@ def _leniency(description: Description) -> str:
     return "".join(f", {key} {value}" for key, value in given.items() if value)
 
 
-def _annotated_classes(annotations: Sequence[Annotations]) -> tuple[str, ...]:
-    """The background and all other classes, where labels come from annotations; else nothing."""
-    names = dict.fromkeys(name for found in annotations for name in found.names)
-    every = names if all(found.listed for found in annotations) else sorted(names)
+def _annotated_classes(found: Found) -> tuple[str, ...]:
+    """All classes, where labels come from annotations: as described, or else the background first; else nothing."""
+    annotations, given = found.annotations, found.description.names
+    names = dict.fromkeys(name for one in annotations for name in one.names)
+    if annotations and given:
+        if unknown := [name for name in names if name not in given and not is_background(name)]:
+            raise UserError(f"{found.root / FILE}: `classes` lacks {listed(unknown, SHOWN)}, which is drawn. Add it.")
+        return given
+    every = names if all(one.listed for one in annotations) else sorted(names)
     return (BACKGROUND, *(name for name in every if not is_background(name))) if annotations else ()
 
 

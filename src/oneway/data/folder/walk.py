@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from oneway.common.errors import UserError
-from oneway.common.run_files import is_output
+from oneway.common.run_files import is_contact_sheet, is_output
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.masks import MASK_SUFFIXES
 
@@ -31,7 +31,7 @@ class Problem:
 def walk(folder: Path, home: Path, problems: list[Problem]) -> Iterator[Path]:
     """Files in a folder and its subfolders, in order of name; a link that leads out of `home` is a UserError.
 
-    Subfolders that oneway wrote are passed over.
+    Subfolders that oneway wrote are passed over, and so is a contact sheet beside its table.
     """
     waiting = [(folder, entry) for entry in reversed(entries_of(folder))]
     while waiting:
@@ -39,6 +39,8 @@ def walk(folder: Path, home: Path, problems: list[Problem]) -> Iterator[Path]:
         path = parent / entry.name
         if entry.is_dir(follow_symlinks=False):
             waiting += [] if is_output(path) else [(path, inner) for inner in reversed(entries_of(path))]
+        elif is_contact_sheet(path):
+            continue
         elif not entry.name.isprintable():  # nor can it be stored in a list of names
             named = f"the file {entry.name!a} in it has a name that cannot be shown; rename it."
             problems.append(Problem(parent, named))

@@ -8,9 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from oneway.common.errors import UserError
 from oneway.common.terms import AnnotationFormat
 from oneway.common.words import counted, listed
+from oneway.data.decode.regions import UNDRAWN
+from oneway.data.folder import FILE
 from oneway.runs.atomic import place_below, write_atomically
 from oneway.tools.annotations import coco, cvat, label_studio, labelme, voc, yolo
 from oneway.tools.annotations.interface import Picture, Scheme, Writer
@@ -25,9 +29,6 @@ FORMATS: Mapping[AnnotationFormat, Writer] = {
     "yolo": yolo,
     "voc": voc,
 }
-
-BACKGROUND = frozenset({"background", "_background_", "bg", "void", "unlabelled", "unlabeled", "ignore", "ignored"})
-"""What a class is called that nobody draws."""
 
 MOST_CLASSES = 254  # that a byte numbers beside the background
 
@@ -52,7 +53,7 @@ class AnnotationSettings:
         if not 0 <= self.tolerance < float("inf"):
             raise UserError(f"--tolerance {self.tolerance}: give a number of pixels, 0 or more.")
         names = enumerate(model.classes)
-        wanted = tuple(index for index, name in names if self.background or name.casefold() not in BACKGROUND)
+        wanted = tuple(index for index, name in names if self.background or name.casefold() not in UNDRAWN)
         if not wanted:
             raise UserError(f"{model.source}: has no class but {model.classes[0]}. Write that with --background.")
         if self.to == "voc" and len(wanted) > MOST_CLASSES:
@@ -117,6 +118,13 @@ class Export:
             first = listed((f"{number} {name}" for number, name in enumerate(self.scheme.names)), most=2)
             found += f"\nNumbers are {first}. Where a data.yaml of yours numbers the background too, use --background."
         return found
+
+    def describe_classes(self) -> None:
+        """Writes a description: as a data set, the folder has all classes of the model, in its order."""
+        heading = "# The classes of the model that drew this, in the order of their numbers.\n"
+        given = voc.describe_classes(self.scheme) if self.settings.to == "voc" else {"classes": [*self.scheme.classes]}
+        content = yaml.safe_dump(given, allow_unicode=True, sort_keys=False, default_flow_style=None)
+        self._write({FILE: (heading + content).encode()})
 
     def place(self, relative: str) -> Path:
         """A path below the folder; makes the folders on the way."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from oneway.common.words import visible
 from oneway.data.dataset import Colour
+from oneway.data.decode.regions import undrawn_class
 from oneway.data.folder.classes import default_colours
 from oneway.data.pictures import encoded, palette
 from oneway.tools.annotations.interface import Files, Picture, Scheme
@@ -38,6 +40,18 @@ def gather(parts: Sequence[str], scheme: Scheme) -> Files:
         "ImageSets/Segmentation/train.txt": "".join(f"{stem}\n" for stem in parts).encode(),
         "labelmap.txt": ("# label:color_rgb:parts:actions\n" + "".join(lines)).encode(),
     }
+
+
+def describe_classes(scheme: Scheme) -> dict[str, Any]:
+    """What a `dataset.yaml` says about the masks: all classes in the model's order; black is ignored if it is none."""
+    black, *colours = distinct_colours(scheme)
+    found = dict(zip(scheme.wanted, colours, strict=True))
+    left_out = [index for index in range(len(scheme.classes)) if index not in found]
+    unused = (colour for colour in default_colours(tuple(scheme.classes) * 2) if colour not in (black, *colours))
+    undrawn = undrawn_class(scheme.classes)
+    found |= {index: black if index == undrawn else next(unused) for index in left_out}
+    ignored: dict[str, Any] = {} if left_out else {"ignore": [[*black]]}
+    return {"classes": {name: [*found[index]] for index, name in enumerate(scheme.classes)}} | ignored
 
 
 def distinct_colours(scheme: Scheme) -> list[Colour]:

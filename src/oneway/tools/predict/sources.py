@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from oneway.common.errors import UserError
-from oneway.common.run_files import is_output
+from oneway.common.run_files import is_contact_sheet, is_output
 from oneway.common.words import listed
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.video import VIDEO_SUFFIXES
@@ -113,7 +113,7 @@ def _wanted(paths: Iterable[Path], root: Path, skipped: Skipped | None = None) -
         suffix = path.suffix.lower()
         if suffix not in SUFFIXES | VIDEO_SUFFIXES | PICTURES or hidden(path.relative_to(root)) or not path.is_file():
             return False
-        if any(ours(folder) for folder in path.parents if folder.is_relative_to(root)):
+        if is_contact_sheet(path) or any(ours(folder) for folder in path.parents if folder.is_relative_to(root)):
             return False
         if suffix in PICTURES and skipped is not None:
             skipped.kinds[suffix] += 1

@@ -70,6 +70,7 @@ def pre_annotate(
             prediction = _enlarged(model.predict(np.asarray(image.read())), image_size(image.path))
             export.add(copy.absolute(), name.as_posix(), stem.as_posix(), prediction)
             advance()
+    export.describe_classes()
     return export.finish()
 
 
