@@ -259,3 +259,24 @@ def test_one_folder_too_high_and_archives(tmp_path):
     told = refusal(tmp_path / "my export.zip")
     assert "an archive. Unpack it, and name the folder: unzip '" in told
     assert told.endswith(f"-d '{tmp_path / 'my export'}'")
+
+
+@pytest.mark.parametrize("inside", ["images", "masks", "train/images", "val/masks"])
+def test_one_folder_too_deep(tmp_path, inside):
+    """The data set is the folder above, and nobody is told to put images into a folder of images."""
+    for part in ("train", "val") if "/" in inside else ("",):
+        pairs(tmp_path / "photos" / part, 4)
+    named = tmp_path / "photos" / inside
+    assert refusal(named) == (
+        f"{named}: none of its 4 images has labels. It is part of {tmp_path / 'photos'}, which looks like a data set: "
+        "name that folder."
+    )
+
+
+def test_two_data_sets_below_are_both_named(tmp_path):
+    """Which one is meant, the user knows."""
+    for name in ("cups", "plates"):
+        pairs(tmp_path / name, 4)
+    assert refusal(tmp_path).endswith(
+        f"{tmp_path / 'cups'} and {tmp_path / 'plates'} look like data sets: name one of them."
+    )

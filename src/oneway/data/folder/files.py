@@ -15,10 +15,11 @@ from pydantic import ValidationError
 
 from oneway.common.errors import UserError, missing
 from oneway.common.run_files import is_output
+from oneway.common.words import listed
 from oneway.data.dataset import Item
 from oneway.data.folder.description import FILE, OPTIONS, Description, Part, read_description
 from oneway.data.folder.formats import READERS, Annotations, Source
-from oneway.data.folder.layout import recognise
+from oneway.data.folder.layout import IMAGES, MASK_FOLDERS, TRAIN, UNLABELLED, VAL, recognise
 from oneway.data.folder.walk import Problem, entries_of, images_in, require_inside, unsupported_images
 from oneway.data.splits import members
 from oneway.data.unpack import unzip_command
@@ -80,10 +81,8 @@ def find(root: Path, unlabelled: Path | None = None) -> Found:
     if unlabelled is not None:
         items += _from_elsewhere(unlabelled, items, taken | _files(items), problems)
     if not items:
-        raise UserError(
-            f"{root}: no image found{unsupported_images(problems)}. {hint_below(root)}Put images into "
-            f"{root / 'images'}, or say in {FILE} where they are."
-        )
+        way_out = name_another(root) or f"Put images into {root / 'images'}, or say in {FILE} where they are."
+        raise UserError(f"{root}: no image found{unsupported_images(problems)}. {way_out}")
     return Found(
         root=root,
         description=description,
@@ -96,18 +95,39 @@ def find(root: Path, unlabelled: Path | None = None) -> Found:
     )
 
 
-def hint_below(root: Path) -> str:
-    """A sentence that names a subfolder which is a data set itself, where the user named the one above; or nothing."""
-    for entry in entries_of(root)[:MOST_BELOW]:
-        if not entry.is_dir(follow_symlinks=False) or is_output(root / entry.name):
-            continue
-        try:
-            part = _with_folders(root / entry.name).train
-        except UserError:
-            continue
-        if part is not None and (part.masks or part.annotations):
-            return f"{root / entry.name} looks like a data set: name that folder. "
-    return ""
+def name_another(root: Path) -> str:
+    """A sentence that names the data set which the user must have meant, one folder above or below; or nothing."""
+    if above := _above(root):
+        return f"It is part of {above}, which looks like a data set: name that folder."
+    entries = [entry for entry in entries_of(root)[:MOST_BELOW] if entry.is_dir(follow_symlinks=False)]
+    below = [path for path in (root / entry.name for entry in entries) if not is_output(path) and _labelled_parts(path)]
+    if len(below) > 1:
+        return f"{listed(below)} look like data sets: name one of them."
+    return f"{below[0]} looks like a data set: name that folder." if below else ""
+
+
+def _above(root: Path) -> Path | None:
+    """The farthest folder, of the two above, that is a data set whose images or masks are in this one."""
+    found, above, inside = None, root, root.resolve()
+    for _ in range(2):
+        called = above.resolve().name.lower()
+        above = above.parent if above.name not in ("", "..") else above / ".."
+        # Others may have anything above them, which would take long to look at.
+        if called in (*IMAGES, *MASK_FOLDERS, *TRAIN, *VAL, *UNLABELLED) or (above / FILE).is_file():
+            places = [place for part in _labelled_parts(above) for place in (part.images, part.masks) if place]
+            if any((above / place).resolve() == inside for place in places):
+                found = above
+    return found
+
+
+def _labelled_parts(root: Path) -> list[Part]:
+    """What has labels in a folder: training and validation images, or nothing."""
+    try:
+        description = _with_folders(root)
+    except UserError:
+        return []
+    parts = (description.train, description.val)
+    return [part for part in parts if part is not None and (part.masks or part.annotations)]
 
 
 def _refuse_other_classes(annotations: tuple[Annotations, ...]) -> None:

@@ -22,7 +22,7 @@ from oneway.data.decode.masks import Coding, read_mask
 from oneway.data.decode.regions import BACKGROUND, is_background, paint_over, undrawn_class
 from oneway.data.folder.classes import default_colours
 from oneway.data.folder.description import FILE, Description
-from oneway.data.folder.files import Found, find, hint_below
+from oneway.data.folder.files import Found, find, name_another
 from oneway.data.folder.formats import Annotations
 from oneway.data.folder.groups import group_of
 from oneway.data.folder.infer import SHOWN, Inferred, find_table, infer
@@ -53,6 +53,8 @@ def describe(root: Path, unlabelled: Path | None = None) -> Described:
     found = find(root, unlabelled)
     given = found.description
     masks = [item.mask for item in (*found.train, *found.val) if item.mask]
+    if not masks and (another := name_another(root)):
+        raise UserError(f"{root}: none of its {counted(len(found.train), 'image')} has labels. {another}")
     if given.classes is not None or found.annotations or not masks:
         return Described(found, given, None)
     parts = (given.train, given.val)
@@ -94,7 +96,7 @@ def list_described(folder: Described, holdout: float, seed: int, all_validate: b
         hints = (*doubts, *unsupported_labels(root, found.train), *_misfits(found))
         raise UserError(
             f"{root}: {len(labelled)} of {len(found.train)} training images have labels, which is too few. "
-            f"{hint_below(root)}Put images into {root / 'images'} and masks of the same names into {root / 'masks'}, "
+            f"Put images into {root / 'images'} and masks of the same names into {root / 'masks'}, "
             f"or say in {FILE} where they are.{''.join(f' {hint}' for hint in hints)}"
         )
     if inferred and not inferred.named:
