@@ -42,6 +42,7 @@ from oneway.tools.suggest.scores import (
     weaken,
 )
 from oneway.tools.train import train
+from processes import forked
 from small_runs import QUIET, small_streets, train_two
 
 CPU = torch.device("cpu")
@@ -59,6 +60,10 @@ def scene(index: int) -> Bytes:
 def pattern(seed: int) -> bytes:
     """A fingerprint unlike any other."""
     return np.random.default_rng(seed).integers(0, 256, 256, dtype=np.uint8).tobytes()
+
+
+def names(chosen: list[Score]) -> list[str]:
+    return [score.name for score in chosen]
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -146,10 +151,10 @@ def test_near_duplicates_are_suggested_once():
     ]
     scores += [Score("labelled again", 3.0, 0.0, pattern(9)), Score("c", 0.5, 0.0, pattern(2))]
     labelled = [Score("labelled", 0.0, 0.0, pattern(9))]
-    order, alike = choose(scores, labelled, count=10)
-    assert [scores[index].name for index in order] == ["a", "b", "c"]
+    chosen, alike = choose(scores, labelled, count=10)
+    assert names(chosen) == ["a", "b", "c"]
     assert alike == 2
-    assert choose(scores, labelled, count=1)[0] == [1]
+    assert names(choose(scores, labelled, count=1)[0]) == ["a"]
 
 
 def test_different_images_come_before_similar_ones():
@@ -161,7 +166,7 @@ def test_different_images_come_before_similar_ones():
         Score("half like it", 1.0, 0.0, mixture),
         Score("unlike it", 1.0, 0.0, pattern(5)),
     ]
-    assert [scores[index].name for index in choose(scores, [], 3)[0]] == ["first", "unlike it", "half like it"]
+    assert names(choose(scores, [], 3)[0]) == ["first", "unlike it", "half like it"]
 
 
 def seen_as(name: str, features: list[float], value: float = 1.0) -> Score:
@@ -171,16 +176,17 @@ def seen_as(name: str, features: list[float], value: float = 1.0) -> Score:
 def test_k_centre_takes_the_farthest_first():
     """From those that are labelled, and then from those that are taken too: by hand, on a line."""
     scores = [seen_as(str(place), [float(place)]) for place in (1, 4, 9, 10)]
-    order, _ = choose(scores, [seen_as("0", [0.0])], 4, "features")
-    assert [scores[index].name for index in order] == ["10", "4", "1", "9"]
-    assert scores[choose(scores, [], 1, "features")[0][0]].name == "4"  # the mean is 6
+    chosen, _ = choose(scores, [seen_as("0", [0.0])], 4, "features")
+    assert names(chosen) == ["10", "4", "1", "9"]
+    assert [score.worth for score in chosen] == [score.distance for score in chosen] == [10, 4, 1, 1]
+    assert names(choose(scores, [], 1, "features")[0]) == ["4"]  # the mean is 6
 
 
 def test_both_weigh_distance_by_doubt():
     """Of images as far from the others, the more doubtful one; and a far one before a doubtful one beside a label."""
     labelled = [seen_as("0", [0.0, 0.0])]
     scores = [seen_as("1", [1.0, 0.0]), seen_as("2", [0.0, 1.0], value=1.5), seen_as("3", [0.1, 0.0], value=5.0)]
-    assert [scores[index].name for index in choose(scores, labelled, 3, "both")[0]] == ["2", "1", "3"]
+    assert names(choose(scores, labelled, 3, "both")[0]) == ["2", "1", "3"]
 
 
 @pytest.mark.parametrize("by", ["doubt", "both", "features"])
@@ -203,14 +209,24 @@ def test_a_folder_by_other_means(run, by, tmp_path):
     for index in range(4):
         Image.fromarray(scene(index)).save(tmp_path / f"{index}.png")
     found = suggest(run, QUIET, folder=tmp_path, count=4, by=by, out=tmp_path / "next.csv")
-    assert len(table(found.table)) == 4
+    rows = table(found.table)
+    assert len(rows) == 4
+    compared = [row for row in rows if row["worth"]]
+    assert rows[-len(compared) :] == compared
+    assert len(compared) == (4 if by == "doubt" else 3)  # the first has nothing to be far from
+    worth = [float(row["worth"]) for row in compared]
+    assert worth == sorted(worth, reverse=True)
+    power = {None: (1, 2), "doubt": (1, 1), "features": (0, 1)}[by]
+    for row in compared:
+        product = float(row["score"]) ** power[0] * float(row["distance"]) ** power[1]
+        assert float(row["worth"]) == pytest.approx(product, abs=2e-3)
     assert np.mean([score.value for score in found.chosen]) == pytest.approx(1, abs=0.3)
 
 
 def test_images_without_doubt_still_get_a_rank():
     """A model without any contradiction has its images spread all the same."""
     scores = [Score(str(seed), 0.0, 0.0, pattern(seed)) for seed in range(4)]
-    assert sorted(choose(scores, [], 4)[0]) == [0, 1, 2, 3]
+    assert sorted(names(choose(scores, [], 4)[0])) == ["0", "1", "2", "3"]
 
 
 def test_a_folder_of_images(run, tmp_path):
@@ -357,3 +373,13 @@ def test_a_network_of_one_s_own_is_asked_for_doubt():
     assert [score.name for score in alike[0]] == [score.name for score in alike[1]]
     with pytest.raises(UserError, match=r"no `encoder` .* \(--by\)"):
         choose_among(judge, images[:3], images[3:], 2, "both", QUIET)
+
+
+def test_fewer_than_asked_for_is_said(run, tmp_path):
+    """With how many there were to choose from."""
+    for index in range(3):
+        Image.fromarray(scene(index)).save(tmp_path / f"{index}.png")
+    command = ["suggest", run, "--data", ".", "--out", "next.csv", "--device", "cpu", "--count"]
+    said = forked(*command, 100, cwd=tmp_path).stdout
+    assert "3 images to label next, not 100: no more than 3 without labels" in said
+    assert "2 images to label next:" in forked(*command, 2, cwd=tmp_path).stdout

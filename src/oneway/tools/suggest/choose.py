@@ -32,6 +32,9 @@ class Choice:
     unreadable: tuple[str, ...]
     """Why single files could not be used."""
 
+    among: int = 0
+    """Images to choose from."""
+
 
 def choose_among(
     judge: Judge,
@@ -57,7 +60,7 @@ def choose_among(
         feature_channels(judge.network)  # or every image would fail
     scores, unreadable = score_images(judge, candidates, console, by)
     if not scores:
-        return Choice((), 0, tuple(unreadable))
+        return Choice((), 0, tuple(unreadable), len(candidates))
     if by in NEEDS_FEATURES:
         there = score_images(judge, labelled, QUIET, by)[0]
         scores, there = standardise(scores, there)
@@ -68,14 +71,14 @@ def choose_among(
             ]
     else:
         there = [Score(image.name, 0.0, 0.0, fingerprint(np.asarray(image.read()))) for image in labelled]
-    order, alike = choose(scores, there, count, by)
-    return Choice(tuple(scores[index] for index in order), alike, tuple(unreadable))
+    chosen, alike = choose(scores, there, count, by)
+    return Choice(tuple(chosen), alike, tuple(unreadable), len(candidates))
 
 
 def choose(
     scores: Sequence[Score], labelled: Sequence[Score], count: int, by: SuggestBy = "doubt"
-) -> tuple[list[int], int]:
-    """Indices of up to `count` scores, best first, and how many were left out as near-duplicates.
+) -> tuple[list[Score], int]:
+    """Up to `count` scores, best first, with what they were taken by; and how many were left out as near-duplicates.
 
     Greedily takes the one that is worth most beside those that are taken or labelled; near-duplicates of those (by
     fingerprint) are never taken.
@@ -85,15 +88,19 @@ def choose(
     similarity = np.zeros(len(scores))
     if labelled:
         similarity = nearest(known, fingerprints[: len(scores)])[1].astype(np.float64)
-    taken: list[int] = []
+    taken: list[Score] = []
     free = np.ones(len(scores), dtype=bool)
     while len(taken) < count:
         free &= similarity < ALIKE
         if not free.any():
             break
-        there = [*labelled, *(scores[index] for index in taken)]
-        best = int(np.argmax(np.where(free, worth(scores, there, similarity, by), -1)))
-        taken.append(best)
+        there = [*labelled, *taken]
+        away = 1 - np.clip(similarity, 0, 1) if by == "doubt" else distances(scores, there)
+        values = worth(scores, away, by)
+        best = int(np.argmax(np.where(free, values, -1)))
+        comparable = by == "doubt" or there  # or it is the one in the middle
+        figures = (float(away[best]), float(values[best])) if comparable else (None, None)
+        taken.append(replace(scores[best], distance=figures[0], worth=figures[1]))
         # All fingerprints go in every time, since similarity is judged against what a whole set has in common.
         others = [index for index in range(len(fingerprints)) if index != best]
         to_best = nearest([fingerprints[best]], [fingerprints[index] for index in others])[1]
@@ -103,12 +110,12 @@ def choose(
     return taken, int((similarity >= ALIKE).sum()) - len(taken)
 
 
-def worth(scores: Sequence[Score], there: Sequence[Score], similarity: Doubts, by: SuggestBy) -> Doubts:
-    """N: what the label of each image is worth, given M others and the similarity to the nearest of them."""
+def worth(scores: Sequence[Score], away: Doubts, by: SuggestBy) -> Doubts:
+    """N: what the label of each image is worth, given how far it is from the nearest that is labelled or taken."""
     if by == "features":
-        return distances(scores, there)
+        return away
     values = np.array([score.value for score in scores]) + 1e-9
-    return values * (distances(scores, there) ** 2 if by == "both" else 1 - np.clip(similarity, 0, 1))
+    return values * (away**2 if by == "both" else away)
 
 
 def standardise(scores: Sequence[Score], there: Sequence[Score]) -> tuple[list[Score], list[Score]]:

@@ -20,7 +20,7 @@ from torch import Tensor
 from oneway import runs
 from oneway.common.errors import UserError
 from oneway.common.progress import progress_bar
-from oneway.common.run_files import SUGGESTIONS
+from oneway.common.run_files import CONTACT_SHEET, SUGGESTIONS
 from oneway.common.terms import SuggestBy
 from oneway.common.words import table_cell
 from oneway.data.check import contact_sheet
@@ -46,8 +46,8 @@ from oneway.tools.suggest.scores import (
 class Suggestions(Choice):
     """With the files that show it."""
 
-    table: Path
-    sheet: Path
+    table: Path = Path(SUGGESTIONS)
+    sheet: Path = Path(CONTACT_SHEET)
     annotations: str = ""
     """What was written for an annotation tool."""
 
@@ -109,32 +109,42 @@ def suggest(
         for rank, (score, image) in enumerate(zip(chosen, images, strict=True), start=1):
             pixels = np.asarray(image.read())
             kl, where = judge.contradiction(pixels)
-            cells.append(cell(pixels, where, f"{rank}.  {score.name}", f"score {score.value:.2f}   KL {kl:.2f}"))
+            cells.append(cell(pixels, where, f"{rank}.  {score.name}", reason(score), f"KL {kl:.2f}"))
             divergences.append(kl)
             advance()
     table.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(table, to_csv(chosen, images, divergences).encode(errors="surrogateescape"))
     write_atomically(picture, draw_sheet(cells))
-    return Suggestions(chosen, found.alike, found.unreadable, table, picture, written)
+    return Suggestions(chosen, found.alike, found.unreadable, found.among, table, picture, written)
 
 
 def to_csv(chosen: Sequence[Score], images: Sequence[Candidate], divergences: Sequence[float]) -> str:
-    """A line for each image: rank, name, score, the model's doubt and divergence in nats, and its file."""
+    """A line for each image: rank, name, what it was taken by, the model's doubt and divergence, and its file."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["rank", "image", "score", "doubt", "kl", "path"])
+    writer.writerow(["rank", "image", "score", "distance", "worth", "doubt", "kl", "path"])
     for rank, (score, image, kl) in enumerate(zip(chosen, images, divergences, strict=True), start=1):
-        figures = (f"{value:.4f}" for value in (score.value, score.doubt, kl))
+        values = (score.value, score.distance, score.worth, score.doubt, kl)
+        figures = ("" if value is None else f"{value:.4f}" for value in values)
         writer.writerow([rank, table_cell(score.name), *figures, image.path or ""])
     return text.getvalue()
 
 
-def cell(pixels: Bytes, where: Tensor, name: str, found: str) -> Image.Image:
+def reason(score: Score) -> str:
+    """What an image was taken by: the score alone would contradict the order."""
+    if score.worth is None or score.distance is None:
+        return f"score {score.value:.2f}, most typical"
+    return f"worth {score.worth:.2f}: score {score.value:.2f}, distance {score.distance:.2f}"
+
+
+def cell(pixels: Bytes, where: Tensor, name: str, *found: str) -> Image.Image:
     """An H×W×3 picture, where the model contradicts itself about it, its name, and what was found."""
     image = Image.fromarray(pixels)
     coloured = Image.fromarray(heat.colours()[heat.levels(where).numpy()])
     pictures = [one.resize(fitted(*image.size), Image.Resampling.LANCZOS) for one in (image, coloured)]
-    return contact_sheet.cell(pictures, [line(shortened(name, 14, CELL[0]), 14), line(found, 13, FAINT)])
+    return contact_sheet.cell(
+        pictures, [line(shortened(name, 14, CELL[0]), 14), *(line(each, 13, FAINT) for each in found)]
+    )
 
 
 def draw_sheet(cells: Sequence[Image.Image]) -> bytes:

@@ -102,7 +102,7 @@ class Score:
 
     name: str
     value: float
-    """What images are ranked by: 1 is the average of all that were scored."""
+    """What the model is unsure of: 1 is the average of all that were scored."""
 
     doubt: float
     """Entropy of the prediction: mean over pixels."""
@@ -110,6 +110,12 @@ class Score:
     fingerprint: bytes
     features: Doubts = field(default_factory=lambda: np.zeros(0), compare=False)
     """K: what the encoder makes of it, mean over the cells of each feature map."""
+
+    distance: float | None = None
+    """Of one that is taken: to the nearest image that is labelled or was taken before; None where there was none."""
+
+    worth: float | None = None
+    """What it was taken by: no later one has more; None where there was nothing to be far from."""
 
 
 @dataclass(frozen=True)
