@@ -13,6 +13,7 @@ from PIL import Image
 
 from oneway.common.errors import UserError
 from oneway.data.streets import render
+from oneway.tools.annotations import AnnotationSettings
 from oneway.tools.predict import Outputs, Predictor, load, predict_files
 from small_runs import QUIET
 
@@ -76,6 +77,17 @@ def test_a_video_can_become_frames_with_masks(model, clip, tmp_path):
     for kind, suffix in {"masks": "png", "overlays": "jpg"}.items():
         names = sorted(path.name for path in (tmp_path / "out" / kind / "clip.frames").iterdir())
         assert names == [f"{number:06}.{suffix}" for number in range(1, 6)]
+
+
+def test_a_video_alone_has_nothing_to_annotate(model, clip, photos, tmp_path, capfd):
+    """Which is said before anything is predicted; beside images it is left out, with a word."""
+    for frames in (False, True):
+        export = AnnotationSettings("coco").export(model, tmp_path / "out/coco")
+        with pytest.raises(UserError, match=r"clip\.mp4: a video, and --to coco is for images.* ffmpeg -i "):
+            predict_files(model, [str(clip)], Outputs(tmp_path / "out", frames=frames), QUIET, export=export)
+    assert not (tmp_path / "out").exists()
+    assert predict_files(model, [str(clip), str(photos)], Outputs(tmp_path / "out"), QUIET, export=export) == 0
+    assert "1 video left out" in capfd.readouterr().err
 
 
 def test_a_broken_video_is_named_and_leaves_nothing(model, clip, photos, tmp_path, capfd):

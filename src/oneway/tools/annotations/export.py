@@ -107,10 +107,10 @@ class Export:
         self._write(self.writer.gather([self.parts[name] for name in sorted(self.parts)], self.scheme))
         if self.settings.to == "voc":
             return f"Annotations of {counted(len(self.parts), 'image')} for voc: {self.folder}"
-        within = f"within {self.scheme.tolerance:g} pixels" if self.scheme.tolerance else "exact"
-        left_out = (
-            f"; {counted(self.specks, 'region')} below {self.scheme.least} pixels left out" if self.specks else ""
-        )
+        pixels = "pixel" if self.scheme.tolerance == 1 else "pixels"
+        within = f"within {self.scheme.tolerance:g} {pixels}" if self.scheme.tolerance else "exact"
+        least = counted(self.scheme.least, "pixel")
+        left_out = f"; {counted(self.specks, 'region')} below {least} left out" if self.specks else ""
         regions = f"{counted(self.regions, 'region')} in {counted(len(self.parts), 'image')}"
         found = f"Annotations for {self.settings.to}: {regions}, {within}{left_out}: {self.folder}"
         if self.settings.to == "yolo" and len(self.scheme.wanted) < len(self.scheme.classes):

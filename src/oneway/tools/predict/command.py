@@ -22,7 +22,7 @@ from oneway.common.console import Console, Output, print_result
 from oneway.common.errors import PASSING, UserError
 from oneway.common.interrupt import Interrupted
 from oneway.common.progress import progress_bar
-from oneway.common.words import counted, say, table_cell, visible
+from oneway.common.words import command, counted, say, table_cell, visible
 from oneway.data.dataset import Bytes
 from oneway.data.decode.images import read_image
 from oneway.data.decode.video import BreaksOff, read_frames, require_video
@@ -77,6 +77,12 @@ def predict_files(
     skipped = Skipped()
     sources = find_sources(paths, outputs.folder, skipped)
     images, videos = [[source for source in sources if source.is_video == kind] for kind in (False, True)]
+    if export is not None and not images:
+        frames = command("ffmpeg", "-i", videos[0].path, "frames/%06d.png")
+        raise UserError(
+            f"{videos[0].path}: a video, and --to {export.settings.to} is for images. Make images of its frames, and "
+            f"predict those: mkdir frames; {frames}"
+        )
     if videos:
         require_video()
     outputs.prepare()
