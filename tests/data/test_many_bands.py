@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import sys
 
 import numpy as np
@@ -44,6 +45,8 @@ def save(path, pixels: np.ndarray, **options) -> None:
         {"compression": "lzw", "predictor": True},
         {"compression": "zlib", "tile": (16, 16)},
         {"planarconfig": "separate"},
+        {"planarconfig": "separate", "compression": "zlib"},
+        {"planarconfig": "separate", "photometric": "rgb", "compression": "packbits"},
         {"photometric": "rgb"},
         {"byteorder": ">", "bigtiff": True},
     ],
@@ -60,6 +63,42 @@ def test_chosen_bands_are_read(tmp_path, capfd, bands, kind, options):
     header = read_header(tmp_path / "a.tif")
     assert (header.orientation, header.deep, header.further_band) == (1, kind is np.uint16, True)
     assert capfd.readouterr() == ("", "")  # of Pillow's own words
+
+
+@pytest.mark.parametrize("bands", [3, 4])
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16])
+@pytest.mark.parametrize("photometric", ["minisblack", "rgb"])
+@pytest.mark.parametrize("compression", [None, "zlib"])
+@pytest.mark.parametrize("planes", ["contig", "separate"])
+def test_three_and_four_bands_however_they_lie(tmp_path, bands, kind, photometric, compression, planes):
+    """Pillow takes other samples for colours, or the first band for all, where bands lie apart from one another."""
+    pixels = noise(bands, kind)
+    save(tmp_path / "a.tif", pixels, photometric=photometric, compression=compression, planarconfig=planes)
+    upper = pixels if kind is np.uint8 else (pixels >> 8).astype(np.uint8)
+    assert np.array_equal(read_image(tmp_path / "a.tif"), upper[..., :3])
+    assert np.array_equal(read_image(tmp_path / "a.tif", bands=(bands, 2, 1)), upper[..., [bands - 1, 1, 0]])
+    header = read_header(tmp_path / "a.tif")
+    assert (header.deep, header.pages, header.further_band) == (kind is np.uint16, 1, bands > 3)
+
+
+def test_further_pages_are_counted(tmp_path):
+    """As of any other TIFF: `oneway check` says that the first is used."""
+    tifffile.imwrite(tmp_path / "a.tif", np.stack([noise(8)] * 3), photometric="minisblack", planarconfig="contig")
+    assert read_header(tmp_path / "a.tif").pages == 3
+
+
+@pytest.mark.parametrize("tag", [322, 32997])
+def test_a_header_whose_parts_are_larger_than_the_image(tmp_path, tag):
+    """Is refused before memory is taken: a tile is unpacked as a whole, and depth multiplies pixels."""
+    options = {"tile": (16, 16), "compression": "zlib"} if tag == 322 else {"extratags": [(65000, 4, 1, 1, False)]}
+    save(tmp_path / "a.tif", noise(8), **options)
+    with tifffile.TiffFile(tmp_path / "a.tif", mode="r+") as file:
+        if tag == 322:
+            file.pages[0].tags[tag].overwrite(2**20)
+    content = (tmp_path / "a.tif").read_bytes()
+    deep = content.replace(struct.pack("<HHII", 65000, 4, 1, 1), struct.pack("<HHII", 32997, 4, 1, 2**20))
+    with pytest.raises(Unreadable, match="announces other pixels, or larger tiles, than it can have"):
+        read_image(tmp_path / "a.tif", deep)
 
 
 @pytest.mark.parametrize("orientation", [1, 2, 3, 4, 5, 6, 7, 8])

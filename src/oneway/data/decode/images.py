@@ -14,7 +14,7 @@ from io import BytesIO
 from itertools import islice
 from os import SEEK_END
 from pathlib import Path, PurePath
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 import numpy as np
 from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError, features
@@ -23,7 +23,7 @@ from PIL.TiffImagePlugin import TiffImageFile
 from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
 from oneway.data.dataset import Bytes
-from oneway.data.decode.many_bands import read_bands
+from oneway.data.decode.many_bands import FIRST, read_bands
 from oneway.data.decode.structure import FOUR, SAMPLES, ManyBands, directories, examine, many_bands
 
 OPTIONAL = {"AVIF": ("avif", {".avif"}), "JPEG2000": ("jpg_2000", {".jp2", ".j2k"})}
@@ -244,7 +244,8 @@ def read_header(path: Path) -> Header:
             further = image.mode in FURTHER_BAND or samples > len(image.getbands())
             return Header(_orientation(image), deep, _pages(image), further)
     except ManyBands as found:
-        return Header(1, found.bits > 8, 1, True)
+        with _opened(path, None) as file:
+            return Header(1, found.bits > 8, _count_pages(file), found.bands > len(FIRST))
 
 
 def only_upper_bits(image: Image.Image) -> bool:
@@ -382,7 +383,11 @@ def _pages(image: ImageFile.ImageFile) -> int:
     if image.format != "TIFF":
         return getattr(image, "n_frames", 1) if image.format in ANIMATED else 1
     assert image.fp is not None
-    _, *others = islice(directories(image.fp), MOST_PAGES)
+    return _count_pages(image.fp)
+
+
+def _count_pages(file: IO[bytes]) -> int:
+    _, *others = islice(directories(file), MOST_PAGES)  # of a TIFF
     return 1 + sum(not page.subfile & (REDUCED | TRANSPARENCY) for page in others)
 
 

@@ -6,6 +6,7 @@ Shapes: an image has H×W pixels.
 from __future__ import annotations
 
 import logging
+import math
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
@@ -18,6 +19,7 @@ from oneway.data.dataset import Bytes
 from oneway.data.decode.structure import ManyBands
 
 LOSSLESS = (1, 5, 8, 32773, 32946, 50000)  # by TIFF's numbers: not at all, LZW, deflate, PackBits, deflate, Zstandard
+MOST_OF_A_TILE = 2**26  # samples, where an image has fewer: a tile is unpacked as a whole
 FIRST = (1, 2, 3)
 """The bands that are used where none are chosen."""
 
@@ -46,7 +48,10 @@ def read_bands(path: Path, file: BinaryIO, found: ManyBands, bands: tuple[int, i
             raise UserError(
                 f"{path}: samples of kind {page.dtype} have no agreed range. Save it with 8 or 16 bits per sample."
             )
-        samples = page.asarray()
+        announced = found.height * found.width * found.bands
+        if page.size != announced or math.prod(page.chunks) > max(announced, MOST_OF_A_TILE):
+            raise ValueError("its header announces other pixels, or larger tiles, than it can have")
+        samples = page.asarray(maxworkers=1)  # images are decoded side by side already
         samples = samples if page.axes.endswith("S") else np.moveaxis(samples, page.axes.index("S"), -1)
     picked = samples.reshape(found.height, found.width, found.bands)[..., [band - 1 for band in chosen]]
     return np.ascontiguousarray(picked if picked.dtype == np.uint8 else (picked >> 8).astype(np.uint8))

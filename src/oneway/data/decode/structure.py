@@ -28,12 +28,13 @@ MOST_PIECES, BYTES_PER_PIECE = 10_000, 2**10  # of its pixels; with more pieces,
 
 MOST_TAG_BYTES = 2**27  # to which the first directory of a TIFF refers, besides pixels: a decoder reads them all
 MOST_ENTRIES = 2**16  # of a directory
-SAMPLES = 277  # the tag of a TIFF that has the number of bands
-NUMBERS = {256: 0, 257: 0, 258: 1, 274: 1, SAMPLES: 1}
-"""Tags: width, height, bits of a sample, orientation and bands; and what they are where there is none."""
+BITS, COMPRESSION, PHOTOMETRIC, SAMPLES, PLANES = 258, 259, 262, 277, 284  # tags of a TIFF: SAMPLES are its bands
+NUMBERS = {256: 0, 257: 0, BITS: 1, 274: 1, SAMPLES: 1, COMPRESSION: 1, PHOTOMETRIC: 0, PLANES: 1}
+"""Tags: width, height, bits of a sample, orientation, bands and how they lie; what they are where there is none."""
 
 MOST_SAMPLES = 6  # of which Pillow gives four
-FOUR = 4
+PAIR, FOUR = 2, 4
+APART, GREY = 2, 1  # bands one behind the other; and such as are no colours, as GDAL writes by default
 FIRST_SIDEWAYS = 5  # of the orientations
 SUBFILE = 254  # the tag of a TIFF that says how a page relates to the one before
 TAG_BYTES = (0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 0, 0, 8, 8, 8)  # of one value, by type
@@ -53,15 +54,25 @@ class Directory:
     subfile: int  # how the image relates to the one before
     tags: dict[int, int]  # of those in NUMBERS, the first value of each
 
+    @property
+    def numbers(self) -> list[int]:
+        """The tags of NUMBERS, in their order."""
+        return [self.tags.get(tag, usual) for tag, usual in NUMBERS.items()]
+
+    @property
+    def misread(self) -> bool:
+        """Whether Pillow would fail or, where bands lie apart from one another, take other samples for colours."""
+        _, _, bits, _, bands, compression, photometric, planes = self.numbers
+        apart = planes == APART and (bands > FOUR or (compression == 1 and bits > 8))
+        return bands > MOST_SAMPLES or (bands > PAIR and (apart or photometric == GREY))
+
 
 class ManyBands(UserError):
-    """A TIFF with more bands than Pillow reads."""
+    """A TIFF with more bands than Pillow reads, or with bands that lie as it does not read them."""
 
     def __init__(self, directory: Directory, place: str = "A file") -> None:
         self.directory = directory
-        self.width, self.height, self.bits, self.orientation, self.bands = (
-            directory.tags.get(tag, usual) for tag, usual in NUMBERS.items()
-        )
+        self.width, self.height, self.bits, self.orientation, self.bands, *_ = directory.numbers
         super().__init__(f"{place}: has {self.bands} bands, and a mask has one, or colours. Save it again as PNG.")
 
     @property
@@ -100,7 +111,7 @@ def examine(file: IO[bytes]) -> int:
         for first in directories(file):
             if first.elsewhere > MOST_TAG_BYTES:
                 raise ValueError(f"{first.elsewhere} bytes besides its pixels are too many for a TIFF")
-            if first.tags.get(SAMPLES, 1) > MOST_SAMPLES:
+            if first.misread:
                 raise ManyBands(first)
             break
     file.seek(0)
