@@ -72,7 +72,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert call("check", "photos", "--save", cwd=place, run=oneway).returncode == 0
     done = call("train", "folder", "--data", "photos", *TINY, 4, "--out", "run", cwd=place, run=oneway)
     assert done.returncode == 0, done.stderr
-    assert "% mIoU on validation with 6 labels" in done.stdout
+    assert "% mIoU on validation with 6 labels\nEvery number here rests on 2 validation images" in done.stdout
     return place
 
 

@@ -28,8 +28,10 @@ from oneway.tools import quickstart as quickstart_module
 from oneway.tools.baseline import is_baseline_of, train_command, with_method
 from oneway.tools.report.brought import brought, describe_unlabelled
 from oneway.tools.report.facts import read_runs
+from oneway.tools.report.words import rests_on_few
 from processes import forked
 from small_runs import SMALL, small_streets
+from test_check_cli import write_folder
 
 TINY = (
     "--data.images 16 --data.size 32 64 --jitter.crop 32 64 --model.width 0.125 --labels 4 "
@@ -64,6 +66,28 @@ def test_two_runs_differ_in_the_method_alone(both):
     page = (both.out / "report.html").read_text()
     assert page.count("with the same labels, seed and number of iterations") == 1
     assert "the same 4 labels" not in page, "what was gained is said twice"
+
+
+def test_two_trainings_are_announced_and_what_they_share_is_said_once(tmp_path):
+    """A reader knows how much is still to come; and where two images validate, that the verdict means little."""
+    write_folder(tmp_path / "photos")
+    done = forked(
+        *"train folder --compare --method fixmatch --data photos --out both --model.weights none".split(),
+        *"--model.width 0.125".split(),
+        *"--jitter.crop 32 32 --train.batch-labelled 2 --train.batch-unlabelled 2 --train.iterations 2".split(),
+        cwd=tmp_path,
+        COLUMNS="200",
+        XDG_CACHE_HOME=str(tmp_path / "cache"),
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "Two trainings: fixmatch, then supervised."
+    assert sum("are held out to validate" in line for line in lines) == 1
+    assert sum("training images" in line for line in lines) == 1
+    assert [line[:6] for line in lines if "validation mIoU" in line] == ["1 of 2"] * 2 + ["2 of 2"] * 2
+    caution = "Every number here rests on 2 validation images, too few to mean much"
+    assert sum(caution in line for line in lines) == 1
+    assert caution in (tmp_path / "both" / "report.html").read_text()
 
 
 def test_a_report_about_the_folder_of_both_is_about_both(both, tmp_path):
@@ -135,11 +159,15 @@ def test_what_cannot_be_compared_is_refused_at_once(words, message, both, tmp_pa
         ((54.4, 52.7), 7, "50 labels: 54.4 → 52.7 % mIoU (-1.7 with unlabelled images)"),
     ],
 )
-def test_a_loss_is_called_one(values, further, line, monkeypatch, tmp_path, capsys):
+@pytest.mark.parametrize("validating", [2, 10])
+def test_a_loss_is_called_one(values, further, line, validating, monkeypatch, tmp_path, capsys):
     """Whatever the order in which the two were trained."""
     found = dict(zip(("supervised", "simple-phtps"), values, strict=True))
+    summary = {"labels": 50, "metric": "miou", "validation_samples": validating}
     monkeypatch.setattr(
-        compare_module, "train", lambda config, *_: {"value": found[config.method], "labels": 50, "metric": "miou"}
+        compare_module,
+        "train",
+        lambda config, *_: summary | {"value": found[config.method]},
     )
     split = SimpleNamespace(further=further)
     monkeypatch.setattr(compare_module, "open_run", lambda folder: SimpleNamespace(split=split))
@@ -150,7 +178,9 @@ def test_a_loss_is_called_one(values, further, line, monkeypatch, tmp_path, caps
         compare_module.compare(order, out, Console())
         said = " ".join(capsys.readouterr().out.split())
         better = f" The better model is that of labels alone: {out / 'supervised'}" if values[0] > values[1] else ""
-        assert said == f"{line}{better} Report: {out / 'report.html'}"
+        start = f"Two trainings: {order[0].method}, then {order[1].method}."
+        caution = f" {rests_on_few(validating, compared=True)}" if validating < 10 else ""
+        assert said == f"{start} {line}{better}{caution} Report: {out / 'report.html'}"
         assert list(json.loads((out / "summary.json").read_text())) == [*found, "gain"]
 
 

@@ -203,6 +203,7 @@ def train(
     from oneway.engine.ranks import joined
     from oneway.tools.evaluate import METRIC_NAMES
     from oneway.tools.report import describe_unlabelled, write_report
+    from oneway.tools.report.words import rests_on_few
     from oneway.tools.train import train
 
     summary = train(resolved, folder, begun, console, allow_changes, log)
@@ -213,6 +214,8 @@ def train(
         write_report([folder], page, resolved.model.factory, trained=resolved.data)
     value, given = summary["value"], counted(summary["labels"], "label")
     known = value is not None and f"{value:.1f} % {METRIC_NAMES[summary['metric']]} on validation with {given}"
+    if known and (caution := rests_on_few(summary["validation_samples"], compared=False)):
+        known = f"{known}\n{caution}"
     say(console, f"{known or f'Trained on {given}; no image validates, and no score is known'}\nReport: {page}")
     say(console, str(describe_unlabelled([folder])))
 
@@ -220,6 +223,12 @@ def train(
 def _recipe_of(place: Path, continued: bool) -> str:
     """The recipe of a run that is named in its place, to be continued."""
     if not (is_output(place) and (place / CONFIG).is_file()):
+        for inside in sorted(found.parent for found in place.glob(f"*/{CONFIG}") if is_output(found.parent)):
+            use, recipe = command("oneway", "train", inside, "--resume"), _recipe_of(inside, continued=True)
+            both = command("oneway", "train", recipe, "--compare", "--resume", "--out", place)
+            raise UserError(
+                f"{place}: holds runs, and is no recipe. To go on with one: {use}; with a comparison: {both}"
+            )
         use = command("oneway", "train", "folder", "--data", place)
         raise UserError(f"{place}: a folder, and no recipe. Use: {use}")
     if not continued:

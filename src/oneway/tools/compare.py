@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -17,8 +18,9 @@ from oneway.methods import METHODS
 from oneway.runs import open_run, refuse_occupied
 from oneway.runs.atomic import write_json
 from oneway.tools.evaluate import METRIC_NAMES
+from oneway.tools.opening import Turn
 from oneway.tools.report import write_report
-from oneway.tools.report.words import shown_gain
+from oneway.tools.report.words import rests_on_few, shown_gain
 from oneway.tools.train import train
 
 
@@ -56,11 +58,14 @@ def compare(
     for config in configs:
         if not resume:
             refuse_occupied(out / config.method)
-    summaries = {}
-    for config in configs:
-        folder = out / config.method
+    names = [config.method for config in configs]
+    say(console, f"Two trainings: {', then '.join(names)}.")
+    summaries: dict[str, Any] = {}
+    said: set[str] = set()
+    for number, config in enumerate(configs, start=1):
+        folder, turn = out / config.method, Turn(f"{number} of {len(configs)}: ", said)
         again = resume and (folder / CONFIG).is_file()
-        summaries[config.method] = train(config, folder, again, console, allow_changes, log)
+        summaries[config.method] = train(config, folder, again, console, allow_changes, log, turn)
     methods = sorted(summaries, key=lambda method: not METHODS[method].supervised)
     before, after = (summaries[method]["value"] for method in methods)
     write_json(out / SUMMARY, {**{method: summaries[method]["value"] for method in methods}, "gain": after - before})
@@ -75,4 +80,6 @@ def compare(
     )
     if gain < 0:
         say(console, f"The better model is that of labels alone: {folders[0]}")
+    if caution := rests_on_few(last["validation_samples"], compared=True):
+        say(console, caution)
     say(console, f"Report: {page}")

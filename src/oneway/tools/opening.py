@@ -99,6 +99,27 @@ class Training:
         return self.config.train.checkpoint_every or self.validate_every
 
 
+@dataclass(frozen=True)
+class Turn:
+    """Which of several trainings in a row one is."""
+
+    title: str = ""
+    """Stands before the title of its progress."""
+
+    said: set[str] | None = None
+    """What those before it have said of their data, which is not said again."""
+
+    def say(self, console: Console, text: str) -> None:
+        """Prints what no training before it has said."""
+        if self.said is None or text not in self.said:
+            words.say(console, text)
+        if self.said is not None:
+            self.said.add(text)
+
+
+ALONE = Turn()
+
+
 def agree(config: Config, resume: bool, ranks: Ranks) -> torch.device:
     """The device of this process; refuses processes that were started otherwise, or a batch they cannot share."""
     refuse_indivisible(config, ranks.of)
@@ -124,12 +145,13 @@ def open_training(
     console: Console,
     resources: ExitStack,
     ranks: Ranks,
+    turn: Turn = ALONE,
 ) -> Training:
     """A new run in `out`, or the one there after its last checkpoint; `resources` holds its folder and its images.
 
     Nothing is written before everything has been checked.
     """
-    say = partial(words.say, console)
+    say = partial(turn.say, console)
     continued, noted = None, Notes(frozenset(), None)
     if resume:
         if ranks.is_first:

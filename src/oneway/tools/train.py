@@ -34,7 +34,7 @@ from oneway.runs import TrainedModel, continuation
 from oneway.runs.checkpoint.writer import Writer, open_writer
 from oneway.tools.evaluate import METRIC_NAMES, Scores, as_json, evaluate
 from oneway.tools.loggers import About, follow_run, require_services, services_of
-from oneway.tools.opening import Training, agree, find_ended, open_training
+from oneway.tools.opening import ALONE, Training, Turn, agree, find_ended, open_training
 from oneway.tools.snapshots import Snapshots
 
 
@@ -45,6 +45,7 @@ def train(
     console: Console,
     allow_changes: bool = False,
     log: Sequence[str] = (),
+    turn: Turn = ALONE,
 ) -> dict[str, Any]:
     """Trains as configured into the run folder `out`; returns the summary.
 
@@ -55,6 +56,7 @@ def train(
         console: Where progress is shown.
         allow_changes: Continue although settings, split or data are not those the run was started with.
         log: Services that take its curves (`loggers.TITLES`); a continued run also goes on where it was logged.
+        turn: Of several trainings in a row.
     """
     require_services(log)  # before anything else is done
     config = configuration.build(config.model_dump(), "the configuration")  # it may have been changed unchecked
@@ -66,9 +68,9 @@ def train(
             config = ranks.same(partial(continuation.keep_paths, out, config, say))
             if (ended := find_ended(config, out, ranks, say)) is not None:
                 return ended
-        training = open_training(config, out, device, resume, allow_changes, console, resources, ranks)
+        training = open_training(config, out, device, resume, allow_changes, console, resources, ranks, turn)
         with _watched(training, log), keep_freed_memory(device.type == "cpu"):
-            signal_at_end = _iterate(training, console)
+            signal_at_end = _iterate(training, console, turn.title)
             summary = _finish(training)
         if signal_at_end is not None:
             raise Interrupted(signal_at_end, f"Stopped after the last iteration; {out} is complete.")
@@ -88,7 +90,7 @@ def _watched(training: Training, log: Sequence[str]) -> Iterator[None]:
         yield
 
 
-def _iterate(training: Training, console: Console) -> int | None:
+def _iterate(training: Training, console: Console, turn: str) -> int | None:
     """Runs the iterations that are left: trains, logs, validates and saves.
 
     Returns:
@@ -120,7 +122,7 @@ def _iterate(training: Training, console: Console) -> int | None:
         ranks.same(lambda: None)  # nobody leaves before it is on the disk
         raise Interrupted(signal, stopped())
 
-    title = f"{config.method} · {len(training.split.labelled)} labels · seed {config.seed}"
+    title = f"{turn}{config.method} · {len(training.split.labelled)} labels · seed {config.seed}"
     with (
         defer_signals() as signal_received,
         ProgressBar(console, title, iterations, training.done, transient=False) as bar,

@@ -66,19 +66,23 @@ def lead(runs: Sequence[RunFacts]) -> str:
 
 def caution(runs: Sequence[RunFacts]) -> str:
     """A warning where so few images validate that the numbers mean little; else nothing."""
-    count = runs[0].validation_samples
-    if count >= TOO_FEW:
-        return ""
-    if not count:
+    if not runs[0].validation_samples:
         return (
             "No image was held out (--data.holdout 0), so nothing on this page says how good the model is. See what it "
             "predicts for images that it has not learnt from."
         )
+    return rests_on_few(runs[0].validation_samples, len(runs) > 1)
+
+
+def rests_on_few(count: int, compared: bool) -> str:
+    """A warning where so few images validate, one at the least, that numbers mean little; else nothing."""
+    if count >= TOO_FEW:
+        return ""
     others = "another one" if count == 1 else f"another {count}"
-    compared = ", and which run is ahead" if len(runs) > 1 else ""
+    ahead = ", and which run is ahead" if compared else ""
     return (
         f"Every number here rests on {counted(count, 'validation image')}, too few to mean much: {others} could "
-        f"change them by many points{compared}. Look at the pictures, and label more images for validation."
+        f"change them by many points{ahead}. Look at the pictures, and label more images for validation."
     )
 
 
@@ -151,7 +155,10 @@ def robustness_text(runs: Sequence[RunFacts], found: Robustness) -> str:
             f"changed colours bring {listed(colours, most=None)} % mIoU{_doubt(found.photometric)}; "
             f"a warp brings {listed(warped, most=None)}{_doubt(found.geometric)}"
         )
-    where = "" if found.cropped_to is None else " and in the middle of each image"
+    where = ""
+    if found.cropped_to is not None:
+        middle = "×".join(map(str, reversed(found.cropped_to)))
+        where = f", and in the middle {middle} pixels of each image, where figures are not those of whole images"
     return f"At twice the paper’s strength{where}, {changed}."
 
 
