@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +150,25 @@ def test_an_unknown_way_to_choose(tmp_path):
     """The known ones are listed."""
     with pytest.raises(UserError, match="row of rounds"):
         reproduce("rounds", Request(tmp_path, data=tmp_path, rows=("guess",)), QUIET)
+
+
+def test_other_rounds_in_the_same_folder_are_refused(scenes, tmp_path, in_this_process):
+    """Six labels after four are not those after two; more rounds behind the same ones go on."""
+    reproduce("rounds", request_for(scenes, tmp_path, rows=("doubt",), columns=("2", "4")), QUIET)
+    reproduce("rounds", request_for(scenes, tmp_path, rows=("doubt",)), QUIET)
+    for labels, table_only in product([("2", "6"), ("4", "6"), ("2", "3", "4")], [False, True]):
+        with pytest.raises(UserError, match=r"has rounds of doubt to 4 and 6 labels, and not all are among --labels"):
+            reproduce("rounds", request_for(scenes, tmp_path, columns=labels, table_only=table_only), QUIET)
+    with pytest.raises(UserError, match=r"seed0\.txt: was chosen after another round"):
+        reproduce("rounds", request_for(scenes, tmp_path, rows=("doubt",), columns=("3", "4", "6")), QUIET)
+
+
+def test_more_labels_than_masks_are_refused_before_anything_trains(scenes, tmp_path, in_this_process):
+    """And so is a folder in which nothing validates."""
+    with pytest.raises(UserError, match=r"--labels 13: .*scenes has 12 images with a mask"):
+        reproduce("rounds", request_for(scenes, tmp_path, columns=("2", "4", "13")), QUIET)
+    shutil.copytree(scenes / "train", tmp_path / "alone")
+    settings = TINY | {"data": {"cache": tmp_path / "cache", "holdout": 0}}
+    with pytest.raises(UserError, match="no image validates"):
+        reproduce("rounds", request_for(tmp_path / "alone", tmp_path, changes=settings), QUIET)
+    assert not in_this_process

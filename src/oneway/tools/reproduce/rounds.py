@@ -19,8 +19,10 @@ from oneway.common.drawing import Figure, style
 from oneway.common.errors import UserError, unknown
 from oneway.common.run_files import SUMMARY
 from oneway.common.terms import SuggestBy
-from oneway.common.words import counted, say
+from oneway.common.words import counted, listed, say
+from oneway.config import Data
 from oneway.config.recipes import recipe
+from oneway.data import list_files
 from oneway.runs import open_run
 from oneway.runs.atomic import write_atomically, write_json
 from oneway.tools.reproduce.accuracy import Request, cell_folder, configs_of, refuse_decided
@@ -46,8 +48,11 @@ Values = Mapping[tuple[str, str], Mean]
 def run_rounds(request: Request, console: Console) -> None:
     """Trains the missing runs of those asked for; prints the results of all runs, and writes them beside the runs."""
     columns = _columns(request)
+    refuse_other_rounds(request.out, columns)
     if not request.table_only:
-        train_all(list(_jobs(request, columns)), request.side_by_side or 1, console)
+        jobs = list(_jobs(request, columns))
+        _refuse_too_few(jobs[0].config.data, int(columns[-1]))
+        train_all(jobs, request.side_by_side or 1, console)
     runs = _read_runs(request.out, columns)
     if (RANDOM, columns[0]) not in runs:
         raise UserError(f"{request.out}: no run with {columns[0]} labels has ended there.")
@@ -69,6 +74,28 @@ def _columns(request: Request) -> tuple[str, ...]:
             f"--labels {' '.join(columns)}: give growing numbers, one for each round, such as {' '.join(LABELS)}."
         )
     return columns
+
+
+def refuse_other_rounds(out: Path, columns: Sequence[str]) -> None:
+    """What a model chose depends on every round before: runs of other rounds are not those asked for."""
+    asked = [int(column) for column in columns[1:]]
+    for row in ROWS:
+        numbers = {file.parent.name.removeprefix(f"{row}-") for file in out.glob(f"{row}-*/seed*.txt")}
+        begun = sorted(int(number) for number in numbers if number.isdecimal())
+        if begun and [n for n in asked if n <= begun[-1]] != [n for n in begun if n <= asked[-1]]:
+            raise UserError(
+                f"{out}: has rounds of {row} to {listed(begun, None)} labels, and not all are among --labels "
+                f"{' '.join(columns)}, in their order. Ask for those, and more behind them, or give another --out."
+            )
+
+
+def _refuse_too_few(settings: Data, most: int) -> None:
+    """Refuses a folder that has not enough masks for the last round, or none to judge by."""
+    found = list_files(settings)
+    if (masks := sum(item.mask is not None for item in found.train)) < most:
+        raise UserError(f"--labels {most}: {found.root} has {counted(masks, 'image')} with a mask to train on.")
+    if not found.val:
+        raise UserError(f"{found.root}: no image validates (data.holdout 0), and rounds could not be compared.")
 
 
 def _jobs(request: Request, columns: Sequence[str]) -> Iterator[Job]:
@@ -117,9 +144,11 @@ def write_labels(previous: Path, by: SuggestBy, count: int, file: Path) -> None:
 
     Those that have a mask, which training has not seen, are the ones to choose from.
     """
-    if file.is_file():  # a run that goes on
-        return
     run = open_run(previous)
+    if file.is_file():  # a run that goes on
+        if not set(run.split.labelled) <= set(file.read_bytes().decode(errors="surrogateescape").splitlines()):
+            raise UserError(f"{file}: was chosen after another round than {previous}. Give another --out.")
+        return
     candidates, labelled = candidates_of_run(run, QUIET, cache=run.config.data.cache)
     candidates = [candidate for candidate in candidates if candidate.has_mask]
     chosen = choose_among(load_judge(run), candidates, labelled, count, by, QUIET).chosen
