@@ -49,6 +49,14 @@ def both(tmp_path_factory) -> SimpleNamespace:
     return SimpleNamespace(out=folder / "both", said=done.stdout)
 
 
+def test_a_comparison_is_no_run_to_continue(both):
+    """What goes on with one of its runs, or both, is said; they are no images to train on."""
+    with pytest.raises(UserError, match="holds runs, and is no recipe") as refused:
+        app(["train", str(both.out), "--resume"], result_action="return_value")
+    assert f"oneway train {both.out / 'fixmatch'} --resume" in str(refused.value)
+    assert f"oneway train streets --compare --resume --out {both.out}" in str(refused.value)
+
+
 def test_two_runs_differ_in_the_method_alone(both):
     """The same seed, labelled images, length and start; what the method brings stays with it; one page about both."""
     supervised, other = (open_run(both.out / name) for name in ("supervised", "fixmatch"))
