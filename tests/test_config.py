@@ -90,7 +90,7 @@ def test_the_data_decide_the_task(name, task):
         ({"optimiser": {"learning_rate": 1e300}}, "optimiser.learning_rate: should be less than"),
         ({"train": {"alpha": float("nan")}}, "train.alpha"),
         ({"train": {"teacher_decay": 1.0}}, r"train.teacher_decay: should be less than 1 \(got 1.0\)"),
-        ({"method": "simple-phtp"}, "method: .*'simple-phtps'.*got 'simple-phtp'"),
+        ({"method": "simple-phtp"}, "method: unknown value 'simple-phtp'. Did you mean 'simple-phtps'"),
         ({"jitter": {"scale": [2, 1]}}, "jitter.scale: the lower end 2.0 is above the upper end 1.0"),
         ({"jitter": {"crop": [64]}}, "jitter.crop"),
         ({"train": 3}, "train: "),

@@ -61,3 +61,27 @@ def test_every_verb_says_the_same_of_what_is_no_run(place, verb):
 def test_a_page_to_watch_names_what_it_may_have_been(place):
     """It also takes a folder of runs."""
     assert "Did you mean runs/both?" in refusal(place, "watch", "runs/bot")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("evla runs/both", "Unknown verb 'evla'. Did you mean 'eval'? `oneway --help` lists all."),
+        (
+            "xyzzy",
+            "Unknown verb 'xyzzy'. The usual ones are quickstart, check, train, eval, report, predict and export; "
+            "`oneway --help` lists all.",
+        ),
+        ("train foldr", "Unknown recipe 'foldr'. Did you mean 'folder'?"),
+        (
+            "train folder --method supervized",
+            "method: unknown value 'supervized'. Did you mean 'supervised'? It",
+        ),
+        ("reproduce camvd", "Unknown experiment 'camvd'. Did you mean 'camvid'?"),
+        ("eval runs/both --window 256", "--window takes 2 values, and has 1. Height and width of sliding windows"),
+        ("predict runs/both photos --tile 256", "--tile takes 2 values, and has 1. Height and width"),
+    ],
+)
+def test_a_word_that_is_not_known_is_answered_with_the_nearest(place, words, said):
+    """Before the list of all that are, with the status of a command that was not understood."""
+    assert refusal(place, *words.split(), status=2).startswith(f"oneway: {said}")

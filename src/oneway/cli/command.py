@@ -8,11 +8,12 @@ import platform
 import shlex
 import signal
 import sys
+from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
 
 import pydantic
-from cyclopts import CycloptsError, MissingArgumentError, UnusedCliTokensError
+from cyclopts import CycloptsError, MissingArgumentError, UnknownCommandError, UnusedCliTokensError
 from cyclopts.argument import Argument
 from rich.text import Text
 
@@ -21,10 +22,13 @@ from oneway.cli import studying, training, using  # noqa: F401 (they add the ver
 from oneway.cli.app import app
 from oneway.common.address_space import ran_out, require_address_space
 from oneway.common.console import Console, close_streams, open_streams
-from oneway.common.errors import UserError, describe_refusal
+from oneway.common.errors import UnknownName, UserError, describe_refusal
 from oneway.common.failure import BUG_STATUS, describe_bug
-from oneway.common.words import command
+from oneway.common.words import command, listed, visible
 from oneway.common.working_folder import refuse_foreign_libraries
+
+USUAL = ("quickstart", "check", "train", "eval", "report", "predict", "export")
+"""Verbs on the way from data to masks, in the order in which they are used."""
 
 
 def run() -> None:
@@ -81,6 +85,8 @@ def _explain(error: BaseException) -> tuple[str, int]:
             return _explain_unused(error), 2
         case MissingArgumentError(argument=Argument() as argument):
             return _explain_missing(error, argument), 2
+        case UnknownCommandError(unused_tokens=[word, *_]):
+            return _explain_verb(word), 2
         case CycloptsError():
             cause = error.__cause__
             if not isinstance(cause, pydantic.ValidationError):
@@ -88,8 +94,8 @@ def _explain(error: BaseException) -> tuple[str, int]:
             # Pydantic names the key of a setting; only the parser knows the name of a flag of the verb itself.
             flag = error.argument.name if error.argument is not None and not cause.errors()[0]["loc"] else None
             return f"{flag}: {configuration.explain(cause)}" if flag else configuration.explain(cause), 2
-        case UserError():
-            return str(error), 1
+        case UserError():  # a word that is none of those known has one status, be it an argument or a flag's value
+            return str(error), 2 if isinstance(error, UnknownName) else 1
         case Interrupted():
             return str(error), error.exit_status
         case _ if ran_out(error):
@@ -106,11 +112,25 @@ def _explain_missing(error: MissingArgumentError, argument: Argument) -> str:
     """The message for a missing value, or for a flag with fewer values than it takes."""
     count, _ = argument.token_count()
     if count > 1:
-        return (
-            f"{argument.name} takes {count} values, and has {len(error.tokens_so_far)}. {argument.parameter.help or ''}"
-        )
+        meaning = f" {text}" if (text := _meaning(error, argument)) else ""
+        return f"{argument.name} takes {count} values, and has {len(error.tokens_so_far)}.{meaning}"
     problem = "is missing" if error.keyword is None else "needs a value"
     return f"{argument.name} {problem}; `{_verb(error)} --help` says what it is."
+
+
+def _meaning(error: MissingArgumentError, argument: Argument) -> str:
+    """The help of a flag; that of a verb's own flags stands in its docstring, which is only read when it is needed."""
+    if argument.parameter.help or error.app is None:
+        return argument.parameter.help or ""
+    every = error.app.assemble_argument_collection(parse_docstring=True)
+    return next((known.parameter.help or "" for known in every if known.name == argument.name), "")
+
+
+def _explain_verb(word: str) -> str:
+    """The message for a verb that there is not: the nearest one, or those that most users need."""
+    near = get_close_matches(word, [name for name in app if not name.startswith("-")], n=1)
+    hint = f"Did you mean '{near[0]}'?" if near else f"The usual ones are {listed(USUAL, most=None)};"
+    return f"Unknown verb '{visible(word[:200], lines=False)}'. {hint} `oneway --help` lists all."
 
 
 def _explain_unused(error: UnusedCliTokensError) -> str:

@@ -16,12 +16,16 @@ class UserError(Exception):
     """Something the user can correct: what is wrong, with the value, and the way out. Printed without a traceback."""
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
+class UnknownName(UserError):
+    """A word that is none of those known."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownName:
     """The error for an unknown name: suggests the nearest known one, and lists all of them."""
     known = list(known)
     near = get_close_matches(name, known, n=1)
     suggestion = f" Did you mean '{near[0]}'?" if near else ""
-    return UserError(f"Unknown {kind} '{visible(name[:200], lines=False)}'.{suggestion} Known: {', '.join(known)}.")
+    return UnknownName(f"Unknown {kind} '{visible(name[:200], lines=False)}'.{suggestion} Known: {', '.join(known)}.")
 
 
 def missing(path: Path) -> UserError:

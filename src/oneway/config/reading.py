@@ -91,7 +91,9 @@ def _explain_one(kind: str, location: tuple[int | str, ...], message: str, value
     # Only of strings: a few lines of YAML can stand for a value that no memory holds once it is written out.
     named = kind in ("literal_error", "value_error") and isinstance(value, str)
     near = get_close_matches(str(value), re.findall(r"'([^']+)'", message), n=1) if named else []
-    return f"{place}{reason} (got {reprlib.repr(value)})." + (f" Did you mean '{near[0]}'?" if near else "")
+    if near:  # first: the names that it should be may be many
+        return f"{place}unknown value {reprlib.repr(value)}. Did you mean '{near[0]}'? It {reason}."
+    return f"{place}{reason} (got {reprlib.repr(value)})."
 
 
 def confirm_factory(named: str | None, given: str | None, source: Path) -> None:
