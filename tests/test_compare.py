@@ -317,7 +317,9 @@ def test_what_was_not_compared_comes_with_the_command(copies, capsys):
     train, report = found.commands
     assert report == f"oneway report {copies[1]}-supervised {copies[1]}"
     assert shlex.split(train)[-2:] == ["--out", f"{copies[1]}-supervised"]
-    assert _dry_run(train, capsys) == with_method(open_run(copies[1]).config)
+    unused = {"batch_unlabelled": SMALL["train"]["batch_unlabelled"]}
+    assert "batch-unlabelled" not in train
+    assert _dry_run(train, capsys).changed(train=unused) == with_method(open_run(copies[1]).config)
     (compared,) = describe_unlabelled(copies[:1]).commands
     assert "--compare" in shlex.split(compared)
     assert _dry_run(compared, capsys) == small_streets(method=recipe("streets").method, seed=3)

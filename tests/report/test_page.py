@@ -159,18 +159,21 @@ def test_recorded_command_is_text(page: str, folders: list[Path]) -> None:
 def test_next_steps_name_the_runs(page: str, folders: list[Path]) -> None:
     """The commands can be copied."""
     assert f"oneway explore {folders[0]} {folders[1]}" in text_of(page)
-    assert f"oneway suggest {folders[1]}" in text_of(page)
+    assert f"oneway suggest {folders[0]}" in text_of(page)  # the better of the two
 
 
 def test_the_best_run_is_the_one_to_use(copies: list[Path]) -> None:
     """Not the last, where that is worse; and a model that classifies is used as well, though not explored."""
     for folder, value in zip(copies, (60.0, 50.0), strict=True):
         change_json(folder / "summary.json", value=value)
-    commands = [step.command for step in next_steps(read_runs(copies), copies[0], segmentation=False)]
+    explored, suggested, *commands = (step.command for step in next_steps(read_runs(copies), copies[0], True))
+    assert explored == f"oneway explore {copies[0]} {copies[1]}"
+    assert suggested == f"oneway suggest {copies[0]}"
     assert commands == [
         f"oneway predict {copies[0]} photos --out predictions",
         f"oneway export {copies[0]} --to model.onnx",
     ]
+    assert commands == [step.command for step in next_steps(read_runs(copies), copies[0], segmentation=False)]
 
 
 def test_suggestions_are_named_and_linked(copies: list[Path], tmp_path: Path) -> None:

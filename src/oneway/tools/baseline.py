@@ -6,19 +6,27 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from oneway.common.run_files import CONFIG
-from oneway.config import Config, Perturb
-from oneway.config.recipes import recipe
+from oneway.common.errors import UserError
+from oneway.common.run_files import CONFIG, SUMMARY
+from oneway.common.words import command, listed
+from oneway.config import Config, Perturb, read_yaml
+from oneway.config.recipes import PRESETS, recipe
+from oneway.config.recipes.presets import PHOTOGRAPHS
 from oneway.methods import METHODS
 
 BASELINE = "supervised"
 
-MAY_DIFFER = {
-    *("recipe", "method", "variant", "teacher"),
-    *(f"data.{name}" for name in ("path", "unlabelled", "cache", "refresh", "skip_unreadable")),
-    *(f"perturb.{name}" for name in Perturb.model_fields),
+PERTURBING = {f"perturb.{name}" for name in Perturb.model_fields}
+OF_A_TEACHER = {f"train.teacher_{name}" for name in ("decay", "warm_up", "norm")}
+OF_UNLABELLED_IMAGES = {
+    *("variant", "teacher", *OF_A_TEACHER, *PERTURBING),
     *(f"train.{name}" for name in ("alpha", "batch_unlabelled", "confidence", "consistency_from", "entropy")),
-    *(f"train.teacher_{name}" for name in ("decay", "warm_up", "norm")),
+}
+"""Settings that mean nothing to a method that learns from labels alone, unless it perturbs these images."""
+
+MAY_DIFFER = {
+    *("recipe", "method", *OF_UNLABELLED_IMAGES),
+    *(f"data.{name}" for name in ("path", "unlabelled", "cache", "refresh", "skip_unreadable")),
     *(f"train.{name}" for name in ("device", "engine", "most_skipped")),
     *(f"train.{name}" for name in ("validate_every", "checkpoint_every", "log_every")),
 }
@@ -42,10 +50,23 @@ def find_compared(out: Path) -> str | None:
 
 
 def compared_runs(folder: Path) -> list[Path]:
-    """The two runs in a folder that `--compare` has filled, the baseline first; the folder itself where it is none."""
+    """The two runs in a folder that `--compare` has filled, the baseline first; the folder itself where it is none.
+
+    Raises:
+        UserError: One of them has not ended; says how to continue.
+    """
     method = None if (folder / CONFIG).is_file() else find_compared(folder)
-    both = [folder / BASELINE, folder / method] if method else []
-    return both if both and (both[0] / CONFIG).is_file() else [folder]
+    if method is None:
+        return [folder]
+    both = [folder / BASELINE, folder / method]
+    if unfinished := [run.name for run in both if not (run / SUMMARY).is_file()]:
+        name = read_yaml(both[1] / CONFIG).get("recipe")
+        use = command("oneway", "train", name, "--compare", "--resume", "--out", folder)
+        raise UserError(
+            f"{folder}: a comparison that has not ended ({listed(unfinished)}). Continue it with: {use}. For one run "
+            "alone, name its folder."
+        )
+    return both
 
 
 def with_method(config: Config, method: str = BASELINE) -> Config:
@@ -81,14 +102,28 @@ def alike(one: Config, other: Config) -> bool:
 
 
 def train_command(config: Config, *more: str) -> str:
-    """The command that trains as configured: the recipe, the method, and the settings that are not theirs."""
-    usual, words = recipe(config.recipe, config.method).flat(), ["oneway", "train", config.recipe]
+    """The command that trains as configured: the recipe, the method, and the settings that are not theirs.
+
+    Where a preset has brought settings, it is named in their place; what the method does not use is left out.
+    """
+    plain, words = recipe(config.recipe, config.method), ["oneway", "train", config.recipe]
+    flags = _flags(config, plain)
+    for name in PRESETS if config.recipe in PHOTOGRAPHS else ():
+        fewer = {"preset": name, **_flags(config, plain.changed(**PRESETS[name]))}
+        flags = fewer if len(fewer) < len(flags) else flags
     if config.data.path is not None:
         words += ["--data", str(config.data.path)]
-    for key, value in config.flat().items():
-        if key not in NOT_REPEATED and value != usual[key]:
-            words += _flag(key, value)
+    for key, value in flags.items():
+        words += _flag(key, value)
     return shlex.join([*words, "--method", config.method, *more])
+
+
+def _flags(config: Config, usual: Config) -> dict[str, Any]:
+    """The settings to say where the others are as usual."""
+    method, before = METHODS[config.method], usual.flat()
+    unused = OF_UNLABELLED_IMAGES if method.supervised else set()
+    said = {*before} - {*NOT_REPEATED} - (unused - PERTURBING if method.augment else unused)
+    return {key: value for key, value in config.flat().items() if key in said and value != before[key]}
 
 
 def _flag(key: str, value: Any) -> list[str]:

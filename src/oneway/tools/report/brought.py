@@ -71,15 +71,20 @@ def _how_to_compare(run: RunFacts) -> Brought:
         return Brought("What unlabelled images brought cannot be told where no image validates.")
     if run.semi_supervised:
         beside = f"{run.path}-{BASELINE}"
+        what, them = "unlabelled images", "them"
+        if not run.further:
+            what, them = f"{run.config.method} over labels alone, without a single unlabelled image,", "it"
         return Brought(
-            "What unlabelled images brought is not known: nothing was compared. `oneway train --compare` trains both "
-            "with and without them; to train only what is missing, and put both runs on one page:",
+            f"What {what} brought is not known: nothing was compared. `oneway train --compare` trains both "
+            f"with and without {them}; to train only what is missing, and put both runs on one page:",
             (
                 train_command(with_method(run.config), "--out", beside),
                 join(["oneway", "report", beside, str(run.path)]),
             ),
         )
     usual = recipe(run.config.recipe).method
+    if not run.further:
+        return Brought("No image is without labels, and nothing was compared.")
     return Brought(
         "No unlabelled image was used, and nothing was compared. What they would bring:",
         (train_command(with_method(run.config, usual), "--compare", "--out", f"{run.path}-compare"),),

@@ -139,7 +139,7 @@ def _read(run: runs.Run, name: str, colour: int) -> RunFacts:
     if summary is None:
         raise UserError(
             f"{run.path}: this run has not ended (it has no summary.json). "
-            f"Continue it with: {command('oneway', 'train', run.config.recipe, '--out', run.path, '--resume')}"
+            f"Continue it with: {command('oneway', 'train', run.path, '--resume')}"
         )
     split = run.split
     return RunFacts(

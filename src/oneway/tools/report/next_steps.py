@@ -13,7 +13,7 @@ from urllib.parse import quote
 from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
 from oneway.common.links import is_ordinary
-from oneway.common.run_files import SUGGESTIONS
+from oneway.common.run_files import CONTACT_SHEET, SUGGESTIONS
 from oneway.common.words import command, from_table_cell
 from oneway.tools.report.facts import RunFacts
 
@@ -40,7 +40,8 @@ class Step:
 
 def next_steps(runs: Sequence[RunFacts], folder: Path, segmentation: bool) -> list[Step]:
     """What one may do next; addresses are as seen from a page in `folder`."""
-    return [*(_looking_closer(runs, folder) if segmentation else ()), *_using(max(runs, key=lambda run: run.value))]
+    best = max(runs, key=lambda run: run.value)
+    return [*(_looking_closer(runs, best, folder) if segmentation else ()), *_using(best)]
 
 
 def _using(run: RunFacts) -> list[Step]:
@@ -64,11 +65,10 @@ def _command(verb: str, runs: Sequence[RunFacts], *rest: str) -> str:
     return command("oneway", verb, *(run.path for run in runs), *rest, *own)
 
 
-def _looking_closer(runs: Sequence[RunFacts], folder: Path) -> list[Step]:
+def _looking_closer(runs: Sequence[RunFacts], best: RunFacts, folder: Path) -> list[Step]:
     """Commands that show where segmentation models fail, and which labels would help."""
-    last = runs[-1]
-    shown = (runs[0], last) if len(runs) > 1 else (last,)  # explore takes two
-    written = [last.path / name for name in (SUGGESTIONS, "suggest.png")]
+    shown = (runs[0], runs[-1] if best is runs[0] else best) if len(runs) > 1 else (best,)  # explore takes two
+    written = [best.path / name for name in (SUGGESTIONS, CONTACT_SHEET)]
     names = _first_names(written[0])
     return [
         Step(
@@ -76,9 +76,9 @@ def _looking_closer(runs: Sequence[RunFacts], folder: Path) -> list[Step]:
             command=_command("explore", shown),
         ),
         Step(
-            purpose=f"Find the images to label next for {last.name}, those that it cannot decide on:",
-            command=_command("suggest", [last]),
-            found=f"It has been run, and puts first: {', '.join(names)}. More in {last.path}:" if names else "",
+            purpose=f"Find the images to label next for {best.name}, those that it cannot decide on:",
+            command=_command("suggest", [best]),
+            found=f"It has been run, and puts first: {', '.join(names)}. More in {best.path}:" if names else "",
             files=tuple((file.name, _address(file, folder)) for file in written if names and is_ordinary(file)),
         ),
     ]

@@ -1,0 +1,54 @@
+"""What a report says about unlabelled images, and the commands that it proposes."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from oneway.common.errors import UserError
+from oneway.config.recipes import PRESETS, recipe
+from oneway.tools.baseline import train_command, with_method
+from oneway.tools.report import write_report
+from oneway.tools.report.brought import brought
+from oneway.tools.report.facts import read_runs
+
+
+def test_nothing_is_asked_of_images_that_are_not_there(folders: list[Path]) -> None:
+    """Where all images have labels, neither run used another."""
+    for folder in folders:
+        (run,) = read_runs([folder])
+        said = brought([replace(run, further=0)]).text
+        assert "What unlabelled images brought" not in said
+        assert "What they would bring" not in said
+        assert "nothing was compared" in said
+
+
+@pytest.mark.parametrize(("crop", "flag"), [((160, 160), []), ((96, 96), ["--jitter.crop", "96", "96"])])
+def test_a_command_names_a_preset(crop: tuple[int, int], flag: list[str]) -> None:
+    """And what differs from it, rather than all that it has brought."""
+    config = recipe("folder", "fixmatch").changed(**PRESETS["cpu"]).changed(jitter={"crop": crop})
+    said = ["oneway", "train", "folder", "--preset", "cpu", *flag, "--method", "fixmatch"]
+    assert shlex.split(train_command(config)) == said
+
+
+def test_a_command_leaves_out_what_labels_alone_do_not_use() -> None:
+    """Nobody teaches there; a method that perturbs labelled images keeps how strongly."""
+    changes = {"train": {"teacher_decay": 0.9, "alpha": 3.0, "iterations": 7}, "perturb": {"geometric": 2.0}}
+    config = recipe("folder", "mt-phtps").changed(**changes)
+    assert train_command(with_method(config)) == "oneway train folder --train.iterations 7 --method supervised"
+    augmented = "oneway train folder --perturb.geometric 2.0 --train.iterations 7 --method supervised-phtps-aug"
+    assert train_command(with_method(config, "supervised-phtps-aug")) == augmented
+    assert "--train.teacher-decay 0.9" in train_command(config)
+
+
+@pytest.mark.parametrize("missing", ["simple-phtps/summary.json", "supervised", "supervised/summary.json"])
+def test_a_comparison_that_has_not_ended_comes_with_how_to_continue(copies: list[Path], missing: str) -> None:
+    """Also where its second run has not begun."""
+    folder = copies[0].parent
+    (folder / missing).rename(folder.with_name(f"{folder.name}-away"))
+    with pytest.raises(UserError, match="a comparison that has not ended") as refused:
+        write_report([folder], None)
+    assert f"oneway train streets --compare --resume --out {folder}" in str(refused.value)
