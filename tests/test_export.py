@@ -25,6 +25,7 @@ from oneway.models import build as build_network
 from oneway.runs import TrainedModel, save_model
 from oneway.tools.export import export_model
 from oneway.tools.export.agreement import Agreement, compare, refuse_difference
+from oneway.tools.export.card import read_history
 from oneway.tools.export.formats import FORMATS, METADATA, Opened
 from oneway.tools.export.graph import pool_by_products
 from oneway.tools.predict import Predictor, load
@@ -125,6 +126,13 @@ def test_the_card_tells_the_history(exported, trained_run):
         "largest difference",
     ):
         assert row in text
+
+
+def test_the_card_of_labels_alone_is_silent_about_other_images(two_runs):
+    """They taught nothing, and no branch was another's teacher."""
+    rows, _ = read_history(two_runs[0], "resnet18")
+    assert rows["method"] == "supervised"
+    assert "further images without labels" not in rows
 
 
 @pytest.mark.parametrize("exported", ["onnx"], indirect=True)

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from oneway import models
 from oneway.common.errors import UserError
+from oneway.common.run_files import CONFIG
+from oneway.common.words import command
 from oneway.config import Model, confirm_factory
 from oneway.data.dataset import class_name
 from oneway.data.mask_style import MaskStyle
@@ -89,7 +91,10 @@ def load_model(path: Path, device: torch.device, factory: str | None = None) -> 
             `refuse_damage`.
     """
     if not path.is_file():
-        raise UserError(f"{path}: no such file; has the run ended? Continue it with --resume.")
+        if (path.parent / CONFIG).is_file():
+            use = command("oneway", "train", path.parent, "--resume")
+            raise UserError(f"{path}: no such file: the run has not ended. Continue it with: {use}")
+        raise UserError(f"{path}: no such file; has the run ended?")
     with tensors.open_file(path) as file:
         words = tensors.read_about(file, path)
         about = validate(words, path)
