@@ -105,6 +105,11 @@ def test_only_what_has_labels_is_counted(tmp_path):
     assert evaluate_run(tmp_path / "run", "val", moved, QUIET)["samples"] == masks - taught
     with pytest.raises(UserError, match="A folder has no test split"):
         evaluate_run(tmp_path / "run", "test", None, QUIET)
+    (moved / "dataset.yaml").write_text("classes: [background, foreground]\nignore: [255]\n")
+    for file in (moved / "masks").iterdir():
+        Image.fromarray(np.full((32, 64), 255, dtype=np.uint8)).save(file)
+    with pytest.raises(UserError, match=r"moved: no pixel of its images to evaluate is labelled"):
+        evaluate_run(tmp_path / "run", "val", moved, QUIET, refresh=True)
 
 
 def test_a_mirrored_network_averages_both_views():

@@ -187,6 +187,9 @@ def evaluate_run(
         raise UserError(f"--window: {path} classifies {run.config.data.name}, whole inputs at once; leave it away.")
     network = Mirrored(trained.network) if mirror else trained.network
     scores = evaluate(network, samples, len(trained.classes), without=seen, window=window)
+    if not scores.confusion.any():
+        where = data_path or run.config.data.path or run.config.data.name
+        raise UserError(f"{where}: no pixel of its images to evaluate is labelled, and nothing can be scored.")
     counted = samples.labelled - len(seen)
     left_out = {"left_out": [samples.names[number] for number in seen]} if seen else {}
     how = ({"mirror": True} if mirror else {}) | ({"window": list(window)} if window else {})
