@@ -376,10 +376,10 @@ def test_a_network_of_one_s_own_is_asked_for_doubt():
 
 
 def test_fewer_than_asked_for_is_said(run, tmp_path):
-    """With how many there were to choose from."""
+    """With the reason."""
     for index in range(3):
         Image.fromarray(scene(index)).save(tmp_path / f"{index}.png")
     command = ["suggest", run, "--data", ".", "--out", "next.csv", "--device", "cpu", "--count"]
     said = forked(*command, 100, cwd=tmp_path).stdout
-    assert "3 images to label next, not 100: no more than 3 without labels" in said
+    assert "3 images to label next (no more are without labels): next.csv" in said
     assert "2 images to label next:" in forked(*command, 2, cwd=tmp_path).stdout

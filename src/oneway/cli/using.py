@@ -201,11 +201,12 @@ def suggest(
     )
     for reason in found.unreadable:
         say(console, f"Left out: {reason}")
-    alike = f" ({counted(found.alike, 'other')} like them)" if found.alike else ""
-    few = f", not {count}: no more than {found.among} without labels" if found.among < count else ""
+    alike = [f"{counted(found.alike, 'other')} like them"] if found.alike else []
+    few = ["no more are without labels"] if found.among < count else []
+    remarks = f" ({'; '.join([*alike, *few])})" if alike or few else ""
     say(
         console,
-        f"{counted(len(found.chosen), 'image')} to label next{few}{alike}: {found.table}\nContact sheet: {found.sheet}",
+        f"{counted(len(found.chosen), 'image')} to label next{remarks}: {found.table}\nContact sheet: {found.sheet}",
     )
     if found.annotations:
         say(console, found.annotations)
