@@ -10,7 +10,18 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from data.defects import HEIGHT, IMAGE, WIDTH, clean_set, edit_mask, findings, first_pixel, told_to_a_person, truncate
+from data.defects import (
+    HEIGHT,
+    IMAGE,
+    MASK,
+    WIDTH,
+    clean_set,
+    edit_mask,
+    findings,
+    first_pixel,
+    told_to_a_person,
+    truncate,
+)
 from data.folders import listing
 from files import contents
 from oneway.common.errors import UserError
@@ -50,6 +61,32 @@ def test_a_person_is_told_a_few_of_each_kind_and_the_odd_one_among_them(tmp_path
     assert "train/masks/012.png" in text
     assert "… and 6 more" in text
     assert "11 errors: correct the errors before training" in text
+    assert "9 labelled   0 unlabelled   5 for validation   11 cannot be used" in text
+
+
+def test_a_folder_is_named_once_and_files_as_paths_in_it(tmp_path, monkeypatch):
+    """A mask and its image, in one sentence, both begin where the data do."""
+    monkeypatch.chdir(tmp_path)
+    clean_set(tmp_path / "data")
+    Image.new("L", (20, 10)).save("data" / Path(MASK))
+    _, text = told_to_a_person(Path("data"))
+    assert text.splitlines()[0].rstrip() == "data"
+    words = " ".join(text.split())
+    assert f"{MASK}: 20×10 labels for the {WIDTH}×{HEIGHT} pixels of {IMAGE}. " in words
+    _, text = told_to_a_person(tmp_path / "data")
+    assert text.split()[:2] == ["data", str(tmp_path / "data")]
+
+
+def test_a_class_without_a_name_is_its_number(tmp_path, capsys):
+    """`class 3 (class 3)` says it twice."""
+    root = clean_set(tmp_path / "data")
+    (root / "dataset.yaml").write_text((root / "dataset.yaml").read_text().replace("car, tree", "car, class 3, bus"))
+    edit_mask(lambda mask: np.where(mask == 3, 0, mask), "val/masks/*.png")(root)
+    assert [found.message for found in findings(root, capsys)] == [
+        "class 3 has no pixel in any validation mask",
+        "class 4 (bus) has no pixel in any training mask",
+        "class 4 (bus) has no pixel in any validation mask",
+    ]
 
 
 def test_the_sheet_goes_where_the_user_says_or_stands_but_not_among_the_data(tmp_path, monkeypatch):

@@ -224,3 +224,14 @@ def test_many_numbers_with_gaps_are_refused(tmp_path):
         mask(tmp_path / "masks" / f"{index}.png", steps[..., : 4 * 20] // 2 * 2 + (steps[..., : 4 * 20] > 16))
     absent = next(remark for remark in listing(tmp_path).remarks if "No mask holds" in remark)
     assert absent.startswith("No mask holds 1, 3, 5, 7, 9, 11, 13, 15 and 1 more; their classes")
+
+
+def test_values_without_a_gap_are_said_by_the_first_and_the_last(tmp_path):
+    """And others one by one, as far as they are shown."""
+    values = np.arange(9).reshape(3, 3).repeat(4, 0).repeat(4, 1)
+    assert "9 classes, from the values 0 to 8 of 4 masks" in listing(pairs(tmp_path / "a", 4, values)).remarks[0]
+    gaps = np.where(values == 8, 9, values)
+    assert (
+        "from the values 0, 1, 2, 3, 4, 5, 6, 7 and 1 more of 4 masks"
+        in listing(pairs(tmp_path / "b", 4, gaps)).remarks[0]
+    )

@@ -71,9 +71,10 @@ class ProgressBar:
             seconds = (now - self.began) / max(1, done - self.done_before)
             left = f"{duration((self.total - done) * seconds)} left"
             self._print_line(*([self.details] if self.details else []), f"{1 / seconds:.1f}/s", left)
+            self.details = ""  # in the line after that, these would pass for its own
 
     def show(self, details: str) -> None:
-        """The latest numbers, in a line below the bar; elsewhere, they are part of the next line."""
+        """The latest numbers, in a line below the bar; elsewhere, they are part of the next line, and of no other."""
         self.details = self.bar.details = details
 
     def show_result(self, brief: str, line: str) -> None:

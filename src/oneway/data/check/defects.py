@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -57,8 +58,9 @@ def decoding_errors(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
             yield Finding("warning", kind, image_file(item, listing), message)
         elif survey and survey.problem and survey.part:
             file = image_file(item, listing) if survey.part == "image" else labels_file(item, listing)
-            # A finding names its file already.
+            # A finding names its file already, and another as it names its own.
             message = survey.problem.removeprefix(f"{item.image}: ").removeprefix(f"{item.mask}: ")
+            message = message.replace(str(item.image), image_file(item, listing))
             yield Finding("error", DECODING_ERRORS[survey.part], file, message)
 
 
@@ -123,19 +125,26 @@ def absent_classes(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     present = every - {IGNORE}
     if len(present) < 2:
         for only in present:
-            message = f"every labelled pixel is of class {only} ({listing.classes[only]})"
+            message = f"every labelled pixel is of {_named(only, listing)}"
             if IGNORE in every:
                 message += "; what else is there is ignored, as 255 is unless `classes` in dataset.yaml lists it"
             yield Finding("error", "A single class: there is nothing to tell apart", WHOLE_SET, message)
         return
     if 0 not in present:
-        message = f"classes from {min(present)} to {max(present)} occur, and never 0 ({listing.classes[0]})"
+        zero = _named(0, listing).removeprefix("class ")
+        message = f"classes from {min(present)} to {max(present)} occur, and never {zero}"
         yield Finding("warning", "Labels that may be counted from 1", WHOLE_SET, message)
-    for label, name in enumerate(listing.classes):
+    for label in range(len(listing.classes)):
         for split, count in counts.items():
             if count.keys() - {IGNORE} and label not in count and (label or 0 in present):
-                message = f"class {label} ({name}) has no pixel in any {split} mask"
+                message = f"{_named(label, listing)} has no pixel in any {split} mask"
                 yield Finding("warning", f"Classes that never occur in {split}", WHOLE_SET, message)
+
+
+def _named(label: int, listing: Listing) -> str:
+    """A class by its number and its name, where that says more than a number."""
+    name = listing.classes[label]
+    return name if re.fullmatch(r"class \d+", name) else f"class {label} ({name})"
 
 
 def two_codings(listing: Listing, surveys: Surveys) -> Iterator[Finding]:

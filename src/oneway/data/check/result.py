@@ -16,6 +16,9 @@ from oneway.data.check.findings import apply_rules, errors_first
 from oneway.data.check.survey import survey_all
 from oneway.data.dataset import Colour, Item, Listing
 
+KEYS = ("labelled", "unlabelled", "validation", "test", "unusable")
+"""Of the numbers of images of each kind, for machines."""
+
 
 @dataclass(frozen=True)
 class ClassCount:
@@ -48,11 +51,19 @@ class Check:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The number of images of each kind, by the words for it."""
-        train, val, test = self.listing.splits.values()
+        """The number of images of each kind that can be used, by the words for it; and of those that cannot."""
+        train, val, test = (
+            [item for item in items if not self.surveys[item.name].problem] for items in self.listing.splits.values()
+        )
         labelled = sum(item.mask is not None for item in train)
-        counts = labelled, len(train) - labelled, len(val), len(test)
-        return dict(zip(("labelled", "unlabelled", "for validation", "for testing"), counts, strict=True))
+        unusable = len(every_item(self.listing)) - len(train) - len(val) - len(test)
+        return {
+            "labelled": labelled,
+            "unlabelled": len(train) - labelled,
+            "for validation": len(val),
+            "for testing": len(test),
+            "cannot be used": unusable,
+        }
 
     @property
     def sizes(self) -> Counter[tuple[int, int]]:
@@ -89,7 +100,7 @@ class Check:
         """What the check found, for machines."""
         return {
             "data": str(self.listing.root),
-            **dict(zip(("labelled", "unlabelled", "validation", "test"), self.counts.values(), strict=True)),
+            **dict(zip(KEYS, self.counts.values(), strict=True)),
             "sizes": [
                 {"height": height, "width": width, "images": count}
                 for (height, width), count in self.sizes.most_common()

@@ -18,6 +18,7 @@ from oneway.data.check.findings import in_words
 from oneway.data.check.result import Check
 
 EXAMPLES = 5  # findings of a kind that are shown
+SELDOM = ("for testing", "cannot be used")  # kinds of images that are not counted where there are none
 SIZES = 4  # image sizes that are listed; further ones are only counted
 ABSENT = 8  # classes that are listed though no mask holds them; further ones are only counted
 BAR = 20  # characters of the longest bar, which the most frequent class has
@@ -26,8 +27,9 @@ EIGHTHS = " ▏▎▍▌▋▊▉"
 
 def summary(check: Check) -> Group:
     """What is there: how many images of which sizes, and how often each class occurs."""
-    title = Text.assemble((check.name, "bold"), "  ", (str(check.listing.root), "dim"))
-    shown = [(what, count) for what, count in check.counts.items() if count or what != "for testing"]
+    root = str(check.listing.root)
+    title = Text.assemble((check.name, "bold"), *(() if root == check.name else ("  ", (root, "dim"))))
+    shown = [(what, count) for what, count in check.counts.items() if count or what not in SELDOM]
     counts = Text("   ").join(Text.assemble((f"{count:,}", "bold"), f" {what}") for what, count in shown)
     parts: list[RenderableType] = [title, Text(), counts, _sizes(check), Text(), _classes(check)]
     if check.listing.remarks:

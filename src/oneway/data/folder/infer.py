@@ -258,6 +258,11 @@ def _remarks(classes: Classes, values: Sequence[int], masks: int, ignored: float
 
 
 def _shown(values: Iterable[object]) -> str:
+    """Values in words; numbers without a gap by the first and the last."""
+    values = list(values)
+    numbers = [value for value in values if isinstance(value, int)]
+    if len(values) > 3 and numbers == values == [*range(numbers[0], numbers[-1] + 1)]:
+        return f"{numbers[0]} to {numbers[-1]}"
     return listed(values, SHOWN)
 
 
