@@ -13,6 +13,7 @@ import torch
 from rich.console import Console
 
 from oneway import config as configuration
+from oneway.cli import app
 from oneway.common.errors import UserError
 from oneway.config import Model, confirm_factory
 from oneway.config.recipes import recipe
@@ -21,7 +22,7 @@ from oneway.runs import open_run
 from oneway.tools.networks import prepare
 from oneway.tools.train import train
 from processes import oneway
-from small_runs import QUIET, small_streets
+from small_runs import QUIET, small_streets, stub
 
 NETWORKS = """
 import torch
@@ -195,6 +196,19 @@ def test_code_that_a_file_names_is_run_for_a_user_who_names_it_too():
     for given in (None, "package:other"):
         with pytest.raises(UserError, match=r"model\.safetensors: .*--model\.factory package:function"):
             confirm_factory("package:function", given, file)
+
+
+def test_a_run_is_continued_by_its_folder(tmp_path, capsys):
+    """With its own settings: the recipe's weights are for an encoder that such a network has not."""
+    config = recipe("folder").changed(model={"factory": "package:function", "weights": None})
+    stub(tmp_path / "run", config.changed(data={"path": tmp_path}), 40.0)
+    words = ["train", str(tmp_path / "run"), "--resume", "--dry-run"]
+    with pytest.raises(UserError, match=r"say so with --model\.factory package:function"):
+        app(words, result_action="return_value")
+    app([*words, "--model.factory", "package:function"], result_action="return_value")
+    assert "factory: package:function" in capsys.readouterr().out
+    with pytest.raises(UserError, match="a run, and no recipe"):
+        app([*words, "--compare"], result_action="return_value")
 
 
 @pytest.mark.parametrize(

@@ -156,8 +156,10 @@ def train(
         from oneway.tools.loggers import require_services
 
         require_services(log)
+    run_settings: dict[str, Any] = {}
     if recipe_name not in RECIPES and (place := Path(recipe_name)).is_dir():
-        recipe_name, out = _recipe_of(place, resume and out is None), place
+        recipe_name, out = _recipe_of(place, resume and out is None and not compare), place
+        run_settings = configuration.read_yaml(place / CONFIG)  # those of the recipe could contradict changes
     changes = configuration.prefer_epochs(settings.model_dump(exclude_unset=True))
     if data is not None:
         changes = configuration.merge(changes, {"data": {"path": data}})
@@ -168,7 +170,10 @@ def train(
     source = str(config or "command line")
     if (named := changes.get("recipe", recipe_name)) != recipe_name:
         raise UserError(f"{source}: has settings of the recipe {named}, not of {recipe_name}.")
-    resolved = configured(recipe_name, changes, source)
+    if run_settings:
+        resolved = configuration.build(configuration.merge(run_settings, changes), source)
+    else:
+        resolved = configured(recipe_name, changes, source)
     folder = out or Path("runs") / _folder_name(resolved)
     if compare:
         folder = _compared_folder(resolved, out, resume and "method" not in changes)
