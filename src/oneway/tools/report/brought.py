@@ -71,11 +71,11 @@ def _how_to_compare(run: RunFacts) -> Brought:
         return Brought("What unlabelled images brought cannot be told where no image validates.")
     if run.semi_supervised:
         beside = f"{run.path}-{BASELINE}"
-        what, them = "unlabelled images", "them"
+        what, them = "What unlabelled images", "them"
         if not run.further:
-            what, them = f"{run.config.method} over labels alone, without a single unlabelled image,", "it"
+            what, them = f"No image is without labels, and what {run.config.method} beside labels alone", "it"
         return Brought(
-            f"What {what} brought is not known: nothing was compared. `oneway train --compare` trains both "
+            f"{what} brought is not known: nothing was compared. `oneway train --compare` trains both "
             f"with and without {them}; to train only what is missing, and put both runs on one page:",
             (
                 train_command(with_method(run.config), "--out", beside),
