@@ -20,6 +20,7 @@ from oneway.data.check.survey import survey_all
 from oneway.data.decode.images import Unreadable, image_size, read_header, read_image
 from oneway.data.decode.masks import read_raw
 from oneway.data.folder import list_folder
+from oneway.tools.predict import Outputs, predict_files
 from oneway.tools.predict import load as load_model
 from oneway.tools.train import train
 from small_runs import QUIET, small_streets
@@ -168,7 +169,7 @@ def test_without_tifffile(tmp_path, monkeypatch):
     assert image_size(tmp_path / "a.tif") == (32, 64)
 
 
-def test_a_data_set_of_eight_bands(tmp_path):
+def test_a_data_set_of_eight_bands(tmp_path, capfd):
     """Checked with a warning, trained on and predicted in the bands that dataset.yaml chooses."""
     for kind in ("images", "masks"):
         (tmp_path / "data" / kind).mkdir(parents=True)
@@ -189,3 +190,6 @@ def test_a_data_set_of_eight_bands(tmp_path):
     model = load_model(tmp_path / "run", "cpu")
     expected = model.predict(noise(8, seed=0)[..., [7, 3, 2]]).labels
     assert np.array_equal(model.predict(tmp_path / "data/images/0.tif").labels, expected)
+    capfd.readouterr()
+    assert predict_files(model, [str(tmp_path / "data/images/0.tif")], Outputs(tmp_path / "out"), QUIET) == 0
+    assert "not used" not in capfd.readouterr().err  # what was chosen is

@@ -160,7 +160,7 @@ class _Job:
         """Of videos, and counted as images too."""
         self.results: list[tuple[Source, dict[str, Any]]] = []
         self.errors: list[str] = []
-        self.oddities = Oddities()
+        self.oddities = Oddities(chosen=model.bands is not None)
         self.writing: InOrder[Source, dict[str, Any]] = InOrder(pool)
 
     def failed(self, source: Source, error: Exception) -> None:
@@ -289,7 +289,7 @@ def _classify(model: Predictor, sources: Sequence[Source], as_json: bool) -> int
         table.writerow(["image", "class", "confidence"])
     results: list[dict[str, Any]] = []
     errors: list[str] = []
-    oddities = Oddities()
+    oddities = Oddities(chosen=model.bands is not None)
     for source in sources:
         try:
             if source.is_video:

@@ -14,6 +14,9 @@ from oneway.data.decode.images import DARK, bits_in_use, read_header
 class Oddities:
     """What has been found in the images so far."""
 
+    chosen: bool = False
+    """Whether the model sees bands that were chosen: others are left out on purpose."""
+
     images: int = 0
     dark: list[int] = field(default_factory=list)
     """The largest value of each that is nearly black."""
@@ -32,7 +35,7 @@ class Oddities:
         header = read_header(path)
         if header.pages > 1:
             self.pages[path] = header.pages
-        if header.further_band:
+        if header.further_band and not self.chosen:
             self.further_band.append(path)
 
     def messages(self) -> Iterator[str]:
