@@ -160,6 +160,7 @@ def test_an_ended_run_is_not_trained_again(run):
         ("train streets --train.iteration 5", "Did you mean --train.iterations?"),
         ("train streets --train.iterations 0", "greater than 0 (got '0')"),
         ("reproduce camvid --seeds 0", "--seeds: should be greater than 0 (got 0)"),
+        ("eval run --window 64 0", "--window: should be greater than 0 (got 0)"),
         ("train streets --data.images 16 --data.size 32 64 --labels 0", "no image would be labelled"),
         ("train streets --data.images 16 --data.size 32 64 --labels 17", "asks for 17 labelled images, there are 16"),
         ("train streets --config missing.yaml", "missing.yaml: cannot be read"),

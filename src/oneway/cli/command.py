@@ -92,7 +92,8 @@ def _explain(error: BaseException) -> tuple[str, int]:
             if not isinstance(cause, pydantic.ValidationError):
                 return str(error), 2
             # Pydantic names the key of a setting; only the parser knows the name of a flag of the verb itself.
-            flag = error.argument.name if error.argument is not None and not cause.errors()[0]["loc"] else None
+            is_setting = any(isinstance(part, str) for part in cause.errors()[0]["loc"])  # and no place in a tuple
+            flag = error.argument.name if error.argument is not None and not is_setting else None
             return f"{flag}: {configuration.explain(cause)}" if flag else configuration.explain(cause), 2
         case UserError():  # a word that is none of those known has one status, be it an argument or a flag's value
             return str(error), 2 if isinstance(error, UnknownName) else 1
