@@ -33,8 +33,11 @@ def choose_precision(out: Path) -> Precision:
 
 
 def is_busy() -> bool:
-    """Whether more programs have been running in the last minute than there are cores."""
-    return os.getloadavg()[0] > (os.cpu_count() or 1)
+    """Whether more programs have been running in the last minute than there are cores, as far as is known."""
+    try:
+        return os.getloadavg()[0] > (os.cpu_count() or 1)
+    except OSError:  # without /proc, say
+        return False
 
 
 def quickstart_config(method: str, seed: int, precision: Precision = "auto") -> Config:
