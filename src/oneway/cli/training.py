@@ -140,7 +140,7 @@ def train(
         recipe_name: What to start from.
         data: Folder or zip file of the data set, for recipes that read one.
         out: Run folder; by default one below runs/ named after recipe (or own data), method, labels and seed.
-        preset: Settings that go together: minutes without a GPU, to see that the data are understood (cpu), or half the
+        preset: Settings that go together: a first model on small crops, minutes without a GPU (cpu), or half the
             time of the recipe (fast). Flags win over it.
         compare: Also train without unlabelled images, with the same seed, labels and length, and report what they
             brought; the folder then holds two runs, named after their methods.

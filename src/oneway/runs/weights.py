@@ -84,7 +84,7 @@ def load_weights(network: nn.Module, source: Source) -> Loaded:
     if conflicts := [name for name in differing if name not in anew]:
         shapes = [f"{name} has shape {_shape(found[name])} there and {_shape(own[name])} here" for name in conflicts]
         made_by = f" It was made by {source.flags}." if source.flags else ""
-        narrow = " Such weights fit a network of full width: leave out --model.width (or --preset cpu), or the weights."
+        narrow = " Such weights fit a network of full width: leave out --model.width, or the weights."
         way_out = narrow if source.classes is None and part == "encoder" else made_by
         raise UserError(f"{said}: of another network: {listed(shapes)}.{way_out}")
     if whole := [name for name in filling if own[name].is_floating_point() > found[name].is_floating_point()]:

@@ -20,7 +20,7 @@ from oneway.runs.atomic import write_json
 from oneway.tools.evaluate import METRIC_NAMES
 from oneway.tools.opening import Turn
 from oneway.tools.report import write_report
-from oneway.tools.report.words import rests_on_few, shown_gain
+from oneway.tools.report.words import rests_on_few, shown_gain, too_short
 from oneway.tools.train import train
 
 
@@ -80,6 +80,8 @@ def compare(
     )
     if gain < 0:
         say(console, f"The better model is that of labels alone: {folders[0]}")
+    if caution := too_short(last["iterations"], gain):
+        say(console, caution)
     if caution := rests_on_few(last["validation_samples"], compared=True):
         say(console, caution)
     say(console, f"Report: {page}")

@@ -11,7 +11,7 @@ from oneway.common.words import counted
 from oneway.config.recipes import recipe
 from oneway.tools.baseline import BASELINE, is_baseline_of, train_command, with_method
 from oneway.tools.report.facts import RunFacts, read_runs
-from oneway.tools.report.words import shown_gain, signed
+from oneway.tools.report.words import shown_gain, signed, too_short
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def brought(runs: Sequence[RunFacts]) -> Brought:
         what = images if run.further else "Learning without labels too, from images that all have some,"
         return Brought(
             f"{what} {verdict} points of {metric}: {baseline.name} {baseline.value:.1f}, "
-            f"{run.name} {run.value:.1f}, {same}.",
+            f"{run.name} {run.value:.1f}, {same}. {too_short(run.iterations, gain)}".rstrip(),
             of_a_pair=len(runs) == 2,
         )
     gains = [f"{run.name} {signed(shown_gain(baseline.value, run.value))}" for baseline, run in compared]
