@@ -77,7 +77,7 @@ def test_the_quickstart_keeps_the_precision_that_it_began_with(tmp_path, monkeyp
 
     def train_nothing(config, *_):
         configs.append(config)
-        return {"value": 1.0, "labels": 8, "metric": "miou", "validation_samples": 20}
+        return {"value": 1.0, "labels": 8, "metric": "miou", "iterations": 600, "validation_samples": 20}
 
     train_module.train(changed("float32"), tmp_path / "supervised", False, QUIET)
     monkeypatch.setattr(compare_module, "train", train_nothing)

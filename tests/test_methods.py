@@ -132,7 +132,7 @@ def test_two_moons_and_their_figure(tmp_path):
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"variant": "2w-c1", "method": "mt-phtps"}, "mean teacher"), ({"method": "mt-phtp"}, "got 'mt-phtp'")],
+    [({"variant": "2w-c1", "method": "mt-phtps"}, "mean teacher"), ({"method": "mt-phtp"}, "unknown value 'mt-phtp'")],
 )
 def test_a_configuration_that_was_changed_unchecked_is_checked_before_training(changes, message, tmp_path):
     """Values and what makes no sense together, whatever way they came."""

@@ -12,6 +12,7 @@ import torch
 from huggingface_hub import constants
 from huggingface_hub.errors import EntryNotFoundError
 
+from data.small_sets import camvid, cityscapes, folder
 from oneway import config as configuration
 from oneway.common.errors import UserError
 from oneway.config import Model
@@ -77,20 +78,22 @@ def test_what_cannot_be_fetched_is_answered_with_three_ways_out(hub, settings, r
     assert said.endswith("--model.weights none")
 
 
-@pytest.mark.parametrize("name", ["folder", "camvid", "cityscapes-half"])
-def test_weights_are_asked_for_before_anything_else(hub, name, tmp_path):
-    """Before the data are looked at, which here are missing too, and before there is a run folder."""
-    config = recipe(name).changed(data={"path": tmp_path / "nowhere"}, train={"device": "cpu"})
+@pytest.mark.parametrize(("name", "lay_out"), [("folder", folder), ("camvid", camvid), ("cityscapes-half", cityscapes)])
+def test_weights_are_asked_for_before_images_are_decoded(hub, name, lay_out, tmp_path):
+    """And before there is a run folder."""
+    config = recipe(name).changed(data={"path": lay_out(tmp_path / "data")}, train={"device": "cpu"})
     with pytest.raises(UserError, match=r"model\.weights imagenet.*cannot be fetched"):
         train(config, tmp_path / "run", resume=False, console=QUIET)
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
-def test_a_file_that_is_no_state_dict_is_refused_before_anything_else(tmp_path):
+def test_a_file_that_is_no_state_dict_is_refused_before_images_are_decoded(tmp_path):
     """As weights that cannot be fetched are."""
     (tmp_path / "weights.pth").write_bytes(b"a web page, perhaps")
     config = recipe("folder").changed(
-        data={"path": tmp_path / "nowhere"}, model={"weights": str(tmp_path / "weights.pth")}, train={"device": "cpu"}
+        data={"path": folder(tmp_path / "data")},
+        model={"weights": str(tmp_path / "weights.pth")},
+        train={"device": "cpu"},
     )
     with pytest.raises(UserError, match=r"weights\.pth: not a readable state dict"):
         train(config, tmp_path / "run", resume=False, console=QUIET)

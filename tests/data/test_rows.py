@@ -34,11 +34,14 @@ def test_slices_are_those_of_an_array(path, part):
 
 
 def test_an_array_is_filled_from_either(path):
-    """From a place onwards, as far as it reaches."""
+    """With a part of an image: whole lines of it, and pieces of lines."""
+    image = WHOLE[100:150].reshape(5, 10, 3)
     for row in (OnDisk(path, WHOLE.shape), WHOLE):
-        part = np.zeros((50, 3), np.uint8)
-        feed._copy(row, 100, part)
-        assert np.array_equal(part, WHOLE[100:150])
+        for box in ((0, 0, 5, 10), (1, 0, 4, 10), (1, 2, 4, 9)):
+            top, left, bottom, right = box
+            part = np.zeros((bottom - top, right - left, 3), np.uint8)
+            feed._copy(row, 100, 10, box, part.reshape(-1, 3))
+            assert np.array_equal(part, image[top:bottom, left:right])
 
 
 def test_a_row_without_values_is_empty(tmp_path):

@@ -245,6 +245,7 @@ def strangers(folder: str, ended: str, stopped: str, data: str, every: int = 1) 
         place.mkdir()
     _lay_out(outside, Path(ended), Path(stopped))
     before = _contents(outside)
+
     watch = Watch(outside, (cache, temporary))
     sys.addaudithook(watch)
     wrong: list[str] = []

@@ -1,0 +1,43 @@
+"""Data sets of a handful of small images, in the layouts of their recipes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from data.folders import pairs
+
+
+def save(path: Path, seed: int, *, mask: bool) -> Path:
+    """Patches of two classes, or an image of its own."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    size = (40, 48) if mask else (40, 48, 3)
+    Image.fromarray(np.random.default_rng(seed).integers(2 if mask else 256, size=size, dtype=np.uint8)).save(path)
+    return path
+
+
+def folder(root: Path) -> Path:
+    """Four images to train on, and one to validate on."""
+    pairs(root / "train")
+    pairs(root / "val", 1)
+    return root
+
+
+def camvid(root: Path) -> Path:
+    """Two frames to train on, and one to validate on."""
+    for seed, name in enumerate(("train/a", "train/b", "val/c")):
+        save(root / f"{name}.png", seed, mask=False)
+        save(root / f"{name.replace('/', 'annot/')}.png", seed, mask=True)
+    return root
+
+
+def cityscapes(root: Path) -> Path:
+    """The same, and an image that has coarse labels."""
+    for seed, (split, kind) in enumerate(
+        (("train", "gtFine"), ("train", "gtFine"), ("val", "gtFine"), ("train_extra", "gtCoarse"))
+    ):
+        save(root / f"leftImg8bit/{split}/ulm/{seed}_leftImg8bit.png", seed, mask=False)
+        save(root / f"{kind}/{split}/ulm/{seed}_{kind}_labelIds.png", seed, mask=True)
+    return root
