@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -245,7 +246,7 @@ def strangers(folder: str, ended: str, stopped: str, data: str, every: int = 1) 
         place.mkdir()
     _lay_out(outside, Path(ended), Path(stopped))
     before = _contents(outside)
-
+    import_module("torch._dynamo")  # as PyTorch's optimisers do; it makes a folder of its own in /tmp
     watch = Watch(outside, (cache, temporary))
     sys.addaudithook(watch)
     wrong: list[str] = []
