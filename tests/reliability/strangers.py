@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -242,6 +243,7 @@ def strangers(folder: str, ended: str, stopped: str, data: str, every: int = 1) 
     base = Path(folder).resolve()
     outside, cache, temporary = base / "outside", base / "cache", base / "tmp"
     os.environ |= {"XDG_CACHE_HOME": str(cache), "TMPDIR": str(temporary)}
+    tempfile.tempdir = None  # asked for anew
     for place in (cache, temporary):
         place.mkdir()
     _lay_out(outside, Path(ended), Path(stopped))
