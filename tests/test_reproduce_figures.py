@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
+from data import small_sets
 from files import contents
-from oneway.data import streets
 from oneway.runs import open_run
 from oneway.tools.reproduce import Request, reproduce
 from oneway.tools.reproduce.jobs import Job
@@ -32,14 +32,8 @@ TINY: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def photographs(tmp_path_factory) -> Path:
-    """A folder as a user would have it: six images to learn from, three that validate."""
-    root = tmp_path_factory.mktemp("data") / "photographs"
-    for number in range(9):
-        part = root / ("train" if number < 6 else "val")
-        for kind, pixels in zip(("images", "masks"), streets.render(7, number, 32, 64), strict=True):
-            (part / kind).mkdir(parents=True, exist_ok=True)
-            Image.fromarray(pixels).save(part / kind / f"{number}.png")
-    return root
+    """Six images to learn from, and three that validate."""
+    return small_sets.scenes(tmp_path_factory.mktemp("data") / "photographs", 6, 3)
 
 
 @pytest.fixture

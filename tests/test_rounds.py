@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 from rich.console import Console
 
+from data import small_sets
 from oneway.common.errors import UserError
 from oneway.config import build, merge
 from oneway.config.recipes import recipe
-from oneway.data import streets
 from oneway.runs import open_run
 from oneway.tools.reproduce import Request, reproduce
 from oneway.tools.reproduce.jobs import Job
@@ -36,13 +35,7 @@ TINY: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory) -> Path:
     """Twelve images to learn from, and two that validate."""
-    root = tmp_path_factory.mktemp("data") / "scenes"
-    for number in range(14):
-        part = root / ("train" if number < 12 else "val")
-        for kind, pixels in zip(("images", "masks"), streets.render(7, number, 32, 64), strict=True):
-            (part / kind).mkdir(parents=True, exist_ok=True)
-            Image.fromarray(pixels).save(part / kind / f"{number:02d}.png")
-    return root
+    return small_sets.scenes(tmp_path_factory.mktemp("data") / "scenes", 12, 2)
 
 
 def request_for(scenes: Path, out: Path, **changes: Any) -> Request:

@@ -8,6 +8,7 @@ import numpy as np
 from PIL import Image
 
 from data.folders import pairs
+from oneway.data import streets
 
 
 def save(path: Path, seed: int, *, mask: bool) -> Path:
@@ -22,6 +23,16 @@ def folder(root: Path) -> Path:
     """Four images to train on, and one to validate on."""
     pairs(root / "train")
     pairs(root / "val", 1)
+    return root
+
+
+def scenes(root: Path, learning: int, validating: int) -> Path:
+    """Rendered streets of 32×64 pixels in a folder as a user would have it: some to learn from, the rest validate."""
+    for number in range(learning + validating):
+        part = root / ("train" if number < learning else "val")
+        for kind, pixels in zip(("images", "masks"), streets.render(7, number, 32, 64), strict=True):
+            (part / kind).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(part / kind / f"{number:02d}.png")
     return root
 
 
