@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from oneway import data, runs
 from oneway.cli import app
+from oneway.common.errors import UserError
 from oneway.runs import open_run
 from oneway.tools.evaluate import evaluate, predict
 from oneway.tools.windows import predict_in_windows, spans
@@ -110,14 +111,22 @@ def test_memory_does_not_grow_with_the_height():
 def test_eval_takes_windows(trained_run, capsys):
     """They are in the result and its title; one as large as the images changes nothing."""
     found = {}
-    for name, flags in {"whole": [], "large": ["--window", "32", "64"], "small": ["--window", "24", "32"]}.items():
+    for name, flags in {"whole": [], "large": ["--window", "32", "64"], "small": ["--window", "32", "32"]}.items():
         app(["eval", str(trained_run), "--json", *flags], result_action="return_value")
         found[name] = json.loads(capsys.readouterr().out)
     assert found["large"]["confusion"] == found["whole"]["confusion"] != found["small"]["confusion"]
     assert "window" not in found["whole"]
-    assert found["small"]["window"] == [24, 32]
-    app(["eval", str(trained_run), "--window", "24", "32"], result_action="return_value")
-    assert "in windows of 24×32 pixels" in capsys.readouterr().out
+    assert found["small"]["window"] == [32, 32]
+    app(["eval", str(trained_run), "--window", "32", "32"], result_action="return_value")
+    assert "in windows of 32×32 pixels" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("window", ["1 1", "31 400", "400 2"])
+def test_windows_that_show_nothing_are_refused(trained_run, monkeypatch, window):
+    """Before the model is read: a window of a pixel would be a pass of the network for each of them."""
+    monkeypatch.setattr(runs, "load_model", lambda *_: pytest.fail("read the model"))
+    with pytest.raises(UserError, match=f"--window {window}: .* 32 pixels or more a side, .* --window 32 64"):
+        app(["eval", str(trained_run), "--window", *window.split()], result_action="return_value")
 
 
 def test_scores_are_of_the_windows(two_runs):

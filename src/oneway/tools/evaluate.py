@@ -27,7 +27,7 @@ from oneway.engine.ranks import ALONE, Ranks
 from oneway.models.mirrored import Mirrored
 from oneway.models.norm import population_statistics
 from oneway.ops.losses import pixels_of, upsample
-from oneway.tools.windows import predict_in_windows
+from oneway.tools.windows import SMALLEST, predict_in_windows
 
 PIXELS_AT_ONCE = 2**20
 """Bounds the memory that a batch of predictions takes."""
@@ -176,6 +176,13 @@ def evaluate_run(
     images in windows of that height and width.
     """
     run = runs.open_run(path)
+    if window and min(window) < SMALLEST:
+        crop = run.config.jitter.crop
+        crops = f", such as those of its crops: --window {crop[0]} {crop[1]}" if crop else ""
+        raise UserError(
+            f"--window {window[0]} {window[1]}: shows {path} next to nothing at a time, and would take hours. Give "
+            f"{SMALLEST} pixels or more a side{crops}."
+        )
     if split == "test":
         _require_test_split(run.config.data.name)
     trained = runs.load_model(run.model_file, runs.choose_device(device), factory)

@@ -19,6 +19,9 @@ from oneway.ops.losses import upsample
 Span = tuple[int, int]
 """The first, and the one behind the last, along a side."""
 
+SMALLEST = 32
+"""Pixels of a window's side: those of a cell of the coarsest features, in which a network sees nothing smaller."""
+
 
 def spans(length: int, window: int) -> list[Span]:
     """Windows along a side: one every two thirds of its size, and the last ends with the side."""
