@@ -71,6 +71,19 @@ def test_two_processes_are_stopped_by_a_signal_to_one_and_continued_by_one(tmp_p
     assert len(noted["hosts"]) == 2
 
 
+def trains_and_asks_for_a_group(ranks: Ranks, out: Path) -> tuple[str, bool]:
+    return trains(ranks, out, {}, False, None), torch.distributed.is_initialized()
+
+
+def test_the_only_process_of_torchrun_makes_no_group(tmp_path):
+    """It trains to the bit as if nobody had started it; exchanges are counted under torchrun itself."""
+    assert trains(Ranks(), tmp_path / "alone", {}, resume=False, stop=None) == "6 iterations"
+    assert in_ranks(1, trains_and_asks_for_a_group, tmp_path / "run") == [("6 iterations", False)]
+    alone, found = tensors(tmp_path / "alone"), tensors(tmp_path / "run")
+    assert alone.keys() == found.keys()
+    assert all(torch.equal(alone[name], found[name]) for name in alone)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -66,6 +66,46 @@ def test_the_commands_of_the_page(words, tmp_path):
     assert (tmp_path / "runs" / "c" / "summary.json").exists()
 
 
+COUNTED = """
+import json, os, sys
+from torch.profiler import ProfilerActivity, profile
+from oneway.cli import run
+with profile(activities=[ProfilerActivity.CPU]) as seen:
+    try:
+        run()
+    except SystemExit as ended:
+        assert not ended.code, ended.code
+names = [event.name for event in seen.events()]
+exchanged = [name for name in names if name.startswith(("c10d::", "gloo:"))]
+with open(f"ops{os.environ['RANK']}", "w") as file:
+    json.dump([names.count("aten::convolution"), exchanged], file)
+"""
+"""What PyTorch itself notes of a training: convolutions, and what processes exchange."""
+
+
+def test_a_single_process_trains_as_without_torchrun(tmp_path):
+    """The same weights and losses to the bit, and nothing is exchanged; two processes exchange, and it is noticed."""
+    (tmp_path / "counted.py").write_text(COUNTED)
+    fewer = {str(ITERATIONS): "4", "10": "1"}
+    words = ["train", *(fewer.get(word, word) for word in FLAGS)]
+    variables = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "-m", "oneway", *words, "--out", "0"], cwd=tmp_path, env=variables, check=True)
+    exchanged = {}
+    for processes in ("1", "2"):
+        command = ["--standalone", "--nproc-per-node", processes, "counted.py", *words, "--out", processes]
+        assert launch(command, tmp_path).wait(300) == 0, (tmp_path / "said").read_text()
+        convolutions, exchanged[processes] = json.loads((tmp_path / "ops0").read_text())
+        assert convolutions > 0
+    assert exchanged["1"] == []
+    assert len(exchanged["2"]) > 4 * 40  # of every batch norm of four iterations
+    without, alone = (
+        safetensors.torch.load_file(tmp_path / name / "checkpoint" / "00000004.safetensors") for name in "01"
+    )
+    assert without.keys() == alone.keys()
+    assert all(torch.equal(without[name], alone[name]) for name in without)
+    assert (tmp_path / "0" / "metrics.jsonl").read_text() == (tmp_path / "1" / "metrics.jsonl").read_text()
+
+
 @dataclass
 class Training:
     """A run of several processes under torchrun."""

@@ -1,8 +1,8 @@
 """Processes that train one run together: who they are, and what they do at the same time.
 
-torchrun starts them and says in environment variables who each of them is; a process that is started without it is
-alone, and everything here is then as good as nothing. Batches are the global ones: each process has its share of the
-draws (`draws.part`), and what a step needs of the whole batch goes through a `Group`.
+torchrun starts them and says in environment variables who each of them is; a process that is started without it, or as
+the only one, is alone, and everything here is then as good as nothing. Batches are the global ones: each process has
+its share of the draws (`draws.part`), and what a step needs of the whole batch goes through a `Group`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Ranks:
     """The computer of each process."""
 
     alone: bool = True
-    """Whether nobody started it together with others; torchrun may also start a single one."""
+    """Whether it has nothing to exchange with anybody, also where torchrun started it as the only one."""
 
     backend: str = ""
     meeting: str = ""
@@ -244,16 +244,19 @@ def joined() -> Ranks:
     return _joined
 
 
-def join(device: str) -> Ranks:
+def join(device: str, group_of_one: bool = False) -> Ranks:
     """Joins the processes that torchrun, or whoever sets its variables, has started together with this one.
 
     Args:
         device: As a user asks for it: NCCL joins GPUs, of which each process has its own, and Gloo everything else.
+        group_of_one: Whether a single process makes a group too, for whoever measures what exchanges take.
     """
     global _joined
     if not _joined.alone or not {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
         return _joined
     rank, of = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if of == 1 and not group_of_one:
+        return _joined
     local, together = int(os.environ.get("LOCAL_RANK", 0)), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     gpus = 0 if device == "cpu" else torch.cuda.device_count()
     backend = "nccl" if together <= gpus else "gloo"

@@ -45,7 +45,7 @@ BENCHES: dict[str, Bench] = {
     "predict": Bench("files per second from JPEGs to masks and overlays, against each stage alone", bench_predict),
     "start": Bench("what is waited for around the work itself, verb by verb and part by part", bench_start),
     "data": Bench("whether the data keep up with the device: resident, streamed, and of a pool", bench_data),
-    "ranks": Bench("what processes that torchrun starts cost a step, against one alone; a model of many", bench_ranks),
+    "ranks": Bench("what exchanges between processes cost a step, with and without; a model of many", bench_ranks),
 }
 
 

@@ -1,7 +1,8 @@
-"""`oneway bench ranks`: what several processes cost a step, against one that trains alone; and a model of more of them.
+"""`oneway bench ranks`: what exchanges between processes cost a step; and a model of many processes.
 
-Under torchrun each process measures with its own GPU; started alone, it is a group of one. Batches are those of one
-process, so that the baseline has the same work.
+Every step is measured with exchanges and without. Under torchrun each process measures with its own GPU; a single one,
+which has nobody to exchange anything with and trains without, makes a group of itself here. Batches are those of one
+process, so that both have the same work.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import torch
 from rich.table import Table
 from torch import Tensor
 
+from oneway.common.words import counted
 from oneway.draws import draw
 from oneway.engine.capture import WARM_UP, choose_step
 from oneway.engine.ranks import ALONE, Ranks, join
@@ -25,7 +27,7 @@ from oneway.engine.step import step
 from oneway.engine.store import Store
 from oneway.ops import Group, sharing_batches
 from oneway.tools.bench.cases import SETUPS, Case, configured, fresh_state, random_samples, training_cases
-from oneway.tools.bench.findings import Findings, Options, Result, Say, number, table
+from oneway.tools.bench.findings import NOTHING, Findings, Options, Result, Say, number, table
 from oneway.tools.bench.timing import milliseconds, release, synchronise
 
 COMPARED = ("simple-phtps", "one pass")
@@ -63,15 +65,21 @@ def bench_ranks(options: Options, say: Say) -> Findings:
                 continue  # it drops features of a decoder
             rows.append(row := measure(case, setup, ranks, device))
             say(
-                f"{case.name:9} {setup:12} alone {row['alone_ms']:.3f} ms, "
-                f"{ranks.of} together {row['together_ms']:.3f} ms ({row['cost']:+.1%})"
+                f"{case.name:9} {setup:12} without exchanges {row['alone_ms']:.3f} ms, "
+                f"with, {counted(ranks.of, 'process', 'processes')}: {row['together_ms']:.3f} ms ({row['cost']:+.1%})"
             )
     notes = [
-        f"one pass: {SETUPS['one pass'][0]}. Batches are those of each process. alone: without a group. Both in turns, "
-        f"{len(rows[0]['rounds']['alone'])} times each; {ranks.backend}, "
+        f"one pass: {SETUPS['one pass'][0]}. Batches are those of each process. Without exchanges: each trains by "
+        "itself, as one process does, whether torchrun started it or not. "
+        + (
+            "With: this process exchanges with itself, so that what is left is the work around exchanges. "
+            if ranks.of == 1
+            else ""
+        )
+        + f"Both in turns, {len(rows[0]['rounds']['alone'])} times each; {ranks.backend}, "
         + ("captured as CUDA graphs." if all(row["captured"] for row in rows) else "not captured."),
-        "The model: t = together with one process + exchanges · latency + 2 (N − 1)/N · gradients / bandwidth, without "
-        "overlap. "
+        "The model: t = one process with exchanges + their number · latency + 2 (N − 1)/N · gradients / bandwidth, "
+        "without overlap. "
         + "; ".join(
             f"{each.gpus} GPUs: {each.microseconds:g} µs, {each.bytes_per_second / 1e9:.3g} GB/s each way"
             for each in NETWORKS
@@ -89,11 +97,11 @@ def join_or_found(device: torch.device) -> Ranks:
             found.bind(("127.0.0.1", 0))
             port = found.getsockname()[1]
         os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    return join(device.type)
+    return join(device.type, group_of_one=True)
 
 
 def measure(case: Case, setup: str, ranks: Ranks, device: torch.device) -> Result:
-    """Milliseconds of an iteration alone and together, and what is exchanged in it."""
+    """Milliseconds of an iteration without (alone) and with exchanges (together), and what is exchanged in it."""
     release(device)
     store, config = Store.hold(random_samples(case), device), configured(case, setup, "oneway")
     items = range(case.images)
@@ -156,14 +164,14 @@ def counting(ranks: Ranks) -> tuple[list[int], Group]:
     group = ranks.group
     assert group is not None
 
-    def counted(call: Callable[[Tensor], None], share: int) -> Callable[[Tensor], None]:
+    def noting(call: Callable[[Tensor], None], share: int) -> Callable[[Tensor], None]:
         def exchange(tensor: Tensor) -> None:
             sizes.append(tensor.nbytes // share)
             call(tensor)
 
         return exchange
 
-    return sizes, Group(group.size, group.rank, counted(group.add_up, 1), counted(group.fill, group.size))
+    return sizes, Group(group.size, group.rank, noting(group.add_up, 1), noting(group.fill, group.size))
 
 
 def efficiency(row: Result, one_ms: float, network: Network) -> float:
@@ -184,21 +192,24 @@ def gradient_ms(row: Result, network: Network) -> float:
 
 def cost_table(rows: list[Result]) -> Table:
     """What the processes cost."""
-    headings = ("case", "setup", "ms alone", "together", "cost", "exchanges", "their KB", "gradients MB")
-    shown = [
-        (
-            row["case"],
-            row["setup"],
-            number(row["alone_ms"], 3),
-            number(row["together_ms"], 3),
-            f"{row['cost']:+.1%}",
-            number(row["exchanges"], 0),
-            number(row["exchanged_bytes"] / 1e3, 0),
-            number(row["gradient_bytes"] / 1e6),
-        )
-        for row in rows
-    ]
-    return table("Processes that compute a step together", headings, shown, texts=2)
+    headings = ("case", "setup", "exchanges", "ms", "cost", "number", "KB", "gradients MB")
+    shown: list[tuple[str, ...] | None] = []
+    for row in rows:
+        shown += [
+            (row["case"], row["setup"], "without", number(row["alone_ms"], 3), *[NOTHING] * 4),
+            (
+                "",
+                "",
+                "with",
+                number(row["together_ms"], 3),
+                f"{row['cost']:+.1%}",
+                number(row["exchanges"], 0),
+                number(row["exchanged_bytes"] / 1e3, 0),
+                number(row["gradient_bytes"] / 1e6),
+            ),
+        ]
+    processes = counted(rows[0]["processes"], "process", "processes")
+    return table(f"A step of {processes}, without exchanges and with them", headings, shown, texts=3)
 
 
 def model_table(rows: list[Result]) -> Table:
