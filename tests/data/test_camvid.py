@@ -16,6 +16,7 @@ from oneway.data import QUIET, list_files, load
 from oneway.data.cache import Cache
 from oneway.data.camvid import list_camvid
 from oneway.data.dataset import Item
+from oneway.data.published import with_further_images
 from oneway.data.splits import choose
 
 
@@ -120,11 +121,13 @@ def test_a_test_split_is_listed_where_it_is_there(root):
 def test_further_images_come_last(root):
     """Without labels, and named by where they are; a folder that has masks among its images is none of images."""
     add(root, "sequences", "0005VD.png")
-    listing = list_camvid(root, root / "sequences")
+    official = list_camvid(root)
+    listing = with_further_images(official, root / "sequences")
     assert names(listing.train)[2:] == ["sequences/0005VD.png"]
     assert listing.train[2].mask is None
-    assert names(list_camvid(root, root / "val").train) == names(list_camvid(root).train)
-    assert "has masks in it" in refusal(root, root)
+    assert names(with_further_images(official, root / "val").train) == names(official.train)
+    with pytest.raises(UserError, match="has masks in it"):
+        with_further_images(official, root)
 
 
 def test_a_drive_is_held_out(root):
@@ -140,7 +143,7 @@ def test_a_drive_is_held_out(root):
         root / "valannot" / "0006R0_f02.png",
     ]
     add(root, "more", "0006R0_f09.png")
-    further = list_camvid(root, root / "more", "0006R0")
+    further = with_further_images(listing, root / "more")
     assert names(further.train) == [*names(listing.train), "more/0006R0_f09.png"]
 
 
@@ -156,7 +159,7 @@ def test_each_drive_is_decoded_apart(root, tmp_path):
         assert set(held_out) == set(names(listing.val))
         assert not set(held_out) & set(load(settings).read("train").names)
     assert len(folders) == 8
-    assert list_camvid(root).selection == {"train": (None,)}
+    assert list_files(Data(name="camvid", path=root)).selection == {"train": (None,)}
 
 
 def test_labels_are_drawn_from_the_drives_that_train(root, tmp_path):
@@ -174,10 +177,10 @@ def test_labels_are_drawn_from_the_drives_that_train(root, tmp_path):
 def test_a_drive_that_is_not_there_is_answered_with_those_that_are(root, tmp_path):
     """With their numbers of frames; a part of a name is none; of a single drive nothing can be held out."""
     for drive in ("0006R1", "0006", ""):
-        assert "0001TP (1), 0006R0 (1), 0016E5 (1)" in refusal(root, None, drive)
+        assert "0001TP (1), 0006R0 (1), 0016E5 (1)" in refusal(root, drive)
     for split in ("train", "val"):
         add(tmp_path / "one", split, f"0001TP_{split}.png")
-    assert "nothing would be left to train on" in refusal(tmp_path / "one", None, "0001TP")
+    assert "nothing would be left to train on" in refusal(tmp_path / "one", "0001TP")
     with pytest.raises(UserError, match="holdout_drive is for the drives of CamVid, and the data are folder"):
         configured("folder", {"data": {"holdout_drive": "0006R0"}}, source="test")
 

@@ -12,6 +12,7 @@ from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.data.cityscapes import CLASSES, COLOURS, list_cityscapes
 from oneway.data.dataset import Item, Listing
+from oneway.data.published import with_further_images
 
 FINE = {"train": ("zurich_000001", "aachen_000000", "aachen_000003"), "val": ("munster_000000",)}
 EXTRA = ("ulm_000000", "erlangen_000002")
@@ -185,15 +186,20 @@ def test_further_images_are_listed_last_and_none_twice(root, tmp_path):
     save(outside / "night" / "b.png", np.zeros((4, 8, 3), np.uint8))
     save(outside / "a.JPG", np.zeros((4, 8, 3), np.uint8))
     (outside / "notes.txt").touch()
-    listing = list_cityscapes(root, unlabelled=outside)
+    official = list_cityscapes(root)
+    listing = with_further_images(official, outside)
     assert names(listing.train)[3:] == ["unlabelled/a.JPG", "unlabelled/night/b.png"]
     assert all(item.mask is None for item in listing.train[3:])
-    inside = list_cityscapes(root, unlabelled=root / "leftImg8bit")
+    inside = with_further_images(official, root / "leftImg8bit")
     assert names(inside.train)[3:] == names(list_cityscapes(root, coarse="images").train)[3:]
-    assert "no such folder" in refusal(root, unlabelled=tmp_path / "none")
-    assert "has masks in it" in refusal(root, unlabelled=root)
     (outside / "empty").mkdir()
-    assert "no image found" in refusal(root, unlabelled=outside / "empty")
+    for folder, reason in (
+        (tmp_path / "none", "no such folder"),
+        (root, "has masks in it"),
+        (outside / "empty", "no image"),
+    ):
+        with pytest.raises(UserError, match=reason):
+            with_further_images(official, folder)
 
 
 def test_what_is_missing_is_named_with_its_archive(root, tmp_path):

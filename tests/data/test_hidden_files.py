@@ -10,6 +10,7 @@ from PIL import Image
 
 from oneway.data.camvid import list_camvid
 from oneway.data.folder import find
+from oneway.data.published import with_further_images
 from oneway.tools.predict.sources import find_sources
 
 HIDDEN = (".a.png", ".thumbnails/a.png", "deep/.git/x/a.png", "__MACOSX/a.png")
@@ -38,7 +39,9 @@ def test_every_reader_passes_over_the_same_files(folder, tmp_path, monkeypatch):
 
     readers = {
         "folder": [item.image for item in find(folder).train],
-        "further images": [item.image for item in list_camvid(camvid, folder).train if not item.mask],
+        "further images": [
+            item.image for item in with_further_images(list_camvid(camvid), folder).train if not item.mask
+        ],
         "predict": [source.path for source in find_sources([str(folder)], tmp_path / "out")],
         "pattern": [source.path for source in find_sources([f"{folder}/**/*.png"], tmp_path / "out")],
         "pattern here": [source.path for source in find_sources(["**/*.png"], tmp_path / "out")],

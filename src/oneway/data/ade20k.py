@@ -7,29 +7,29 @@ objectInfo150.txt
 
 from __future__ import annotations
 
-import os
+from functools import partial
 from pathlib import Path
 
 from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
-from oneway.data.dataset import Bytes, Item, Listing, class_name
+from oneway.data.dataset import Listing, class_name
 from oneway.data.folder.classes import default_colours
-from oneway.data.published import beside, further_images, in_order, incomplete, pairs, read_ids, require_folder
+from oneway.data.published import beside, incomplete, pairs, read_ids, require_folder
 
 COUNT = 150
 IDS = {0: IGNORE} | {number: number - 1 for number in range(1, COUNT + 1)}
+EXPECTED = f"Masks of ADE20K hold 1 to {COUNT}, and 0 for what is none of these."
 OFFICIAL_COUNTS = {"training": 20_210, "validation": 2_000}
 TABLE = "objectInfo150.txt"
 MOST_BYTES = 2**20
 
 
-def list_ade20k(root: Path | None, unlabelled: Path | None = None) -> Listing:
+def list_ade20k(root: Path | None) -> Listing:
     """Training and validation images; what is none of the 150 classes is ignored.
 
     Args:
         root: The folder with `images` and `annotations`, or the one above it.
-        unlabelled: A folder of further images without labels.
 
     Raises:
         UserError: A folder or file is missing; says what was looked for.
@@ -41,14 +41,12 @@ def list_ade20k(root: Path | None, unlabelled: Path | None = None) -> Listing:
         root=root,
         classes=names,
         colours=default_colours(names),
-        train=in_order((*train, *further_images(unlabelled, root, (*train, *val)))),
+        train=train,
         val=val,
-        read_labels=read_labels,
+        read_labels=partial(read_ids, IDS, EXPECTED),
         remarks=incomplete("ADE20K", OFFICIAL_COUNTS, train, val),
         label_coding=f"ADE20K, {COUNT} classes",
-        selection={"train": (unlabelled and os.path.abspath(unlabelled),)},
         recipe="ade20k",
-        unlabelled=unlabelled,
     )
 
 
@@ -67,9 +65,3 @@ def _names(path: Path) -> tuple[str, ...]:
         name = numbered[number]
         names.append(f"{name} ({number})" if name in names else name)
     return tuple(names)
-
-
-def read_labels(item: Item) -> Bytes:
-    """H×W class indices."""
-    assert item.mask is not None
-    return read_ids(item.mask, IDS, f"Masks of ADE20K hold 1 to {COUNT}, and 0 for what is none of these.")

@@ -9,16 +9,16 @@ frames are seconds of one drive; with a whole drive held out, models are told ap
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from oneway.common.errors import UserError
-from oneway.common.terms import IGNORE, SplitName
-from oneway.data.dataset import Bytes, Colour, Item, Listing
+from oneway.common.terms import IGNORE
+from oneway.data.dataset import Colour, Item, Listing
 from oneway.data.decode.images import SUFFIXES
-from oneway.data.published import further_images, in_order, read_ids, require_folder, visible_files
+from oneway.data.published import in_order, pairs, read_ids, require_folder
 
 TABLE: dict[str, Colour] = {
     "sky": (128, 128, 128),
@@ -37,14 +37,14 @@ TABLE: dict[str, Colour] = {
 
 VOID = len(TABLE)
 IDS = {index: index for index in range(VOID)} | {VOID: IGNORE, IGNORE: IGNORE}
+EXPECTED = "Classes are 0 to 10, and 11 is void; for the 32 in colour, use the recipe folder."
 
 
-def list_camvid(root: Path | None, unlabelled: Path | None = None, holdout_drive: str | None = None) -> Listing:
+def list_camvid(root: Path | None, holdout_drive: str | None = None) -> Listing:
     """Training and validation frames with their labels, and the test frames where they are there.
 
     Args:
         root: The folder with `train`, `trainannot`, `val` and `valannot`.
-        unlabelled: A folder of further images without labels.
         holdout_drive: The drive whose frames validate, whether the official split trains on them or validates; those
             of all other drives train.
 
@@ -53,28 +53,26 @@ def list_camvid(root: Path | None, unlabelled: Path | None = None, holdout_drive
     """
     root = require_folder(root, "CamVid")
     train, val = (_frames(root, split) for split in ("train", "val"))
+    test = _frames(root, "test") if (root / "test").is_dir() and (root / "testannot").is_dir() else ()
     if holdout_drive is not None:
         train, val = _split_by_drive(root, (*train, *val), holdout_drive)
-    test = _frames(root, "test") if (root / "test").is_dir() and (root / "testannot").is_dir() else ()
+    drive = () if holdout_drive is None else (holdout_drive,)
     return Listing(
         root=root,
         classes=tuple(TABLE),
         colours=tuple(TABLE.values()),
-        train=(*train, *further_images(unlabelled, root, (*train, *val, *test))),
+        train=train,
         val=val,
         test=test,
-        read_labels=read_labels,
+        read_labels=partial(read_ids, IDS, EXPECTED),
         label_coding="CamVid, 11 classes",
-        selection=_selection(unlabelled, holdout_drive),
+        selection={"train": drive, "val": drive} if drive else {},
         recipe="camvid",
-        unlabelled=unlabelled,
     )
 
 
-def read_labels(item: Item) -> Bytes:
-    """H×W class indices; void is ignored."""
-    assert item.mask is not None
-    return read_ids(item.mask, IDS, "Classes are 0 to 10, and 11 is void; for the 32 in colour, use the recipe folder.")
+def _frames(root: Path, split: str) -> tuple[Item, ...]:
+    return pairs(root, split, f"{split}annot", SUFFIXES)
 
 
 def _split_by_drive(root: Path, frames: Sequence[Item], drive: str) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
@@ -95,26 +93,3 @@ def _split_by_drive(root: Path, frames: Sequence[Item], drive: str) -> tuple[tup
 
 def _drive(item: Item) -> str:
     return item.image.stem.partition("_")[0]
-
-
-def _selection(unlabelled: Path | None, drive: str | None) -> dict[SplitName, Sequence[object]]:
-    """What decided which files are in a split."""
-    further = unlabelled and os.path.abspath(unlabelled)
-    return {"train": (further,)} if drive is None else {"train": (further, drive), "val": (drive,)}
-
-
-def _frames(root: Path, split: SplitName) -> tuple[Item, ...]:
-    folder, masks = root / split, root / f"{split}annot"
-    files = [file for file in visible_files(folder, "*") if file.suffix.lower() in SUFFIXES]
-    if not files:
-        raise UserError(
-            f"{folder}: no image found; looked for {folder}/NAME.png or .jpg, with labels in {masks}/NAME.png. "
-            "Give the folder of CamVid with --data DIR."
-        )
-    (stem, count), *_ = Counter(file.stem for file in files).most_common(1)
-    if count > 1:
-        raise UserError(f"{folder}: has {count} images called {stem}, for one mask. Keep one of them.")
-    for file in files:
-        if not (mask := masks / f"{file.stem}.png").is_file():
-            raise UserError(f"{mask}: no such file, though {file} is there. Add the mask, or remove the image.")
-    return in_order(Item(file.relative_to(root).as_posix(), file, masks / f"{file.stem}.png") for file in files)

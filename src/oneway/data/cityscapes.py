@@ -9,14 +9,13 @@ Files that end with `_labelTrainIds.png` are read where `_labelIds.png` are miss
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Literal
 
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.data.dataset import Bytes, Colour, Item, Listing
-from oneway.data.published import further_images, in_order, incomplete, read_ids, require_folder, visible_files
+from oneway.data.published import in_order, incomplete, read_ids, require_folder, visible_files
 
 TABLE: dict[int, tuple[str, Colour]] = {
     7: ("road", (128, 64, 128)),
@@ -53,10 +52,7 @@ Coarse = Literal["none", "images", "labels"]
 
 
 def list_cityscapes(
-    root: Path | None,
-    resolution: Literal["full", "half"] = "full",
-    coarse: Coarse = "none",
-    unlabelled: Path | None = None,
+    root: Path | None, resolution: Literal["full", "half"] = "full", coarse: Coarse = "none"
 ) -> Listing:
     """Fine training and validation images with the 19 classes that are evaluated; whatever else is labelled is ignored.
 
@@ -65,7 +61,6 @@ def list_cityscapes(
         resolution: `half` is for images of 512×1024 pixels.
         coarse: What of `train_extra` trains too: nothing, its images (the paper's F_l, F_u ∪ C_u), or its images with
             their coarse labels (the paper's F_l, C_l).
-        unlabelled: A folder of further images without labels.
 
     Raises:
         UserError: A folder or file is missing; says what was looked for.
@@ -73,20 +68,18 @@ def list_cityscapes(
     root = require_folder(root, "Cityscapes")
     train, val = (_list(root, split, "gtFine") for split in ("train", "val"))
     extra = () if coarse == "none" else _list(root, "train_extra", "gtCoarse" if coarse == "labels" else None)
-    further = further_images(unlabelled, root, (*train, *val, *extra))
     return Listing(
         root=root,
         classes=CLASSES,
         colours=COLOURS,
-        train=in_order((*train, *extra, *further)),
+        train=in_order((*train, *extra)),
         val=val,
         read_labels=read_labels,
         reduction=2 if resolution == "half" else 1,
         remarks=incomplete("Cityscapes", OFFICIAL_COUNTS, train, val, extra),
         label_coding="Cityscapes, 19 classes",
-        selection={"train": (coarse, unlabelled and os.path.abspath(unlabelled))},
+        selection={"train": (coarse,)},
         recipe="cityscapes" + ("-coarse" if coarse != "none" else "-half" if resolution == "half" else ""),
-        unlabelled=unlabelled,
     )
 
 
@@ -94,8 +87,8 @@ def read_labels(item: Item) -> Bytes:
     """H×W train ids."""
     assert item.mask is not None
     if item.mask.name.endswith(TRAIN_IDS_ENDING):
-        return read_ids(item.mask, TRAIN_IDS, "Train ids of Cityscapes are 0 to 18, and 255 for no class.")
-    return read_ids(item.mask, LABEL_IDS, "Label ids of Cityscapes are 0 to 33; unpack its archives again.")
+        return read_ids(TRAIN_IDS, "Train ids of Cityscapes are 0 to 18, and 255 for no class.", item)
+    return read_ids(LABEL_IDS, "Label ids of Cityscapes are 0 to 33; unpack its archives again.", item)
 
 
 def _list(root: Path, split: str, masks: Literal["gtFine", "gtCoarse"] | None) -> tuple[Item, ...]:

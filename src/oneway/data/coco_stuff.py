@@ -9,13 +9,13 @@ category less one; of categories up to 91, eleven are used nowhere.
 
 from __future__ import annotations
 
-import os
+from functools import partial
 from pathlib import Path
 
 from oneway.common.terms import IGNORE
-from oneway.data.dataset import Bytes, Item, Listing
+from oneway.data.dataset import Listing
 from oneway.data.folder.classes import default_colours
-from oneway.data.published import first_folder, further_images, in_order, incomplete, pairs, read_ids, require_folder
+from oneway.data.published import first_folder, incomplete, pairs, read_ids, require_folder
 
 THINGS = tuple(
     name.replace("_", " ")
@@ -40,15 +40,15 @@ UNUSED = (12, 26, 29, 30, 45, 66, 68, 69, 71, 83, 91)  # categories
 LAST = 182
 NUMBERS = [category - 1 for category in range(1, LAST + 1) if category not in UNUSED]
 IDS = dict(zip(NUMBERS, range(len(CLASSES)), strict=True)) | {IGNORE: IGNORE}
+EXPECTED = "Masks of COCO-Stuff hold a category less one, 0 to 181, and 255 for none."
 OFFICIAL_COUNTS = {"train2017": 118_287, "val2017": 5_000}
 
 
-def list_coco_stuff(root: Path | None, unlabelled: Path | None = None) -> Listing:
+def list_coco_stuff(root: Path | None) -> Listing:
     """Training and validation images; what is no category is ignored.
 
     Args:
         root: The folder with `images` and `annotations`.
-        unlabelled: A folder of further images without labels.
 
     Raises:
         UserError: A folder or file is missing; says what was looked for.
@@ -61,18 +61,10 @@ def list_coco_stuff(root: Path | None, unlabelled: Path | None = None) -> Listin
         root=root,
         classes=CLASSES,
         colours=default_colours(CLASSES),
-        train=in_order((*train, *further_images(unlabelled, root, (*train, *val)))),
+        train=train,
         val=val,
-        read_labels=read_labels,
+        read_labels=partial(read_ids, IDS, EXPECTED),
         remarks=incomplete("COCO", OFFICIAL_COUNTS, train, val),
         label_coding="COCO-Stuff, 171 classes",
-        selection={"train": (unlabelled and os.path.abspath(unlabelled),)},
         recipe="coco-stuff",
-        unlabelled=unlabelled,
     )
-
-
-def read_labels(item: Item) -> Bytes:
-    """H×W class indices."""
-    assert item.mask is not None
-    return read_ids(item.mask, IDS, "Masks of COCO-Stuff hold a category less one, 0 to 181, and 255 for none.")

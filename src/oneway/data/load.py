@@ -27,6 +27,7 @@ from oneway.data.decode.images import GDAL
 from oneway.data.folder import list_folder
 from oneway.data.pool import Pool, find_pool, is_pool, open_pool
 from oneway.data.pool.sampling import refuse_broken
+from oneway.data.published import with_further_images
 from oneway.data.unpack import unpacked
 from oneway.data.voc import list_voc
 
@@ -68,7 +69,11 @@ def list_files(config: Data, all_validate: bool = False, console: Console = QUIE
     """
     config = unpacked(config, console)
     pool = has_pool(config)
-    listing = _list(config, None if pool or config.unlabelled is None else Path(config.unlabelled), all_validate)
+    further = None if pool or config.unlabelled is None else Path(config.unlabelled)
+    if config.name in LISTERS:
+        listing = with_further_images(LISTERS[config.name](config), further)
+    else:
+        listing = list_folder(require_folder(config), further, config.holdout, config.seed, all_validate)
     if not listing.val and (config.name != "folder" or config.holdout):  # asked for there, and nowhere else
         raise UserError(f"{listing.root}: no image validates, and no score would be known. Unpack the data again.")
     if pool and listing.bands is not None:
@@ -84,19 +89,14 @@ def has_pool(config: Data) -> bool:
     return config.unlabelled is not None and is_pool(config.unlabelled, config.pool)
 
 
-def _list(config: Data, unlabelled: Path | None, all_validate: bool) -> Listing:
-    match config.name:
-        case "camvid":
-            return list_camvid(config.path, unlabelled, config.holdout_drive)
-        case "cityscapes":
-            return list_cityscapes(config.path, config.resolution, config.coarse, unlabelled)
-        case "voc":
-            return list_voc(config.path, unlabelled)
-        case "ade20k":
-            return list_ade20k(config.path, unlabelled)
-        case "coco-stuff":
-            return list_coco_stuff(config.path, unlabelled)
-    return list_folder(require_folder(config), unlabelled, config.holdout, config.seed, all_validate)
+LISTERS: dict[str, Callable[[Data], Listing]] = {
+    "camvid": lambda config: list_camvid(config.path, config.holdout_drive),
+    "cityscapes": lambda config: list_cityscapes(config.path, config.resolution, config.coarse),
+    "voc": lambda config: list_voc(config.path),
+    "ade20k": lambda config: list_ade20k(config.path),
+    "coco-stuff": lambda config: list_coco_stuff(config.path),
+}
+"""Published data sets, whose files are listed by their names."""
 
 
 def require_folder(config: Data) -> Path:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sized
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sized
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
-from oneway.data.dataset import Bytes, Item
+from oneway.data.dataset import Bytes, Item, Listing
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.masks import read_raw
 
@@ -18,17 +20,19 @@ MOST_BYTES = 2**24  # of a list
 UNKNOWN = 254  # marks a number that stands for nothing: a byte that is neither a class index nor IGNORE
 
 
-def read_ids(path: Path, table: Mapping[int, int], expected: str) -> Bytes:
-    """H×W class indices, or IGNORE, of a mask whose pixels are numbers.
+def read_ids(table: Mapping[int, int], expected: str, item: Item) -> Bytes:
+    """H×W class indices, or IGNORE, of an item whose mask is made of numbers.
 
     Args:
-        path: The mask.
         table: What each number, 0 to 255, stands for.
         expected: A sentence about the mask that should be there.
+        item: One with a mask.
 
     Raises:
         UserError: The mask cannot be read, or has a number that `table` does not know.
     """
+    path = item.mask
+    assert path is not None
     raw = read_raw(path)
     if raw.coloured:
         raise UserError(f"{path}: has colours, where each pixel should be a number. {expected}")
@@ -66,14 +70,17 @@ def first_folder(root: Path, names: Iterable[str], inside: str) -> str:
     return next((name for name in (first, *others) if (root / name / inside).is_dir()), first)
 
 
-def pairs(root: Path, images: str, masks: str) -> tuple[Item, ...]:
-    """The images in a folder, `NAME.jpg`, each with its mask in another, `NAME.png`."""
-    files = visible_files(root / images, "*.jpg")
+def pairs(root: Path, images: str, masks: str, suffixes: Collection[str] = (".jpg",)) -> tuple[Item, ...]:
+    """The images in a folder, by default `NAME.jpg`, each with its mask in another, `NAME.png`."""
+    folder = root / images
+    files = [file for file in visible_files(folder, "*") if file.suffix.lower() in suffixes]
     if not files:
-        raise UserError(
-            f"{root / images}: no image found; looked for {root / images}/NAME.jpg, with labels in {masks}/NAME.png. "
-            "Give another folder with --data DIR."
-        )
+        kinds = "NAME.jpg" if len(suffixes) == 1 else "NAME.png or .jpg"
+        looked_for = f"{folder}/{kinds}, with labels in {root / masks}/NAME.png"
+        raise UserError(f"{folder}: no image found; looked for {looked_for}. Give another folder with --data DIR.")
+    (stem, count), *_ = Counter(file.stem for file in files).most_common(1)
+    if count > 1:
+        raise UserError(f"{folder}: has {count} images called {stem}, for one mask. Keep one of them.")
     present = {file.stem: file for file in visible_files(root / masks, "*.png")}
     for file in files:
         if file.stem not in present:
@@ -115,28 +122,31 @@ def in_order(items: Iterable[Item]) -> tuple[Item, ...]:
     return tuple(sorted(items, key=lambda item: (item.mask is None, item.name)))
 
 
-def further_images(folder: Path | None, root: Path, listed: Iterable[Item]) -> tuple[Item, ...]:
-    """Images without labels from a folder and its subfolders, but for those that are listed, for whatever split.
+def with_further_images(listing: Listing, folder: Path | None) -> Listing:
+    """The data set, which trains on the images of a folder and its subfolders too, without labels."""
+    decided = (*listing.selection.get("train", ()), folder and os.path.abspath(folder))
+    train = listing.train if folder is None else in_order((*listing.train, *_further_images(folder, listing)))
+    return replace(listing, train=train, selection={**listing.selection, "train": decided}, unlabelled=folder)
+
+
+def _further_images(folder: Path, listing: Listing) -> Iterable[Item]:
+    """The images of a folder, but for those that are listed, for whatever split.
 
     A folder in which masks of the data set turn up is refused: they would train as if they were photographs.
     """
-    if folder is None:
-        return ()
-    folder, root = (Path(os.path.abspath(path)) for path in (folder, root))
+    folder, root = (Path(os.path.abspath(path)) for path in (folder, listing.root))
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder of images without labels (--data.unlabelled).")
     files = [path for path in visible_files(folder, "**/*") if path.suffix.lower() in SUFFIXES]
     if not files:
         raise UserError(f"{folder}: no image found, nor in its subfolders (--data.unlabelled).")
-    listed = tuple(listed)
+    listed = [item for items in listing.splits.values() for item in items]
     images = {item.image.resolve() for item in listed}
     masks = {item.mask.resolve() for item in listed if item.mask}
-    items = []
     for path in files:
         if (target := path.resolve()) in masks:
             raise UserError(f"{folder}: has masks in it, such as {path}. Give a folder of images (--data.unlabelled).")
         if target not in images:
             inside = path.is_relative_to(root)
             name = path.relative_to(root if inside else folder).as_posix()
-            items.append(Item(name if inside else f"unlabelled/{name}", path))
-    return in_order(items)
+            yield Item(name if inside else f"unlabelled/{name}", path)
