@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from oneway.common.errors import UserError
-from oneway.config.recipes import PRESETS, recipe
+from oneway.config.recipes import PRESETS, PresetName, recipe
 from oneway.tools.baseline import train_command, with_method
 from oneway.tools.report import write_report
 from oneway.tools.report.brought import brought
@@ -27,11 +27,14 @@ def test_nothing_is_asked_of_images_that_are_not_there(folders: list[Path]) -> N
         assert "nothing was compared" in said
 
 
-@pytest.mark.parametrize(("crop", "flag"), [((160, 160), []), ((96, 96), ["--jitter.crop", "96", "96"])])
-def test_a_command_names_a_preset(crop: tuple[int, int], flag: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("preset", "crop", "flag"),
+    [("cpu", (160, 160), []), ("cpu", (96, 96), ["--jitter.crop", "96", "96"]), ("best", (448, 448), [])],
+)
+def test_a_command_names_a_preset(preset: PresetName, crop: tuple[int, int], flag: list[str]) -> None:
     """And what differs from it, rather than all that it has brought."""
-    config = recipe("folder", "fixmatch").changed(**PRESETS["cpu"]).changed(jitter={"crop": crop})
-    said = ["oneway", "train", "folder", "--preset", "cpu", *flag, "--method", "fixmatch"]
+    config = recipe("folder", "fixmatch").changed(**PRESETS[preset]).changed(jitter={"crop": crop})
+    said = ["oneway", "train", "folder", "--preset", preset, *flag, "--method", "fixmatch"]
     assert shlex.split(train_command(config)) == said
 
 

@@ -140,8 +140,9 @@ def train(
         recipe_name: What to start from.
         data: Folder or zip file of the data set, for recipes that read one.
         out: Run folder; by default one below runs/ named after recipe (or own data), method, labels and seed.
-        preset: Settings that go together: a first model on small crops, minutes without a GPU (cpu), or half the
-            time of the recipe (fast). Flags win over it.
+        preset: Settings that go together: a first model on small crops, minutes without a GPU (cpu); half the time of
+            the recipe (fast); twice the unlabelled images in a batch and larger crops, which gained a point on façades
+            for 2.8 times the work (best). Flags win over it. `eval` and `predict` gain some tenths by --mirror.
         compare: Also train without unlabelled images, with the same seed, labels and length, and report what they
             brought; the folder then holds two runs, named after their methods.
         resume: Continue the run in the folder from its last checkpoint, to the bit; start it where there is none yet.
@@ -165,6 +166,7 @@ def train(
         changes = configuration.merge(changes, {"data": {"path": data}})
     if config is not None:
         changes = configuration.merge(configuration.prefer_epochs(configuration.read_yaml(config)), changes)
+    asked = changes
     if preset is not None:
         changes = with_preset(preset, recipe_name, changes)
     source = str(config or "command line")
@@ -174,6 +176,11 @@ def train(
         resolved = configuration.build(configuration.merge(run_settings, changes), source)
     else:
         resolved = configured(recipe_name, changes, source)
+    if preset == "best" and "crop" not in asked.get("jitter", {}):
+        from oneway.tools.presets import fit_crops
+
+        resolved = fit_crops(resolved, messages if dry_run else console)
+        changes = configuration.merge(changes, {"jitter": {"crop": resolved.jitter.crop}})
     folder = out or Path("runs") / _folder_name(resolved)
     if compare:
         folder = _compared_folder(resolved, out, resume and "method" not in changes)
