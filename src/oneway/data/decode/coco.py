@@ -7,25 +7,23 @@ like others, as tools that export what was painted with a brush mean it; or else
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field
 
-from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.common.words import listed
 from oneway.data.dataset import class_name
 from oneway.data.decode.images import MOST_PIXELS
+from oneway.data.decode.json_files import read_model
 from oneway.data.decode.regions import BACKGROUND, Region, Regions, Segmentation, is_background
 
 KEYS = frozenset({"images", "annotations", "categories"})  # a JSON file with these at the top is taken for COCO's
 NAMED = 5  # entries that a message names
-MOST_BYTES = 2**31  # of a JSON file; that of LVIS, the largest in use, has half as many
 Length = Annotated[int, Field(gt=0, le=MOST_PIXELS)]
 
 
@@ -71,28 +69,13 @@ def is_coco(tree: object) -> bool:
     return isinstance(tree, dict) and tree.keys() >= KEYS
 
 
-def read_json(path: Path, most: int = MOST_BYTES) -> object:
-    """What a JSON file holds; a UserError says why it cannot be read."""
-    try:
-        return json.loads(read_bounded(path, most))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not valid JSON ({error}).") from None
-
-
 def read_coco(path: Path, ignore_crowds: bool = False) -> Coco:
     """Everything but the outlines, checked; a UserError names the file and the key."""
+    file = read_model(path, _File)
     try:
-        return _checked(path, _File.model_validate(read_json(path)), ignore_crowds)
-    except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        raise UserError(f"{path}: {_key(detail['loc'])}{detail['msg'].removeprefix('Value error, ')}.") from None
+        return _checked(path, file, ignore_crowds)
     except ValueError as error:
         raise UserError(f"{path}: {error}.") from None
-
-
-def _key(location: tuple[int | str, ...]) -> str:
-    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
-    return f"{key.removeprefix('.')}: " if key else ""
 
 
 def _checked(path: Path, file: _File, ignore_crowds: bool) -> Coco:

@@ -19,8 +19,9 @@ from oneway.common.words import listed
 from oneway.data.dataset import Item
 from oneway.data.folder.description import FILE, OPTIONS, Description, Part, read_description
 from oneway.data.folder.formats import READERS, Annotations, Source
-from oneway.data.folder.layout import IMAGES, MASK_FOLDERS, TRAIN, UNLABELLED, VAL, recognise
-from oneway.data.folder.walk import Problem, entries_of, images_in, require_inside, unsupported_images
+from oneway.data.folder.layout import recognise
+from oneway.data.folder.names import IMAGES, MASK_FOLDERS, TRAIN, UNLABELLED, VAL
+from oneway.data.folder.walk import Problem, entries_of, images_in, require_inside, stem_below, unsupported_images
 from oneway.data.splits import members
 from oneway.data.unpack import unzip_command
 
@@ -209,7 +210,7 @@ def _pair(
     if part.annotations is not None:
         reader, place = part.annotations
         labels, crowds = require_inside(root / place, root), description.crowds == "ignore"
-        annotations = READERS[reader].read(Source(root, folder, files, labels, problems, crowds))
+        annotations = READERS[reader](Source(root, folder, files, labels, problems, crowds))
         without = annotations.empty if description.unannotated == "unlabelled" else ()
         masks = {image: file for image, file in annotations.files.items() if image not in without}
         further = {image: annotations.further.get(image, ()) for image in masks}
@@ -258,7 +259,7 @@ def _masked(root: Path, folder: Path, files: list[Path], part: Part, key: str, p
 def _stems(files: Iterable[Path], folder: Path) -> Stems:
     stems: Stems = defaultdict(list)
     for path in files:
-        stems[path.relative_to(folder).with_suffix("").as_posix()].append(path)
+        stems[stem_below(path, folder)].append(path)
     return stems
 
 

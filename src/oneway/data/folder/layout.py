@@ -11,42 +11,22 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
 from oneway.common.run_files import is_output
 from oneway.data.dataset import Item
 from oneway.data.folder.description import Description, Part
-from oneway.data.folder.formats import LAYOUTS, READERS, TWO_FILES
+from oneway.data.folder.formats import FINDERS, LAYOUTS, TWO_FILES, begins_with
+from oneway.data.folder.names import IMAGES, MASKS, TRAIN, UNLABELLED, VAL
 from oneway.data.folder.walk import choose_folder, require_inside
-
-IMAGES = ("images", "jpegimages", "image", "imgs", "img")
-MASKS = (
-    "masks",
-    "labels",
-    "annotations",
-    "segmentationclass",
-    "mask",
-    "label",
-    "annotation",
-    "gt",
-    "ground_truth",
-    "cls",
-)
-INSTANCES = ("segmentationobject",)  # masks of single objects, which are no classes
-MASK_FOLDERS = frozenset((*MASKS, *INSTANCES))
-TRAIN = ("train", "training")
-VAL = ("val", "valid", "validation")
-UNLABELLED = ("unlabelled", "unlabeled")
-"""Names of folders, in lower case, the preferred ones first."""
 
 CAMVID = "annot"  # appended to the name of an image folder, the folder of its masks
 
 LISTS = ("imagesets", "segmentation")  # folders in which Pascal VOC has the lists of its splits
 
 FOREIGN = {
-    ".json": ("Labelme", rb'"shapes"\s*:'),
-    ".txt": ("YOLO", rb"\A\d+( -?[\d.]+){4,}\s"),
-    ".xml": ("Pascal VOC", rb"<annotation>"),
+    ".json": ("Labelme", re.compile(rb'"shapes"\s*:')),
+    ".txt": ("YOLO", re.compile(rb"\A\d+( -?[\d.]+){4,}\s")),
+    ".xml": ("Pascal VOC", re.compile(rb"<annotation>")),
 }
 """Whose labels of single images have this suffix, and the content that tells these files from others."""
 
@@ -90,7 +70,7 @@ def _part(root: Path, folder: str) -> Part:
         masks = choose_folder(root, parent, (f"{name}{CAMVID}".lower(),), with_images=True)
     if masks is not None:
         return Part(images=images, masks=masks)
-    found = ((key, reader.find(root, folder)) for key, reader in READERS.items())
+    found = ((key, find(root, folder)) for key, find in FINDERS.items())
     return Part(images=images, **dict(next((((key, place),) for key, place in found if place), ())))
 
 
@@ -133,11 +113,10 @@ def unsupported_labels(root: Path, items: Sequence[Item]) -> list[str]:
     for suffix, paths in found.items():
         kind, sign = FOREIGN[suffix]
         try:
-            with open_regular(require_inside(paths[0], root)) as file:
-                start = file.read(MOST_READ)
-        except (OSError, UserError):
+            labels = require_inside(paths[0], root)
+        except UserError:
             continue
-        if re.search(sign, start):
+        if begins_with(sign, labels, MOST_READ):
             first = paths[0].relative_to(root).as_posix()
             way_out = WAYS_OUT.get(kind, "Export these labels as PNG masks, or as COCO.")
             remarks.append(

@@ -11,8 +11,8 @@ from oneway.data.dataset import Item
 from oneway.data.decode.images import SUFFIXES
 from oneway.data.folder.description import FILE, Description
 from oneway.data.folder.files import Found, unmarked
-from oneway.data.folder.layout import INSTANCES
 from oneway.data.folder.mask_summary import summarise_mask
+from oneway.data.folder.names import INSTANCES
 from oneway.data.folder.walk import entries_of, require_inside, walk
 
 FITS = 0.5  # of the images that have a mask, the share that has one there as well

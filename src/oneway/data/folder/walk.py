@@ -61,6 +61,11 @@ def images_in(folder: Path, home: Path, problems: list[Problem], masks: bool = F
     return [path for path in files if path.suffix.lower() in suffixes]
 
 
+def stem_below(path: Path, folder: Path) -> str:
+    """The path of a file below a folder, without its suffix: what an image and its labels share."""
+    return path.relative_to(folder).with_suffix("").as_posix()
+
+
 def require_inside(path: Path, home: Path) -> Path:
     """Returns the path if it leads to something inside `home`; raises a UserError if not."""
     try:

@@ -16,7 +16,7 @@ from oneway.common.words import listed
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.video import VIDEO_SUFFIXES
 from oneway.data.folder import FILE, find
-from oneway.data.folder.layout import IMAGES, MASK_FOLDERS
+from oneway.data.folder.names import IMAGES, MASK_FOLDERS
 from oneway.data.folder.walk import PICTURES, choose_folder
 
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from oneway.data.folder.description import Description, Part
+from oneway.data.folder.names import IMAGES
 from oneway.data.folder.walk import choose_folder
 
 WORDS = {
     "train": re.compile(r"(?<![a-z])train(ing)?(?![a-z])"),
     "val": re.compile(r"(?<![a-z])val(id|idation)?(?![a-z])"),
 }
-IMAGES = ("images", "jpegimages", "image", "imgs", "img")
 
 
 def two_files(root: Path, key: str, files: Sequence[str]) -> Description | None:

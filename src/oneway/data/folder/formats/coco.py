@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
 from pathlib import Path, PurePosixPath
 
 from oneway.common.errors import UserError
-from oneway.data.decode.coco import is_coco, read_coco, read_json
-from oneway.data.decode.regions import Regions
+from oneway.data.decode.coco import is_coco, read_coco
+from oneway.data.decode.json_files import read_json
 from oneway.data.folder.description import FILE, Description
 from oneway.data.folder.formats.by_split import two_files
-from oneway.data.folder.formats.interface import Annotations, Source
-from oneway.data.folder.walk import choose_folder, entries_of, require_inside
+from oneway.data.folder.formats.interface import Annotations, Source, files_with, of_one_file
+from oneway.data.folder.walk import require_inside
 
-TITLE = "COCO"
 MOST_JSON_FILES = 8  # with more of them in a folder, each belongs to a single image, and they are not COCO
 
 
 def recognise(root: Path) -> Description | None:
     """Training and validation in two files, of which those of instances are preferred to others."""
-    files = files_in(root, ".")
+    files = _files_in(root, ".")
     instances = [file for file in files if PurePosixPath(file).name.startswith("instances")]
     return two_files(root, "coco", instances or files) if len(files) > 1 else None
 
 
 def find(root: Path, folder: str) -> str | None:
     """The one file of annotations in a folder, or in `annotations` within."""
-    found = files_in(root, folder)
+    found = _files_in(root, folder)
     if len(found) > 1:
         raise UserError(
             f"{root / folder}: {', '.join(found)} all hold annotations. Say in {FILE} which belongs to which images, "
@@ -36,15 +33,8 @@ def find(root: Path, folder: str) -> str | None:
     return found[0] if found else None
 
 
-def files_in(root: Path, folder: str) -> list[str]:
-    """All such files there."""
-    folders = [folder, *filter(None, [choose_folder(root, folder, ("annotations",))])]
-    files = [
-        PurePosixPath(place, entry.name).as_posix()
-        for place in folders
-        for entry in entries_of(root / place)
-        if entry.name.lower().endswith(".json") and (root / place / entry.name).is_file()
-    ]
+def _files_in(root: Path, folder: str) -> list[str]:
+    files = files_with(".json", root, folder)
     if len(files) > MOST_JSON_FILES:
         return []
     return [file for file in files if is_coco(read_json(require_inside(root / file, root)))]
@@ -54,7 +44,6 @@ def read(source: Source) -> Annotations:
     """All but the outlines is checked."""
     coco = read_coco(source.labels, source.ignore_crowds)
     listed = source.match(coco.path, coco.images)
-    empty = frozenset(image for image, name in listed.items() if not coco.images[name].regions)
     remarks = list(coco.remarks)
     if coco.crowds:
         objects = sum(len(image.regions) for image in coco.images.values())
@@ -64,9 +53,5 @@ def read(source: Source) -> Annotations:
             if source.ignore_crowds
             else f"{count} (iscrowd) and are labels like the others; `crowds: ignore` in dataset.yaml ignores them."
         )
-    regions = partial(_regions, {image: coco.images[name] for image, name in listed.items()})
-    return Annotations(coco.classes[1:], dict.fromkeys(listed, coco.path), empty, regions, remarks=tuple(remarks))
-
-
-def _regions(images: Mapping[Path, Regions], image: Path) -> Regions:
-    return images[image]
+    found = {image: coco.images[name] for image, name in listed.items()}
+    return of_one_file(coco.path, found, coco.classes[1:], True, tuple(remarks))

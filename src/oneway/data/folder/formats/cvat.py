@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
-from functools import partial
-from itertools import islice
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from xml.etree import ElementTree
 
 from oneway.common.bounded import read_bounded
@@ -18,34 +15,34 @@ from oneway.data.decode.regions import Region, Regions, Shape
 from oneway.data.decode.shapes import BoxRuns, Polygon, ellipse, rectangle
 from oneway.data.folder.description import Description
 from oneway.data.folder.formats.by_split import two_files
-from oneway.data.folder.formats.interface import Annotations, Source, begins_with, without_area
-from oneway.data.folder.walk import choose_folder, entries_of, require_inside
+from oneway.data.folder.formats.interface import (
+    Annotations,
+    Source,
+    begins_with,
+    files_with,
+    of_one_file,
+    without_area,
+)
+from oneway.data.folder.walk import require_inside
 
-TITLE = "CVAT"
 SIGN = re.compile(rb"<annotations>\s*<version>")
-MOST_READ = 2**12
 LOOKED_AT = 8  # files; with more of them, each belongs to a single image
 MOST_BYTES = 2**30
 
 
 def recognise(root: Path) -> Description | None:
     """Training and validation in two files."""
-    return two_files(root, "cvat", files_in(root, "."))
+    return two_files(root, "cvat", _files_in(root, "."))
 
 
 def find(root: Path, folder: str) -> str | None:
     """The first such file in a folder, or in `annotations` within."""
-    return next(iter(files_in(root, folder)), None)
+    return next(iter(_files_in(root, folder)), None)
 
 
-def files_in(root: Path, folder: str) -> list[str]:
-    """All such files there."""
-    return [
-        PurePosixPath(place, entry.name).as_posix()
-        for place in filter(None, (folder, choose_folder(root, folder, ("annotations",))))
-        for entry in islice((one for one in entries_of(root / place) if one.name.lower().endswith(".xml")), LOOKED_AT)
-        if begins_with(SIGN, MOST_READ, require_inside(root / place / entry.name, root))
-    ]
+def _files_in(root: Path, folder: str) -> list[str]:
+    files = files_with(".xml", root, folder)[:LOOKED_AT]
+    return [file for file in files if begins_with(SIGN, require_inside(root / file, root))]
 
 
 def read(source: Source) -> Annotations:
@@ -71,16 +68,8 @@ def read(source: Source) -> Annotations:
     used = {region.name for found in images.values() for region in found.regions if region.name}
     if unknown := sorted(used - {*names}) if names else []:
         raise UserError(f"{path}: the label {unknown[0]!r:.80} is used, and not among those that it lists.")
-    matched = source.match(path, images)
-    found = {image: images[name] for image, name in matched.items()}
-    empty = frozenset(image for image in found if not found[image].regions)
-    every = tuple(dict.fromkeys(names)) if names else tuple(sorted(used))
-    remarks = without_area(left_out)
-    return Annotations(every, dict.fromkeys(found, path), empty, partial(_regions, found), bool(names), remarks)
-
-
-def _regions(images: Mapping[Path, Regions], image: Path) -> Regions:
-    return images[image]
+    found = {image: images[name] for image, name in source.match(path, images).items()}
+    return of_one_file(path, found, dict.fromkeys(names) or sorted(used), bool(names), without_area(left_out))
 
 
 def _image(path: Path, image: ElementTree.Element, left_out: Counter[str]) -> Regions:

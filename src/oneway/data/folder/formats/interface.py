@@ -8,15 +8,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Protocol
-
-from pydantic import ValidationError
 
 from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
 from oneway.common.words import listed
 from oneway.data.decode.regions import Regions
-from oneway.data.folder.walk import Problem
+from oneway.data.folder.walk import Problem, choose_folder, entries_of, stem_below
+
+MOST_READ = 2**16  # bytes of a file that are looked at to tell its format
 
 
 @dataclass(frozen=True)
@@ -42,20 +41,24 @@ class Source:
             names[path.name].append(path)
         return names
 
-    def match_quietly(self, name: str) -> list[Path]:
-        """The image that alone has this name, or nothing."""
+    @cached_property
+    def by_stem(self) -> dict[str, Path]:
+        """The images by their paths below the folder, without suffixes."""
+        return {stem_below(path, self.folder): path for path in self.images}
+
+    def named(self, name: str) -> Path | None:
+        """The image that alone has this name."""
         found = self._by_name.get(name, [])
-        return found if len(found) == 1 else []
+        return found[0] if len(found) == 1 else None
 
     def match(self, file: Path, entries: Iterable[str]) -> dict[Path, str]:
         """The images that a file lists by path, or else by a name that no other has; those not found are problems."""
         found: dict[Path, str] = {}
         for entry in entries:
             wanted = PurePosixPath(entry.replace("\\", "/"))
-            same_name = self._by_name.get(wanted.name, [])
-            image = self._by_path.get(wanted.as_posix()) or (same_name[0] if len(same_name) == 1 else None)
+            image = self._by_path.get(wanted.as_posix()) or self.named(wanted.name)
             if image is None:
-                reason = "several have this name" if same_name else "it is not there"
+                reason = "several have this name" if wanted.name in self._by_name else "it is not there"
                 message = f"lists {entry!r:.200}, which is not found in {self.folder}: {reason}."
                 self.problems.append(Problem(file, message))
             elif image in found:
@@ -75,12 +78,30 @@ class Annotations:
     empty: frozenset[Path]  # images among these on which nothing is annotated
     regions: Callable[[Path], Regions]  # of an image among these
     listed: bool = True  # whether `names` is a list of all classes, and not only of those that occur
-    remarks: tuple[str, ...] = field(default=())  # what was decided for the user
+    remarks: tuple[str, ...] = ()  # what was decided for the user
     further: Mapping[Path, tuple[Path, ...]] = field(default_factory=dict)  # by image: more files of its annotations
     pictures: frozenset[Path] = frozenset()  # image files that are annotations, and no images
 
 
-def begins_with(sign: re.Pattern[bytes], most: int, path: Path) -> bool:
+def of_one_file(
+    path: Path, found: Mapping[Path, Regions], names: Iterable[str], listed: bool, remarks: tuple[str, ...]
+) -> Annotations:
+    """What a single file says about images, in the words of `Annotations`."""
+    empty = frozenset(image for image, regions in found.items() if not regions.regions)
+    return Annotations(tuple(names), dict.fromkeys(found, path), empty, found.__getitem__, listed, remarks)
+
+
+def files_with(suffix: str, root: Path, folder: str) -> list[str]:
+    """Files with a suffix in a folder, and in `annotations` within, by their paths below the root."""
+    return [
+        PurePosixPath(place, entry.name).as_posix()
+        for place in filter(None, (folder, choose_folder(root, folder, ("annotations",))))
+        for entry in entries_of(root / place)
+        if entry.name.lower().endswith(suffix) and (root / place / entry.name).is_file()
+    ]
+
+
+def begins_with(sign: re.Pattern[bytes], path: Path, most: int = MOST_READ) -> bool:
     """Whether the first bytes of a file, at most so many, hold the sign of a format; what cannot be read does not."""
     try:
         with open_regular(path) as file:
@@ -95,22 +116,3 @@ def without_area(kinds: Counter[str]) -> tuple[str, ...]:
         return ()
     count = listed(f"{count} of kind {kind!r:.40}" for kind, count in sorted(kinds.items()))
     return (f"Shapes without an area are left out: {count}.",)
-
-
-def explain(error: ValidationError) -> str:
-    """The first thing that is wrong: its key, and what about it."""
-    detail = error.errors(include_url=False)[0]
-    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"]).removeprefix(".")
-    return f"{key[:200]}: {detail['msg'].removeprefix('Value error, ')}" if key else detail["msg"]
-
-
-class Reader(Protocol):
-    """A format."""
-
-    TITLE: str
-
-    def find(self, root: Path, folder: str) -> str | None:
-        """Where annotations of images in this folder are, below the root; None where there are none of this format."""
-
-    def read(self, source: Source) -> Annotations:
-        """Reads them; a UserError names the file, and the place in it."""

@@ -4,36 +4,34 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from oneway.common.errors import UserError
 from oneway.data.dataset import class_name
-from oneway.data.decode.coco import read_json
+from oneway.data.decode.json_files import read_json
 from oneway.data.decode.regions import Region, Regions, Shape
 from oneway.data.decode.shapes import BrushRuns, Polygon, ellipse, rectangle
-from oneway.data.folder.formats.interface import Annotations, Source, begins_with, without_area
-from oneway.data.folder.walk import Problem, choose_folder, entries_of, require_inside
+from oneway.data.folder.formats.interface import (
+    Annotations,
+    Source,
+    begins_with,
+    files_with,
+    of_one_file,
+    without_area,
+)
+from oneway.data.folder.walk import Problem, require_inside
 
-TITLE = "Label Studio"
 SIGN = re.compile(rb'\A\s*\[\s*\{.*"(annotations|completions)"\s*:', re.DOTALL)
 UPLOADED = re.compile(r"^[0-9a-f]{8}-")  # what Label Studio puts before the names of files that are uploaded to it
-MOST_READ = 2**14
 PERCENT = 100.0
 
 
 def find(root: Path, folder: str) -> str | None:
-    """The one such file in a folder, or in `annotations` within."""
-    for place in filter(None, (folder, choose_folder(root, folder, ("annotations",)))):
-        for entry in entries_of(root / place):
-            if entry.name.lower().endswith(".json") and begins_with(
-                SIGN, MOST_READ, require_inside(root / place / entry.name, root)
-            ):
-                return PurePosixPath(place, entry.name).as_posix()
-    return None
+    """The first such file in a folder, or in `annotations` within."""
+    files = files_with(".json", root, folder)
+    return next((file for file in files if begins_with(SIGN, require_inside(root / file, root))), None)
 
 
 def read(source: Source) -> Annotations:
@@ -57,16 +55,9 @@ def read(source: Source) -> Annotations:
         else:
             found[image] = regions
     names = {region.name for regions in found.values() for region in regions.regions if region.name}
-    empty = frozenset(image for image in found if not found[image].regions)
     note = f"{several} tasks have several annotations, of which the first is used."
     remarks = (*without_area(left_out), *((note,) if several else ()))
-    return Annotations(
-        tuple(sorted(names)), dict.fromkeys(found, path), empty, partial(_regions, found), False, remarks
-    )
-
-
-def _regions(images: Mapping[Path, Regions], image: Path) -> Regions:
-    return images[image]
+    return of_one_file(path, found, sorted(names), False, remarks)
 
 
 def _task(task: dict[str, Any]) -> tuple[str, list[Any], bool]:
@@ -85,10 +76,7 @@ def _matching(source: Source, entry: str) -> Path | None:
     parts = urlsplit(entry)
     path = parse_qs(parts.query).get("d", [parts.path])[0]
     name = PurePosixPath(unquote(path).replace("\\", "/")).name
-    for wanted in (name, UPLOADED.sub("", name)):
-        if found := source.match_quietly(wanted):
-            return found[0]
-    return None
+    return source.named(name) or source.named(UPLOADED.sub("", name))
 
 
 def _regions_of(path: Path, task: int, results: list[Any], left_out: Counter[str]) -> Regions:

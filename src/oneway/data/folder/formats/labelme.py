@@ -9,22 +9,19 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel
 
-from oneway.common.errors import UserError
 from oneway.data.dataset import class_name
-from oneway.data.decode.coco import read_json
 from oneway.data.decode.images import SUFFIXES
+from oneway.data.decode.json_files import read_model
 from oneway.data.decode.regions import Region, Regions, Shape
 from oneway.data.decode.shapes import Bitmap, Polygon, ellipse, rectangle
-from oneway.data.folder.formats.interface import Annotations, Source, begins_with, explain, without_area
-from oneway.data.folder.walk import Problem, choose_folder, entries_of, require_inside, walk
+from oneway.data.folder.formats.interface import Annotations, Source, begins_with, without_area
+from oneway.data.folder.walk import Problem, choose_folder, entries_of, require_inside, stem_below, walk
 
-TITLE = "Labelme"
 FOLDERS = ("labels", "annotations", "json", "jsons", "labelme", "label", "annotation", "masks")
-SIGN = re.compile(rb'"shapes"\s*:')
+SIGN = re.compile(rb'"shapes"\s*:')  # which comes before the image
 IGNORED = "__ignore__"
-MOST_READ = 2**16  # bytes that are looked at to tell such a file from others; shapes come before the image
 MOST_BYTES = 2**28  # of one that holds the image as well
 LOOKED_AT = 3  # files
 
@@ -49,22 +46,20 @@ def find(root: Path, folder: str) -> str | None:
     images = choose_folder(root, folder, ("images", "image", "jpegimages"))
     for place in dict.fromkeys([folder, *filter(None, (images, *inner))]):
         names = [entry.name for entry in entries_of(root / place) if entry.name.lower().endswith(".json")]
-        if any(begins_with(SIGN, MOST_READ, require_inside(root / place / name, root)) for name in names[:LOOKED_AT]):
+        if any(begins_with(SIGN, require_inside(root / place / name, root)) for name in names[:LOOKED_AT]):
             return place
     return None
 
 
 def read(source: Source) -> Annotations:
     """The names of all classes, and which images have files; shapes are read when they are painted."""
-    by_stem = {path.relative_to(source.folder).with_suffix("").as_posix(): path for path in source.images}
     files: dict[Path, Path] = {}
     empty, names, left_out = set[Path](), set[str](), Counter[str]()
     for path in walk(source.labels, source.root, []):
-        if path.suffix.lower() != ".json" or not begins_with(SIGN, MOST_READ, path):
+        if path.suffix.lower() != ".json" or not begins_with(SIGN, path):
             continue
-        found = _parse(path)
-        stem = path.relative_to(source.labels).with_suffix("").as_posix()
-        image = by_stem.get(stem) or _named(source, found.imagePath)
+        found = read_model(path, _File, MOST_BYTES)
+        image = source.by_stem.get(stem_below(path, source.labels)) or _named(source, found.imagePath)
         if image is None or image in files:
             why = f"{files[image]} is for the same image" if image else "no image has its name, nor the one it names"
             source.problems.append(Problem(path, f"left out: {why}."))
@@ -81,18 +76,11 @@ def read(source: Source) -> Annotations:
 
 def _named(source: Source, entry: str | None) -> Path | None:
     name = PurePosixPath((entry or "").replace("\\", "/")).name
-    return next(iter(source.match_quietly(name)), None) if Path(name).suffix.lower() in SUFFIXES else None
-
-
-def _parse(path: Path) -> _File:
-    try:
-        return _File.model_validate(read_json(path, MOST_BYTES))
-    except ValidationError as error:
-        raise UserError(f"{path}: {explain(error)}.") from None
+    return source.named(name) if Path(name).suffix.lower() in SUFFIXES else None
 
 
 def _regions(files: Mapping[Path, Path], image: Path) -> Regions:
-    found = _parse(files[image])
+    found = read_model(files[image], _File, MOST_BYTES)
     regions = tuple(
         Region(f"shapes[{index}]", None if shape.label == IGNORED else shape.label, drawn)
         for index, shape in enumerate(found.shapes)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -20,13 +19,12 @@ from oneway.data.decode.outlines import Mask
 from oneway.data.decode.regions import Region, Regions
 from oneway.data.folder.description import Description, Part
 from oneway.data.folder.formats.interface import Annotations, Source
+from oneway.data.folder.names import TRAIN, UNLABELLED, VAL
 from oneway.data.folder.walk import choose_folder, entries_of, walk
 
-TITLE = "one mask for each object"
 CLASS = "object"
 IMAGES, MASKS = ("images", "image"), ("masks", "mask")
-PARTS = (("train", "training"), ("val", "valid", "validation"))
-OTHERS = ("test", "testing", "unlabelled", "unlabeled")
+PARTS = frozenset((*TRAIN, *VAL, *UNLABELLED, "test", "testing"))  # folders that are of no single image
 LOOKED_AT = 32  # folders
 
 
@@ -51,7 +49,7 @@ class _MaskFile:
 
 def recognise(root: Path) -> Description | None:
     """A folder for each image, or one for its masks; in `train` and `val`, or right here."""
-    train, val = (choose_folder(root, ".", names) for names in PARTS)
+    train, val = (choose_folder(root, ".", names) for names in (TRAIN, VAL))
     if train is None:
         part = _part(root, ".")
         return None if part is None else Description(train=part)
@@ -71,17 +69,12 @@ def _part(root: Path, folder: str) -> Part | None:
     folders = [
         entry.name for entry in islice(entries_of(root / folder), LOOKED_AT) if entry.is_dir(follow_symlinks=False)
     ]
-    if any(name.lower() in (*PARTS[0], *PARTS[1], *OTHERS) for name in folders):
+    if any(name.lower() in PARTS for name in folders):
         return None
     inside_each = {name: choose_folder(root / folder / name, ".", IMAGES) for name in folders}
     alone = all(inner and len(entries_of(root / folder / name / inner)) == 1 for name, inner in inside_each.items())
     masked = any(choose_folder(root / folder / name, ".", MASKS) for name in folders)
     return Part(images=folder, objects=folder) if alone and masked else None
-
-
-def find(root: Path, folder: str) -> str | None:
-    """Nothing: it is recognised as a whole."""
-    return None
 
 
 def read(source: Source) -> Annotations:
@@ -96,7 +89,7 @@ def read(source: Source) -> Annotations:
         names=(CLASS,),
         files={image: first for image, (first, *_) in masks.items()},
         empty=frozenset(),
-        regions=partial(_regions, masks),
+        regions=lambda image: _regions(masks[image]),
         remarks=(f"Masks show one object each: all are of one class, {CLASS!r}.",),
         further={image: tuple(others) for image, (_, *others) in masks.items()},
         pictures=pictures,
@@ -111,6 +104,5 @@ def _of(image: Path, source: Source, below: Mapping[Path, list[Path]]) -> list[P
     return next((below[folder] for name in MASKS if (folder := image.parent.parent / name) in below), [])
 
 
-def _regions(masks: Mapping[Path, list[Path]], image: Path) -> Regions:
-    regions = tuple(Region(f"mask {path.name}", CLASS, _MaskFile(path)) for path in masks[image])
-    return Regions(masks[image][0].parent, regions)
+def _regions(masks: list[Path]) -> Regions:
+    return Regions(masks[0].parent, tuple(Region(f"mask {path.name}", CLASS, _MaskFile(path)) for path in masks))

@@ -6,21 +6,46 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from oneway.common.errors import UserError
+from pydantic import AfterValidator, BaseModel
+
 from oneway.data.dataset import class_name
-from oneway.data.decode.coco import read_json
+from oneway.data.decode.json_files import read_model
 from oneway.data.decode.regions import Region, Regions, Shape
 from oneway.data.decode.shapes import Bitmap, Polygon, rectangle
 from oneway.data.folder.description import Description, Part
 from oneway.data.folder.formats.interface import Annotations, Source, without_area
+from oneway.data.folder.names import TRAIN, VAL
 from oneway.data.folder.walk import entries_of, require_inside
 
-TITLE = "Supervisely"
 META = "meta.json"
 MOST_BYTES = 2**27
-TRAIN, VAL = ("train", "training"), ("val", "valid", "validation")
+
+
+class _Class(BaseModel):
+    title: Annotated[str, AfterValidator(class_name)]
+
+
+class _Meta(BaseModel):
+    classes: list[_Class]
+
+
+class _Object(BaseModel):
+    classTitle: str  # noqa: N815
+    geometryType: str  # noqa: N815
+    points: dict[str, Any] | None = None
+    bitmap: dict[str, Any] | None = None
+
+
+class _Size(BaseModel):
+    height: int
+    width: int
+
+
+class _File(BaseModel):
+    size: _Size | None = None
+    objects: list[_Object]
 
 
 def recognise(root: Path) -> Description | None:
@@ -41,57 +66,36 @@ def recognise(root: Path) -> Description | None:
     return Description(train=parts[0], val=parts[1], unlabelled=rest)
 
 
-def find(root: Path, folder: str) -> str | None:
-    """Nothing: a project is recognised as a whole."""
-    return None
-
-
 def read(source: Source) -> Annotations:
     """Which images have files, and which of these hold nothing."""
-    meta = read_json(require_inside(source.root / META, source.root), MOST_BYTES)
-    try:
-        names = tuple(class_name(entry["title"]) for entry in meta["classes"])  # type: ignore[index]
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{source.root / META}: its classes cannot be used ({str(error)[:200]}).") from None
+    meta = read_model(require_inside(source.root / META, source.root), _Meta, MOST_BYTES)
+    names = tuple(entry.title for entry in meta.classes)
     files, empty, left_out = dict[Path, Path](), set[Path](), Counter[str]()
     for image in source.images:
         path = image.parent.parent / "ann" / f"{image.name}.json"
         if image.parent.name == "img" and path.is_file():
             files[image] = require_inside(path, source.root)
-            objects = _objects(path)[1]
-            left_out.update(str(one.get("geometryType")) for one in objects if _shape(one) is None)
+            objects = read_model(path, _File, MOST_BYTES).objects
+            left_out.update(one.geometryType for one in objects if _shape(one) is None)
             if not any(_shape(one) is not None for one in objects):
                 empty.add(image)
     return Annotations(names, files, frozenset(empty), partial(_regions, files), remarks=without_area(left_out))
 
 
-def _objects(path: Path) -> tuple[tuple[int, int] | None, list[dict[str, Any]]]:
-    """Height and width, if it says so, and what is annotated."""
-    tree = read_json(path, MOST_BYTES)
-    try:
-        assert isinstance(tree, dict)
-        size = tree.get("size") or {}
-        found = list(tree["objects"])
-        assert all(isinstance(one, dict) for one in found)
-        return ((int(size["height"]), int(size["width"])) if size else None), found
-    except (KeyError, TypeError, ValueError, AssertionError) as error:
-        raise UserError(f"{path}: not as Supervisely writes it ({str(error)[:100] or 'objects'}).") from None
-
-
 def _regions(files: Mapping[Path, Path], image: Path) -> Regions:
-    size, objects = _objects(files[image])
+    found = read_model(files[image], _File, MOST_BYTES)
     regions = tuple(
-        Region(f"objects[{index}]", str(one.get("classTitle")), shape)
-        for index, one in enumerate(objects)
+        Region(f"objects[{index}]", one.classTitle, shape)
+        for index, one in enumerate(found.objects)
         if (shape := _shape(one)) is not None
     )
-    return Regions(files[image], regions, size)
+    return Regions(files[image], regions, (found.size.height, found.size.width) if found.size else None)
 
 
-def _shape(found: dict[str, Any]) -> Shape | None:
+def _shape(found: _Object) -> Shape | None:
     """What was drawn; None where it has no area."""
-    points, bitmap = found.get("points") or {}, found.get("bitmap") or {}
-    match found.get("geometryType"), points.get("exterior"):
+    points, bitmap = found.points or {}, found.bitmap or {}
+    match found.geometryType, points.get("exterior"):
         case "polygon", exterior:
             return Polygon(exterior, tuple(points.get("interior") or ()))
         case "rectangle", [one, other]:

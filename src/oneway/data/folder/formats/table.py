@@ -1,4 +1,4 @@
-"""The formats, by the key that names them in a `dataset.yaml`; in the order in which a folder is looked at."""
+"""The formats, by the key that names them in a `dataset.yaml`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,27 @@ from pathlib import Path
 
 from oneway.data.folder.description import Description
 from oneway.data.folder.formats import coco, cvat, label_studio, labelme, per_object, supervisely, yolo
-from oneway.data.folder.formats.interface import Reader
+from oneway.data.folder.formats.interface import Annotations, Source
 
-READERS: dict[str, Reader] = {
-    "coco": coco,
-    "labelme": labelme,
-    "label_studio": label_studio,
-    "cvat": cvat,
-    "yolo": yolo,
-    "supervisely": supervisely,
-    "objects": per_object,
+READERS: dict[str, Callable[[Source], Annotations]] = {
+    "coco": coco.read,
+    "labelme": labelme.read,
+    "label_studio": label_studio.read,
+    "cvat": cvat.read,
+    "yolo": yolo.read,
+    "supervisely": supervisely.read,
+    "objects": per_object.read,
 }
+"""What is annotated on images; a UserError names the file, and the place in it."""
+
+FINDERS: dict[str, Callable[[Path, str], str | None]] = {
+    "coco": coco.find,
+    "labelme": labelme.find,
+    "label_studio": label_studio.find,
+    "cvat": cvat.find,
+    "yolo": yolo.find,
+}
+"""Where annotations of a folder's images are, below the data folder, or None; in the order in which they are sought."""
 
 Layout = Callable[[Path], Description | None]
 

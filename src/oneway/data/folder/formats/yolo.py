@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -16,13 +17,12 @@ from oneway.data.decode.regions import Region, Regions
 from oneway.data.decode.shapes import Polygon
 from oneway.data.folder.description import FILE, Description, Part
 from oneway.data.folder.formats.interface import Annotations, Source, begins_with
-from oneway.data.folder.walk import Problem, choose_folder, entries_of, require_inside, walk
+from oneway.data.folder.walk import Problem, choose_folder, entries_of, require_inside, stem_below, walk
 
-TITLE = "YOLO"
 LISTS = ("classes.txt", "obj.names")  # of classes, where no YAML file is there
 SIGN = re.compile(rb"\A\s*\d+( +-?[\d.eE+-]+){6,}\s")
 MOST_BYTES = 2**26  # of a file of polygons
-MOST_READ = 2**12
+MOST_LIST_BYTES = 2**24
 SHORTEST = 16  # bytes of a polygon
 LOOKED_AT = 16  # files; many may be empty
 
@@ -31,7 +31,7 @@ def recognise(root: Path) -> Description | None:
     """The parts that a `data.yaml` names."""
     if (tree := _settings(root)) is None:
         return None
-    parts = {key: _part(root, tree.get("path"), tree.get(name)) for key, name in (("train", "train"), ("val", "val"))}
+    parts = {key: _part(root, tree.get("path"), tree.get(key)) for key in ("train", "val")}
     return None if parts["train"] is None else Description(**parts)
 
 
@@ -67,7 +67,7 @@ def find(root: Path, folder: str) -> str | None:
         return None
     for place in dict.fromkeys(filter(None, (choose_folder(root, folder, ("labels",)), folder))):
         files = (path for path in walk(require_inside(root / place, root), root, []) if path.suffix.lower() == ".txt")
-        if any(begins_with(SIGN, MOST_READ, path) for path, _ in zip(files, range(LOOKED_AT), strict=False)):
+        if any(begins_with(SIGN, path) for path in islice(files, LOOKED_AT)):
             return place
     return None
 
@@ -88,18 +88,17 @@ def _settings(root: Path) -> dict[Any, Any] | None:
 def read(source: Source) -> Annotations:
     """Which images have files; polygons are read when they are painted."""
     names = _names(source.root, source.labels)
-    stems = {path.relative_to(source.folder).with_suffix("").as_posix(): path for path in source.images}
     files: dict[Path, Path] = {}
     empty = set[Path]()
     for path in walk(source.labels, source.root, []):
         if path.suffix.lower() != ".txt" or path.name in LISTS:
             continue
-        image = stems.get(path.relative_to(source.labels).with_suffix("").as_posix())
+        image = source.by_stem.get(stem_below(path, source.labels))
         if image is not None:
             files[image] = path
             if path.stat().st_size < SHORTEST and not next(_lines(path), None):
                 empty.add(image)
-        elif begins_with(SIGN, MOST_READ, path):
+        elif begins_with(SIGN, path):
             source.problems.append(Problem(path, "no image has the name of these labels. Add the image, or remove it."))
     return Annotations(tuple(names.values()), files, frozenset(empty), partial(_regions, files, names))
 
@@ -112,7 +111,7 @@ def _names(root: Path, labels: Path) -> dict[int, str]:
         file = next((path for name in LISTS for path in (root / name, labels / name) if path.is_file()), None)
         if file is None:
             raise UserError(f"{root}: no data.yaml lists the names of the classes. Write `names: [crack, …]` into one.")
-        content = read_bounded(require_inside(file, root), MOST_READ**2).decode("utf-8-sig", errors="replace")
+        content = read_bounded(require_inside(file, root), MOST_LIST_BYTES).decode("utf-8-sig", errors="replace")
         listed = [line.strip() for line in content.splitlines() if line.strip()]
     entries = dict(enumerate(listed)) if isinstance(listed, list) else listed
     try:
