@@ -12,6 +12,8 @@ from oneway.config import Config
 from oneway.config.recipes import recipe
 from oneway.data import list_files
 from oneway.data.decode.images import image_size
+from oneway.data.folder.files import find
+from oneway.data.unpack import unpacked
 
 STEP = 32
 """Pixels of an image that a cell of the coarsest features stands for."""
@@ -29,12 +31,14 @@ def fit_crops(config: Config, console: Console) -> Config:
     (usual, _), (asked, _) = recipe(config.recipe).jitter.crop or (0, 0), config.jitter.crop or (0, 0)
     if config.data.path is None or not config.data.path.exists():
         return config
-    listing = list_files(config.data, console=console)
-    files = [item.image for item in listing.train]
+    data = unpacked(config.data, console)
+    assert data.path is not None
+    found = find(data.path) if data.name == "folder" else list_files(data)  # without looking into every mask
+    files = [item.image for item in found.train]
     sides = []
     for file in files[:: len(files) // LOOKED_AT + 1]:
         try:
-            sides.append(min(image_size(file)) // listing.reduction)
+            sides.append(min(image_size(file)))
         except UserError:  # training refuses it, or leaves it out, and says so
             continue
     shorter = sorted(sides)[len(sides) // 10] if sides else asked
