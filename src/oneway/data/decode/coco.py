@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +21,8 @@ from oneway.common.words import listed
 from oneway.data.dataset import class_name
 from oneway.data.decode.images import MOST_PIXELS
 from oneway.data.decode.json_files import read_model
-from oneway.data.decode.regions import BACKGROUND, Region, Regions, Segmentation, is_background
+from oneway.data.decode.outlines import outline_mask
+from oneway.data.decode.regions import BACKGROUND, Region, Regions, is_background
 
 KEYS = frozenset({"images", "annotations", "categories"})  # a JSON file with these at the top is taken for COCO's
 NAMED = 5  # entries that a message names
@@ -91,7 +93,7 @@ def _checked(path: Path, file: _File, ignore_crowds: bool) -> Coco:
         if annotation.category_id not in names:
             dangling.append(f"{key}.category_id: no category has id {annotation.category_id}")
         name = None if annotation.iscrowd and ignore_crowds else names.get(annotation.category_id)
-        shape = Segmentation(annotation.segmentation)
+        shape = partial(outline_mask, annotation.segmentation)
         regions[annotation.image_id].append(Region(f"{key}.segmentation", name, shape))
     if dangling:
         raise ValueError(listed(dangling, NAMED))

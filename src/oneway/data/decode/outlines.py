@@ -21,7 +21,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 def outline_mask(segmentation: object, size: tuple[int, int]) -> Mask:
-    """H×W: the pixels of an annotation; a ValueError says what is wrong with it."""
+    """H×W: the pixels of an annotation of COCO's; a ValueError says what is wrong with it."""
     match segmentation:
         case {"counts": str(text), "size": [int(height), int(width)]} if (height, width) == size:
             return runs_mask(decompress(text), size)
@@ -32,20 +32,18 @@ def outline_mask(segmentation: object, size: tuple[int, int]) -> Mask:
         case [list(), *_]:
             mask = np.zeros(size, dtype=np.bool_)
             for polygon in segmentation:
-                mask |= polygon_mask(_vertices(polygon), size)
+                mask |= polygon_mask(_pairs(polygon), size)
             return mask
         case []:
             raise ValueError("it is empty, and a box alone says nothing about pixels; draw a polygon, or remove it")
     raise ValueError("neither a list of polygons nor run lengths with counts and size")
 
 
-def _vertices(polygon: object) -> npt.NDArray[np.float64]:
+def _pairs(polygon: object) -> npt.NDArray[np.float64]:
     """V×2: x and y."""
     numbers = np.array(polygon, dtype=np.float64)
     if numbers.ndim != 1 or len(numbers) < 6 or len(numbers) % 2:
         raise ValueError(f"a polygon is x, y, x, y, … of at least three vertices; this one has {numbers.size} numbers")
-    if not (np.abs(numbers) <= FARTHEST).all():  # also false of what is no number
-        raise ValueError(f"a coordinate is not finite, or beyond {FARTHEST}")
     return numbers.reshape(-1, 2)
 
 
@@ -54,6 +52,8 @@ def polygon_mask(vertices: npt.NDArray[np.float64], size: tuple[int, int]) -> Ma
 
     Each edge crosses the centre line of some rows, and flips all pixels to the right of the crossing.
     """
+    if not (np.abs(vertices) <= FARTHEST).all():  # also false of what is no number
+        raise ValueError(f"a coordinate is not finite, or beyond {FARTHEST}")
     mask = np.zeros(size, dtype=np.bool_)
     (left, top), (right, bottom) = (
         np.ceil(corner - 0.5).clip(0, size[::-1]).astype(np.int64) for corner in (vertices.min(0), vertices.max(0))

@@ -8,10 +8,9 @@ Shapes: an image has H×W pixels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.data.dataset import Bytes
 from oneway.data.decode.images import image_size
-from oneway.data.decode.outlines import Mask, outline_mask
+from oneway.data.decode.outlines import Mask
 
 BACKGROUND = "background"
 
@@ -30,22 +29,8 @@ MOST_PAINTED = 2**35
 """Pixels of all regions of an image together, each counted as large as the image: a minute or two."""
 
 
-class Shape(Protocol):
-    """Which pixels belong to a region."""
-
-    def mask(self, size: tuple[int, int]) -> Mask:
-        """H×W; a ValueError, TypeError or OverflowError says what is wrong."""
-
-
-@dataclass(frozen=True)
-class Segmentation:
-    """Polygons or run lengths, as COCO writes them."""
-
-    content: object
-
-    def mask(self, size: tuple[int, int]) -> Mask:
-        """H×W."""
-        return outline_mask(self.content, size)
+Shape = Callable[[tuple[int, int]], Mask]
+"""Which pixels of an image of H×W belong to a region; a ValueError, TypeError or OverflowError says what is wrong."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +77,7 @@ def paint(found: Regions, classes: Sequence[str], size: tuple[int, int]) -> Byte
         if label is None:
             raise UserError(f"{found.file}: {region.place}: {region.name!r:.80} is none of the classes.")
         try:
-            labels[region.shape.mask(size)] = label
+            labels[region.shape(size)] = label
         except (ValueError, TypeError, OverflowError) as error:
             raise UserError(f"{found.file}: {region.place}: {error}.") from None
     return labels

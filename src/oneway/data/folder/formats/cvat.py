@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,7 +13,7 @@ from oneway.common.errors import UserError
 from oneway.data.dataset import class_name
 from oneway.data.decode.images import MOST_PIXELS
 from oneway.data.decode.regions import Region, Regions, Shape
-from oneway.data.decode.shapes import BoxRuns, Polygon, ellipse, rectangle
+from oneway.data.decode.shapes import box_runs, ellipse, polygon, rectangle
 from oneway.data.folder.description import Description
 from oneway.data.folder.formats.by_split import two_files
 from oneway.data.folder.formats.interface import (
@@ -98,7 +99,7 @@ def _shape(element: ElementTree.Element) -> Shape | None:
     match element.tag:
         case "polygon":
             points = element.get("points", "").split(";")
-            return Polygon([[float(value) for value in point.split(",")] for point in points])
+            return partial(polygon, [[float(value) for value in point.split(",")] for point in points])
         case "box":
             return rectangle((number("xtl"), number("ytl")), (number("xbr"), number("ybr")))
         case "ellipse":
@@ -106,5 +107,5 @@ def _shape(element: ElementTree.Element) -> Shape | None:
         case "mask":
             counts = tuple(int(count) for count in element.get("rle", "").split(","))
             left, top, width, height = (int(number(key)) for key in ("left", "top", "width", "height"))
-            return BoxRuns(counts, left, top, width, height)
+            return partial(box_runs, counts, left, top, width, height)
     return None

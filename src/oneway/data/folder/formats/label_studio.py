@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -12,7 +13,7 @@ from oneway.common.errors import UserError
 from oneway.data.dataset import class_name
 from oneway.data.decode.json_files import read_json
 from oneway.data.decode.regions import Region, Regions, Shape
-from oneway.data.decode.shapes import BrushRuns, Polygon, ellipse, rectangle
+from oneway.data.decode.shapes import brush_runs, ellipse, polygon, rectangle
 from oneway.data.folder.formats.interface import (
     Annotations,
     Source,
@@ -99,9 +100,9 @@ def _regions_of(path: Path, task: int, results: list[Any], left_out: Counter[str
 def _shape(kind: str, value: dict[str, Any]) -> Shape | None:
     """What was drawn, in percent of the image; None where it has no area, or is turned."""
     if kind == "brushlabels":
-        return BrushRuns(value.get("rle"))
+        return partial(brush_runs, value.get("rle"))
     if kind == "polygonlabels":
-        return Polygon(value.get("points"), whole=PERCENT)
+        return partial(polygon, value.get("points"), whole=PERCENT)
     if value.get("rotation"):
         return None
     if kind == "rectanglelabels":

@@ -15,7 +15,7 @@ from oneway.data.dataset import class_name
 from oneway.data.decode.images import SUFFIXES
 from oneway.data.decode.json_files import read_model
 from oneway.data.decode.regions import Region, Regions, Shape
-from oneway.data.decode.shapes import Bitmap, Polygon, ellipse, rectangle
+from oneway.data.decode.shapes import bitmap, ellipse, polygon, rectangle
 from oneway.data.folder.formats.interface import Annotations, Source, begins_with, without_area
 from oneway.data.folder.walk import Problem, choose_folder, entries_of, require_inside, stem_below, walk
 
@@ -94,12 +94,12 @@ def _shape(shape: _Shape) -> Shape | None:
     """What was drawn; None where it has no area."""
     match shape.shape_type or "polygon", shape.points:
         case "polygon" | "oriented_rectangle", points:
-            return Polygon(points)
+            return partial(polygon, points)
         case "rectangle", [one, other]:
             return rectangle(one, other)
         case "circle", [(x, y), (edge_x, edge_y)]:
             radius = ((edge_x - x) ** 2 + (edge_y - y) ** 2) ** 0.5
             return ellipse(x, y, radius, radius)
         case "mask", [(left, top), *_]:
-            return Bitmap(shape.mask, left, top)
+            return partial(bitmap, shape.mask, left, top)
     return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -28,23 +28,17 @@ PARTS = frozenset((*TRAIN, *VAL, *UNLABELLED, "test", "testing"))  # folders tha
 LOOKED_AT = 32  # folders
 
 
-@dataclass(frozen=True)
-class _MaskFile:
-    """What is not black in a mask."""
-
-    path: Path
-
-    def mask(self, size: tuple[int, int]) -> Mask:
-        """H×W."""
-        raw = read_raw(self.path)
-        values = raw.values
-        if values.shape != size:
-            sizes = [f"{width}×{height}" for height, width in (values.shape, size)]
-            raise ValueError(f"a mask of {sizes[0]} pixels, for an image of {sizes[1]}")
-        # The numbers of a palette say nothing: what is black may have any of them.
-        shown = values if raw.palette is None else np.array([any(colour) for colour in raw.palette])[values]
-        inside: Mask = np.asarray(shown != 0)
-        return inside
+def not_black(path: Path, size: tuple[int, int]) -> Mask:
+    """H×W: what is not black in a mask."""
+    raw = read_raw(path)
+    values = raw.values
+    if values.shape != size:
+        sizes = [f"{width}×{height}" for height, width in (values.shape, size)]
+        raise ValueError(f"a mask of {sizes[0]} pixels, for an image of {sizes[1]}")
+    # The numbers of a palette say nothing: what is black may have any of them.
+    shown = values if raw.palette is None else np.array([any(colour) for colour in raw.palette])[values]
+    inside: Mask = np.asarray(shown != 0)
+    return inside
 
 
 def recognise(root: Path) -> Description | None:
@@ -105,4 +99,5 @@ def _of(image: Path, source: Source, below: Mapping[Path, list[Path]]) -> list[P
 
 
 def _regions(masks: list[Path]) -> Regions:
-    return Regions(masks[0].parent, tuple(Region(f"mask {path.name}", CLASS, _MaskFile(path)) for path in masks))
+    regions = (Region(f"mask {path.name}", CLASS, partial(not_black, path)) for path in masks)
+    return Regions(masks[0].parent, tuple(regions))

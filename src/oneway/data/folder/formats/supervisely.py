@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel
 from oneway.data.dataset import class_name
 from oneway.data.decode.json_files import read_model
 from oneway.data.decode.regions import Region, Regions, Shape
-from oneway.data.decode.shapes import Bitmap, Polygon, rectangle
+from oneway.data.decode.shapes import bitmap, polygon, rectangle
 from oneway.data.folder.description import Description, Part
 from oneway.data.folder.formats.interface import Annotations, Source, without_area
 from oneway.data.folder.names import TRAIN, VAL
@@ -94,13 +94,13 @@ def _regions(files: Mapping[Path, Path], image: Path) -> Regions:
 
 def _shape(found: _Object) -> Shape | None:
     """What was drawn; None where it has no area."""
-    points, bitmap = found.points or {}, found.bitmap or {}
+    points, picture = found.points or {}, found.bitmap or {}
     match found.geometryType, points.get("exterior"):
         case "polygon", exterior:
-            return Polygon(exterior, tuple(points.get("interior") or ()))
+            return partial(polygon, exterior, holes=tuple(points.get("interior") or ()))
         case "rectangle", [one, other]:
             return rectangle(one, other)
         case "bitmap", _:
-            left, top = (*(bitmap.get("origin") or ()), None, None)[:2]
-            return Bitmap(bitmap.get("data"), left, top, packed=True)
+            left, top = (*(picture.get("origin") or ()), None, None)[:2]
+            return partial(bitmap, picture.get("data"), left, top, packed=True)
     return None

@@ -14,7 +14,7 @@ from oneway.common.errors import UserError
 from oneway.config import read_yaml
 from oneway.data.dataset import class_name
 from oneway.data.decode.regions import Region, Regions
-from oneway.data.decode.shapes import Polygon
+from oneway.data.decode.shapes import polygon
 from oneway.data.folder.description import FILE, Description, Part
 from oneway.data.folder.formats.interface import Annotations, Source, begins_with
 from oneway.data.folder.walk import Problem, choose_folder, entries_of, require_inside, stem_below, walk
@@ -146,4 +146,5 @@ def _region(path: Path, line: int, parts: list[str], names: Mapping[int, str]) -
             f"{path}: line {line}: a polygon is x, y, x, y, … of at least three vertices; this one has {len(numbers)} "
             "numbers."
         )
-    return Region(f"line {line}", names[label], Polygon(list(zip(numbers[::2], numbers[1::2], strict=True)), whole=1.0))
+    points = list(zip(numbers[::2], numbers[1::2], strict=True))
+    return Region(f"line {line}", names[label], partial(polygon, points, whole=1.0))
