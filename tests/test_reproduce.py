@@ -27,6 +27,7 @@ from oneway.tools.baseline import alike
 from oneway.tools.reproduce import EXPERIMENTS, Request, reproduce
 from oneway.tools.reproduce.accuracy import Cell, to_markdown
 from oneway.tools.reproduce.quoted import QUOTED
+from oneway.tools.reproduce.results import Trained
 from oneway.tools.reproduce.tables import TABLES
 from oneway.tools.reproduce.two_moons import panel_config
 from oneway.tools.reproduce.yardsticks import YARDSTICKS
@@ -60,7 +61,9 @@ def test_results_of_others_stand_beside_ours():
     """With network and source, in brackets, and only where they are known and a column of ours is."""
     for name, rows in QUOTED.items():
         assert all(row.by_column(TABLES[name].columns) for row in rows)
-    cell = Cell("supervised", "1/2", "71.9 ± 0.1", [{"value": 70.0}], [{}])
+    config = TABLES["cityscapes"].config("supervised", "1/2")
+    run = Trained(config, {"value": 70.0, "iterations": 9}, environment={})
+    cell = Cell("supervised", "1/2", [run], "71.9 ± 0.1", usual_length=9)
     table = to_markdown([cell], QUOTED["cityscapes"], TABLES["cityscapes"].columns)
     assert "| supervised | 70.0 (71.9 ± 0.1) |" in table
     assert "| ECS, DeepLab v3+-RN50, quoted from Mendel et al., ECCV 2020 | (72.9) |" in table
@@ -271,7 +274,7 @@ def test_yardsticks_have_a_configuration_for_every_cell():
     """All of one length, and each a valid pair with labels alone."""
     for name, yardstick in YARDSTICKS.items():
         assert name in EXPERIMENTS
-        for row, column, drive in product(yardstick.usual, yardstick.columns, yardstick.parts):
+        for row, column, drive in product(yardstick.usual_rows or yardstick.rows, yardstick.columns, yardstick.parts):
             config = yardstick.config(row, column, drive)
             assert build(config.model_dump(), "test") == config
             assert (config.labels, config.train.iterations, config.data.holdout_drive) == (column, 2000, drive or None)
@@ -327,7 +330,7 @@ def test_the_moons_are_as_long_as_asked_for():
         ("camvid", {"drives": ("0006R1",)}, "0006R0"),
         ("camvid", {"data": None}, "--data"),
         ("camvid", {"changes": {"data": {"holdout_drive": "0006R0"}}}, "the table decides data.holdout_drive"),
-        ("facade", {"drives": ("0006R0",)}, "no drives"),
+        ("facade", {"drives": ("0006R0",)}, "holds no drive out"),
         ("facade", {"table_only": True}, "no run of facade has ended there"),
         ("cifar10", {"drives": ("0006R0",)}, "holds no drive out"),
         ("facade-settings", {"changes": {"train": {"alpha": 1.0}}}, "the table decides train.alpha"),

@@ -9,9 +9,10 @@ from functools import partial
 from rich.console import Console
 
 from oneway.common.errors import unknown
-from oneway.tools.reproduce.accuracy import Request, fill_table
+from oneway.tools.reproduce.accuracy import fill_table
 from oneway.tools.reproduce.paired import fill_yardstick
 from oneway.tools.reproduce.qualitative import QUALITATIVE, draw_qualitative
+from oneway.tools.reproduce.requests import Request
 from oneway.tools.reproduce.rounds import SHOWS, run_rounds
 from oneway.tools.reproduce.tables import TABLES
 from oneway.tools.reproduce.two_moons import two_moons

@@ -10,7 +10,8 @@ from typing import TypeVar
 import numpy as np
 
 from oneway.common.drawing import Axes, Figure, style
-from oneway.tools.reproduce.pairs import Cell, Mean
+from oneway.tools.reproduce.pairs import Cell
+from oneway.tools.reproduce.results import Mean
 from oneway.tools.reproduce.tables import BY_STRENGTH, BY_WEIGHT, STRENGTHS, STRENGTHS_IN_PAPER, strength_name
 from oneway.tools.reproduce.yardsticks import BOTH_INPUTS, STANDARD
 
@@ -47,7 +48,8 @@ def _draw_column(folder: Path, column: str, rows: Mapping[str, Cell]) -> list[Pa
     drawn = []
     of_strengths = {strengths: rows.get(strength_name(*strengths)) for strengths in BY_STRENGTH}
     of_weights = {_weight(name): rows.get(STANDARD if name == "α 0.5" else name) for name in BY_WEIGHT}
-    of_inputs = _clean_inputs(rows.get(STANDARD), rows.get(BOTH_INPUTS))
+    clean, both = rows.get(STANDARD), rows.get(BOTH_INPUTS)
+    of_inputs = clean.score.over(both.score) if clean and both else None
     with style(STYLE):
         for name, figure in {
             "perturbation-strength": _draw_strengths(_known(of_strengths)),
@@ -74,14 +76,6 @@ def _weight(row: str) -> float:
 
 def _known(cells: Mapping[Key, Cell | None]) -> dict[Key, Mean]:
     return {key: cell.difference for key, cell in cells.items() if cell is not None and cell.difference is not None}
-
-
-def _clean_inputs(clean: Cell | None, both: Cell | None) -> Mean | None:
-    """What statistics of clean inputs bring over those of both, seed by seed."""
-    if clean is None or both is None or clean.score is None or both.score is None:
-        return None
-    one, other = clean.score.by_seed, both.score.by_seed
-    return Mean({seed: one[seed] - other[seed] for seed in one if seed in other}) if one.keys() & other.keys() else None
 
 
 def _draw_strengths(found: Mapping[tuple[float, float], Mean]) -> Figure | None:

@@ -1,80 +1,17 @@
-"""What runs of several seeds say about a method: mean, deviation, and the difference to labels alone, seed by seed."""
+"""What runs of several seeds say about a method beside labels alone, seed by seed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import sqrt
-from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
-from oneway.config import Config
 from oneway.tools.baseline import BASELINE, alike
-
-KEPT = ("labels", "iterations", "value", "per_class", "seconds", "peak_memory_mib")
-ORIGIN = ("hardware", "versions", "python", "commit", "uncommitted")
+from oneway.tools.reproduce.results import Mean, Runs, Trained
 
 SMALLEST_DISTANCE = 1.0
 """Points to all labels below which no share of them is told: it is less than what two seeds differ by."""
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A run that has ended."""
-
-    drive: str
-    config: Config
-    summary: dict[str, Any]
-    environment: dict[str, Any]
-
-    def as_json(self) -> dict[str, Any]:
-        """All that a document could claim about it, without the folders of the machine it was trained on."""
-        weights = self.config.model.weights
-        return {
-            **({"drive": self.drive} if self.drive else {}),
-            "seed": self.config.seed,
-            **{key: self.summary[key] for key in KEPT},
-            "weights": weights and Path(weights).name,
-            "environment": {key: self.environment[key] for key in ORIGIN},
-        }
-
-
-Runs = Mapping[tuple[str, str], Mapping[tuple[str, int], Trained]]
-"""By row and column, then by drive and seed."""
-
-
-@dataclass(frozen=True)
-class Mean:
-    """Over seeds, each with a value of its own."""
-
-    by_seed: dict[int, float]
-
-    @property
-    def mean(self) -> float:
-        """Of the seeds' values."""
-        return mean(self.by_seed.values())
-
-    @property
-    def deviation(self) -> float | None:
-        """Of a sample; None for a single seed."""
-        return stdev(self.by_seed.values()) if len(self.by_seed) > 1 else None
-
-    @property
-    def standard_error(self) -> float | None:
-        """Of the mean; None for a single seed."""
-        return None if self.deviation is None else self.deviation / sqrt(len(self.by_seed))
-
-    def as_json(self) -> dict[str, Any]:
-        """With the values, seed by seed."""
-        return {
-            "mean": self.mean,
-            "deviation": self.deviation,
-            "standard_error": self.standard_error,
-            "n": len(self.by_seed),
-            "seeds": list(self.by_seed),
-            "values": list(self.by_seed.values()),
-        }
 
 
 @dataclass(frozen=True)
@@ -83,7 +20,7 @@ class Cell:
 
     row: str
     column: str
-    score: Mean | None
+    score: Mean
     difference: Mean | None
     """To `supervised` with the same seed, labels and length, on the same drive; None where there is no pair."""
 
@@ -108,8 +45,8 @@ class Cell:
         }
 
 
-def measure(runs: Runs, row: str, column: str, all_labels: str, drives: Sequence[str]) -> Cell:
-    """The cell of a row and a column, over these drives."""
+def measure(runs: Runs, row: str, column: str, all_labels: str, drives: Sequence[str]) -> Cell | None:
+    """The cell of a row and a column, over these drives; None where no seed has all of them."""
     of_cell, beside, complete = (
         runs.get(place, {}) for place in ((row, column), (BASELINE, column), (BASELINE, all_labels))
     )
@@ -121,6 +58,8 @@ def measure(runs: Runs, row: str, column: str, all_labels: str, drives: Sequence
         return Mean(whole) if whole else None
 
     score = over_drives(lambda place: of_cell[place].summary["value"] if place in of_cell else None)
+    if score is None:
+        return None
     difference = over_drives(lambda place: _gain(beside.get(place), of_cell.get(place))) if row != BASELINE else None
     distance = (
         over_drives(lambda place: _gain(beside.get(place), complete.get(place))) if column != all_labels else None

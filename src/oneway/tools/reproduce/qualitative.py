@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -13,19 +13,18 @@ from PIL import Image
 from rich.console import Console
 
 from oneway.common.drawing import Axes, Figure, style
-from oneway.common.errors import UserError, unknown
+from oneway.common.errors import UserError
 from oneway.common.run_files import SUMMARY
 from oneway.common.words import say
-from oneway.config import Config
 from oneway.runs import data_of, load_model, open_run
 from oneway.tools.baseline import BASELINE
 from oneway.tools.evaluate import load_data
 from oneway.tools.report.gallery import GalleryRow, gallery
-from oneway.tools.reproduce.accuracy import Request, cell_folder, choose_cells, configs_of, refuse_decided
 from oneway.tools.reproduce.figures import save
-from oneway.tools.reproduce.jobs import Job, train_all
+from oneway.tools.reproduce.jobs import train_all
+from oneway.tools.reproduce.requests import Request, jobs_of
 from oneway.tools.reproduce.tables import TABLES
-from oneway.tools.reproduce.yardsticks import DRIVES, YARDSTICKS
+from oneway.tools.reproduce.yardsticks import YARDSTICKS
 
 WIDTH = 1.9
 """Inches of a picture."""
@@ -38,46 +37,36 @@ class Qualitative:
     shows: str
     table: str
     column: str
-    drive: str = ""
-    """To hold out, where there are drives."""
+    drives: tuple[str, ...] = ()
+    """One to hold out, where there are drives."""
 
     rows: tuple[str, ...] = ("simple-phtps", BASELINE)
     """The usual ones, from left to right."""
-
-    def config(self, row: str, column: str, drive: str) -> Config:
-        """That of the table."""
-        known = YARDSTICKS.get(self.table)
-        return known.config(row, column, drive) if known else TABLES[self.table].config(row, column)
 
 
 QUALITATIVE: dict[str, Qualitative] = {
     "qualitative": Qualitative(
         "Predictions for half-resolution Cityscapes, clean and perturbed, as a figure", "cityscapes-half", "1/4"
     ),
-    "camvid-qualitative": Qualitative("The same for a drive of CamVid that is held out", "camvid", "45", "0006R0"),
+    "camvid-qualitative": Qualitative("The same for a drive of CamVid that is held out", "camvid", "45", ("0006R0",)),
     "facade-qualitative": Qualitative("The same for façades, or any folder with a validation set", "facade", "50"),
 }
 
 
 def draw_qualitative(name: str, request: Request, console: Console) -> None:
     """Trains what is missing of the first seed, and draws the figure; runs are in the folder of their table."""
-    one, folder = QUALITATIVE[name], request.out.parent
+    one = QUALITATIVE[name]
     table = YARDSTICKS.get(one.table) or TABLES[one.table]
     if len(request.columns) > 1 or len(request.drives) > 1 or request.seeds > 1:
         raise UserError(f"reproduce {name}: is one figure, of one number of labels, one drive and the first seed.")
-    if request.drives and not one.drive:
-        raise UserError(f"--drives {request.drives[0]}: {name} holds no drive out; leave it away.")
-    drive = (request.drives or (one.drive,))[0]
-    if drive and drive not in DRIVES:
-        raise unknown(f"drive of {name}", drive, DRIVES)
-    usual = Request(request.out, data=request.data, rows=request.rows, columns=request.columns or (one.column,))
-    cells = list(choose_cells(name, usual, tuple(table.rows), table.columns, one.rows))
-    refuse_decided({"data.holdout_drive"}, request.changes)
-    jobs = [
-        Job(f"{row}, {column} labels", cell_folder(folder / one.table, row, column) / drive / f"seed{seed}", config)
-        for row, column in cells
-        for seed, config in configs_of(one.config(row, column, drive), request)
-    ]
+    asked = replace(
+        request,
+        out=request.out.parent / one.table,
+        rows=tuple(dict.fromkeys(request.rows or one.rows)),
+        columns=request.columns or (one.column,),
+        drives=request.drives or one.drives,
+    )
+    jobs = jobs_of(name, table, asked)
     if not request.table_only:
         train_all(jobs, request.side_by_side or 1, console)
     for job in jobs:
@@ -85,7 +74,7 @@ def draw_qualitative(name: str, request: Request, console: Console) -> None:
             raise UserError(f"{job.folder}: no run has ended there; leave --table-only away, and it is trained.")
     request.out.mkdir(parents=True, exist_ok=True)
     with style({"svg.hashsalt": "qualitative", "font.size": 9, "text.parse_math": False}):
-        save(_figure([row for row, _ in cells], [job.folder for job in jobs], request, console), request.out / name)
+        save(_figure(asked.rows, [job.folder for job in jobs], request, console), request.out / name)
     say(console, f"Figure: {request.out / name}.png and .svg")
 
 

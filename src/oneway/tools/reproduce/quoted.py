@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -19,10 +18,6 @@ class Quoted:
         """What was published, for the columns that have it."""
         found = zip(columns, self.values.split(", "), strict=True)
         return {column: value for column, value in found if value != "–"}
-
-    def as_json(self) -> dict[str, Any]:
-        """By name."""
-        return asdict(self)
 
 
 ADVERSARIAL = "Hung et al., BMVC 2018"

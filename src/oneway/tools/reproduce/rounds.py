@@ -10,14 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from rich.console import Console
 from rich.table import Table
 
 from oneway.common.drawing import Figure, style
-from oneway.common.errors import UserError, unknown
-from oneway.common.run_files import SUMMARY
+from oneway.common.errors import UserError
 from oneway.common.terms import SuggestBy
 from oneway.common.words import counted, listed, say
 from oneway.config import Data
@@ -25,10 +24,10 @@ from oneway.config.recipes import recipe
 from oneway.data import list_files
 from oneway.runs import open_run
 from oneway.runs.atomic import write_atomically, write_json
-from oneway.tools.reproduce.accuracy import Request, cell_folder, configs_of, refuse_decided
 from oneway.tools.reproduce.figures import save
 from oneway.tools.reproduce.jobs import Job, train_all
-from oneway.tools.reproduce.pairs import Mean, Trained
+from oneway.tools.reproduce.requests import Request, cell_folder, check_request, configured
+from oneway.tools.reproduce.results import Mean, markdown_table, read_runs, runs_as_json
 from oneway.tools.suggest.choose import choose_among
 from oneway.tools.suggest.scores import candidates_of_run, load_judge
 
@@ -53,12 +52,23 @@ def run_rounds(request: Request, console: Console) -> None:
         jobs = list(_jobs(request, columns))
         _refuse_too_few(jobs[0].config.data, int(columns[-1]))
         train_all(jobs, request.side_by_side or 1, console)
-    runs = _read_runs(request.out, columns)
+    runs = read_runs(request.out, ROWS, columns)
     if (RANDOM, columns[0]) not in runs:
         raise UserError(f"{request.out}: no run with {columns[0]} labels has ended there.")
-    values = {place: Mean({seed: run.summary["value"] for seed, run in found.items()}) for place, found in runs.items()}
+    values = {
+        place: Mean({seed: run.summary["value"] for (_, seed), run in found.items()}) for place, found in runs.items()
+    }
     console.print(_to_rich(values, columns))
-    write_json(request.out / "results.json", _to_json(runs, values))
+    cells = [
+        {
+            "row": row,
+            "column": column,
+            "score": score.as_json(),
+            "difference": found.as_json() if (found := difference(values, row, column)) else None,
+        }
+        for (row, column), score in values.items()
+    ]
+    write_json(request.out / "results.json", {"experiment": "rounds", "cells": cells, "runs": runs_as_json(runs)})
     write_atomically(request.out / "table.md", to_markdown(values, columns).encode())
     with style({"svg.hashsalt": "rounds", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
         save(_draw(values, columns), request.out / "rounds")
@@ -103,24 +113,19 @@ def _jobs(request: Request, columns: Sequence[str]) -> Iterator[Job]:
 
     Random images wait for no model, and so fill what room there is.
     """
-    for row in request.rows:
-        if row not in ROWS:
-            raise unknown("row of rounds", row, ROWS)
-    if request.data is None:
-        raise UserError("reproduce rounds: give the folder of the data set with --data DIR.")
-    if request.drives:
-        raise UserError(f"--drives {request.drives[0]}: rounds hold no drive out; leave it away.")
-    refuse_decided(set(), request.changes)
+    check_request("rounds", request, ROWS)
     config = recipe("folder").changed(train={"iterations": ITERATIONS})
     rows = dict.fromkeys(request.rows or ROWS)
 
     def at_random(column: str) -> Iterator[Job]:
-        for seed, one in configs_of(config.changed(labels=column), request):
+        for seed in range(request.seeds):
+            one = configured(config.changed(labels=column), seed, request)
             yield Job(_title(RANDOM, column, seed), run_folder(request.out, RANDOM, column, seed), one)
 
     yield from at_random(columns[0])
     for (before, column), row in product(pairwise(columns), rows):
-        for seed, one in configs_of(config, request) if row != RANDOM else ():
+        for seed in range(request.seeds) if row != RANDOM else ():
+            one = configured(config, seed, request)
             folder = run_folder(request.out, row, column, seed)
             previous = run_folder(request.out, RANDOM if before == columns[0] else row, before, seed)
             file = folder.with_suffix(".txt").absolute()
@@ -159,59 +164,10 @@ def write_labels(previous: Path, by: SuggestBy, count: int, file: Path) -> None:
     write_atomically(file, "".join(f"{name}\n" for name in names).encode(errors="surrogateescape"))
 
 
-def _read_runs(out: Path, columns: Sequence[str]) -> dict[tuple[str, str], dict[int, Trained]]:
-    """All runs that have ended in a folder."""
-    found: dict[tuple[str, str], dict[int, Trained]] = {}
-    for row, column in product(ROWS, columns):
-        for file in sorted(cell_folder(out, row, column).glob(f"seed*/{SUMMARY}")):
-            run = open_run(file.parent)
-            trained = Trained("", run.config, run.summary or {}, run.environment)
-            found.setdefault((row, column), {})[run.config.seed] = trained
-    return found
-
-
 def difference(values: Values, row: str, column: str) -> Mean | None:
     """To random images with the same seed and as many labels."""
-    if row == RANDOM or (row, column) not in values or (RANDOM, column) not in values:
-        return None
-    one, other = values[row, column].by_seed, values[RANDOM, column].by_seed
-    common = {seed: one[seed] - other[seed] for seed in one if seed in other}
-    return Mean(common) if common else None
-
-
-def _to_json(runs: Mapping[tuple[str, str], Mapping[int, Trained]], values: Values) -> dict[str, Any]:
-    return {
-        "experiment": "rounds",
-        "cells": [
-            {
-                "row": row,
-                "column": column,
-                "score": score.as_json(),
-                "difference": found.as_json() if (found := difference(values, row, column)) else None,
-            }
-            for (row, column), score in values.items()
-        ],
-        "runs": [
-            {"row": row, "column": column, **run.as_json()}
-            for (row, column), of_seeds in runs.items()
-            for run in of_seeds.values()
-        ],
-    }
-
-
-def _score(values: Values, row: str, column: str) -> str:
     found = values.get((row, column))
-    if found is None:
-        return ""
-    spread = "" if found.deviation is None else f" ± {found.deviation:.1f}"
-    return f"{found.mean:.1f}{spread}, n = {len(found.by_seed)}"
-
-
-def _difference(values: Values, row: str, column: str) -> str:
-    found = difference(values, row, column)
-    if found is None:
-        return ""
-    return f"{found.mean:+.1f}" + ("" if found.standard_error is None else f" ± {found.standard_error:.1f}")
+    return None if found is None or row == RANDOM else found.over(values.get((RANDOM, column)))
 
 
 def _to_rich(values: Values, columns: Sequence[str]) -> Table:
@@ -220,20 +176,24 @@ def _to_rich(values: Values, columns: Sequence[str]) -> Table:
     for head in ("chosen by", *(f"{column} labels" for column in columns)):
         printed.add_column(head, no_wrap=head == "chosen by")
     for row in dict.fromkeys(row for row, _ in values):
-        printed.add_row(row, *_cells(values, row, columns))
+        printed.add_row(row, *(_text(values, row, column) for column in columns))
     return printed
 
 
-def _cells(values: Values, row: str, columns: Sequence[str]) -> list[str]:
-    words = [(_score(values, row, column), _difference(values, row, column)) for column in columns]
-    return [f"{score} ({over})" if over else score for score, over in words]
+def _text(values: Values, row: str, column: str) -> str:
+    if (score := values.get((row, column))) is None:
+        return ""
+    over = difference(values, row, column)
+    return f"{score}, n = {len(score.by_seed)}" + (f" ({over.with_error('+')})" if over else "")
 
 
 def to_markdown(values: Values, columns: Sequence[str]) -> str:
     """A row for each way to choose, a column for each number of labels; the first is common to all."""
-    lines = [["chosen by", *(f"{column} labels" for column in columns)], ["---"] * (1 + len(columns))]
-    lines += [[f"`{row}`", *_cells(values, row, columns)] for row in dict.fromkeys(row for row, _ in values)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    rows = {
+        f"`{row}`": {f"{column} labels": _text(values, row, column) for column in columns}
+        for row in dict.fromkeys(row for row, _ in values)
+    }
+    return markdown_table("chosen by", [f"{column} labels" for column in columns], rows)
 
 
 def _draw(values: Values, columns: Sequence[str]) -> Figure:

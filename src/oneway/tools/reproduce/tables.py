@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -23,25 +24,42 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class PaperTable:
-    """A row for each method, a column for each number of labels."""
+class RunTable:
+    """A row for each method or setting, a column for each number of labels."""
 
     shows: str
     recipe: str
     columns: tuple[str, ...]
     """As `--labels` takes them."""
 
-    rows: dict[str, Setup]
-    iterations: dict[str, int] = field(default_factory=dict)
+    rows: Mapping[str, Setup]
+    iterations: Mapping[str, int] = field(default_factory=dict)
     """Of semi-supervised runs, by column, where the recipe's are those of another column."""
 
-    def config(self, row: str, column: str) -> Config:
+    length: int | None = None
+    """Iterations of every run, with labels alone too, where they are not the recipe's."""
+
+    drives: tuple[str, ...] = ()
+    """Of CamVid, each held out in turn; a cell is the mean over them."""
+
+    usual_rows: tuple[str, ...] = ()
+    """Those that are trained where none are asked for; all, if empty, and so for columns."""
+
+    usual_columns: tuple[str, ...] = ()
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The drives, or one nameless part for data that come with a validation set."""
+        return self.drives or ("",)
+
+    def config(self, row: str, column: str, drive: str = "") -> Config:
         """Of the runs in a cell, but for seed and data."""
         one = self.rows[row]
         config = recipe(self.recipe, one.method).changed(variant=one.variant, labels=column, **one.changes)
-        if column in self.iterations and not METHODS[one.method].supervised:
-            config = config.changed(train={"iterations": self.iterations[column]})
-        return config
+        length = self.length if METHODS[one.method].supervised else self.iterations.get(column, self.length)
+        if length is not None:
+            config = config.changed(train={"iterations": length})
+        return config.changed(data={"holdout_drive": drive}) if drive else config
 
     def paper(self, row: str, column: str) -> str | None:
         """What the paper has in a cell."""
@@ -78,32 +96,32 @@ BY_STRENGTH = {
 BY_WEIGHT = {f"α {alpha:g}": Setup("simple-phtps", changes={"train": {"alpha": alpha}}) for alpha in WEIGHTS}
 
 
-def _batch_norm(name: str, columns: tuple[str, ...]) -> PaperTable:
+def _batch_norm(name: str, columns: tuple[str, ...]) -> RunTable:
     """The paper's figure of what perturbed inputs do to the statistics, which shows no numbers."""
     rows = {
         f"{policy} inputs": Setup("simple-phtps", changes=_train(batch_norm=policy)) for policy in ("clean", "both")
     }
     iterations = CIFAR_ITERATIONS if name == "cifar10" else {}
     shows = f"Batch-norm statistics of clean inputs, or of perturbed ones too, on {name}"
-    return PaperTable(shows, name, columns, rows, iterations)
+    return RunTable(shows, name, columns, rows, iterations)
 
 
-def _teacher(name: str, columns: tuple[str, ...], alpha_of_code: float) -> PaperTable:
+def _teacher(name: str, columns: tuple[str, ...], alpha_of_code: float) -> RunTable:
     """Paper and code differ in what the simple teacher normalises with, and on CIFAR-10 in α."""
     rows = {
         "the text": Setup("simple-phtps", changes=_train(teacher_norm="population", alpha=0.5)),
         "the code": Setup("simple-phtps", changes=_train(teacher_norm="batch", alpha=alpha_of_code)),
     }
     shows = f"Not in the paper: the simple teacher of its text, and that of its published code, on {name}"
-    return PaperTable(shows, name, columns, rows, CIFAR_ITERATIONS if name == "cifar10" else {})
+    return RunTable(shows, name, columns, rows, CIFAR_ITERATIONS if name == "cifar10" else {})
 
 
 def _train(**settings: Any) -> dict[str, dict[str, Any]]:
     return {"train": settings}
 
 
-TABLES: dict[str, PaperTable] = {
-    "cityscapes-half": PaperTable(
+TABLES: dict[str, RunTable] = {
+    "cityscapes-half": RunTable(
         "SwiftNet on half-resolution Cityscapes: methods, perturbations, shares of labels",
         "cityscapes-half",
         SHARES,
@@ -121,7 +139,7 @@ TABLES: dict[str, PaperTable] = {
             "mt-phtps": Setup("mt-phtps", paper="62.0 ± 1.3, 66.0 ± 1.0, 69.1 ± 0.5, 71.2 ± 0.7"),
         },
     ),
-    "cityscapes-half-deeplabv2": PaperTable(
+    "cityscapes-half-deeplabv2": RunTable(
         "DeepLab v2-RN101 on half-resolution Cityscapes",
         "cityscapes-half-deeplabv2",
         SHARES,
@@ -131,7 +149,7 @@ TABLES: dict[str, PaperTable] = {
             "mt-phtps": Setup("mt-phtps", paper="61.5 ± 1.0, 66.4 ± 1.1, 69.0 ± 0.6, 71.0 ± 0.7"),
         },
     ),
-    "cityscapes": PaperTable(
+    "cityscapes": RunTable(
         "SwiftNet on Cityscapes at full resolution",
         "cityscapes",
         SHARES,
@@ -148,7 +166,7 @@ TABLES: dict[str, PaperTable] = {
             "RN34 mt-phtps": Setup("mt-phtps", paper="70.8 ± 1.5, 74.3 ± 0.5, 76.0 ± 0.5, 77.2 ± 0.4", changes=RN34),
         },
     ),
-    "cityscapes-coarse": PaperTable(
+    "cityscapes-coarse": RunTable(
         "20,000 further images: without labels, or with coarse ones for supervised training; and the fine ones alone",
         "cityscapes-coarse",
         ("all",),
@@ -165,7 +183,7 @@ TABLES: dict[str, PaperTable] = {
             "RN34 simple-phtps, fine": Setup("simple-phtps", paper="77.9 ± 0.2", changes=RN34 | FINE),
         },
     ),
-    "perturbation-strength": PaperTable(
+    "perturbation-strength": RunTable(
         "Strengths of the two halves of PhTPS; the paper's figure is best near s_G 1, s_P 0.5",
         "cityscapes-half",
         ("1/4",),
@@ -174,7 +192,7 @@ TABLES: dict[str, PaperTable] = {
             for strengths, one in BY_STRENGTH.items()
         },
     ),
-    "consistency-weight": PaperTable(
+    "consistency-weight": RunTable(
         "The weight α of the consistency loss; the paper's figure is best from 0.25 to 0.75",
         "cityscapes-half",
         SHARES,
@@ -182,7 +200,7 @@ TABLES: dict[str, PaperTable] = {
     ),
     "batch-norm-half": _batch_norm("cityscapes-half", SHARES),
     "batch-norm": _batch_norm("cityscapes", SHARES),
-    "variants": PaperTable(
+    "variants": RunTable(
         "Kinds of consistency on half-resolution Cityscapes, with the simple and the mean teacher",
         "cityscapes-half",
         ("1/4",),
@@ -197,7 +215,7 @@ TABLES: dict[str, PaperTable] = {
             "mt 1w-p2": Setup("mt-phtps", "1w-p2", "62.0 ± 1.1"),
         },
     ),
-    "cifar10": PaperTable(
+    "cifar10": RunTable(
         "Classification of CIFAR-10 with 250 to 50,000 labels",
         "cifar10",
         CIFAR_LABELS,
@@ -211,7 +229,7 @@ TABLES: dict[str, PaperTable] = {
         },
         CIFAR_ITERATIONS,
     ),
-    "cifar10-variants": PaperTable(
+    "cifar10-variants": RunTable(
         "Kinds of consistency on CIFAR-10, with the simple and the mean teacher",
         "cifar10",
         ("4000",),
@@ -229,7 +247,7 @@ TABLES: dict[str, PaperTable] = {
     "cifar10-batch-norm": _batch_norm("cifar10", CIFAR_LABELS),
     "cifar10-teacher": _teacher("cifar10", CIFAR_LABELS, alpha_of_code=1.0),
     "cityscapes-half-teacher": _teacher("cityscapes-half", SHARES, alpha_of_code=0.5),
-    "camvid-official": PaperTable(
+    "camvid-official": RunTable(
         "Not in the paper: CamVid's official split, seconds of one drive, from random weights",
         "camvid",
         ("1/8", "all"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean, stdev
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +19,11 @@ from oneway.config import Config
 from oneway.config.recipes import recipe
 from oneway.methods import VariantName
 from oneway.runs import load_model, open_run
-from oneway.tools.reproduce.accuracy import Cell, Request, read_cell, write_results
+from oneway.tools.reproduce.accuracy import Cell, write_results
 from oneway.tools.reproduce.figures import save
 from oneway.tools.reproduce.jobs import Job, count_cores, train_all
+from oneway.tools.reproduce.requests import Request
+from oneway.tools.reproduce.results import read_trained
 
 PANELS: dict[str, tuple[str, str, VariantName]] = {
     "none": ("no consistency loss", "supervised", "1w-ct"),
@@ -50,7 +51,9 @@ def two_moons(request: Request, console: Console) -> None:
     ]
     train_all(jobs, request.side_by_side or count_cores() + 2, console)
     cells = [
-        read_cell(panel, recipe("moons").labels, None, [out / f"seed{seed}" / panel for seed in range(request.seeds)])
+        Cell(
+            panel, recipe("moons").labels, [read_trained(out / f"seed{seed}" / panel) for seed in range(request.seeds)]
+        )
         for panel in PANELS
     ]
     figure = draw_figure({panel: out / "seed0" / panel for panel in PANELS})
@@ -105,13 +108,12 @@ def _scatter(axes: Axes, points: npt.NDArray[np.float32], colour: object, size: 
 
 
 def _table(cells: Sequence[Cell]) -> Table:
-    count = len(cells[0].values)
-    table = Table(title=f"Two moons, validation accuracy in %, n = {count}")
+    table = Table(title=f"Two moons, validation accuracy in %, n = {len(cells[0].runs)}")
     table.add_column("setup")
     table.add_column("mean", justify="right")
     table.add_column("deviation", justify="right")
     for cell in cells:
-        spread = f"{stdev(cell.values):.1f}" if count > 1 else "–"
-        table.add_row(f"{PANELS[cell.row][0]} ({cell.row})", f"{mean(cell.values):.1f}", spread)
+        spread = "–" if cell.score.deviation is None else f"{cell.score.deviation:.1f}"
+        table.add_row(f"{PANELS[cell.row][0]} ({cell.row})", f"{cell.score.mean:.1f}", spread)
     table.caption = "The paper: the clean teacher outperforms all others; two-way lies between the two one-way kinds."
     return table
