@@ -115,5 +115,7 @@ def unused_settings(data: Data) -> Iterator[str]:
         yield f"data.unlabelled {data.unlabelled}: {data.name} takes no further images; leave it out"
     if data.name != "cityscapes" and (data.resolution, data.coarse) != ("full", "none"):
         yield f"data.resolution and data.coarse are for Cityscapes, and the data are {data.name}; leave them out"
+    if data.name != "folder" and data.reduction != 1:
+        yield f"data.reduction is for images of your own, and the data are {data.name}; leave it out"
     if data.name != "camvid" and data.holdout_drive is not None:
         yield f"data.holdout_drive is for the drives of CamVid, and the data are {data.name}; leave it out"

@@ -122,6 +122,9 @@ class Data(Section):
     resolution: Literal["full", "half"] = "full"
     """Cityscapes only: as it comes, or at `half` the size (2×2 pixels averaged, every second label kept)."""
 
+    reduction: Literal["auto"] | Annotated[int, Field(ge=1, le=32)] = 1
+    """How many times smaller, each way, images of `folder` are read; `auto`: as their size and their masks allow."""
+
     coarse: Literal["none", "images", "labels"] = "none"
     """Adds the 20,000 coarsely annotated images of Cityscapes to the training set, without or with their labels."""
 

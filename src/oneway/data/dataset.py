@@ -177,3 +177,6 @@ class Dataset:
 
     bands: tuple[int, int, int] | None = None
     """As in a listing."""
+
+    reduction: int = 1
+    """As in a listing."""

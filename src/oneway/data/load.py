@@ -52,7 +52,15 @@ def load(config: Data, console: Console = QUIET, all_validate: bool = False) -> 
     digests = partial(_digests, files.cache)
     paths = {item.name: item.image for item in listing.train}
     return Dataset(
-        listing.classes, listing.colours, files.read, files.review, listing.masks, paths, digests, listing.bands
+        listing.classes,
+        listing.colours,
+        files.read,
+        files.review,
+        listing.masks,
+        paths,
+        digests,
+        listing.bands,
+        listing.reduction,
     )
 
 
@@ -73,7 +81,9 @@ def list_files(config: Data, all_validate: bool = False, console: Console = QUIE
     if config.name in LISTERS:
         listing = with_further_images(LISTERS[config.name](config), further)
     else:
-        listing = list_folder(require_folder(config), further, config.holdout, config.seed, all_validate)
+        listing = list_folder(
+            require_folder(config), further, config.holdout, config.seed, all_validate, config.reduction
+        )
     if not listing.val and (config.name != "folder" or config.holdout):  # asked for there, and nowhere else
         raise UserError(f"{listing.root}: no image validates, and no score would be known. Unpack the data again.")
     if pool and listing.bands is not None:

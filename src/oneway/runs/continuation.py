@@ -72,10 +72,13 @@ def list_changes(run: Run) -> list[str]:
 def keep_paths(path: Path, config: Config, say: Callable[[str], None]) -> Config:
     """The settings; a relative path that was typed in another working directory means what it meant before.
 
-    That is so where it leads to nothing here, and the run folder has a path with the same end.
+    That is so where it leads to nothing here, and the run folder has a path with the same end. How many times
+    smaller images are read is decided once, when a run begins.
     """
     here, before, now = Path.cwd(), open_run(path).config.flat(), config.flat()
     changes: dict[str, Any] = {}
+    if now["data.reduction"] == "auto":
+        changes = _nested("data.reduction", before["data.reduction"])
     for key in PATHS:
         then, given = before[key], now[key]
         if None in (then, given) or then == given or not Path(given).is_relative_to(here) or is_there(Path(given)):

@@ -43,6 +43,9 @@ class TrainedModel:
     bands: tuple[int, int, int] | None = None
     """Of images, those that it has learnt to see as red, green and blue, counted from 1; None for their colours."""
 
+    reduction: int = 1
+    """How many times smaller than they are, each way, it has learnt to see images."""
+
 
 Byte = Annotated[int, Field(ge=0, le=255)]
 Band = Annotated[int, Field(ge=1, le=64)]
@@ -60,6 +63,7 @@ class About(BaseModel):
     colours: tuple[tuple[Byte, Byte, Byte], ...] = Field(max_length=255)
     masks: MaskStyle | None = None
     bands: tuple[Band, Band, Band] | None = None
+    reduction: int = Field(default=1, ge=1, le=32)
 
 
 def save_model(path: Path, trained: TrainedModel, config: Model) -> None:
@@ -74,6 +78,8 @@ def save_model(path: Path, trained: TrainedModel, config: Model) -> None:
         about["masks"] = trained.masks.model_dump()
     if trained.bands is not None:
         about["bands"] = trained.bands
+    if trained.reduction > 1:
+        about["reduction"] = trained.reduction
     content = {name: tensor.cpu().contiguous() for name, tensor in trained.network.state_dict().items()}
     write_atomically(path, tensors.serialise(content, {**about, SEAL: digest(about, content)}))
 
@@ -109,7 +115,8 @@ def load_model(path: Path, device: torch.device, factory: str | None = None) -> 
         if isinstance(network, models.ImageModel) and not content["deviation"].all():
             raise UserError(f"{path}: its deviation is 0 somewhere, by which no image can be divided. Train it again.")
         network.load_state_dict(content)
-    return TrainedModel(network.to(device).eval(), about.classes, about.colours, about.masks, about.bands)
+    ready = network.to(device).eval()
+    return TrainedModel(ready, about.classes, about.colours, about.masks, about.bands, about.reduction)
 
 
 def refuse_damage(words: Mapping[str, Any], content: Mapping[str, Tensor], path: Path) -> None:

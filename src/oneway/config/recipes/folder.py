@@ -17,7 +17,7 @@ def folder() -> Config:
         recipe="folder",
         method="mt-colour-cutmix-drop",
         labels="all",
-        data=Data(name="folder"),
+        data=Data(name="folder", reduction="auto"),
         jitter=Jitter(crop=(352, 352), scale=(1 / 1.5, 1.5)),
         model=Model(weights="imagenet"),
         optimiser=Optimiser(learning_rate=4e-4, learning_rate_pretrained=1e-4, weight_decay=1e-4),

@@ -20,7 +20,7 @@ from PIL import Image
 
 from oneway.common.errors import UserError
 from oneway.data.dataset import Bytes, Item, Listing
-from oneway.data.decode.images import PLAUSIBLE_PIXELS, STRIPE, Unreadable, read_header, read_image
+from oneway.data.decode.images import PLAUSIBLE_PIXELS, STRIPE, Unreadable, read_header, read_image, reduced
 
 GRID = 16
 """Rows and columns of a fingerprint: few enough for neighbouring frames to agree, enough for other places to differ."""
@@ -106,8 +106,7 @@ def decode_and_survey(listing: Listing, item: Item) -> tuple[Survey, Bytes | Non
         whole = read_image(item.image, bands=listing.bands)
     except UserError as error:
         return Survey(item.name, problem=str(error), part="image"), None, None
-    factor = listing.reduction
-    image = whole if factor == 1 else np.asarray(Image.fromarray(whole).reduce(factor))
+    image = reduced(whole, listing.reduction)
     try:
         labels = _read_labels(listing, item, whole)
     except Unusable as error:
@@ -139,7 +138,15 @@ def _read_labels(listing: Listing, item: Item, image: Bytes) -> Bytes | None:
         raise Unusable(str(error), "mask" if isinstance(error, Unreadable) else "labels") from error
     if labels.shape != image.shape[:2]:
         raise Unusable(_mismatch(item, item.mask, image, labels), "size")
-    return labels[:: listing.reduction, :: listing.reduction]
+    return thinned(labels, listing.reduction)
+
+
+def thinned(labels: Bytes, factor: int) -> Bytes:
+    """H×W labels at 1/factor of their size: of each square, as pixels are averaged over it, that of its middle."""
+    rows, columns = (
+        (np.arange(-(-length // factor)) * factor + (factor - 1) // 2).clip(max=length - 1) for length in labels.shape
+    )
+    return labels[rows[:, None], columns] if factor > 1 else labels
 
 
 def _mismatch(item: Item, mask: Path, image: Bytes, labels: Bytes) -> str:

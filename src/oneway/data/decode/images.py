@@ -199,7 +199,7 @@ def read_part(
         path: The file, as messages name it.
         content: What it holds.
         choose: Chooses the part by height and width: its first row and column, and those behind its last.
-        reduction: 2 for the image at half its size, averaged.
+        reduction: See `reduced`.
 
     Raises:
         UserError: As `read_image` does.
@@ -209,12 +209,15 @@ def read_part(
             size = file.height, file.width
             top, left, bottom, right = box = choose(size)
             return size, box, np.asarray(file.crop((left, top, right, bottom)))  # of which the rest is no copy
-    whole = read_image(path, content)
-    if reduction > 1:
-        whole = np.asarray(Image.fromarray(whole).reduce(reduction))
+    whole = reduced(read_image(path, content), reduction)
     size = whole.shape[0], whole.shape[1]
     top, left, bottom, right = box = choose(size)
     return size, box, whole[top:bottom, left:right]
+
+
+def reduced(image: Bytes, factor: int) -> Bytes:
+    """An H×W×3 image at 1/factor of its height and width, rounded up: averaged over squares of pixels."""
+    return image if factor == 1 else np.asarray(Image.fromarray(image).reduce(factor))
 
 
 def stripes(image: Image.Image) -> Iterator[tuple[slice, Image.Image]]:

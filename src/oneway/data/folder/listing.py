@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -27,8 +28,11 @@ from oneway.data.folder.formats import Annotations
 from oneway.data.folder.groups import group_of
 from oneway.data.folder.infer import SHOWN, Inferred, find_table, infer
 from oneway.data.folder.layout import unsupported_labels
+from oneway.data.folder.reduction import about_reduction, choose_reduction
 from oneway.data.folder.rivals import rivals
 from oneway.data.mask_style import style_of
+
+Reduction = int | Literal["auto"]
 
 
 @dataclass(frozen=True)
@@ -71,12 +75,21 @@ def describe(root: Path, unlabelled: Path | None = None) -> Described:
     return Described(found, given.model_copy(update=changes), inferred)
 
 
-def list_folder(root: Path, unlabelled: Path | None, holdout: float, seed: int, all_validate: bool = False) -> Listing:
+def list_folder(
+    root: Path,
+    unlabelled: Path | None,
+    holdout: float,
+    seed: int,
+    all_validate: bool = False,
+    reduction: Reduction = "auto",
+) -> Listing:
     """The data set in a folder, ready to decode; see `describe` and `list_described`."""
-    return list_described(describe(root, unlabelled), holdout, seed, all_validate)
+    return list_described(describe(root, unlabelled), holdout, seed, all_validate, reduction)
 
 
-def list_described(folder: Described, holdout: float, seed: int, all_validate: bool = False) -> Listing:
+def list_described(
+    folder: Described, holdout: float, seed: int, all_validate: bool = False, reduction: Reduction = "auto"
+) -> Listing:
     """The data set in a folder that has been described.
 
     Args:
@@ -84,6 +97,7 @@ def list_described(folder: Described, holdout: float, seed: int, all_validate: b
         holdout: Share of the labelled images that validate, where there is no validation set; 0 for none.
         seed: Decides which ones.
         all_validate: Where there is no validation set, all labelled images validate, and none of them trains.
+        reduction: How many times smaller images are read, each way; `auto` for what `choose_reduction` says.
 
     Raises:
         UserError: The files make no data set; says why, and the way out.
@@ -112,7 +126,7 @@ def list_described(folder: Described, holdout: float, seed: int, all_validate: b
     names = {item.name for item in held_out}
     grouped = (description.groups,) if description.groups else ()
     table = {} if annotated or not description.classes else description.classes.table
-    return Listing(
+    listing = Listing(
         root=root,
         classes=annotated or description.names,
         colours=default_colours(annotated) if annotated else description.palette,
@@ -132,6 +146,8 @@ def list_described(folder: Described, holdout: float, seed: int, all_validate: b
         bands=description.bands,
         masks=style_of((item.mask for item in labelled if item.mask), table) if table else None,
     )
+    listing = replace(listing, reduction=choose_reduction(listing) if reduction == "auto" else reduction)
+    return replace(listing, remarks=(*listing.remarks, *about_reduction(listing)))
 
 
 def _hold_out(labelled: list[Item], holdout: float, seed: int, groups: str | None) -> tuple[Item, ...]:

@@ -25,7 +25,7 @@ from oneway.common.errors import UserError
 from oneway.config import Data
 from oneway.data import streets
 from oneway.data.dataset import Bytes
-from oneway.data.decode.images import Bands, image_size, read_image
+from oneway.data.decode.images import Bands, image_size, read_image, reduced
 from oneway.data.pictures import as_pixels, data_uri, encoded
 from oneway.tools.evaluate import as_input, evenly_spaced
 
@@ -73,10 +73,10 @@ class Picture:
 class ImageStore:
     """Pictures by key, of at most `most` pixels: the offered ones for good, and the latest of those uploaded."""
 
-    def __init__(self, offered: Iterable[Picture], most: int, bands: Bands | None = None) -> None:
+    def __init__(self, offered: Iterable[Picture], most: int, bands: Bands | None = None, reduction: int = 1) -> None:
         self.offered = {picture.key: picture for picture in offered}
         self.uploaded: OrderedDict[str, Picture] = OrderedDict()
-        self.most, self.bands = most, bands
+        self.most, self.bands, self.reduction = most, bands, reduction
 
     def find(self, key: str) -> Picture | None:
         """The picture with a key; None where there is none, or no longer."""
@@ -85,7 +85,8 @@ class ImageStore:
     def decode(self, content: bytes, name: str) -> Picture:
         """A picture from an uploaded file of whatever origin; a UserError says why it cannot be used."""
         key = "upload-" + blake2b(content, digest_size=8).hexdigest()
-        return Picture(key, name, shrink(decode_upload(content, name, self.bands), self.most))
+        seen = reduced(decode_upload(content, name, self.bands), self.reduction)
+        return Picture(key, name, shrink(seen, self.most))
 
     def add(self, picture: Picture) -> None:
         """Keeps an uploaded picture, in place of the oldest."""

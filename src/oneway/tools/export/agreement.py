@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from oneway.common.errors import UserError
 from oneway.data.streets import render
+from oneway.models.reduced import factor_of
 from oneway.ops.losses import pixels_of, upsample
 from oneway.tools.evaluate import as_input
 from oneway.tools.export.formats import Opened
@@ -47,7 +48,9 @@ def compare(network: nn.Module, file: Opened) -> Agreement:
     """A file's results and logits against the network's, on street scenes of three sizes."""
     same: list[Tensor] = []
     difference = largest = 0.0
-    for count, height, width in BATCHES:
+    factor = factor_of(network)
+    for count, *size in BATCHES:
+        height, width = (side * factor for side in size)
         images = torch.from_numpy(np.stack([render(0, index, height, width)[0] for index in range(count)]))
         x = as_input(images)
         expected = upsample(network(x), pixels_of(x))

@@ -7,6 +7,7 @@ import os
 import statistics
 import time
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from oneway import __version__
 from oneway.common.errors import UserError
 from oneway.common.words import listed, say
+from oneway.models.reduced import Reduced
 from oneway.ops.losses import pixels_of, upsample
 from oneway.runs.atomic import sync, write_atomically
 from oneway.runs.environment import hardware
@@ -61,11 +63,20 @@ def export_model(
     """
     kind = _choose_format(to, int8)
     model = load(run, device="cpu", factory=factory)
+    if model.reduction > 1:
+        if int8:
+            raise UserError(
+                f"--int8: {model.source} sees images at 1/{model.reduction} of their size, and INT8 is not measured "
+                "for that. Leave it out, or train with --data.reduction 1."
+            )
+        model = replace(model, network=Reduced(model.network, model.reduction))
     images = read_images(run, model.classes, int8, console) if int8 else None
     doing = f"Exporting {model.source} to {to}, then comparing it with PyTorch at {len(BATCHES)} sizes and timing both"
     then = f", calibrating INT8 on {len(images.calibration)} images and validating both: minutes" if images else None
     say(console, doing + (then or ": about a minute"))
     seen = "in RGB" if model.bands is None else f"bands {listed(model.bands)} of a file in this order, counted from 1"
+    if model.reduction > 1:
+        seen += f", which are made {model.reduction} times smaller inside,"
     described = {"input": INPUT_WORDS.format(seen), "output": OUTPUT_WORDS[output, model.classifies]}
     lists = {"classes": list(model.classes), "colours": [list(colour) for colour in model.colours]}
     bands = {} if model.bands is None else {"bands": list(model.bands)}

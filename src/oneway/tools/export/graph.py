@@ -17,6 +17,7 @@ from torch.export import Dim, ExportedProgram
 from torch.overrides import TorchFunctionMode
 
 from oneway.common.errors import UserError
+from oneway.models.reduced import factor_of
 from oneway.ops.losses import pixels_of, upsample
 
 Output = Literal["labels", "logits"]
@@ -53,10 +54,14 @@ def trace(network: nn.Module, output: Output, pool_by_products: bool) -> Exporte
         output: What comes out.
         pool_by_products: Write adaptive pooling as matrix products, for formats that have no such operation.
     """
-    deployed, example = Deployed(network, output).eval(), torch.zeros(EXAMPLE, dtype=torch.uint8)
+    factor = factor_of(network)
+    batch, height, width, colours = EXAMPLE
+    example = torch.zeros(batch, height * factor, width * factor, colours, dtype=torch.uint8)
+    deployed = Deployed(network, output).eval()
     failure: Exception | None = None
     # The smallest size is for the tracer. ONNX graphs do not check it, so there the larger one costs nothing.
-    for smallest in SMALLEST[1:] if pool_by_products else SMALLEST:
+    for side in SMALLEST[1:] if pool_by_products else SMALLEST:
+        smallest = side * factor
         free = {0: Dim("batch", min=1), 1: Dim("height", min=smallest), 2: Dim("width", min=smallest)}
         try:
             with (

@@ -24,14 +24,13 @@ from oneway.common.errors import UserError
 from oneway.common.links import refuse_link
 from oneway.common.run_files import CONFIG, MODEL
 from oneway.data.dataset import Bytes, Colour
-from oneway.data.decode.images import Bands, read_image, stripes
+from oneway.data.decode.images import Bands, read_image, reduced, stripes
 from oneway.data.folder.classes import default_colours
 from oneway.data.mask_style import MaskStyle
 from oneway.data.pictures import encoded, palette
 from oneway.models.image import Part, SeenInParts
 from oneway.models.mirrored import Mirrored, average
 from oneway.models.mlp import Perceptron
-from oneway.ops.losses import pixels_of as size_of
 from oneway.ops.losses import upsample
 from oneway.ops.most_probable import most_probable
 from oneway.runs import choose_device, load_model, no_run
@@ -137,6 +136,9 @@ class Predictor:
     bands: Bands | None = None
     """Of files, those that it has learnt to see as red, green and blue, counted from 1; None for their colours."""
 
+    reduction: int = 1
+    """How many times smaller than they are, each way, it has learnt to see images."""
+
     @property
     def mirror(self) -> bool:
         """Whether predictions are averaged over an image and its mirror image."""
@@ -147,7 +149,8 @@ class Predictor:
 
         Args:
             image: A Pillow image, a path, or an H×W×3 array of bytes: in RGB, or in the order of the model's `bands`.
-            tile: Height and width of overlapping tiles; by default, only of images of more than 2**24 pixels.
+            tile: Height and width of overlapping tiles; by default, only of images of more than 2**24 pixels. Where
+                the model sees images smaller than they are, of what it sees.
         """
         return self.predict_batch([pixels_of(image, self.bands)], tile)[0]
 
@@ -155,16 +158,18 @@ class Predictor:
         """The same for several H×W×3 images of one size, in one pass unless they are seen in tiles."""
         if self.classifies:
             raise UserError(f"{self.source}: classifies whole images and has no masks. Use classify().")
-        height, width = images[0].shape[:2]
+        size = images[0].shape[0], images[0].shape[1]
+        seen = [reduced(image, self.reduction) for image in images]
+        height, width = seen[0].shape[:2]
         if tile is None and height * width > ONE_PASS:
             tile = TILE
         if tile is not None and min(tile) < SMALLEST_TILE:
             raise UserError(f"tile {tile[0]}×{tile[1]}: too small to see anything. Use {SMALLEST_TILE} pixels or more.")
         with _explain_failures(height, width):
             if tile is None:
-                found = self._whole(torch.from_numpy(np.stack(images)))
+                found = self._whole(torch.from_numpy(np.stack(seen)), size)
             else:
-                found = [self._in_tiles(image, tile) for image in images]
+                found = [self._enlarged(self._in_tiles(image, tile), size) for image in seen]
         return [
             Prediction(image, labels.numpy(), confidence.numpy(), self.classes, self.colours, self.masks)
             for image, (labels, confidence) in zip(images, found, strict=True)
@@ -174,7 +179,7 @@ class Predictor:
         """Of every class, C×H×W for every pixel of an image; C for a model that classifies."""
         pixels = pixels_of(image, self.bands)
         with _explain_failures(*pixels.shape[:2]):
-            found: Floats = self._probabilities(torch.tensor(pixels)[None])[0].float().cpu().numpy()
+            found: Floats = self._probabilities(pixels)[0].float().cpu().numpy()
         return found
 
     def classify(self, image: Picture) -> tuple[str, float]:
@@ -183,14 +188,21 @@ class Predictor:
             raise UserError(f"{self.source}: has a class for every pixel. Use predict().")
         pixels = pixels_of(image, self.bands)
         with _explain_failures(*pixels.shape[:2]):
-            probability, winner = self._probabilities(torch.tensor(pixels)[None])[0].max(dim=0)
+            probability, winner = self._probabilities(pixels)[0].max(dim=0)
         return self.classes[int(winner)], float(probability)
 
     @torch.inference_mode()
-    def _whole(self, images: Tensor) -> list[tuple[Tensor, Tensor]]:
-        x = self._input(images)
-        classes, confidence = most_probable(self._call(self.network, x), size_of(x))
+    def _whole(self, images: Tensor, size: Size) -> list[tuple[Tensor, Tensor]]:
+        classes, confidence = most_probable(self._call(self.network, self._input(images)), size)
         return list(zip(classes.cpu(), confidence.cpu(), strict=True))
+
+    def _enlarged(self, found: tuple[Tensor, Tensor], size: Size) -> tuple[Tensor, Tensor]:
+        """Labels and confidence of what the model saw, at the size of the image."""
+        if self.reduction == 1:
+            return found
+        rows, columns = (torch.arange(length) // self.reduction for length in size)
+        labels, confidence = found
+        return labels[rows[:, None], columns], confidence[rows[:, None], columns]
 
     @torch.inference_mode()
     def _in_tiles(self, image: Bytes, tile: Size) -> tuple[Tensor, Tensor]:
@@ -228,10 +240,10 @@ class Predictor:
         return logits
 
     @torch.inference_mode()
-    def _probabilities(self, images: Tensor) -> Tensor:
-        """N×C×H×W (or N×C) of N×H×W×3 bytes."""
-        x = self._input(images)
-        return upsample(self._call(self.network, x), size_of(x)).softmax(dim=1)
+    def _probabilities(self, image: Bytes) -> Tensor:
+        """1×C×H×W (or 1×C) of H×W×3 bytes."""
+        x = self._input(torch.tensor(reduced(image, self.reduction))[None])
+        return upsample(self._call(self.network, x), (image.shape[0], image.shape[1])).softmax(dim=1)
 
     def _input(self, images: Tensor) -> Tensor:
         return as_input(images.to(self.device))  # channels last in memory already
@@ -265,7 +277,8 @@ def load(run: str | PathLike[str], device: str = "auto", factory: str | None = N
     if mirror:
         network = Mirrored(network)
     colours = trained.colours or default_colours(trained.classes)
-    return Predictor(network, trained.classes, colours, chosen, file, classifies, trained.masks, trained.bands)
+    how = trained.masks, trained.bands, trained.reduction
+    return Predictor(network, trained.classes, colours, chosen, file, classifies, *how)
 
 
 def pixels_of(image: Picture, bands: Bands | None = None) -> Bytes:

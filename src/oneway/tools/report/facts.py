@@ -24,7 +24,7 @@ RUN_COLOURS = 6
 NOT_LOSSES = frozenset({"iteration", "learning_rate", "skipped"})
 """What a line of `metrics.jsonl` with a learning rate has beside the losses of the method."""
 
-DECIDE_VALIDATION = ("name", "resolution", "size", "holdout", "holdout_drive", "seed", "path")
+DECIDE_VALIDATION = ("name", "resolution", "reduction", "size", "holdout", "holdout_drive", "seed", "path")
 """Settings of the data that decide what a model is validated on."""
 
 

@@ -94,7 +94,7 @@ def suggest(
     if folder is None:
         candidates, labelled = candidates_of_run(run, console, refresh, cache)
     else:
-        candidates, labelled = candidates_in_folder(folder, judge.bands), []
+        candidates, labelled = candidates_in_folder(folder, judge.bands, judge.reduction), []
     if to is not None:
         refuse_without_files(candidates, path)
     found = choose_among(judge, candidates, labelled, count, by, console)

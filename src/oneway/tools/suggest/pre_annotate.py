@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-import numpy as np
-from PIL import Image
 from rich.console import Console
 
 from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
 from oneway.common.progress import progress_bar
 from oneway.common.run_files import SUGGESTIONS
-from oneway.data.decode.images import image_size
 from oneway.runs.atomic import write_atomically
 from oneway.tools.annotations import AnnotationSettings
-from oneway.tools.predict import Prediction, load
+from oneway.tools.predict import load
 from oneway.tools.suggest.scores import Candidate
 
 MOST_BYTES = 2**31  # of an image file
@@ -67,19 +63,7 @@ def pre_annotate(
             copy = export.place((export.writer.images / name).as_posix())
             write_atomically(copy, read_bounded(image.path, MOST_BYTES))
             stem = name.with_suffix("") if count[name.with_suffix("").as_posix().casefold()] == 1 else name
-            prediction = _enlarged(model.predict(np.asarray(image.read())), image_size(image.path))
-            export.add(copy.absolute(), name.as_posix(), stem.as_posix(), prediction)
+            export.add(copy.absolute(), name.as_posix(), stem.as_posix(), model.predict(image.path))
             advance()
     export.describe_classes()
     return export.finish()
-
-
-def _enlarged(prediction: Prediction, size: tuple[int, int]) -> Prediction:
-    """At the size of the file, where a data set is read at less."""
-    if prediction.labels.shape == size:
-        return prediction
-    labels, confidence = (
-        np.asarray(Image.fromarray(values).resize(size[::-1], Image.Resampling.NEAREST))
-        for values in (prediction.labels, prediction.confidence)
-    )
-    return replace(prediction, labels=labels, confidence=confidence)

@@ -25,7 +25,7 @@ from oneway.common.words import say
 from oneway.config import Perturb
 from oneway.data.check.survey import fingerprint
 from oneway.data.dataset import Bytes
-from oneway.data.decode.images import Bands, read_image
+from oneway.data.decode.images import Bands, read_image, reduced
 from oneway.data.folder.files import find
 from oneway.draws import PerturbationDraw, draw_perturbation, each_column
 from oneway.models.features import encoded_features
@@ -86,13 +86,15 @@ def candidates_of_run(
     return [one for one in images if one.name not in labelled], [one for one in images if one.name in labelled]
 
 
-def candidates_in_folder(folder: Path, bands: Bands | None = None) -> list[Candidate]:
-    """Images of a folder that have no mask there, in these bands."""
+def candidates_in_folder(folder: Path, bands: Bands | None = None, reduction: int = 1) -> list[Candidate]:
+    """Images of a folder that have no mask there, in these bands, and so many times smaller."""
+
+    def read(path: Path) -> Bytes:
+        return reduced(read_image(path, bands=bands), reduction)
+
     items = find(folder).train
     return [
-        Candidate(item.name, partial(read_image, item.image, bands=bands), item.image.absolute())
-        for item in items
-        if item.mask is None
+        Candidate(item.name, partial(read, item.image), item.image.absolute()) for item in items if item.mask is None
     ]
 
 
@@ -144,6 +146,9 @@ class Judge:
 
     at_once: int = 0
     """Pixels of images of one size that are looked at in one pass; one image in any case."""
+
+    reduction: int = 1
+    """How many times smaller than they are, each way, the model has learnt to see images."""
 
     @torch.inference_mode()
     def look(self, pixels: Sequence[Bytes], by: SuggestBy = "doubt") -> Seen:
@@ -197,7 +202,7 @@ def load_judge(run: runs.Run, factory: str | None = None, device: str = "auto") 
     network = model.network.to(memory_format=torch.channels_last)
     most = min(MOST_PIXELS.get(place.type, MOST_ELSEWHERE), MOST_VALUES // len(model.classes))
     at_once = 0 if place.type == "cpu" else MOST_VALUES // len(model.classes)
-    return Judge(network, place, weaken(run.config.perturb), most, model.bands, at_once)
+    return Judge(network, place, weaken(run.config.perturb), most, model.bands, at_once, model.reduction)
 
 
 def weaken(perturb: Perturb) -> Perturb:

@@ -1,0 +1,24 @@
+"""A network that sees images smaller than they are, for files that are used without this package."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Reduced(nn.Module):
+    """A network behind an average over squares of pixels: as its training images were read (`data.reduction`)."""
+
+    def __init__(self, network: nn.Module, factor: int) -> None:
+        super().__init__()
+        self.network, self.factor = network, factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits for N×3×H×W images, of cells that are `factor` times as large; what fills no square is left out."""
+        logits: Tensor = self.network(F.avg_pool2d(x, self.factor))
+        return logits
+
+
+def factor_of(network: nn.Module) -> int:
+    """How many times smaller, each way, a network makes its images; 1 for most."""
+    return network.factor if isinstance(network, Reduced) else 1

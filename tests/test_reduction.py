@@ -1,0 +1,112 @@
+"""Large photographs are read smaller, as far as their masks allow, and predictions have their full size."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from PIL import Image
+
+import oneway
+from oneway.config import Data
+from oneway.data.check.survey import thinned
+from oneway.data.decode.images import reduced
+from oneway.data.load import list_files
+from oneway.data.streets import render
+from oneway.runs import open_run
+from processes import forked as oneway_process
+
+QUICK = ("--model.weights", "none", "--model.width", "0.125", "--jitter.crop", "64", "64", "--train.iterations", "2")
+
+
+def photographs(root, factor, labelled=5, unlabelled=2):
+    """Scenes of 128×256 pixels and a little more, so many times larger, and masks as sharp as they are."""
+    for kind in ("images", "masks"):
+        (root / kind).mkdir(parents=True)
+    size = 256 * factor + 3, 128 * factor + 1
+    for index in range(labelled + unlabelled):
+        image, labels = render(0, index, 128, 256)
+        Image.fromarray(image).resize(size, Image.Resampling.BICUBIC).save(root / "images" / f"{index}.jpg")
+        if index < labelled:
+            Image.fromarray(labels).resize(size, Image.Resampling.NEAREST).save(root / "masks" / f"{index}.png")
+    return root
+
+
+def listed(root, **settings):
+    return list_files(Data(name="folder", path=root, **settings))
+
+
+@pytest.mark.parametrize("factor", range(1, 8))
+def test_labels_have_the_size_of_pixels_and_their_places(factor):
+    """Pillow decides how many pixels are left; of a ramp, the mean over a square is its middle."""
+    for height, width in ((40, 41), (factor, 1), (3 * factor + 1, 7 * factor - 1)):
+        ramp = np.add.outer(np.arange(height), np.arange(width)).astype(np.uint8)
+        small = reduced(np.repeat(ramp[..., None], 3, axis=2), factor)
+        labels = thinned(ramp, factor)
+        assert labels.shape == small.shape[:2]
+        whole = np.s_[: height // factor, : width // factor]
+        assert np.abs(small[..., 0][whole].astype(int) - labels[whole]).max(initial=0) <= 1
+
+
+def test_only_large_images_are_read_smaller(tmp_path):
+    assert listed(photographs(tmp_path / "small", 4), reduction="auto").reduction == 1  # 513 pixels
+    large = listed(photographs(tmp_path / "large", 9), reduction="auto")
+    assert large.reduction == 2  # 1153 pixels
+    assert any("1/2 of their height" in remark for remark in large.remarks)
+
+
+def test_thin_lines_are_not_given_up(tmp_path):
+    root = photographs(tmp_path / "large", 9)
+    for mask in (root / "masks").iterdir():
+        labels = np.array(Image.open(mask))
+        labels[labels == 3] = 0
+        labels[7::40] = 3  # lines of a pixel, and nothing else
+        Image.fromarray(labels).save(mask)
+    assert listed(root, reduction="auto").reduction == 1
+    assert listed(root, reduction=3).reduction == 3  # who asks for it gets it
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("large")
+    root = photographs(folder / "data", 9)
+    oneway_process("train", "folder", "--data", root, *QUICK, "--out", folder / "run", cwd=folder)
+    return root, folder / "run"
+
+
+def test_a_model_predicts_at_full_size_what_it_makes_of_the_small_image(run):
+    root, path = run
+    assert open_run(path).config.data.reduction == 2  # decided once
+    model = oneway.load(path, device="cpu")
+    picture = Image.open(root / "images" / "6.jpg")
+    small = torch.from_numpy(np.array(picture.reduce(2))).permute(2, 0, 1)[None] / 255
+    with torch.no_grad():
+        logits = F.interpolate(model.network(small), picture.size[::-1], mode="bilinear", align_corners=False)
+    prediction = model.predict(picture)
+    assert (torch.from_numpy(prediction.labels) == logits[0].argmax(dim=0)).float().mean() > 0.9999
+    assert np.allclose(model.probabilities(picture), logits.softmax(dim=1)[0], atol=1e-5)
+    tiled = model.predict(picture, tile=(256, 256))
+    assert tiled.labels.shape == prediction.labels.shape
+    assert (tiled.labels == prediction.labels).mean() > 0.97
+
+
+def test_an_exported_model_makes_images_smaller_itself(run, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    root, path = run
+    file = tmp_path / "model.onnx"
+    oneway_process("export", path, "--to", file, cwd=tmp_path)
+    image = np.array(Image.open(root / "images" / "6.jpg"))
+    (labels,) = onnxruntime.InferenceSession(file).run(None, {"images": image[None]})
+    assert labels.shape[1:] == image.shape[:2]
+    assert (labels[0] == oneway.load(path, device="cpu").predict(image).labels).mean() > 0.99
+
+
+def test_a_run_is_continued_and_judged_at_the_size_it_began_with(run, tmp_path):
+    """Three times as large images come in, for which another factor would be chosen."""
+    root, path = run
+    elsewhere = photographs(tmp_path / "elsewhere", 13, labelled=2, unlabelled=0)
+    result = oneway_process("eval", path, "--data", elsewhere, "--json", cwd=tmp_path)
+    assert json.loads(result.stdout)["value"] is not None
+    again = oneway_process("train", "folder", "--data", root, *QUICK, "--out", path, "--resume", cwd=tmp_path)
+    assert "nothing to do" in again.stdout
