@@ -27,6 +27,7 @@ from oneway.methods.interface import Batch
 from oneway.models.average import average_of
 from oneway.models.roles import Models
 from oneway.ops.exchange import box_mask
+from oneway.ops.warp import sampling_points, valid_points, warp
 from oneway.perturb import perturbation
 from small_runs import assert_resumes, small_streets
 from test_consistency import Tiny, frozen
@@ -206,6 +207,28 @@ def test_fixmatch():
     torch.testing.assert_close(measured["consistency"], consistency.detach(), atol=1e-9, rtol=0)
 
 
+def test_fixmatch_ema():
+    """L_s + α H(y, h(T(x))) where the average is sure of y; batch norm sees labelled and perturbed images together."""
+    x, student, teacher = images(1), network(0), average_of(network(1))
+    reference, batch = deepcopy(student), replace(batch_for("fixmatch-ema", x), lots=None)
+    view = draws()[0]
+    points = sampling_points(0.05 * SIZE[0] * view.displacements.double(), *SIZE)
+    certainty, winner = warp(probabilities(frozen(teacher), x), points).max(dim=1)
+    strong = warp(ops.vary_intensity(x, view.intensities), points)
+    for n, i, j in ops.square_mask(view.squares, SIZE).nonzero().tolist():
+        strong[n, :, i, j] = 0.5
+    x_l, y_l = labelled()
+    q_l, q = probabilities(reference, torch.cat((x_l, strong))).split((len(x_l), N))
+    valid = valid_points(points)
+    share = valid.numel() / int(valid.sum())  # the mean is over valid pixels
+    consistency = share * literal_cross_entropy(q, winner, valid & (certainty > 0.5))
+    expected = literal_cross_entropy(q_l, y_l) + 0.7 * consistency
+    chosen = settings(alpha=0.7, confidence=0.5, loss=METHODS["fixmatch-ema"].loss)
+    losses = METHODS["fixmatch-ema"].generator()(Models((student,), (teacher,)), batch, chosen)
+    measured = assert_same_gradients(losses, [student], expected, [reference])
+    torch.testing.assert_close(measured["consistency"], consistency.detach(), atol=1e-9, rtol=0)
+
+
 def test_augseg():
     """Squares of labelled images in those that the teacher doubts, and squares of these in others, pixel by pixel.
 
@@ -303,7 +326,7 @@ def test_processes_share_every_column():
         assert sorted(torch.cat(parts).flatten().tolist()) == sorted(column.flatten().tolist())
 
 
-FIELD = ("fixmatch", "classmix", "cps", "unimatch", "unimatch-v2", "augseg")
+FIELD = ("fixmatch", "fixmatch-ema", "classmix", "cps", "unimatch", "unimatch-v2", "augseg")
 SMALL = {
     "jitter": {"crop": (32, 48)},
     "train": {"batch_unlabelled": 4, "checkpoint_every": 2, "log_every": 1, "confidence": 0.05},

@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 import torch
 from scipy.ndimage import map_coordinates
-from scipy.stats import ks_2samp
+from scipy.stats import ks_2samp, kstest, uniform
 from torch import Tensor, nn
 
 from oneway.common.streams import stream
 from oneway.common.terms import IGNORE
 from oneway.config import Model, Perturb
-from oneway.draws import Boxes, draw_boxes, draw_perturbation, draw_small_boxes
+from oneway.draws import Boxes, Squares, draw_boxes, draw_perturbation, draw_small_boxes
 from oneway.methods.vat import adversarial
 from oneway.models import build
 from oneway.ops.exchange import box_mask, exchange
 from oneway.ops.losses import masked_kl
 from oneway.ops.warp import sampling_points, splat, valid_points, warp
 from oneway.perturb import PERTURBATIONS, UNCHANGED, compose, perturb_labels, phtps, tps
-from oneway.perturb.drawn import cutmix, noise
+from oneway.perturb.drawn import cutmix, cutout, noise
 
 HEIGHT, WIDTH = 48, 80
 
@@ -221,6 +221,23 @@ def test_cutmix_mixes_image_wide_targets_by_area():
     p = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     boxes = draw_boxes(stream(0, "test"), 1)
     torch.testing.assert_close(exchange(p, boxes), torch.full((2, 2), 0.5))
+
+
+def test_cutout_makes_a_square_grey():
+    """By hand: a square of 4×4 pixels around the middle, and one that ends where its image does."""
+    squares = Squares(torch.full((2,), 0.5), torch.tensor([0.5, 0.0]), torch.tensor([0.5, 0.99]))
+    x = torch.rand(2, 3, 8, 8)
+    grey = cutout(draw_perturbation(0, 0, 2)._replace(squares=squares), x, Perturb()).image(x)
+    inside = torch.zeros(2, 8, 8, dtype=torch.bool)
+    inside[0, 2:6, 2:6] = inside[1, :2, 5:] = True
+    assert torch.equal(grey, torch.where(inside[:, None], 0.5, x))
+
+
+def test_squares_are_drawn_as_in_fixmatch():
+    """Sides of up to half an image's, and centres anywhere; every image has its own."""
+    side, y, x = draw_perturbation(0, 0, 4000).squares
+    for column, most in ((side, 0.5), (y, 1), (x, 1)):
+        assert kstest(column, uniform(0, most).cdf).pvalue > 0.001
 
 
 def test_noise_has_its_deviation():

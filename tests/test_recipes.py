@@ -79,6 +79,19 @@ EXPECTED: dict[tuple[str, str | None], dict[str, Any]] = {
     # The published code's. With the text's 0.5 and population statistics the paper's accuracy is not reached.
     ("cifar10", None): {"train.alpha": 1.0, "train.teacher_norm": "batch"},
     ("cifar10", "vat-entmin"): {"train.alpha": 1.0},
+    # FixMatch's, for CIFAR-10.
+    ("cifar10", "fixmatch-ema"): {
+        "optimiser.learning_rate": 0.03,
+        "optimiser.momentum": 0.9,
+        "optimiser.nesterov": True,
+        "optimiser.weight_decay": 5e-4,
+        "train.batch_labelled": 64,
+        "train.batch_unlabelled": 448,
+        "train.confidence": 0.95,
+        "train.alpha": 1.0,
+        "train.teacher_decay": 0.999,
+        "train.teacher_norm": "population",
+    },
     ("camvid", None): {
         "model.backbone": None,
         "model.weights": "imagenet",

@@ -18,14 +18,15 @@ def random_displacements(height: int, count: int = 3, strength: float = 0.1) -> 
     return strength * height * torch.randn(count, 4, 2, generator=generator, dtype=torch.float64)
 
 
+@pytest.mark.parametrize("at", [(0.25, 0.75), (0.75, 1.25)])
 @pytest.mark.parametrize(("height", "width"), SIZES)
-def test_field_is_scipys_thin_plate_spline(height, width):
-    """The dense field is SciPy's interpolation of the displacements from the quadrant centres."""
+def test_field_is_scipys_thin_plate_spline(height, width, at):
+    """The dense field is SciPy's interpolation of the displacements from the control points, outside too."""
     displacements = random_displacements(height)
-    control = np.array([(x * width, y * height) for y in (0.25, 0.75) for x in (0.25, 0.75)])
+    control = np.array([(x * width, y * height) for y in at for x in at])
     rows, columns = np.mgrid[:height, :width] + 0.5
     pixels = np.stack((columns.ravel(), rows.ravel()), axis=1)
-    field = pixels.reshape(height, width, 2) - 0.5 - sampling_points(displacements, height, width).numpy()
+    field = pixels.reshape(height, width, 2) - 0.5 - sampling_points(displacements, height, width, at).numpy()
     for image, displacement in zip(field, displacements.numpy(), strict=True):
         expected = RBFInterpolator(control, displacement, kernel="thin_plate_spline", degree=1)(pixels)
         np.testing.assert_allclose(image.reshape(-1, 2), expected, atol=1e-5)

@@ -97,6 +97,14 @@ class Boxes(NamedTuple):
     area: Tensor | None = None  # ⌊N/2⌋, 0 where nothing is cut; None: one half, of all
 
 
+class Squares(NamedTuple):
+    """What is cut out of N images, in fractions of them; a square ends where its image does."""
+
+    side: Tensor  # N
+    y: Tensor  # N, of the centre
+    x: Tensor  # N, likewise
+
+
 class PerturbationDraw(NamedTuple):
     """Everything random about the perturbation of N images."""
 
@@ -107,6 +115,7 @@ class PerturbationDraw(NamedTuple):
     colours: Colours
     intensities: Intensities
     small_boxes: Boxes
+    squares: Squares
 
 
 class Lots(NamedTuple):
@@ -124,18 +133,10 @@ class Pairs(NamedTuple):
     places: Tensor  # N×512: cells of both crops that other cells are told apart from
 
 
-class Squares(NamedTuple):
-    """What AugSeg cuts out of N images, in fractions of them; a square ends where its image does."""
-
-    side: Tensor  # N
-    y: Tensor  # N, of the centre, in [⅛, 1)
-    x: Tensor  # N, likewise
-
-
 class Injections(NamedTuple):
     """What AugSeg leaves to chance when it mixes N unlabelled images with labelled ones, and with one another."""
 
-    labelled: Squares  # of the labelled images
+    labelled: Squares  # of the labelled images, with centres in [⅛, 1)
     mixed: Squares  # of what came of it
     lot: Tensor  # N, in [0, 1): a piece of a labelled image is pasted where the teacher is less sure than this
 
@@ -254,6 +255,7 @@ def draw_perturbation(
         draw_colours(random, count),
         draw_intensities(random, count),
         draw_small_boxes(random, count // 2),
+        draw_squares(random, count),
     )
 
 
@@ -313,6 +315,12 @@ def draw_small_boxes(random: np.random.Generator, count: int) -> Boxes:
     height = np.take_along_axis(heights, chosen[:, None], axis=1)[:, 0]
     used = np.where(u[2] < 0.5, area, np.float32(0))
     return Boxes(*map(torch.from_numpy, (height, u[3], u[4], used)))
+
+
+def draw_squares(random: np.random.Generator, count: int) -> Squares:
+    """Cutout as FixMatch draws it: sides of up to one half, centres anywhere."""
+    side, y, x = _uniform(random, 3, count)
+    return Squares(side / 2, y, x)
 
 
 def draw_lots(plan: Plan, iteration: int) -> Lots:

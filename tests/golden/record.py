@@ -53,6 +53,7 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
         # Twenty iterations make no network as sure as these methods ask for.
         "cac of all places": {"method": "cac", "train": {"confidence": 0.0}},
         "fixmatch of all pixels": {"method": "fixmatch", "train": {"confidence": 0.0}},
+        "fixmatch-ema of all pixels": {"method": "fixmatch-ema", "train": {"confidence": 0.0}},
         "unimatch-v2 of all pixels": {"method": "unimatch-v2", "train": {"confidence": 0.0}},
         "strengths": {"method": "simple-phtps", "perturb": {"photometric": 0.5, "geometric": 2.0}},
     }.items():

@@ -25,6 +25,12 @@ def _ascending(pair: tuple[float, float]) -> tuple[float, float]:
     return pair
 
 
+def _apart(pair: tuple[float, float]) -> tuple[float, float]:
+    if pair[1] - pair[0] < 0.01:
+        raise ValueError(f"the second, {pair[1]}, is not at least 0.01 above the first, {pair[0]}")
+    return pair
+
+
 def _absolute(path: Path | None) -> Path | None:
     """A run is looked at from other folders than the one it was started in."""
     try:
@@ -65,6 +71,7 @@ NonNegative = Annotated[float, Field(ge=0, le=10**6, allow_inf_nan=False)]
 Strength = Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)]
 Rate = Annotated[float, Field(gt=0, le=1e30, allow_inf_nan=False)]
 Scale = Annotated[float, Field(ge=1 / 64, le=64)]
+Place = Annotated[float, Field(ge=-4, le=4)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 BatchNorm = Literal["clean", "both", "frozen"]
 TeacherNorm = Literal["population", "batch"]
@@ -185,6 +192,9 @@ class Perturb(Section):
 
     deviation: Strength = 0.05
     """Standard deviation of a control point's displacement at s_G = 1, as a fraction of the crop's height."""
+
+    control: Annotated[tuple[Place, Place], AfterValidator(_apart)] = (0.25, 0.75)
+    """Where the warp's control points lie, as fractions of height and width; the authors' code has 0.75 and 1.25."""
 
     colour: Strength = 1.0
     """Strength of colour jitter (methods like `mt-colour-cutmix`): 1 is that of FixMatch and UniMatch."""

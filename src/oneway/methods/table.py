@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from oneway.methods.interface import LossesOf
 
-PerturbationName = Literal["ph", "tps", "phtps", "colour", "augseg", "cutmix", "boxes", "noise"]
+PerturbationName = Literal["ph", "tps", "phtps", "colour", "augseg", "cutmix", "boxes", "cutout", "noise"]
 MIXING: frozenset[PerturbationName] = frozenset(("cutmix", "boxes"))
 LossName = Literal["kl", "weighted-kl", "confident", "confident-l2"]
 BalanceName = Literal["none", "frequency", "dice", "ohem"]
@@ -147,6 +147,13 @@ METHODS: dict[str, Method] = {
         train={"alpha": 1.0, "balance": "frequency"},
     ),
     "fixmatch": Method("consistency", perturb=("colour", "boxes"), loss="confident", train=SELF_TAUGHT),
+    "fixmatch-ema": Method(
+        "one_pass",
+        perturb=("augseg", "tps", "cutout"),
+        teacher="mean",
+        loss="confident",
+        train={"alpha": 1.0, "confidence": 0.95, "teacher_decay": 0.999, "teacher_warm_up": True},
+    ),
     "classmix": Method("classmix", perturb=("colour",), teacher="mean", classes=True, train=CLASSMIX),
     "cps": Method("cps", perturb=("cutmix",), loss="confident", students=2, train=CPS),
     "unimatch": Method(

@@ -24,6 +24,9 @@ from oneway.ops.backend import tl, triton
 
 Matrix = npt.NDArray[np.float64]
 
+QUADRANTS = (0.25, 0.75)
+"""Where control points lie along either axis, as fractions of an image."""
+
 MINIMUM_WEIGHT = 0.5
 """Splatted pixels that received less than this are holes: what little arrived came from one side, half a pixel off."""
 
@@ -32,14 +35,15 @@ MINIMUM_WEIGHT = 0.5
 class Warp:
     """A warp of N images of one size."""
 
-    displacements: Tensor  # N×4×2, (x, y) in pixels: f's values in the quadrant centres
+    displacements: Tensor  # N×4×2, (x, y) in pixels: f's values in the control points
     height: int
     width: int
+    control: tuple[float, float] = QUADRANTS
 
     @cached_property
     def points(self) -> Tensor:
         """N×H×W×2 places q − f(q); see `sampling_points`."""
-        return sampling_points(self.displacements, self.height, self.width)
+        return sampling_points(self.displacements, self.height, self.width, self.control)
 
     @cached_property
     def valid(self) -> Tensor:
@@ -48,17 +52,17 @@ class Warp:
 
     def arguments(self) -> tuple[Tensor, Tensor]:
         """What kernels are given: (H·W)×4 basis and displacements."""
-        basis = basis_on(self.height, self.width, self.displacements.device, torch.float32)
+        basis = basis_on(self.height, self.width, self.displacements.device, torch.float32, self.control)
         return basis, self.displacements.float().contiguous()
 
 
-def sampling_points(displacements: Tensor, height: int, width: int) -> Tensor:
+def sampling_points(displacements: Tensor, height: int, width: int, control: tuple[float, float] = QUADRANTS) -> Tensor:
     """N×H×W×2 places q − f(q), as (x, y) in units of pixels with pixel (0, 0)'s *centre* at the origin.
 
-    `displacements` (N×4×2) are f's values in the quadrant centres. The centres are fixed, so f is linear in the
-    displacements, and the dense field is one small matrix product.
+    `displacements` (N×4×2) are f's values in the control points. These are fixed, so f is linear in the displacements,
+    and the dense field is one small matrix product.
     """
-    basis = basis_on(height, width, displacements.device, displacements.dtype)
+    basis = basis_on(height, width, displacements.device, displacements.dtype, control)
     with torch.autocast(displacements.device.type, enabled=False):  # in bfloat16, points would be off by pixels
         field = (basis @ displacements).view(-1, height, width, 2)
     rows = torch.arange(height, device=field.device, dtype=field.dtype)
@@ -122,12 +126,12 @@ def valid_points(points: Tensor) -> Tensor:
     return (column >= 0) & (column <= width - 1) & (row >= 0) & (row <= height - 1)
 
 
-def basis_matrix(height: int, width: int) -> Matrix:
+def basis_matrix(height: int, width: int, at: tuple[float, float] = QUADRANTS) -> Matrix:
     """(H·W)×4: the dense displacement field of a unit displacement in each control point.
 
     Solves the interpolation system of φ(r) = r² ln r with an affine part, once, for the four unit displacements.
     """
-    control = np.array([(x * width, y * height) for y in (0.25, 0.75) for x in (0.25, 0.75)])
+    control = np.array([(x * width, y * height) for y in at for x in at])
     affine = np.hstack((np.ones((4, 1)), control))
     system = np.block([[_radial(control, control), affine], [affine.T, np.zeros((3, 3))]])
     coefficients = np.linalg.solve(system, np.vstack((np.eye(4), np.zeros((3, 4)))))
@@ -143,9 +147,11 @@ def _radial(points: Matrix, centres: Matrix) -> Matrix:
 
 
 @lru_cache(maxsize=8)
-def basis_on(height: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+def basis_on(
+    height: int, width: int, device: torch.device, dtype: torch.dtype, control: tuple[float, float] = QUADRANTS
+) -> Tensor:
     """The basis matrix on a device, made once for a size of images."""
-    return torch.from_numpy(basis_matrix(height, width)).to(device, dtype)
+    return torch.from_numpy(basis_matrix(height, width, control)).to(device, dtype)
 
 
 @triton.jit

@@ -14,6 +14,7 @@ from oneway import ops
 from oneway.draws import PerturbationDraw
 from oneway.perturb.perturbation import (
     ColourJitter,
+    Cutout,
     Exchange,
     Perturbation,
     PhTPS,
@@ -68,6 +69,11 @@ def boxes(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
     return Exchange(draw.small_boxes)
 
 
+def cutout(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
+    """A square with sides of up to half the image's becomes grey."""
+    return Cutout(draw.squares)
+
+
 def noise(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
     """Additive Gaussian noise."""
     return Shift(config.noise * draw.noise.to(x.dtype))
@@ -81,6 +87,7 @@ PERTURBATIONS: dict[PerturbationName, Callable[[PerturbationDraw, Tensor, Pertur
     "augseg": augseg,
     "cutmix": cutmix,
     "boxes": boxes,
+    "cutout": cutout,
     "noise": noise,
 }
 
@@ -94,4 +101,4 @@ def _warp(draw: PerturbationDraw, x: Tensor, config: Perturb) -> ops.Warp:
     """Displacements with a deviation of s_G · deviation · H pixels."""
     height, width = x.shape[-2:]
     deviation = config.geometric * config.deviation * height
-    return ops.Warp(deviation * draw.displacements.to(x.dtype), height, width)
+    return ops.Warp(deviation * draw.displacements.to(x.dtype), height, width, config.control)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from oneway import ops
 from oneway.common.terms import IGNORE
-from oneway.draws import Boxes, Colours, Intensities, Photometric
+from oneway.draws import Boxes, Colours, Intensities, Photometric, Squares
 from oneway.ops import Geometry, Warp
 
 
@@ -127,6 +127,16 @@ class RandomIntensity(Perturbation):
 
     def image(self, x: Tensor) -> Tensor:
         return ops.vary_intensity(x, self.intensities)
+
+
+@dataclass(frozen=True)
+class Cutout(Perturbation):
+    """A square of each image becomes grey; predictions should not change."""
+
+    squares: Squares
+
+    def image(self, x: Tensor) -> Tensor:
+        return torch.where(ops.square_mask(self.squares, ops.pixels_of(x))[:, None], 0.5, x)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,15 @@ def cifar10() -> Config:
     )
 
 
+def fixmatch_ema(config: Config) -> Config:
+    """FixMatch's batches, optimiser and weight decay, and a warp in place of rotations, shears and shifts."""
+    return config.changed(
+        perturb={"deviation": 0.1},
+        optimiser={"learning_rate": 0.03, "weight_decay": 5e-4},
+        train={"iterations": 160_000, "batch_labelled": 64, "batch_unlabelled": 448},
+    )
+
+
 def supervised(config: Config) -> Config:
     """A hundred epochs: so few iterations that it takes a stronger weight decay to regularise."""
     return config.changed(optimiser={"weight_decay": 2e-3}, train={"iterations": None, "epochs": 100})

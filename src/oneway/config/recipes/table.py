@@ -30,6 +30,9 @@ RECIPES: dict[str, Callable[[], Config]] = {
     "folder": folder,
 }
 
+OF_METHOD: dict[tuple[str, str], Callable[[Config], Config]] = {("cifar10", "fixmatch-ema"): cifar10.fixmatch_ema}
+"""How a recipe changes for a method that is not the paper's."""
+
 SUPERVISED: dict[str, Callable[[Config], Config]] = {
     "cifar10": cifar10.supervised,
     "cityscapes": cityscapes.supervised,
@@ -48,6 +51,7 @@ def recipe(name: str, method: str | None = None) -> Config:
     config = config.changed(method=method)
     if METHODS[method].supervised and name in SUPERVISED:
         config = SUPERVISED[name](config)
+    config = OF_METHOD.get((name, method), lambda same: same)(config)
     config = config.changed(train=dict(METHODS[method].train))
     if METHODS[method].teacher == "mean":
         config = config.changed(train={"teacher_norm": "population"})  # a recipe's choice is for simple teachers

@@ -246,6 +246,16 @@ TABLES: dict[str, RunTable] = {
     ),
     "cifar10-batch-norm": _batch_norm("cifar10", CIFAR_LABELS),
     "cifar10-teacher": _teacher("cifar10", CIFAR_LABELS, alpha_of_code=1.0),
+    "cifar10-beyond": RunTable(
+        "Not in the paper: its text's warp, one like that of its code, and FixMatch with a mean teacher, on CIFAR-10",
+        "cifar10",
+        ("4000",),
+        {
+            "warp of the text": Setup("simple-phtps", changes={"perturb": {"deviation": 0.1}}),
+            "warp of the code": Setup("simple-phtps", changes={"perturb": {"deviation": 0.1, "control": (0.75, 1.25)}}),
+            "fixmatch-ema": Setup("fixmatch-ema"),
+        },
+    ),
     "cityscapes-half-teacher": _teacher("cityscapes-half", SHARES, alpha_of_code=0.5),
     "camvid-official": RunTable(
         "Not in the paper: CamVid's official split, seconds of one drive, from random weights",
