@@ -68,7 +68,7 @@ def train(root: Path, **changes: object) -> Samples:
 
 def cache_folder(root: Path, **changes: object) -> Path:
     config = settings(root, **changes)
-    return Cache.of(list_files(config), config, Console(quiet=True)).folder("train").parent
+    return Cache(list_files(config), config, Console(quiet=True)).folder("train").parent
 
 
 def refusal(root: Path, **changes: object) -> str:

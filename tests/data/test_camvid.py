@@ -153,7 +153,7 @@ def test_each_drive_is_decoded_apart(root, tmp_path):
     for drive in (None, "0001TP", "0006R0", "0016E5"):
         settings = Data(name="camvid", path=root, holdout_drive=drive, cache=tmp_path / "cache")
         listing = list_files(settings)
-        cache = Cache.of(listing, settings, QUIET)
+        cache = Cache(listing, settings, QUIET)
         folders |= {cache.folder("train"), cache.folder("val")}
         held_out = load(settings).read("val").names
         assert set(held_out) == set(names(listing.val))

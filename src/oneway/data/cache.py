@@ -28,12 +28,12 @@ from oneway.common.progress import progress_bar
 from oneway.common.terms import SplitName
 from oneway.common.words import in_bytes, listed, say
 from oneway.config import Data
-from oneway.data.check.defects import UNREADABLE, Surveys, every_item
+from oneway.data.check.defects import Surveys, every_item
 from oneway.data.check.findings import NAMED, leave_out, left_out_note
 from oneway.data.check.survey import Survey, decode_and_survey
 from oneway.data.dataset import Bytes, Item, Listing, Samples
 from oneway.data.decode.images import image_size
-from oneway.data.index import Decoded, Index, Unfit, Witness
+from oneway.data.index import Index, Record, Unfit, Witness
 from oneway.data.locked import ANOTHER_CACHE, cache_root, locked
 from oneway.data.rows import AGAIN, OnDisk, Originals, checksum
 
@@ -48,28 +48,13 @@ class Cache:
     """Where the decoded images of a listing are kept."""
 
     listing: Listing
-    root: Path
-    refresh: bool
-    skip_unreadable: bool
+    config: Data
     console: Console
     listed_after: float = float("inf")
     """The time before the files were listed, by which outlines are older that were read then."""
-    unreadable: float = UNREADABLE
-    """The share of the unlabelled images that is left out at most where they cannot be read."""
-    private: bool = False
-    """Whether nobody else may read it: images are no less private than the folder that they come from."""
 
     indexes: dict[SplitName, tuple[Index, tuple[int, ...]]] = field(default_factory=dict, repr=False)
     """Those that have been read, and which files they were."""
-
-    @classmethod
-    def of(cls, listing: Listing, config: Data, console: Console, listed_after: float = float("inf")) -> Cache:
-        """The cache of a listing, in the folder that the user chose or else in the user's cache folder."""
-        private = config.cache is None  # a folder that the user names may be meant for several
-        root = cache_root(config.cache)
-        return cls(
-            listing, root, config.refresh, config.skip_unreadable, console, listed_after, config.unreadable, private
-        )
 
     def folder(self, split: SplitName) -> Path:
         """Where a split is kept: another place for each choice of files, and for each way to read their labels."""
@@ -77,7 +62,7 @@ class Cache:
         reading = (listing.classes, listing.label_coding, listing.reduction, listing.selection.get(split))
         bands = [listing.bands] if listing.bands else []
         key = blake2b(json.dumps([PLACES, root, *reading, *bands]).encode(), digest_size=8).hexdigest()
-        return self.root / f"{os.path.basename(root)}-{key}" / split
+        return cache_root(self.config.cache) / f"{os.path.basename(root)}-{key}" / split
 
     def samples(self, split: SplitName) -> Samples:
         """The decoded images of a split; says what is left out of it."""
@@ -86,9 +71,9 @@ class Cache:
             if left_out := index.surveys_left_out:
                 among = len(index.surveys) + len(left_out)
                 say(self.console, f"Note: {left_out_note(self.listing, split, left_out, among)}")
-            sizes = np.array([record.size for record in index.decoded], dtype=np.int64)
+            sizes = np.array([record.size for record in index.items], dtype=np.int64)
             bounds = np.concatenate(([0], np.cumsum(sizes.prod(axis=1))))
-            pixels, labels = zip(*(record.checksums for record in index.decoded), strict=True)
+            pixels, labels = zip(*(record.checksums for record in index.items), strict=True)
             labelled = len(labels) - labels.count(None)
             decode = partial(self._decode_again, split, index, set())
             return Samples(
@@ -121,7 +106,9 @@ class Cache:
 
     def _locked(self, split: SplitName) -> AbstractContextManager[None]:
         """Lets one process at a time into the block."""
-        return locked(self.folder(split).parent, split, self.console, self.private, "decoded images")
+        # Images are no less private than their folder; a cache that the user names may be meant for several.
+        private = self.config.cache is None
+        return locked(self.folder(split).parent, split, self.console, private, "decoded images")
 
     def _current_index(self, split: SplitName) -> Index:
         """The index of a split: as it was decoded earlier, if nothing has changed since, or else now."""
@@ -134,12 +121,10 @@ class Cache:
             say(self.console, f"Note: {self.folder(split)} {problem}: its images are decoded again.")
         if index is not None:
             changed = any(index.changed_files(every_item(self.listing)))
-            if changed and not self.refresh:
+            if changed and not self.config.refresh:
                 raise UserError(self._explain_changes(index.made))
             if not changed and index.is_complete_for(items):
-                leave_out(
-                    self.listing, split, index.surveys_left_out, len(items), self.skip_unreadable, self.unreadable
-                )
+                self._leave_out(split, index.surveys_left_out)
                 return index
             if split != "train" and (note := index.other_names(items)):
                 say(self.console, f"Note: {note}")
@@ -193,18 +178,25 @@ class Cache:
             new.mkdir()
             _require_space(self.listing, items, new)
             decoded = self._write(items, new)
-            surveys = {name: found.survey for name, found in decoded.items()}
-            left_out = leave_out(self.listing, split, surveys, len(items), self.skip_unreadable, self.unreadable)
-            Index.write(new / INDEX, items, decoded, left_out)
+            left_out = self._leave_out(split, {record.name: record.survey for record in decoded})
+            Index.write(
+                new / INDEX,
+                (record for record in decoded if record.name not in left_out),
+                (record for record in decoded if record.name in left_out),
+            )
             if target.exists():
                 target.rename(old)
             new.rename(target)
         finally:
             _remove(new, old)
 
-    def _write(self, items: Sequence[Item], folder: Path) -> dict[str, Decoded]:
-        """Decodes items into two files, pixels and labels, and returns what is known of them by name."""
-        decoded: dict[str, Decoded] = {}
+    def _leave_out(self, split: SplitName, surveys: Surveys) -> set[str]:
+        """Names of those that are left out since they cannot be decoded; a UserError where they are too many."""
+        return leave_out(self.listing, split, surveys, self.config.skip_unreadable, self.config.unreadable)
+
+    def _write(self, items: Sequence[Item], folder: Path) -> list[Record]:
+        """Decodes items into two files, pixels and labels, and returns what is known of them."""
+        decoded: list[Record] = []
         decode = partial(self._decode_item, Witness())
         with (
             (folder / PIXELS).open("wb") as pixels,
@@ -214,7 +206,7 @@ class Cache:
         ):
             for first in range(0, len(items), AT_ONCE):
                 for found, image, label_map in threads.map(decode, items[first : first + AT_ONCE]):
-                    decoded[found.survey.name] = found
+                    decoded.append(found)
                     advance()
                     if image is not None:
                         pixels.write(image.data)
@@ -225,7 +217,7 @@ class Cache:
                 os.fsync(file.fileno())  # before the rename that makes them count
         return decoded
 
-    def _decode_item(self, witness: Witness, item: Item) -> tuple[Decoded, Bytes | None, Bytes | None]:
+    def _decode_item(self, witness: Witness, item: Item) -> tuple[Record, Bytes | None, Bytes | None]:
         """What is known of an item, its pixels and its labels, contiguous in memory; neither where it is not used.
 
         Raises:
@@ -240,12 +232,12 @@ class Cache:
             raise UserError(f"{item.image}: it or its mask changes while it is read. Run the command again later.")
         files, _ = before
         if image is None or survey.problem:
-            return Decoded(survey, files), None, None
+            return Record.of(survey, files), None, None
         pixels = np.ascontiguousarray(image)
         if labels is None:
-            return Decoded(survey, files, (checksum(pixels), None)), pixels, None
+            return Record.of(survey, files, (checksum(pixels), None)), pixels, None
         labels = np.ascontiguousarray(labels)
-        return Decoded(survey, files, (checksum(pixels), checksum(labels))), pixels, labels
+        return Record.of(survey, files, (checksum(pixels), checksum(labels))), pixels, labels
 
     def _outlines_changed(self, item: Item) -> bool:
         """Whether an item's outlines, which are read when files are listed, have another file since."""
@@ -263,7 +255,7 @@ class Cache:
             part: PIXELS or LABELS.
             number: Of the image in the index.
         """
-        name, file = index.decoded[number].name, self.folder(split) / part
+        name, file = index.items[number].name, self.folder(split) / part
         if part not in said:
             said.add(part)
             say(self.console, f"Note: {file} is damaged at {name}: what is not as it was is decoded again.")
@@ -271,7 +263,7 @@ class Cache:
         found, *decoded = self._decode_item(Witness(), item)
         which = (PIXELS, LABELS).index(part)
         values = decoded[which]
-        if values is None or found.checksums[which] != index.decoded[number].checksums[which]:
+        if values is None or found.checksums[which] != index.items[number].checksums[which]:
             if any(index.changed_files(every_item(self.listing))):
                 raise UserError(self._explain_changes(index.made))
             (file.parent / INDEX).unlink(missing_ok=True)  # by another decoder, or the index itself is wrong

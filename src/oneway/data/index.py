@@ -6,14 +6,14 @@ import json
 import os
 import stat
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from hashlib import blake2b, file_digest
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Self
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -52,7 +52,7 @@ class Stamp(BaseModel):
 
 
 class Record(BaseModel):
-    """An item: its files, the fields of its survey, and what was decoded."""
+    """An item that has been decoded, or could not be: its files, the fields of its survey, and what was decoded."""
 
     files: list[Stamp]
     name: str
@@ -66,35 +66,31 @@ class Record(BaseModel):
     further_band: bool = False  # as of those that earlier versions decoded
     problem: str | None
     part: Part | None
-    checksums: tuple[Word32, Word32 | None]  # of its pixels, and of its labels
+    checksums: tuple[Word32, Word32 | None] = (0, None)  # of its pixels, and of its labels
+
+    @classmethod
+    def of(cls, survey: Survey, files: list[Stamp], checksums: tuple[int, int | None] = (0, None)) -> Self:
+        """What is kept of an item."""
+        fields = asdict(survey) | {"fingerprint": survey.fingerprint.hex()}
+        return cls(files=files, checksums=checksums, **fields)
+
+    @cached_property
+    def survey(self) -> Survey:
+        """As it was given."""
+        fields = {name: getattr(self, name) for name in Survey.__dataclass_fields__}
+        return Survey(**fields | {"fingerprint": bytes.fromhex(self.fingerprint)})
 
 
-class _Content(BaseModel):
-    format: int
-    made: Annotated[str, Field(pattern=r"^[-0-9: UTC]{1,40}$")]
+class Index(BaseModel):
+    """What was decoded of a split, item by item."""
+
+    format: int = FORMAT
+    made: Annotated[str, Field(pattern=r"^[-0-9: UTC]{1,40}$")]  # when it was written
     items: list[Record]
-    left_out: list[Record]
-
-
-@dataclass(frozen=True)
-class Decoded:
-    """What is kept of an item that has been decoded, or could not be."""
-
-    survey: Survey
-    files: list[Stamp]
-    checksums: tuple[int, int | None] = (0, None)
-
-
-@dataclass(frozen=True)
-class Index:
-    """What was decoded of a split, item by item: its survey, and what its files were."""
-
-    made: str  # when it was written
-    decoded: list[Record]
     left_out: list[Record]  # could not be read; may be repaired or removed without --data.refresh
 
     @classmethod
-    def read(cls, path: Path, classes: int) -> Index:
+    def read(cls, path: Path, classes: int) -> Self:
         """The index in a file.
 
         Args:
@@ -111,7 +107,7 @@ class Index:
         if seal != _seal(sealed):
             raise Unfit(_other_version(content) or f"is damaged ({path.name} is not as it was written)")
         try:
-            found = _Content.model_validate_json(content, strict=True)
+            found = cls.model_validate_json(content, strict=True)
         except ValidationError as error:
             place = ".".join(map(str, error.errors()[0]["loc"]))
             raise Unfit(f"is damaged ({place[:100]} in {path.name})") from None
@@ -124,41 +120,29 @@ class Index:
             or not all(_is_whole(record, classes) for record in found.items)
         ):
             raise Unfit(f"is damaged ({path.name} contradicts itself)")
-        return cls(found.made, found.items, found.left_out)
+        return found
 
-    @staticmethod
-    def write(path: Path, items: Sequence[Item], decoded: Mapping[str, Decoded], left_out: Container[str] = ()) -> None:
-        """Writes the index of items that have just been decoded; those of the names `left_out` could not be."""
-        made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-        index: dict[str, Any] = {"format": FORMAT, "made": made, "items": [], "left_out": []}
-        for item in items:
-            found = decoded[item.name]
-            skipped = item.name in left_out
-            index["left_out" if skipped else "items"].append(
-                {
-                    "files": [stamp.model_dump(exclude={"digest"} if skipped else None) for stamp in found.files],
-                    **asdict(found.survey),
-                    "fingerprint": found.survey.fingerprint.hex(),
-                    "checksums": found.checksums,
-                }
-            )
-        sealed = json.dumps(index).encode()[:-1]
+    @classmethod
+    def write(cls, path: Path, items: Iterable[Record], left_out: Iterable[Record]) -> None:
+        """Writes the index of items that have just been decoded, and of others that could not be."""
+        index = cls(made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), items=[*items], left_out=[*left_out])
+        sealed = json.dumps(index.model_dump()).encode()[:-1]
         path.write_bytes(sealed + SEAL + _seal(sealed))
 
     @cached_property
     def surveys(self) -> Surveys:
         """Surveys of the items that were decoded, by name and in order."""
-        return {record.name: _survey(record) for record in self.decoded}
+        return {record.name: record.survey for record in self.items}
 
     @property
     def surveys_left_out(self) -> Surveys:
         """Surveys of the items that were left out, by name."""
-        return {record.name: _survey(record) for record in self.left_out}
+        return {record.name: record.survey for record in self.left_out}
 
     @property
     def content(self) -> str:
         """A digest of all files, and of what was read in them: another dataset.yaml can read other labels."""
-        files = [(record.name, [stamp.digest for stamp in record.files], record.labels) for record in self.decoded]
+        files = [(record.name, [stamp.digest for stamp in record.files], record.labels) for record in self.items]
         return blake2b(json.dumps(files).encode(), digest_size=16).hexdigest()
 
     @property
@@ -169,12 +153,12 @@ class Index:
 
     def is_complete_for(self, items: Sequence[Item]) -> bool:
         """Whether these items were decoded, from these files and in this order, or left out and are as they were."""
-        decoded = [(record.name, [stamp.path for stamp in record.files]) for record in self.decoded]
+        decoded = [(record.name, [stamp.path for stamp in record.files]) for record in self.items]
         left_out = {record.name: record.files for record in self.left_out}
         return (
             decoded == [(item.name, files_of(item)) for item in items if item.name not in left_out]
             and len(decoded) + len(left_out) == len(items)
-            and all(_trace(trace.path) == trace for files in left_out.values() for trace in files)
+            and all(_same_trace(stamp) for files in left_out.values() for stamp in files)
         )
 
     def changed_files(self, items: Sequence[Item]) -> Iterator[tuple[int, str]]:
@@ -186,7 +170,7 @@ class Index:
         when more images are labelled. So `items` are those of all splits.
         """
         listed = {item.name: files_of(item) for item in items}
-        for record in self.decoded:
+        for record in self.items:
             for stamp in record.files:
                 path = stamp.path
                 if not os.path.isfile(path):
@@ -266,10 +250,15 @@ def _trace(path: str) -> Stamp:
     return Stamp(path=path, bytes=status and status.st_size, modified=status and status.st_mtime_ns)
 
 
+def _same_trace(stamp: Stamp) -> bool:
+    """Whether a file has the size and time of its stamp, or is still not there."""
+    now = _trace(stamp.path)
+    return (now.bytes, now.modified) == (stamp.bytes, stamp.modified)
+
+
 def _unchanged(stamp: Stamp) -> bool:
     """Whether a file has the size and time of its stamp; where only the time differs, whether it has the content."""
-    now = _trace(stamp.path)
-    return now.bytes == stamp.bytes and (now.modified == stamp.modified or _digest(stamp.path) == stamp.digest)
+    return _same_trace(stamp) or (_trace(stamp.path).bytes == stamp.bytes and _digest(stamp.path) == stamp.digest)
 
 
 def _digest(path: str) -> str:
@@ -282,8 +271,3 @@ def _digest(path: str) -> str:
 def _hash(path: str) -> str:
     with open(path, "rb") as file:
         return file_digest(file, partial(blake2b, digest_size=16)).hexdigest()
-
-
-def _survey(record: Record) -> Survey:
-    fields = {name: getattr(record, name) for name in Survey.__dataclass_fields__}
-    return Survey(**fields | {"fingerprint": bytes.fromhex(record.fingerprint)})

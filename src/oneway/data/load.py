@@ -131,7 +131,7 @@ class _Files:
 
     def __init__(self, listing: Listing, config: Data, console: Console, listed_after: float) -> None:
         self.listing, self.config, self.console = listing, config, console
-        self.cache = Cache.of(listing, config, console, listed_after)
+        self.cache = Cache(listing, config, console, listed_after)
 
     @cached_property
     def pool(self) -> Pool | None:

@@ -13,7 +13,6 @@ from oneway.common.terms import SplitName
 from oneway.common.words import counted, listed
 from oneway.data.check.defects import (
     RULES,
-    UNREADABLE,
     WHOLE_SET,
     Finding,
     Surveys,
@@ -71,16 +70,13 @@ def errors_first(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda finding: finding.level != "error")
 
 
-def leave_out(
-    listing: Listing, split: SplitName, surveys: Surveys, among: int, skip: bool, unlabelled: float = UNREADABLE
-) -> set[str]:
+def leave_out(listing: Listing, split: SplitName, surveys: Surveys, skip: bool, unlabelled: float) -> set[str]:
     """The names of the items that are left out of a split, since their image or mask cannot be decoded.
 
     Args:
         listing: The data set.
         split: Its part.
         surveys: Of what was decoded, or could not be.
-        among: The number of images in the split.
         skip: Leave out what cannot be decoded; without it, unlabelled images alone are.
         unlabelled: The share of the unlabelled images that is left out at most.
 
@@ -90,29 +86,28 @@ def leave_out(
     bare = unreadable_without_labels(listing, surveys) if split == "train" else set()
     without = sum(item.mask is None for item in listing.train)
     if len(bare) > unlabelled * without:
-        headline = (
-            f"{listing.root}: {len(bare)} of the {without} unlabelled images ({100 * len(bare) / without:.1f} %) "
-            f"cannot be read, and {100 * unlabelled:g} % at most are left out ({UNLABELLED})."
-        )
-        way_out = f"Save them again, or remove them. Run `{listing.check_command}` to see all of it."
-        errors = decoding_errors(listing, {name: surveys[name] for name in bare})
-        raise refusal(headline, list(errors), way_out)
-    surveys = {name: survey for name, survey in surveys.items() if name not in bare}
-    broken = {name for name, survey in surveys.items() if survey.part in ("image", "mask")}
+        limit = f"{100 * unlabelled:g} % at most are left out ({UNLABELLED})"
+        raise _too_many(listing, {name: surveys[name] for name in bare}, without, "unlabelled", limit)
+    unreadable = {name for name, survey in surveys.items() if survey.part in ("image", "mask")}
+    broken, among = unreadable - bare, len(listing.splits[split])
     few = len(broken) <= MOST_LEFT_OUT * among
     if skip and not few:
-        errors = decoding_errors(listing, {name: surveys[name] for name in broken})
-        headline = (
-            f"{listing.root}: {len(broken)} of the {among} {WORDS[split]} images ({100 * len(broken) / among:.1f} %) "
-            f"cannot be read, and {SKIP} leaves out {100 * MOST_LEFT_OUT:.0f} % at most."
-        )
-        way_out = f"Save them again, or remove them. Run `{listing.check_command}` to see all of it."
-        raise refusal(headline, list(errors), way_out)
-    left_out = broken if skip else set()
+        limit = f"{SKIP} leaves out {100 * MOST_LEFT_OUT:.0f} % at most"
+        raise _too_many(listing, {name: surveys[name] for name in broken}, among, WORDS[split], limit)
+    left_out = bare | broken if skip else bare
     rest = {name: survey for name, survey in surveys.items() if name not in left_out}
     way_out = f"{SKIP} leaves out files that cannot be read." if broken and few else ""
     refuse_errors(decoding_errors(listing, rest), listing, f"{WORDS[split]} images and their masks", way_out)
-    return left_out | bare
+    return left_out
+
+
+def _too_many(listing: Listing, broken: Surveys, among: int, kind: str, limit: str) -> UserError:
+    headline = (
+        f"{listing.root}: {len(broken)} of the {among} {kind} images ({100 * len(broken) / among:.1f} %) cannot be "
+        f"read, and {limit}."
+    )
+    way_out = f"Save them again, or remove them. Run `{listing.check_command}` to see all of it."
+    return refusal(headline, list(decoding_errors(listing, broken)), way_out)
 
 
 def left_out_note(listing: Listing, split: SplitName, left_out: Surveys, among: int) -> str:
