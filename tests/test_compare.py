@@ -198,7 +198,6 @@ def test_the_quickstart_is_a_comparison(monkeypatch):
     """Of the embedded scenes with `supervised` first, as before there were comparisons."""
     asked = []
     monkeypatch.setattr(quickstart_module, "compare", lambda *arguments: asked.append(arguments))
-    monkeypatch.setattr(quickstart_module, "fast_precision", lambda device: "auto")
     console = Console(quiet=True)
     quickstart_module.quickstart(Path("x"), 5, console)
     assert asked == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 import safetensors.torch
@@ -10,8 +11,7 @@ import torch
 
 from oneway import models
 from oneway.engine.start import BFLOAT16_INSTRUCTIONS, fast_precision, training_state
-from oneway.runs import open_run
-from oneway.tools import compare as compare_module
+from oneway.engine.step import in_bfloat16
 from oneway.tools import quickstart as quickstart_module
 from oneway.tools import train as train_module
 from small_runs import QUIET, small_streets
@@ -71,26 +71,13 @@ def test_half_precision_is_for_processors_that_have_it(able, monkeypatch):
     assert fast_precision(torch.device("cuda")) == "auto"
 
 
-def test_the_quickstart_keeps_the_precision_that_it_began_with(tmp_path, monkeypatch):
-    """Both of its runs have one, on whichever computer it is continued."""
+@pytest.mark.parametrize("able", [(), BFLOAT16_INSTRUCTIONS])
+@pytest.mark.parametrize("load", [0.0, 99.0])
+def test_the_quickstart_is_the_same_on_every_cpu(able, load, tmp_path, monkeypatch):
+    """Whatever its processor has, and whatever else it is doing: what is learnt differs with the precision."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: dict.fromkeys(able, True), raising=False)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, load, load))
     configs = []
-
-    def train_nothing(config, *_):
-        configs.append(config)
-        return {"value": 1.0, "labels": 8, "metric": "miou", "iterations": 600, "validation_samples": 20}
-
-    train_module.train(changed("float32"), tmp_path / "supervised", False, QUIET)
-    monkeypatch.setattr(compare_module, "train", train_nothing)
-    monkeypatch.setattr(compare_module, "open_run", lambda folder: open_run(tmp_path / "supervised"))
-    monkeypatch.setattr(compare_module, "write_report", lambda runs, out, factory, **more: out)
-    monkeypatch.setattr(quickstart_module, "fast_precision", lambda device: "bfloat16")
+    monkeypatch.setattr(quickstart_module, "compare", lambda given, *_: configs.extend(given))
     quickstart_module.quickstart(tmp_path, 0, QUIET)
-    assert [config.train.precision for config in configs] == ["float32", "float32"]
-
-
-@pytest.mark.parametrize(("busy", "precision"), [(0.5, "bfloat16"), (1.5, "auto")])
-def test_the_quickstart_avoids_half_precision_on_busy_cores(busy, precision, tmp_path, monkeypatch):
-    """Its threads wait for each other without giving way to other programs."""
-    monkeypatch.setattr(quickstart_module, "fast_precision", lambda device: "bfloat16")
-    monkeypatch.setattr(quickstart_module.os, "getloadavg", lambda: (busy * quickstart_module.os.cpu_count(), 0, 0))
-    assert quickstart_module.choose_precision(tmp_path / "new") == precision
+    assert [in_bfloat16(config, CPU) for config in configs] == [False, False]
