@@ -62,6 +62,12 @@ def test_what_cannot_be_looked_at_decides_nothing(tmp_path, capsys):
     assert crop(tmp_path, capsys, "--data.skip-unreadable") == (448, "")
 
 
+def test_images_that_are_read_smaller_count_as_such(tmp_path, capsys):
+    side, said = crop(images(tmp_path, *[(760, 900)] * 4), capsys, "--data.reduction", "2")
+    assert side == 352
+    assert "380 pixels" in said
+
+
 def test_a_run_goes_on_with_crops_that_fitted(tmp_path, capsys):
     """What is taken of the preset again is what the run began with."""
     folder, run = images(tmp_path / "photos", *[(400, 480)] * 4), tmp_path / "run"

@@ -14,4 +14,4 @@ def camvid() -> Config:
     resemble many of the unlabelled and validation ones. To tell methods apart, hold out a drive
     (`--data.holdout-drive 0006R0`).
     """
-    return folder().changed(recipe="camvid", labels="1/8", data={"name": "camvid"})
+    return folder().changed(recipe="camvid", labels="1/8", data={"name": "camvid", "reduction": 1})

@@ -10,8 +10,8 @@ def folder() -> Config:
 
     The method is the one that gains on photographs (docs/methods/mt-colour-cutmix-drop.md); the rest are the paper's
     settings for images of middling size, with a quarter of the decoder's rate for the encoder. Expect a first answer:
-    how well the classes can be told apart, and with `--compare` what unlabelled images bring. For the best model, train
-    longer and choose a `--jitter.crop` in which objects are seen with what surrounds them.
+    how well the classes can be told apart, and with `--compare` what unlabelled images bring. For the best model, add
+    `--preset best`, and choose a `--jitter.crop` in which objects are seen with what surrounds them.
     """
     return Config(
         recipe="folder",
