@@ -13,13 +13,11 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
-from typing import Any
 
 from oneway.common.run_files import METRICS, SUMMARY
-from oneway.tools.loggers.interface import TITLES, About, Logger, Point, read_point
+from oneway.tools.loggers.interface import TITLES, About, Logger, read_point
 
 SECONDS_BETWEEN_LOOKS = 0.5
 SECONDS_BETWEEN_TRIES = 30.0
@@ -86,30 +84,21 @@ def main() -> None:
 
 def follow(about: About, service: str, parent: Parent) -> None:
     """Takes all points of a run to a service, from the first on, until the run ends."""
-    opened: Callable[[About, Callable[[str], None]], Logger] = import_module(f"oneway.tools.loggers.{service}").open_in
-    logger = opened(about, parent.tell)
+    logger: Logger = import_module(f"oneway.tools.loggers.{service}").Service(about, parent.tell)
     number, rest, ended = 0, "", False
     with open(about.folder / METRICS, encoding="utf-8") as log:  # stays the same file when a continued run has another
         while not ended:
             parent.tell()
             ended = parent.wait(SECONDS_BETWEEN_LOOKS if number else 0)
             *lines, rest = (rest + log.read()).split("\n")
-            points: list[Point] = []
-            for line in lines:
-                points.append(read_point(about, number, json.loads(line)))
-                number += 1
+            points = [read_point(about, place, json.loads(line)) for place, line in enumerate(lines, start=number)]
+            number += len(points)
             if not (about.folder / service).is_dir():  # a file that is open could still be written, and nobody sees it
                 raise FileNotFoundError(f"{about.folder / service} is gone")
             if points:
                 logger.log(points)
-    logger.close(_summary(about))
-
-
-def _summary(about: About) -> dict[str, Any] | None:
-    try:
-        return dict(json.loads((about.folder / SUMMARY).read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None
+    summary = about.folder / SUMMARY
+    logger.close(json.loads(summary.read_text(encoding="utf-8")) if summary.exists() else None)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,10 @@ class Point:
 
 
 class Logger(Protocol):
-    """Takes the points of a run, in order and from the first on; what a service has already, it does not take twice."""
+    """Takes the points of a run, in order and from the first on; what a service has already, it does not take twice.
+
+    The module of a service calls it `Service`. It is made of a run, and of a function that tells the user something.
+    """
 
     def log(self, points: Sequence[Point]) -> None:
         """Takes points."""

@@ -23,10 +23,10 @@ AT_ONCE = 100
 """Settings that a request may have; of metrics, ten times as many."""
 
 
-class MLflow:
+class Service:
     """A run of MLflow, the same for as long as the run folder exists."""
 
-    def __init__(self, about: About) -> None:
+    def __init__(self, about: About, tell: Callable[[str], None]) -> None:
         self.about, self.client = about, MlflowClient()
         known = about.folder_of("mlflow") / "run-id"
         self.had: dict[str, set[int]] = {}  # iterations of each value, when the run is continued
@@ -93,8 +93,3 @@ class MLflow:
                 allowed = f"{allowed[: LONGEST_NAME - 1]}_"
             self.names[name] = allowed
         return self.names[name]
-
-
-def open_in(about: About, tell: Callable[[str], None]) -> MLflow:
-    """The logger of a run."""
-    return MLflow(about)

@@ -20,10 +20,10 @@ from oneway.tools.loggers.interface import About, Point
 PREFIX = "events.out.tfevents."
 
 
-class TensorBoard:
+class Service:
     """Writes to the disk at once."""
 
-    def __init__(self, about: About) -> None:
+    def __init__(self, about: About, tell: Callable[[str], None]) -> None:
         folder = about.folder_of("tensorboard")
         earlier = [file for file in folder.iterdir() if file.name.startswith(PREFIX)]
         # TensorBoard reads the files of a folder in the order of their names.
@@ -55,11 +55,6 @@ class TensorBoard:
 
     def _write(self, step: int = 0, **content: Any) -> None:
         self.writer.write(Event(wall_time=time.time(), step=step, **content).SerializeToString())
-
-
-def open_in(about: About, tell: Callable[[str], None]) -> TensorBoard:
-    """The logger of a run."""
-    return TensorBoard(about)
 
 
 def _time_of(file: Path) -> int:

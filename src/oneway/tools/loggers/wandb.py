@@ -22,7 +22,7 @@ from oneway.tools.loggers.interface import About, Point
 SECONDS_FOR_SERVER = 15.0
 
 
-class WeightsAndBiases:
+class Service:
     """A run of W&B, the same for as long as the run folder exists."""
 
     def __init__(self, about: About, tell: Callable[[str], None]) -> None:
@@ -75,8 +75,3 @@ class WeightsAndBiases:
         if summary is not None:
             self.run.summary.update({key: value for key, value in summary.items() if not isinstance(value, list)})
         self.run.finish(exit_code=0 if summary is not None else 1)
-
-
-def open_in(about: About, tell: Callable[[str], None]) -> WeightsAndBiases:
-    """The logger of a run."""
-    return WeightsAndBiases(about, tell)
