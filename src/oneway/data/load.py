@@ -19,13 +19,12 @@ from oneway.data.ade20k import list_ade20k
 from oneway.data.cache import Cache
 from oneway.data.camvid import list_camvid
 from oneway.data.check import apply_rules, refuse_errors, summarise
-from oneway.data.check.defects import every_item
 from oneway.data.cityscapes import list_cityscapes
 from oneway.data.coco_stuff import list_coco_stuff
 from oneway.data.dataset import NOTHING, Dataset, Listing, Samples
 from oneway.data.decode.images import GDAL
 from oneway.data.folder import list_folder
-from oneway.data.pool import Pool, find_pool, is_pool, open_pool
+from oneway.data.pool import Pool, is_pool, open_pool_beside
 from oneway.data.pool.sampling import refuse_broken
 from oneway.data.published import with_further_images
 from oneway.data.unpack import unpacked
@@ -49,18 +48,16 @@ def load(config: Data, console: Console = QUIET, all_validate: bool = False) -> 
     config = unpacked(config, console)
     listing = list_files(config, all_validate)
     files = _Files(listing, config, console, before)
-    digests = partial(_digests, files.cache)
-    paths = {item.name: item.image for item in listing.train}
     return Dataset(
-        listing.classes,
-        listing.colours,
-        files.read,
-        files.review,
-        listing.masks,
-        paths,
-        digests,
-        listing.bands,
-        listing.reduction,
+        classes=listing.classes,
+        colours=listing.colours,
+        read=files.read,
+        review=files.review,
+        masks=listing.masks,
+        paths={item.name: item.image for item in listing.train},
+        digests=files.digests,
+        bands=listing.bands,
+        reduction=listing.reduction,
     )
 
 
@@ -118,14 +115,6 @@ def require_folder(config: Data) -> Path:
     return config.path
 
 
-def open_pool_of(listing: Listing, config: Data, console: Console) -> Pool | None:
-    """The pool beside a data set, where its settings name one."""
-    if config.unlabelled is None or not has_pool(config):
-        return None
-    files = [path for item in every_item(listing) for path in (item.image, item.mask) if path]
-    return open_pool(find_pool(config.unlabelled), config, console, files, listing.reduction)
-
-
 class _Files:
     """A data set that is read file by file."""
 
@@ -135,7 +124,7 @@ class _Files:
 
     @cached_property
     def pool(self) -> Pool | None:
-        return open_pool_of(self.listing, self.config, self.console)
+        return open_pool_beside(self.listing, self.config, self.console) if has_pool(self.config) else None
 
     def read(self, split: SplitName) -> Samples:
         if split == "val" and not self.listing.val:
@@ -150,6 +139,9 @@ class _Files:
         if self.pool is not None:
             refuse_broken(self.pool)
         return [*self.listing.remarks, *summarise(findings)]
+
+    def digests(self, split: SplitName) -> dict[str, str]:
+        return {name: survey.digest for name, survey in self.cache.surveys(split).items()}
 
 
 @lru_cache(maxsize=2)  # a comparison reads the same scenes for each of its runs, and for its report
@@ -182,7 +174,3 @@ READERS: dict[str, Callable[[Data], Dataset]] = {
     "moons": lambda config: Dataset(moons.CLASSES, moons.COLOURS, partial(_draw_moons, config.seed)),
 }
 """Data sets that are made by code, or read as a whole; they have no test split."""
-
-
-def _digests(cache: Cache, split: SplitName) -> dict[str, str]:
-    return {name: survey.digest for name, survey in cache.surveys(split).items()}

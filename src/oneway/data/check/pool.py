@@ -11,10 +11,10 @@ from rich.console import Console
 
 from oneway.common.progress import progress_bar
 from oneway.config import Data
-from oneway.data.check.defects import Finding, every_item
+from oneway.data.check.defects import Finding
 from oneway.data.check.findings import errors_first
 from oneway.data.check.result import Check
-from oneway.data.pool import Pool, find_pool, open_pool
+from oneway.data.pool import Pool, open_pool_beside
 from oneway.data.pool.sampling import Look, look_at, too_many_broken
 
 MOST_LOOKED_AT = 1000
@@ -29,8 +29,7 @@ def check_pool(check: Check, named: Path | str, console: Console) -> tuple[Check
         console: Where to show progress.
     """
     listing = check.listing
-    files = [path for item in every_item(listing) for path in (item.image, item.mask) if path]
-    pool = open_pool(find_pool(named), Data(unlabelled=named), console, files, listing.reduction)
+    pool = open_pool_beside(listing, Data(unlabelled=named), console)
     with progress_bar(console, "Looking at the pool", min(MOST_LOOKED_AT, len(pool))) as advance:
         look = look_at(pool, MOST_LOOKED_AT, advance)
     broken = f", of which {len(look.broken):,} cannot be read" if look.broken else ""

@@ -77,9 +77,11 @@ class Index:
         """Those of some images that follow each other."""
         return np.frombuffer(self._read(first * ENTRY.itemsize, count * ENTRY.itemsize), dtype=ENTRY)
 
-    def text(self, offset: int, length: int) -> str:
-        """The name of a single file; all are behind the entries."""
-        return self._read(self.count * ENTRY.itemsize + offset, length).decode("utf-8", "surrogateescape")
+    def name(self, image: int) -> str:
+        """That of a single file; all are behind the entries."""
+        (entry,) = self.entries(image)
+        start = self.count * ENTRY.itemsize + int(entry["offset"])
+        return self._read(start, int(entry["header"])).decode("utf-8", "surrogateescape")
 
     def _read(self, start: int, count: int) -> bytes:
         found = os.pread(self.file, count, start)

@@ -17,14 +17,14 @@ from oneway.common.errors import UserError
 from oneway.common.streams import stream
 from oneway.common.words import say
 from oneway.config import Data
-from oneway.data.dataset import Bytes, PoolRecord
+from oneway.data.dataset import Bytes, Listing, PoolRecord
 from oneway.data.decode.images import Box, read_part
 from oneway.data.locked import cache_root, locked
 from oneway.data.pool.entries import Index, digest_name
 from oneway.data.pool.files import Files, Unreachable, changed, files_for
 from oneway.data.pool.folder_index import index_folder, time_stamp
 from oneway.data.pool.shard_index import first_member, index_shards, member_name
-from oneway.data.pool.sources import Source
+from oneway.data.pool.sources import Source, find_pool
 
 FEW = 10
 """Images that may be unreadable in any case, before a share of them means anything."""
@@ -85,10 +85,8 @@ class Pool:
 
     def name(self, image: int) -> str:
         """The path of an image, with that of the shard that it is in."""
-        if self.source.folder is not None:
-            (entry,) = self.index.entries(image)
-            return str(self.source.folder / self.index.text(int(entry["offset"]), int(entry["header"])))
-        return member_name(self.index, self.files, image)
+        folder = self.source.folder
+        return member_name(self.index, self.files, image) if folder is None else str(folder / self.index.name(image))
 
     def content(self, image: int) -> tuple[str, bytes]:
         """Name and bytes of an image file; a UserError where they are not those that were indexed."""
@@ -154,7 +152,7 @@ class Pool:
 
     def _from_folder(self, folder: Path, image: int) -> tuple[str, bytes]:
         (entry,) = self.index.entries(image)
-        path = folder / self.index.text(int(entry["offset"]), int(entry["header"]))
+        path = folder / self.index.name(image)
         try:
             with open_regular(path) as file:
                 status = os.fstat(file.fileno())
@@ -192,6 +190,14 @@ class Pool:
 
 class Broken(UserError):
     """An image that cannot be decoded."""
+
+
+def open_pool_beside(listing: Listing, config: Data, console: Console) -> Pool:
+    """The pool that `data.unlabelled` names; what is in the data set already is none of it."""
+    assert config.unlabelled is not None
+    items = (item for split in listing.splits.values() for item in split)
+    files = [path for item in items for path in (item.image, item.mask) if path]
+    return open_pool(find_pool(config.unlabelled), config, console, files, listing.reduction)
 
 
 def open_pool(

@@ -55,9 +55,8 @@ def look_at(pool: Pool, most: int, advance: Callable[[], None] = lambda: None) -
 
 def too_many_broken(pool: Pool, look: Look) -> bool:
     """Whether a run would stop, or have nothing to read."""
-    return len(look.broken) in range(1, look.looked_at + 1) and (
-        len(look.broken) == look.looked_at or len(look.broken) > max(FEW, pool.most_broken * look.looked_at)
-    )
+    broken = len(look.broken)
+    return broken > max(FEW, pool.most_broken * look.looked_at) or 0 < broken == look.looked_at
 
 
 def refuse_broken(pool: Pool) -> None:

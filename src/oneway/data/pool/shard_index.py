@@ -107,14 +107,12 @@ def _is_image(member: Member) -> bool:
 
 def _buffered(path: str, files: Files) -> Read:
     """Reads a little more than is asked for, in case it is asked for next."""
-    kept = [0, b""]
+    first, content = 0, b""
 
     def read(start: int, count: int) -> bytes:
-        first, content = kept
-        assert isinstance(first, int)
-        assert isinstance(content, bytes)
+        nonlocal first, content
         if not first <= start <= start + count <= first + len(content):
-            first, content = kept[:] = start, files.read(path, start, max(count, AT_ONCE))
+            first, content = start, files.read(path, start, max(count, AT_ONCE))
         return content[start - first : start - first + count]
 
     return read
