@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import re
-from base64 import b64decode
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from oneway.common.terms import IGNORE
-from oneway.data.pictures import GROUND, MOST_HEIGHT, SHOWN_WIDTH, STROKE
+from oneway.data.pictures import GROUND, MOST_HEIGHT, SHOWN_WIDTH, STROKE, draw_classes
 from oneway.tools.evaluate import evenly_spaced
-from oneway.tools.report import pictures, plots
+from oneway.tools.report import plots
+from oneway.tools.report.gallery import photo
 
 
 def test_absent_class_is_marked() -> None:
@@ -61,14 +60,14 @@ def test_scenes_are_evenly_spaced() -> None:
     assert evenly_spaced(3, 4) == [0, 1, 2]
 
 
-def decoded(uri: str) -> np.ndarray:
-    return np.asarray(Image.open(io.BytesIO(b64decode(uri.partition(",")[2]))).convert("RGB"))
+def pixels_of(picture: Image.Image) -> np.ndarray:
+    return np.asarray(picture.convert("RGB"))
 
 
 def test_class_map_shows_exact_colours_and_hatches_ignored_pixels() -> None:
     """Every pixel of a class has its colour, also when enlarged; ignored ones have the hatching's two greys."""
     labels = np.repeat(np.array([[0, 1], [1, IGNORE]], dtype=np.uint8), 32, axis=1)
-    picture = decoded(pictures.class_map(labels, [(1, 2, 3), (200, 100, 50)]))
+    picture = pixels_of(draw_classes(labels, [(1, 2, 3), (200, 100, 50)]))
     height, width = picture.shape[0] // 2, picture.shape[1] // 2
     assert (picture[:height, :width] == (1, 2, 3)).all()
     assert (picture[:height, width:] == (200, 100, 50)).all()
@@ -79,7 +78,7 @@ def test_photo_is_hatched_outside_the_image() -> None:
     """What a warp leaves empty is not shown as black."""
     valid = np.ones((32, 64), dtype=bool)
     valid[:, :32] = False
-    picture = decoded(pictures.photo(np.zeros((32, 64, 3), dtype=np.uint8), valid))
+    picture = pixels_of(photo(np.zeros((32, 64, 3), dtype=np.uint8), valid))
     half = picture.shape[1] // 2
     assert picture[:, :half].min() > 0
     assert picture[:, half:].max() == 0
@@ -90,13 +89,13 @@ def test_photo_is_hatched_outside_the_image() -> None:
 )
 def test_pictures_come_to_about_one_width(shape: tuple[int, int], shown: tuple[int, int]) -> None:
     """Small images are enlarged and large ones reduced, by whole numbers."""
-    assert decoded(pictures.class_map(np.zeros(shape, dtype=np.uint8), [(0, 0, 0)])).shape[:2] == shown
+    assert pixels_of(draw_classes(np.zeros(shape, dtype=np.uint8), [(0, 0, 0)])).shape[:2] == shown
 
 
 def test_as_many_classes_as_there_can_be_leave_a_colour_for_ignored_pixels() -> None:
     """A palette has 256 colours."""
     colours = [(value, 0, 0) for value in range(255)]
-    picture = decoded(pictures.class_map(np.array([[254, 255]], dtype=np.uint8), colours))
+    picture = pixels_of(draw_classes(np.array([[254, 255]], dtype=np.uint8), colours))
     assert tuple(picture[0, 0]) == (254, 0, 0)
     assert tuple(picture[0, -1]) not in colours
 
@@ -105,9 +104,8 @@ def test_as_many_classes_as_there_can_be_leave_a_colour_for_ignored_pixels() -> 
 def test_strips_are_shown(height: int, width: int) -> None:
     """One pixel remains of the short side, and the long side stays on the page."""
     for picture in (
-        pictures.class_map(np.zeros((height, width), np.uint8), [(0, 0, 0)]),
-        pictures.photo(np.zeros((height, width, 3), np.uint8), np.ones((height, width), np.bool_)),
+        draw_classes(np.zeros((height, width), np.uint8), [(0, 0, 0)]),
+        photo(np.zeros((height, width, 3), np.uint8), np.ones((height, width), np.bool_)),
     ):
-        with Image.open(io.BytesIO(b64decode(picture.partition(",")[2]))) as image:
-            assert 1 <= image.width <= 2 * SHOWN_WIDTH
-            assert 1 <= image.height <= 2 * MOST_HEIGHT
+        assert 1 <= picture.width <= 2 * SHOWN_WIDTH
+        assert 1 <= picture.height <= 2 * MOST_HEIGHT

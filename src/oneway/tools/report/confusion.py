@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+from markupsafe import Markup
 
 from oneway.common.drawing import Figure, Rectangle, style
 from oneway.tools.report.plots import INK, PAPER, RUN, STYLE, UNIT, shorten, text_width, to_svg
@@ -36,7 +37,7 @@ def most_confused(of_runs: Sequence[Shares]) -> list[int]:
     return sorted(found)
 
 
-def draw_heat_map(name: str, title: str, classes: Sequence[str], shares: Shares, colour: int) -> str:
+def draw_heat_map(name: str, title: str, classes: Sequence[str], shares: Shares, colour: int) -> Markup:
     """The fuller the colour, the larger the share. Many classes have numbers: in rows before cells, and at columns."""
     count = len(classes)
     named = count <= NAMED

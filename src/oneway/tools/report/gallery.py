@@ -8,18 +8,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from oneway.common.terms import IGNORE
 from oneway.config import Perturb
 from oneway.data import Samples
-from oneway.data.pictures import as_pixels
+from oneway.data.dataset import Bytes
+from oneway.data.pictures import Mask, as_pixels, draw_classes, hatched, resize_labels, shown_size
 from oneway.draws import draw_perturbation
 from oneway.perturb import perturb_labels, phtps
 from oneway.runs import TrainedModel
 from oneway.tools.evaluate import Scores, as_input, confusion_matrix, evenly_spaced, predict
-from oneway.tools.report import pictures
 
 SCENES = 4
 SEED = 0
@@ -30,18 +32,18 @@ SEED = 0
 class Attempt:
     """A model's prediction, and how good it is on this one picture."""
 
-    picture: str
+    picture: Image.Image
     miou: float
 
 
 @dataclass(frozen=True)
 class GalleryRow:
-    """One image, clean or perturbed. Pictures are data URIs."""
+    """One image, clean or perturbed."""
 
     name: str
     perturbed: bool
-    image: str
-    truth: str
+    image: Image.Image
+    truth: Image.Image
     attempts: list[Attempt]  # one per model
 
 
@@ -67,11 +69,19 @@ def _row(name: str, x: Tensor, y: Tensor, valid: Tensor | None, models: Sequence
         prediction = predict(model.network, x)
         shown = torch.where(inside, prediction, IGNORE).to(torch.uint8)[0].numpy()
         miou = Scores(confusion_matrix(prediction, y, len(colours))).value
-        attempts.append(Attempt(pictures.class_map(shown, colours), miou))
+        attempts.append(Attempt(draw_classes(shown, colours), miou))
     return GalleryRow(
         name=name,
         perturbed=valid is not None,
-        image=pictures.photo(as_pixels(x), inside[0].numpy()),
-        truth=pictures.class_map(y[0].numpy(), colours),
+        image=photo(as_pixels(x), inside[0].numpy()),
+        truth=draw_classes(y[0].numpy(), colours),
         attempts=attempts,
     )
+
+
+def photo(pixels: Bytes, valid: Mask) -> Image.Image:
+    """An H×W×3 image at the size shown, hatched where not `valid` (H×W)."""
+    size = shown_size(*valid.shape)
+    picture = np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.BICUBIC))
+    outside = resize_labels(valid.astype(np.uint8), size) == 0
+    return Image.fromarray(hatched(picture, outside))

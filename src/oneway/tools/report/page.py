@@ -19,6 +19,7 @@ from oneway.common.run_files import MODEL, SUMMARY
 from oneway.common.words import duration
 from oneway.config import Data
 from oneway.data import QUIET, Dataset
+from oneway.data.pictures import data_uri
 from oneway.runs import TrainedModel, data_of, load_model
 from oneway.runs.atomic import refuse_unwritable, write_atomically
 from oneway.tools.baseline import compared_runs
@@ -113,7 +114,7 @@ def _render(page: dict[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["duration"] = duration
+    environment.filters |= {"duration": duration, "data_uri": data_uri}
     return environment.get_template("page.html.j2").render(page=page)
 
 
@@ -168,7 +169,7 @@ def _robustness_plots(runs: Sequence[RunFacts], found: Robustness) -> list[Plot]
     ):
         title, axis = f"{manner}: {runs[0].metric_name}, %", f"{name} strength"
         lines = [plots.Line(STRENGTHS, values, run.colour) for run, values in zip(runs, of_runs, strict=True)]
-        drawn.append(Plot(title, Markup(plots.draw_curves(f"robustness-{name}", title, axis, lines, STRENGTHS, top))))
+        drawn.append(Plot(title, plots.draw_curves(f"robustness-{name}", title, axis, lines, STRENGTHS, top)))
     return drawn
 
 
@@ -184,7 +185,7 @@ def _curves(runs: Sequence[RunFacts]) -> list[Plot]:
         of_runs = [(run.series(key), run.colour) for run in runs]
         lines = [plots.Line(series.iterations, series.values, colour) for series, colour in of_runs if series.values]
         if lines:
-            drawn.append(Plot(title, Markup(plots.draw_curves(f"curve-{number}", title, "iteration", lines))))
+            drawn.append(Plot(title, plots.draw_curves(f"curve-{number}", title, "iteration", lines)))
     return drawn
 
 
@@ -193,14 +194,13 @@ def _bars(runs: Sequence[RunFacts]) -> Plot:
     gains = words.class_gains(*runs) if len(runs) == 2 else {}
     classes = sorted(runs[0].classes, key=lambda name: -gains.get(name, float("-inf"))) if gains else runs[0].classes
     absent = set(runs[0].absent)
-    bars = []
-    for run in runs:
-        values = [None if name in absent else run.per_class[name] for name in classes]
-        bars.append(plots.Bars(values, run.colour))
+    bars = [
+        plots.Bars([None if name in absent else run.per_class[name] for name in classes], run.colour) for run in runs
+    ]
     notes = ["absent" if name in absent else words.signed(gains[name]) if name in gains else "" for name in classes]
     measured = "IoU per class, %" if runs[0].metric == "miou" else "Share of a class that is recognised, %"
     title = f"{measured}, and the gain in points" if gains else measured
-    return Plot(title, Markup(plots.draw_class_bars("classes", title, classes, bars, notes)))
+    return Plot(title, plots.draw_class_bars("classes", title, classes, bars, notes))
 
 
 def _heat_maps(runs: Sequence[RunFacts], shown: list[int]) -> list[Plot]:
@@ -208,13 +208,8 @@ def _heat_maps(runs: Sequence[RunFacts], shown: list[int]) -> list[Plot]:
     drawn = []
     for index, run in enumerate(runs):
         title, shares = f"Confusion of {run.name}", run.row_shares[np.ix_(shown, shown)]
-        drawn.append(
-            Plot(
-                run.name,
-                Markup(confusion.draw_heat_map(f"confusion-{index}", title, classes, shares, run.colour)),
-                run.colour,
-            )
-        )
+        drawing = confusion.draw_heat_map(f"confusion-{index}", title, classes, shares, run.colour)
+        drawn.append(Plot(run.name, drawing, run.colour))
     return drawn
 
 

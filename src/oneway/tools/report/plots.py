@@ -16,7 +16,7 @@ from unicodedata import east_asian_width
 
 import numpy as np
 import numpy.typing as npt
-from markupsafe import escape
+from markupsafe import Markup, escape
 
 from oneway.common.drawing import Axes, Figure, TextPath, style
 from oneway.tools.report.facts import RUN_COLOURS
@@ -80,7 +80,7 @@ class Bars:
 
 def draw_curves(
     name: str, title: str, axis: str, lines: Sequence[Line], ticks: Sequence[float] = (), top: float = 0.0
-) -> str:
+) -> Markup:
     """One line per run, with its last value written at its end.
 
     Args:
@@ -120,7 +120,9 @@ def draw_curves(
         return to_svg(figure, name, title)
 
 
-def draw_class_bars(name: str, title: str, classes: Sequence[str], bars: Sequence[Bars], notes: Sequence[str]) -> str:
+def draw_class_bars(
+    name: str, title: str, classes: Sequence[str], bars: Sequence[Bars], notes: Sequence[str]
+) -> Markup:
     """Percentages per class, the runs' bars beneath each other, with a note at the right of each class."""
     names = [shorten(name) for name in classes]
     with style(STYLE | {"axes.spines.bottom": False, "xtick.bottom": False}):
@@ -198,7 +200,7 @@ def _label_ends(axes: Axes, ends: Sequence[tuple[float, str]]) -> None:
         )
 
 
-def to_svg(figure: Figure, name: str, title: str, css: str = "") -> str:
+def to_svg(figure: Figure, name: str, title: str, css: str = "") -> Markup:
     """The figure as an `<svg>` element, sized by the page unless `css` says otherwise.
 
     `name` keeps its identifiers apart from those of other plots in the page.
@@ -216,4 +218,5 @@ def to_svg(figure: Figure, name: str, title: str, css: str = "") -> str:
         body = body.replace(colour, f"var({variable})")
     width, height = figure.get_size_inches() * UNIT
     sized = f' style="{css}"' if css else ""
-    return f'<svg class="plot" role="img" aria-label="{escape(title)}" viewBox="0 0 {width:g} {height:g}"{sized}>{body}'
+    head = f'<svg class="plot" role="img" aria-label="{escape(title)}" viewBox="0 0 {width:g} {height:g}"{sized}>'
+    return Markup(head + body)

@@ -167,17 +167,19 @@ def robustness_text(runs: Sequence[RunFacts], found: Robustness) -> str:
         )
     where = ""
     if found.cropped_to is not None:
-        middle = "×".join(map(str, reversed(found.cropped_to)))
-        where = f", and in the middle {middle} pixels of each image, where figures are not those of whole images"
+        where = f", and in {_middle(found)} of each image, where figures are not those of whole images"
     return f"At twice the paper’s strength{where}, {changed}."
 
 
 def measurement_note(runs: Sequence[RunFacts], found: Robustness) -> str:
     """On which images robustness was measured, for the small print."""
-    count = f"{found.images} of {_validation_images(runs[0])}"
-    if found.cropped_to is None:
-        return f"Measured on {count}."
-    return f"Measured on {count}, the middle {'×'.join(map(str, reversed(found.cropped_to)))} pixels of each."
+    part = "" if found.cropped_to is None else f", {_middle(found)} of each"
+    return f"Measured on {found.images} of {_validation_images(runs[0])}{part}."
+
+
+def _middle(found: Robustness) -> str:
+    height, width = found.cropped_to or (0, 0)
+    return f"the middle {width}×{height} pixels"
 
 
 def _validation_images(run: RunFacts) -> str:

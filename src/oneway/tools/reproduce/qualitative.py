@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from PIL import Image
 from rich.console import Console
 
 from oneway.common.drawing import Axes, Figure, style
@@ -103,8 +100,8 @@ def _figure(names: Sequence[str], folders: Sequence[Path], request: Request, con
 
 def _draw_row(panels: Sequence[Axes], row: GalleryRow) -> None:
     pictures = (row.image, row.truth, *(attempt.picture for attempt in row.attempts))
-    for axes, uri in zip(panels, pictures, strict=True):
-        axes.imshow(Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))), interpolation="nearest")
+    for axes, picture in zip(panels, pictures, strict=True):
+        axes.imshow(picture, interpolation="nearest")
         axes.set(xticks=[], yticks=[])
     for axes, attempt in zip(panels[2:], row.attempts, strict=True):
         axes.set_xlabel(f"{attempt.miou:.1f} %", fontsize=7, labelpad=1)
