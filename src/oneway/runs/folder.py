@@ -204,7 +204,9 @@ def data_of(
         cache: Where decoded images go, as the user says; by default a folder of the user's.
     """
     settings = run.config.data
-    given = {"refresh": refresh, "cache": cache and cache.absolute()}
+    given: dict[str, Any] = {"refresh": refresh, "cache": cache and cache.absolute()}
+    if settings.reduction == "auto":  # a run that reads images smaller says how much
+        given["reduction"] = 1
     if path is not None:
         return settings.model_copy(update={**given, "path": path, "unlabelled": None})
     for named in (place for place in (settings.path, settings.unlabelled) if place is not None):

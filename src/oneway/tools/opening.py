@@ -161,7 +161,7 @@ def open_training(
         runs.refuse_occupied(out)
     with ranks.in_turn():
         dataset = data.load(config.data, console)  # a folder that is mistyped is said before weights are fetched
-        if config.data.reduction == "auto":
+        if config.data.reduction == "auto" and dataset.reduction > 1:
             config = config.changed(data={"reduction": dataset.reduction})
         # Minutes of decoding would be in vain without them. A checkpoint has these, but not a teacher from elsewhere.
         weights = None if noted.filled else locate_weights(config.model)
