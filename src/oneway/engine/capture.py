@@ -21,6 +21,7 @@ from oneway.engine.start import accelerated
 from oneway.engine.state import TrainingState
 from oneway.engine.step import Measured, step
 from oneway.engine.store import Store
+from oneway.engine.warm import compile_kernels
 from oneway.methods import METHODS
 from oneway.ops import references, sharing_batches
 
@@ -94,6 +95,9 @@ class CapturedStep:
         """One iteration."""
         if self.table is None:
             self.table = FixedTable(draws, self.store.pixels.device)
+            if self.ranks.alone:
+                with cudnn_autotune(self.autotune):
+                    compile_kernels(self.state.student, self.config, self.store.pixels.device)
         self.table.fill(draws)
         if self.ordinary_steps_left[consistent] > 0:
             self.ordinary_steps_left[consistent] -= 1

@@ -1,6 +1,7 @@
 """Operations on tensors, each one function with a reference and, for GPUs, a Triton kernel; `backend` picks."""
 
 from oneway.ops.activation import Activation
+from oneway.ops.ahead import compile_ahead
 from oneway.ops.backend import kernels_run, references
 from oneway.ops.balanced import dice, hardest_cross_entropy, weight_of_labels
 from oneway.ops.beside import beside
@@ -12,7 +13,7 @@ from oneway.ops.contrast import Cells, cells_of, chosen, directional_contrast, s
 from oneway.ops.conv import conv
 from oneway.ops.crops import Window, crop_images, crop_labels
 from oneway.ops.cross_entropy import confident_cross_entropy, cross_entropy
-from oneway.ops.depthwise import depthwise
+from oneway.ops.depthwise import depthwise, takes_precise_weights
 from oneway.ops.exchange import exchange, square_mask
 from oneway.ops.intensity import vary_intensity
 from oneway.ops.losses import confident_l2, entropy, kl_map, masked_kl, pixels_of, upsample

@@ -20,8 +20,9 @@ from torch.autograd.function import once_differentiable
 
 from oneway.ops.activation import Activation, activate
 from oneway.ops.backend import kernel_takes
+from oneway.ops.columns import column_norm, has_few_rows
 from oneway.ops.norm_passes import Affine, Settings, norm_gradients, normalise
-from oneway.ops.rows import Sum
+from oneway.ops.rows import Sum, channels_last
 from oneway.ops.statistics import Running, Statistics, batch_statistics, following, population
 
 WITH_RESIDUAL: tuple[Activation, ...] = ("none", "relu")
@@ -31,7 +32,10 @@ WITH_RESIDUAL: tuple[Activation, ...] = ("none", "relu")
 def norm(x: Tensor, layer: nn.BatchNorm2d, activation: Activation = "none", residual: Tensor | None = None) -> Tensor:
     """What the layer makes of x, plus a residual of the same shape, activated."""
     if kernel_normalises(x, residual) and (residual is None or activation in WITH_RESIDUAL):
-        statistics = population(layer) or batch_statistics(x, following(layer))
+        statistics = population(layer)
+        if statistics is None and has_few_rows(x):
+            return column_norm(x, layer.weight, layer.bias, following(layer), layer.eps, activation, residual)
+        statistics = statistics or batch_statistics(x, following(layer))
         return norm_by_kernel(x, layer.weight, layer.bias, statistics, layer.eps, activation, residual)
     y = nn.BatchNorm2d.forward(layer, x)
     return activate(y if residual is None else y + residual, activation)
@@ -154,8 +158,3 @@ class _SumNorm(torch.autograd.Function):
         of_sum, of_weight, of_bias, _ = found
         # One tensor for both, as PyTorch's own sum does it: autograd adds in place only to what nobody else holds.
         return of_sum, of_sum, of_weight, of_bias, *[None] * 4
-
-
-def channels_last(x: Tensor) -> Tensor:
-    """The tensor in the layout of the kernels; a copy only where it is in another."""
-    return x.contiguous(memory_format=torch.channels_last)

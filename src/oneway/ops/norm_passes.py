@@ -7,7 +7,7 @@ Shapes: N×C×H×W in channels-last layout, which is M rows (N·H·W) of C chann
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
-# ruff: noqa: N803 (what a kernel is compiled for is upper case, and shapes are letters)
+# ruff: noqa: N803, N806 (what a kernel is compiled for is upper case, and shapes are letters)
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def normalise(
     rows = Rows.of(x, MAPPED)
     added, kept = of_sum or (x if residual is None else residual, x)
     flags = {"ACTIVATION": activation, "RESIDUAL": residual is not None, "SUM": of_sum is not None}
-    _norm_forward[rows.grid](x, added, kept, y, *affine, rows.count, rows.channels, eps, **flags, **rows.constants())
+    _norm_forward[rows.grid](x, added, kept, y, *affine, *rows.size, eps, **flags, **rows.constants())
     return y
 
 
@@ -86,7 +86,7 @@ def norm_gradients(
     passed = upstream if y is None else torch.empty_like(upstream)
     rows = Rows.of(x, REDUCED // 2)  # of two tensors
     parts = rows.parts(x.device)
-    arguments = (*affine, rows.count, rows.channels, eps)
+    arguments = (*affine, *rows.size, eps)
     output = upstream if y is None else y
     flags = {"ACTIVATION": activation, "RESIDUAL": y is not None}
     _norm_reduce[rows.walk](upstream, x, output, passed, parts, *arguments, **flags, **rows.constants())
@@ -101,7 +101,7 @@ def norm_gradients(
     return gradient, sums[1].to(affine.weight.dtype), sums[0].to(affine.bias.dtype), passed
 
 
-@triton.jit(do_not_specialize=["count"])
+@triton.jit(do_not_specialize=["count", "C"])
 def _norm_forward(
     x,
     added,
@@ -119,7 +119,9 @@ def _norm_forward(
     SUM: tl.constexpr,
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
+    UNIT: tl.constexpr,
 ):
+    C = C * UNIT
     channel = channels_of_program(CHANNELS)
     place, exists = tile_of(_from_behind(), channel, count, C, ROWS)
     centre, sharpness, scale, shift = affine_of(channel, mean, variance, weight, bias, C, eps)
@@ -133,7 +135,7 @@ def _norm_forward(
     tl.store(y + place, value.to(y.dtype.element_ty), exists)
 
 
-@triton.jit(do_not_specialize=["count"])
+@triton.jit(do_not_specialize=["count", "C"])
 def _norm_reduce(
     upstream,
     x,
@@ -151,8 +153,10 @@ def _norm_reduce(
     RESIDUAL: tl.constexpr,
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
+    UNIT: tl.constexpr,
 ):
     """The gradients of bias and weight, Σ g and Σ g · x̂, where g is what passed the activation."""
+    C = C * UNIT
     channel = channels_of_program(CHANNELS)
     centre, sharpness, scale, shift = affine_of(channel, mean, variance, weight, bias, C, eps)
     total = tl.zeros((ROWS, CHANNELS), tl.float32)
@@ -172,7 +176,7 @@ def _norm_reduce(
     store_parts(parts, channel, total, product, C)
 
 
-@triton.jit(do_not_specialize=["count"])
+@triton.jit(do_not_specialize=["count", "C"])
 def _norm_backward(
     upstream,
     x,
@@ -192,8 +196,10 @@ def _norm_backward(
     BESIDE: tl.constexpr,
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
+    UNIT: tl.constexpr,
 ):
     """The gradient of x: g, less what the batch's own mean and variance take back, plus what x is sent besides."""
+    C = C * UNIT
     channel = channels_of_program(CHANNELS)
     place, exists = tile_of(_from_behind(), channel, count, C, ROWS)
     centre, sharpness, scale, shift = affine_of(channel, mean, variance, weight, bias, C, eps)

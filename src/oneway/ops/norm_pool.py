@@ -8,7 +8,7 @@ Shapes: N×C×H×W in channels-last layout, N×C×h×w windows.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
-# ruff: noqa: N803 (what a kernel is compiled for is upper case, and shapes are letters)
+# ruff: noqa: N803, N806 (what a kernel is compiled for is upper case, and shapes are letters)
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from torch.autograd.function import once_differentiable
 
 from oneway.ops.activation import rectified
 from oneway.ops.backend import tl, triton
-from oneway.ops.norm import channels_last, kernel_normalises, norm
+from oneway.ops.norm import kernel_normalises, norm
 from oneway.ops.norm_passes import mean_of
-from oneway.ops.rows import MAPPED, Rows, affine_of, channels_of_program, store_parts, summed
+from oneway.ops.rows import MAPPED, Rows, affine_of, channels_last, channels_of_program, store_parts, summed
 from oneway.ops.statistics import Statistics, batch_statistics, following, population
 
 NOBODY = tl.constexpr(9)
@@ -53,7 +53,7 @@ class _NormPool(torch.autograd.Function):
         y = torch.empty(shape, device=x.device, dtype=x.dtype, memory_format=torch.channels_last)
         winners = torch.empty_like(y, dtype=torch.int8)
         windows = Rows.of(y, MAPPED // 4)
-        arguments = (mean, variance, weight, bias, windows.count, *x.shape[1:], eps)
+        arguments = (mean, variance, weight, bias, *windows.size, height, width, eps)
         _norm_pool_forward[windows.grid](x, y, winners, *arguments, **windows.constants())
         ctx.save_for_backward(x, weight, bias, mean, variance, winners)
         ctx.settings = of_batch, group, eps
@@ -67,7 +67,7 @@ class _NormPool(torch.autograd.Function):
         upstream, gradient = channels_last(upstream), torch.empty_like(x)
         quads = Rows.of(upstream, MAPPED // 4)
         parts = quads.parts(x.device)
-        arguments = (mean, variance, weight, bias, quads.count, *x.shape[1:], eps)
+        arguments = (mean, variance, weight, bias, *quads.size, *x.shape[2:], eps)
         _norm_pool_reduce[quads.walk](upstream, winners, x, parts, *arguments, **quads.constants())
         sums, taken_back, shares = summed(parts, group)
         _norm_pool_backward[quads.grid](
@@ -76,10 +76,25 @@ class _NormPool(torch.autograd.Function):
         return gradient, sums[1].to(weight.dtype), sums[0].to(bias.dtype), None, None
 
 
-@triton.jit(do_not_specialize=["count", "H", "W"])
+@triton.jit(do_not_specialize=["count", "C", "H", "W"])
 def _norm_pool_forward(
-    x, y, winners, mean, variance, weight, bias, count, C, H, W, eps, ROWS: tl.constexpr, CHANNELS: tl.constexpr
+    x,
+    y,
+    winners,
+    mean,
+    variance,
+    weight,
+    bias,
+    count,
+    C,
+    H,
+    W,
+    eps,
+    ROWS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    UNIT: tl.constexpr,
 ):
+    C = C * UNIT
     channel = channels_of_program(CHANNELS)
     window, n, i, j, exists = _windows_of(tl.program_id(0), channel, count, C, H, W, ROWS)
     centre, sharpness, scale, shift = affine_of(channel, mean, variance, weight, bias, C, eps)
@@ -95,7 +110,7 @@ def _norm_pool_forward(
     tl.store(winners + place, tl.where(best <= 0, NOBODY, winner).to(tl.int8), exists)
 
 
-@triton.jit(do_not_specialize=["count", "H", "W"])
+@triton.jit(do_not_specialize=["count", "C", "H", "W"])
 def _norm_pool_reduce(
     upstream,
     winners,
@@ -112,8 +127,10 @@ def _norm_pool_reduce(
     eps,
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
+    UNIT: tl.constexpr,
 ):
     """The gradients of bias and weight: Σ g and Σ g · x̂."""
+    C = C * UNIT
     channel = channels_of_program(CHANNELS)
     centre, sharpness, _, _ = affine_of(channel, mean, variance, weight, bias, C, eps)
     total = tl.zeros((ROWS, CHANNELS), tl.float32)
@@ -129,7 +146,7 @@ def _norm_pool_reduce(
     store_parts(parts, channel, total, product, C)
 
 
-@triton.jit(do_not_specialize=["count", "H", "W"])
+@triton.jit(do_not_specialize=["count", "C", "H", "W"])
 def _norm_pool_backward(
     upstream,
     winners,
@@ -149,8 +166,10 @@ def _norm_pool_backward(
     OF_BATCH: tl.constexpr,
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
+    UNIT: tl.constexpr,
 ):
     """The gradient of x: g, less what the batch's own mean and variance take back."""
+    C = C * UNIT
     channel = channels_of_program(CHANNELS)
     quad, n, i, j, exists = _windows_of(tl.num_programs(0) - 1 - tl.program_id(0), channel, count, C, H, W, ROWS)
     centre, sharpness, scale, _ = affine_of(channel, mean, variance, weight, bias, C, eps)

@@ -23,8 +23,7 @@ from torch.autograd.function import once_differentiable
 
 from oneway.ops.backend import kernel_takes, tl, triton
 from oneway.ops.cells import first_pixel, interval_of, share_of_second
-from oneway.ops.norm import channels_last
-from oneway.ops.rows import Rows
+from oneway.ops.rows import Rows, channels_last
 
 READ = 16384
 """Bytes that a program reads at a time: four cells for each pixel of its tile, or a window's row for each cell."""

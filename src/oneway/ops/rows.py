@@ -66,10 +66,20 @@ class Rows:
         """2×P×C: room for two numbers of each channel from each program of the walk."""
         return torch.empty(2, self.walk[0], self.channels, device=device)
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """M and C as kernels take them; the latter in units."""
+        return self.count, self.channels // unit_of(self.channels)
+
     def constants(self) -> dict[str, int]:
-        """The tile, as kernels name it."""
+        """The tile, as kernels name it, and the unit of channels."""
         rows, width = self.tile
-        return {"ROWS": rows, "CHANNELS": width}
+        return {"ROWS": rows, "CHANNELS": width, "UNIT": unit_of(self.channels)}
+
+
+def unit_of(channels: int) -> int:
+    """How many channels are counted as one, so that a kernel knows that eight numbers lie in 16 bytes."""
+    return 8 if channels % 8 == 0 else 1
 
 
 class Sum(NamedTuple):
@@ -77,6 +87,11 @@ class Sum(NamedTuple):
 
     addend: Tensor
     total: Tensor
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """The tensor in the layout of the kernels; a copy only where it is in another."""
+    return x.contiguous(memory_format=torch.channels_last)
 
 
 def merging(parts: Tensor) -> tuple[tuple[int], dict[str, int]]:
@@ -98,7 +113,7 @@ def summed(parts: Tensor, group: Group | None) -> tuple[Tensor, Tensor, int]:
     return sums[0], sums[1], group.size
 
 
-@triton.jit(do_not_specialize=["parts_count"])
+@triton.jit(do_not_specialize=["parts_count", "C"])
 def _norm_sum_parts(parts, sums, parts_count, C, COPIES: tl.constexpr, PARTS: tl.constexpr, CHANNELS: tl.constexpr):
     part, channel, exists = parts_of_program(parts_count, C, PARTS, CHANNELS)
     place = parts + part * C + channel

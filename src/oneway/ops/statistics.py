@@ -4,7 +4,7 @@ Shapes: N×C×H×W, which is M rows (N·H·W) of C channels; P parts.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
-# ruff: noqa: N803 (what a kernel is compiled for is upper case, and shapes are letters)
+# ruff: noqa: N803, N806 (what a kernel is compiled for is upper case, and shapes are letters)
 
 from __future__ import annotations
 
@@ -78,13 +78,10 @@ def batch_statistics(x: Tensor, running: Running | None = None, of_sum: Sum | No
     _own_statistics(x, None, of_sum, shares[group.rank])
     group.fill(shares)
     mean, variance = torch.empty(2, x.shape[1], device=x.device)
-    tracked = (mean, variance, mean, 0.0) if running is None else running
     grid, constants = merging(shares.transpose(0, 1))
-    count = x.numel() // x.shape[1] * group.size
-    _norm_merge_shares[grid](
-        shares, mean, variance, *tracked, count, group.size, x.shape[1], TRACKED=running is not None, **constants
-    )
-    _tell_autograd(running)
+    arguments = (*tracked_by(running, mean, variance), x.numel() // x.shape[1] * group.size, group.size, x.shape[1])
+    _norm_merge_shares[grid](shares, mean, variance, *arguments, **constants)
+    tell_autograd(running)
     return Statistics(mean, variance, of_batch=True, group=group)
 
 
@@ -92,38 +89,44 @@ def _own_statistics(x: Tensor, running: Running | None, of_sum: Sum | None, into
     rows = Rows.of(x, REDUCED if of_sum is None else REDUCED // 2)  # of two tensors
     parts = rows.parts(x.device)
     # What is absent is never touched, but a kernel wants a pointer.
-    _norm_statistics[rows.walk](
-        x, *(of_sum or (x, x)), parts, rows.count, rows.channels, SUM=of_sum is not None, **rows.constants()
-    )
+    _norm_statistics[rows.walk](x, *(of_sum or (x, x)), parts, *rows.size, SUM=of_sum is not None, **rows.constants())
 
     mean, variance = torch.empty(2, rows.channels, device=x.device) if into is None else into
-    tracked = (mean, variance, mean, 0.0) if running is None else running
     grid, constants = merging(parts)
-    _norm_merge_statistics[grid](
-        parts,
-        mean,
-        variance,
-        *tracked,
-        rows.count,
-        *parts.shape[1:],
-        TRACKED=running is not None,
-        ROWS=rows.tile[0],
-        **constants,
-        num_warps=8,
-    )
-    _tell_autograd(running)
+    arguments = (*tracked_by(running, mean, variance), rows.count, *parts.shape[1:], rows.tile[0])
+    _norm_merge_statistics[grid](parts, mean, variance, *arguments, **constants, num_warps=8)
+    tell_autograd(running)
     return Statistics(mean, variance, of_batch=True)
 
 
-def _tell_autograd(running: Running | None) -> None:
+def tracked_by(running: Running | None, mean: Tensor, variance: Tensor) -> tuple[Tensor | float, ...]:
+    """The running statistics and whether there are any, as kernels take them: one is compiled for both cases."""
+    if running is not None:
+        return *running, 1
+    return mean, variance, torch.empty(1, dtype=torch.int64, device=mean.device), 0.0, 0
+
+
+def tell_autograd(running: Running | None) -> None:
     """It does not see what a kernel changes in place, and would use what it has saved."""
     if running is not None:
         torch.autograd.graph.increment_version((running.mean, running.variance, running.batches))
 
 
-@triton.jit(do_not_specialize=["count"])
-def _norm_statistics(x, addend, kept, parts, count, C, SUM: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
+@triton.jit(do_not_specialize=["count", "C"])
+def _norm_statistics(
+    x,
+    addend,
+    kept,
+    parts,
+    count,
+    C,
+    SUM: tl.constexpr,
+    ROWS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    UNIT: tl.constexpr,
+):
     """Each program's mean and sum of squared deviations from it."""
+    C = C * UNIT
     first, programs, channel = tl.program_id(0), tl.num_programs(0), channels_of_program(CHANNELS)
     # Sums of what is left of a good guess at the mean: without it, a large mean takes a small variance's digits.
     place, exists = tile_of(first, channel, count, C, ROWS)
@@ -144,7 +147,7 @@ def _norm_statistics(x, addend, kept, parts, count, C, SUM: tl.constexpr, ROWS: 
     store_parts(parts, channel, guess + sums / mine, tl.sum(squares, axis=0, keep_dims=True) - sums * sums / mine, C)
 
 
-@triton.jit(do_not_specialize=["count", "parts_count"])
+@triton.jit(do_not_specialize=["tracked", "count", "parts_count", "C", "ROWS"])
 def _norm_merge_statistics(
     parts,
     mean,
@@ -153,11 +156,11 @@ def _norm_merge_statistics(
     running_variance,
     batches,
     momentum,
+    tracked,
     count,
     parts_count,
     C,
-    TRACKED: tl.constexpr,
-    ROWS: tl.constexpr,
+    ROWS,
     PARTS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ):
@@ -175,14 +178,14 @@ def _norm_merge_statistics(
     centre += guess
     tl.store(mean + channel, centre, inside)
     tl.store(variance + channel, spread / count, inside)
-    if TRACKED:
-        _move(running_mean + channel, centre, momentum, inside)
-        _move(running_variance + channel, spread / (count - 1), momentum, inside)
+    if tracked != 0:
+        move(running_mean + channel, centre, momentum, inside)
+        move(running_variance + channel, spread / (count - 1), momentum, inside)
         if tl.program_id(0) == 0:
             tl.store(batches, tl.load(batches) + 1)
 
 
-@triton.jit(do_not_specialize=["count"])
+@triton.jit(do_not_specialize=["tracked", "count", "C"])
 def _norm_merge_shares(
     shares,
     mean,
@@ -191,10 +194,10 @@ def _norm_merge_shares(
     running_variance,
     batches,
     momentum,
+    tracked,
     count,
     shares_count,
     C,
-    TRACKED: tl.constexpr,
     PARTS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ):
@@ -209,15 +212,15 @@ def _norm_merge_shares(
     centre += guess
     tl.store(mean + channel, centre, inside)
     tl.store(variance + channel, spread, inside)
-    if TRACKED:
-        _move(running_mean + channel, centre, momentum, inside)
-        _move(running_variance + channel, spread * count / (count - 1), momentum, inside)
+    if tracked != 0:
+        move(running_mean + channel, centre, momentum, inside)
+        move(running_variance + channel, spread * count / (count - 1), momentum, inside)
         if tl.program_id(0) == 0:
             tl.store(batches, tl.load(batches) + 1)
 
 
 @triton.jit
-def _rows_of(program, count, programs, ROWS: tl.constexpr):
+def _rows_of(program, count, programs, ROWS):
     """How many rows a program of the walk has met: whole tiles, but for the last of the matrix."""
     tiles = tl.cdiv(count, ROWS)
     missing = tl.where((tiles - 1) % programs == program, tiles * ROWS - count, 0)
@@ -225,6 +228,7 @@ def _rows_of(program, count, programs, ROWS: tl.constexpr):
 
 
 @triton.jit
-def _move(average, value, momentum, exists):
+def move(average, value, momentum, exists):
+    """Moves running statistics towards those of a batch."""
     old = tl.load(average, exists, other=0)
     tl.store(average, (old + momentum * (value - old)).to(average.dtype.element_ty), exists)
