@@ -5,10 +5,13 @@ from __future__ import annotations
 import socket
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from http import HTTPStatus
 
 import uvicorn
 from pydantic import ValidationError
+from rich.console import Console
+from rich.text import Text
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -40,7 +43,7 @@ def guarded(routes: Sequence[Route], timeout: float) -> ASGIApp:
     return Guard(app, timeout)  # around everything, so that answers to bugs have its headers too
 
 
-def listen(port: int | None, preferred: int = 8421) -> socket.socket:
+def listen(port: int | None, preferred: int = 0) -> socket.socket:
     """A socket on this machine only: at the port asked for, or else the preferred one, or any that is free."""
     for choice in (preferred, 0) if port is None else (port,):
         try:
@@ -48,6 +51,15 @@ def listen(port: int | None, preferred: int = 8421) -> socket.socket:
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or error
     raise UserError(f"--port {port}: cannot be used ({reason}). Leave it out to have a free one chosen.")
+
+
+def serve(app: ASGIApp, console: Console, port: int | None, preferred: int) -> None:
+    """Serves an application until it is interrupted; prints its address."""
+    with listen(port, preferred) as listening:
+        address = f"http://{HOST}:{listening.getsockname()[1]}/"
+        console.print(Text.assemble((address, "bold"), "  (Ctrl-C ends it)"), highlight=False, soft_wrap=True)
+        with suppress(KeyboardInterrupt):  # how one leaves
+            server(app).run(sockets=[listening])
 
 
 def server(app: ASGIApp) -> uvicorn.Server:

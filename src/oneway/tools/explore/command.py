@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.text import Text
 
 from oneway import runs
 from oneway.common.errors import UserError
@@ -31,17 +30,13 @@ def explore(page_content: PageContent, console: Console, port: int | None = None
     """Serves the page until it is interrupted; its address is printed on the console, its port 8421 or a free one."""
     from oneway.tools.explore.limits import Limits
     from oneway.tools.explore.server import Workers, application
-    from oneway.tools.local_server import listen, server
+    from oneway.tools.local_server import serve
 
     limits = Limits()
     workers = Workers(limits.uploading)
     if page_content.remark:
         say(console, page_content.remark)
-    with listen(port) as listening:
-        address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        console.print(Text.assemble((address, "bold"), "  (Ctrl-C ends it)"), highlight=False, soft_wrap=True)
-        with suppress(KeyboardInterrupt):  # how one leaves
-            server(application(page_content, limits, workers)).run(sockets=[listening])
+    serve(application(page_content, limits, workers), console, port, preferred=8421)
     if not workers.stop(LAST_SECONDS):  # Python would wait for what is being computed, which nobody wants any more
         for stream in filter(None, (sys.stdout, sys.stderr)):
             with suppress(OSError):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.text import Text
 
 from oneway.common.extras import import_extra
 from oneway.tools.watch.state import Watcher
@@ -32,14 +30,9 @@ def watch(path: Path, console: Console, port: int | None = None) -> None:
     """Serves the page about a run, or about those in a folder; its address is printed, its port 8422 or a free one."""
     for package in ("starlette", "uvicorn"):
         import_extra(package, "explore", "oneway watch")
-    from oneway.tools.local_server import listen, server
+    from oneway.tools.local_server import serve
 
-    app = application(Watcher(path))
-    with listen(port, preferred=8422) as listening:
-        address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        console.print(Text.assemble((address, "bold"), "  (Ctrl-C ends it)"), highlight=False, soft_wrap=True)
-        with suppress(KeyboardInterrupt):  # how one leaves
-            server(app).run(sockets=[listening])
+    serve(application(Watcher(path)), console, port, preferred=8422)
 
 
 def application(watcher: Watcher) -> ASGIApp:
@@ -56,8 +49,7 @@ def application(watcher: Watcher) -> ASGIApp:
         return JSONResponse({"folder": str(watcher.path), "runs": watcher.overview()})
 
     def details(request: Request) -> Response:
-        found: dict[str, Any] = watcher.details(request.path_params["number"])
-        return JSONResponse(found)
+        return JSONResponse(watcher.details(request.path_params["number"]))
 
     def picture(request: Request) -> Response:
         name = request.path_params["name"]

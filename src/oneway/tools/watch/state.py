@@ -28,7 +28,7 @@ DEPTH = 3
 
 MOST_RUNS = 50
 MOST_BYTES = 2**23
-"""Of a picture."""
+"""Of a file in the folder of pictures."""
 
 REST = 20
 """Times that a long log takes to be read, before it is read again: the processor is for those who train."""
@@ -81,13 +81,7 @@ class Watcher:
             run = self._numbered(number)
         if not PICTURE.fullmatch(name):
             raise UserError("No such picture.")
-        refuse_link(run.path / PICTURES)
-
-        def accept(size: int) -> None:
-            if size > MOST_BYTES:
-                raise UserError(f"{name}: {size} bytes are too many.")
-
-        return read_whole(run.path / PICTURES / name, accept)
+        return _read_bytes(run.path / PICTURES / name)
 
     def _numbered(self, number: int) -> WatchedRun:
         if not 0 <= number < len(self.runs):
@@ -196,17 +190,23 @@ def _pictures(folder: Path, validated: set[int]) -> dict[str, Any]:
 
 def _classes(file: Path) -> tuple[list[str], list[str]]:
     """The names of the classes and their colours as CSS has them; nothing where the run does not say."""
-
-    def accept(size: int) -> None:
-        if size > 2**20:
-            raise UserError(f"{file}: damaged; {size} bytes are too many.")
-
     try:
-        found = json.loads(read_whole(refuse_link(file), accept))
+        found = json.loads(_read_bytes(file))
         colours = [f"rgb({r:d}, {g:d}, {b:d})" for r, g, b in found["colours"]]
         return [str(name) for name in found["classes"]], colours
     except (UserError, ValueError, KeyError, TypeError):
         return [], []
+
+
+def _read_bytes(file: Path) -> bytes:
+    """A file of whatever origin in the folder of pictures; neither of the two may be a link."""
+
+    def accept(size: int) -> None:
+        if size > MOST_BYTES:
+            raise UserError(f"{file.name}: {size} bytes are too many.")
+
+    refuse_link(file.parent)
+    return read_whole(file, accept)
 
 
 def _signature(file: Path) -> tuple[int, int, int] | None:
