@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from files import contents
-from oneway.data import cifar10
+from oneway.data.published import cifar10
 from small_runs import train_two
 
 # Tests run several to a machine; more threads each would only make them wait for one another.

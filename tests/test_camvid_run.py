@@ -18,7 +18,7 @@ from PIL import Image
 
 from oneway.common.terms import IGNORE
 from oneway.data import streets
-from oneway.data.camvid import TABLE, VOID
+from oneway.data.published.camvid import TABLE, VOID
 
 PLAYED_BY = {"person": "pedestrian", "sign": "sign symbol"}
 """Classes of street scenes that have another name in CamVid."""

@@ -13,8 +13,8 @@ import torch
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.config import Jitter
+from oneway.data.cache.rows import OnDisk
 from oneway.data.dataset import Samples
-from oneway.data.rows import OnDisk
 from oneway.draws import Draws, Plan, draw, each_column
 from oneway.engine.feed import Feed, feed, resident, streamed
 from oneway.engine.jitter import jitter_inputs, jitter_labels

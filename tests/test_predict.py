@@ -16,7 +16,7 @@ from rich.console import Console
 import oneway
 from oneway.common.errors import UserError
 from oneway.config import Model
-from oneway.data.cifar10 import CLASSES as CIFAR_CLASSES
+from oneway.data.published.cifar10 import CLASSES as CIFAR_CLASSES
 from oneway.data.streets import CLASSES, COLOURS, render
 from oneway.models import build as build_network
 from oneway.runs import TrainedModel, save_model

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from oneway.config import Model
-from oneway.data.cifar10 import CLASSES
+from oneway.data.published.cifar10 import CLASSES
 from oneway.models import build
 from oneway.runs import TrainedModel, save_model
 from oneway.tools.predict import Outputs, Predictor, load, predict_files

@@ -17,7 +17,8 @@ from rich.console import Console
 
 from data.decoded import cache_folder, photograph, refusal, same, settings, train
 from oneway.common.errors import UserError
-from oneway.data import cache, load
+from oneway.data import load
+from oneway.data.cache import decoded as cache
 from oneway.data.dataset import Samples
 from oneway.engine.store import Store
 from reliability.wrong_caches import overwrite, sealed

@@ -11,7 +11,8 @@ from PIL import Image
 
 from data.decoded import CLASSES, DESCRIPTION, photograph, settings
 from oneway.common.terms import SplitName
-from oneway.data import cache, load
+from oneway.data import load
+from oneway.data.cache import decoded as cache
 
 
 class Decodes(dict[SplitName, int]):

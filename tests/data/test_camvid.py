@@ -14,9 +14,9 @@ from oneway.config import Data
 from oneway.config.recipes import configured
 from oneway.data import QUIET, list_files, load
 from oneway.data.cache import Cache
-from oneway.data.camvid import list_camvid
 from oneway.data.dataset import Item
 from oneway.data.published import with_further_images
+from oneway.data.published.camvid import list_camvid
 from oneway.data.splits import choose
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from oneway.common.errors import UserError
-from oneway.data.cifar10 import CLASSES, read
+from oneway.data.published.cifar10 import CLASSES, read
 
 TRAINING = tuple(f"data_batch_{number}" for number in range(1, 6))
 FILES = (*TRAINING, "test_batch")
@@ -239,7 +239,7 @@ def test_a_hostile_pickle_runs_nothing(tmp_path, name, protocol):
         "numpy.core.multiarray fromfile",
         "numpy._core.multiarray _reconstruct.__self__",
         "_codecs decode",
-        "oneway.data.cifar10 read",
+        "oneway.data.published.cifar10 read",
     ],
 )
 def test_a_pickle_can_name_only_what_arrays_need(tmp_path, name):

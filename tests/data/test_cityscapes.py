@@ -10,9 +10,9 @@ from PIL import Image
 
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
-from oneway.data.cityscapes import CLASSES, COLOURS, list_cityscapes
 from oneway.data.dataset import Item, Listing
 from oneway.data.published import with_further_images
+from oneway.data.published.cityscapes import CLASSES, COLOURS, list_cityscapes
 
 FINE = {"train": ("zurich_000001", "aachen_000000", "aachen_000003"), "val": ("munster_000000",)}
 EXTRA = ("ulm_000000", "erlangen_000002")

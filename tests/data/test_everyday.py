@@ -17,10 +17,10 @@ from oneway.common.terms import IGNORE
 from oneway.config import Data
 from oneway.config.recipes import RECIPES, configured
 from oneway.data import list_files, load
-from oneway.data.ade20k import list_ade20k
-from oneway.data.coco_stuff import list_coco_stuff
+from oneway.data.published.ade20k import list_ade20k
+from oneway.data.published.coco_stuff import list_coco_stuff
+from oneway.data.published.voc import list_voc
 from oneway.data.splits import choose
-from oneway.data.voc import list_voc
 
 TRAIN, VAL, SBD = ("2007_000032", "2007_000733"), ("2007_000033",), ("2008_000008", "2010_004493")
 # The colours of VOC's palette, as its development kit prints them.

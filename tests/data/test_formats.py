@@ -20,8 +20,8 @@ from PIL import Image
 
 from data.folders import labelled, listing, mask, names, photo, refusal, write
 from oneway.common.errors import UserError
+from oneway.data.cache.index import files_of
 from oneway.data.folder import find
-from oneway.data.index import files_of
 
 EXPORTS = json.loads((Path(__file__).parent / "exports.json").read_text())
 SIZE = (24, 32)

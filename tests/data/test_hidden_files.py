@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from oneway.data.camvid import list_camvid
 from oneway.data.folder import find
 from oneway.data.published import with_further_images
+from oneway.data.published.camvid import list_camvid
 from oneway.tools.predict.sources import find_sources
 
 HIDDEN = (".a.png", ".thumbnails/a.png", "deep/.git/x/a.png", "__MACOSX/a.png")

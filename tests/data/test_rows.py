@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from oneway.common.errors import UserError
-from oneway.data.rows import OnDisk
+from oneway.data.cache.rows import OnDisk
 from oneway.engine import feed
 
 WHOLE = np.random.default_rng(0).integers(256, size=(1000, 3), dtype=np.uint8)
@@ -80,7 +80,7 @@ def test_files_are_closed_when_nobody_reads_them_any_more(path):
     script = f"""
 import resource
 from pathlib import Path
-from oneway.data.rows import OnDisk
+from oneway.data.cache.rows import OnDisk
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 for _ in range(1000):
     OnDisk(Path({str(path)!r}), (1000, 3))[:10]

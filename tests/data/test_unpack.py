@@ -20,7 +20,7 @@ from oneway.cli import app
 from oneway.common.errors import UserError
 from oneway.config import Data
 from oneway.data import list_files, load
-from oneway.data.unpack import as_folder
+from oneway.data.cache.unpack import as_folder
 
 QUIET = Console(quiet=True)
 
@@ -130,7 +130,7 @@ def test_windows_separators_are_folders(tmp_path, settings):
 
 def test_a_bomb_is_refused_by_what_it_announces_and_by_what_it_is(tmp_path, settings, monkeypatch):
     """A ratio that images never have; and a file that announces less than it holds is cut off there, and damaged."""
-    monkeypatch.setattr("oneway.data.unpack.FREE_BYTES", 2**16)
+    monkeypatch.setattr("oneway.data.cache.unpack.FREE_BYTES", 2**16)
     path = tmp_path / "x.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.png", bytes(2**24))

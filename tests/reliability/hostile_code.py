@@ -16,9 +16,9 @@ import torch
 
 from oneway import config as configuration
 from oneway.config import Model
-from oneway.data import cifar10
 from oneway.data.decode.images import read_image
 from oneway.data.folder.description import read_description
+from oneway.data.published import cifar10
 from oneway.models.mlp import Perceptron
 from oneway.runs.model_file import TrainedModel, digest, save_model
 from oneway.runs.weights import read as read_weights

@@ -14,21 +14,24 @@ from rich.console import Console
 from oneway.common.errors import UserError
 from oneway.common.terms import SplitName
 from oneway.config import Data
-from oneway.data import cifar10, moons, streets
-from oneway.data.ade20k import list_ade20k
+from oneway.data import moons, streets
 from oneway.data.cache import Cache
-from oneway.data.camvid import list_camvid
+from oneway.data.cache.unpack import unpacked
 from oneway.data.check import apply_rules, refuse_errors, summarise
-from oneway.data.cityscapes import list_cityscapes
-from oneway.data.coco_stuff import list_coco_stuff
 from oneway.data.dataset import NOTHING, Dataset, Listing, Samples
 from oneway.data.decode.images import GDAL
 from oneway.data.folder import list_folder
 from oneway.data.pool import Pool, is_pool, open_pool_beside
 from oneway.data.pool.sampling import refuse_broken
-from oneway.data.published import with_further_images
-from oneway.data.unpack import unpacked
-from oneway.data.voc import list_voc
+from oneway.data.published import (
+    cifar10,
+    list_ade20k,
+    list_camvid,
+    list_cityscapes,
+    list_coco_stuff,
+    list_voc,
+    with_further_images,
+)
 
 STREETS_VALIDATION_IMAGES = 100
 QUIET = Console(quiet=True)

@@ -11,9 +11,9 @@ from oneway.common.words import say
 from oneway.config import Config
 from oneway.config.recipes import recipe
 from oneway.data import list_files
+from oneway.data.cache.unpack import unpacked
 from oneway.data.decode.images import image_size
 from oneway.data.folder.files import find
-from oneway.data.unpack import unpacked
 
 STEP = 32
 """Pixels of an image that a cell of the coarsest features stands for."""

@@ -16,6 +16,7 @@ from oneway.common.console import print_result
 from oneway.common.errors import UserError
 from oneway.common.words import say
 from oneway.config import Data
+from oneway.data.cache.unpack import as_folder, unzip_command
 from oneway.data.check.contact_sheet import write_contact_sheet
 from oneway.data.check.defects import WHOLE_SET, Finding, relative
 from oneway.data.check.pool import check_pool
@@ -24,7 +25,6 @@ from oneway.data.check.text import findings_text, summary
 from oneway.data.dataset import Listing
 from oneway.data.folder import FILE, describe, list_described
 from oneway.data.pool import is_pool
-from oneway.data.unpack import as_folder, unzip_command
 
 
 def check_folder(

@@ -16,14 +16,14 @@ from pydantic import ValidationError
 from oneway.common.errors import UserError, missing
 from oneway.common.run_files import is_output
 from oneway.common.words import listed
+from oneway.data.cache.unpack import unzip_command
 from oneway.data.dataset import Item
-from oneway.data.folder.description import FILE, OPTIONS, Description, Part, read_description
+from oneway.data.folder.description import FILE, Description, Part, read_description
 from oneway.data.folder.formats import READERS, Annotations, Source
 from oneway.data.folder.layout import recognise
 from oneway.data.folder.names import IMAGES, MASK_FOLDERS, TRAIN, UNLABELLED, VAL
 from oneway.data.folder.walk import Problem, entries_of, images_in, require_inside, stem_below, unsupported_images
 from oneway.data.splits import members
-from oneway.data.unpack import unzip_command
 
 ELSEWHERE = "unlabelled"  # what the names of images from another folder begin with
 MARKERS = ("_mask", "_masks", "_label", "_labels", "_seg", "_gt")
@@ -157,15 +157,9 @@ def _with_folders(root: Path) -> Description:
         return given
     try:
         layout = recognise(root)
-        return Description(
-            classes=given.classes,
-            colours=given.colours,
-            ignore=given.ignore,
-            train=layout.train,
-            val=layout.val,
-            unlabelled=tuple(dict.fromkeys((*layout.unlabelled, *given.unlabelled))),
-            **{option: getattr(given, option) for option in OPTIONS if option in given.model_fields_set},
-        )
+        said = {key: getattr(given, key) for key in given.model_fields_set}
+        unlabelled = tuple(dict.fromkeys((*layout.unlabelled, *given.unlabelled)))
+        return Description(**said | {"train": layout.train, "val": layout.val, "unlabelled": unlabelled})
     except ValidationError as error:
         raise UserError(f"{file}: {error.errors()[0]['msg'].removeprefix('Value error, ')}.") from None
 

@@ -280,10 +280,11 @@ def _read_table(path: Path) -> Classes:
     try:
         lines = [line.strip() for line in read_bounded(path, MOST_BYTES).decode("utf-8-sig").splitlines()]
         if path.suffix.lower() == ".csv":
-            return _read_numbers(lines)
+            rows = [line.partition(",") for line in lines[1:] if line]  # Roboflow's: a number and a name
+            return by_number(dict(sorted((int(number), class_name(name.strip())) for number, _, name in rows)))
         if path.name.lower() == ADE20K:
-            rows = [line.split("\t") for line in lines[1:] if line]
-            return by_number({int(row[0]): class_name(row[-1].split(",")[0].strip()) for row in rows})
+            columns = [line.split("\t") for line in lines[1:] if line]
+            return by_number({int(first): class_name(last.split(",")[0].strip()) for first, *_, last in columns})
         entries = {number: _entry(line) for number, line in enumerate(lines, 1) if line and not line.startswith("#")}
         if all(colour is None for _, colour in entries.values()):
             return by_index(name for name, _ in entries.values())
@@ -302,16 +303,6 @@ def _read_table(path: Path) -> Classes:
             f"{path}: not a table of lines `name: red,green,blue`, nor a list of names, one on each line ({error}). "
             "Correct it, or call it something else if it is not meant to name the classes."
         ) from None
-
-
-def _read_numbers(lines: Sequence[str]) -> Classes:
-    """Roboflow's table: a heading, and lines of a number and a name."""
-    pairs = [line.partition(",") for line in lines[1:] if line]
-    return by_number({int(number): class_name(name.strip()) for number, _, name in sorted(pairs, key=_number)})
-
-
-def _number(pair: tuple[str, str, str]) -> int:
-    return int(pair[0])
 
 
 def _entry(line: str) -> tuple[str, Colour | None]:

@@ -17,9 +17,9 @@ from oneway.common.errors import UserError
 from oneway.common.streams import stream
 from oneway.common.words import say
 from oneway.config import Data
+from oneway.data.cache.locked import cache_root, locked
 from oneway.data.dataset import Bytes, Listing, PoolRecord
 from oneway.data.decode.images import Box, read_part
-from oneway.data.locked import cache_root, locked
 from oneway.data.pool.entries import Index, digest_name
 from oneway.data.pool.files import Files, Unreachable, changed, files_for
 from oneway.data.pool.folder_index import index_folder, time_stamp

@@ -15,7 +15,7 @@ from pathlib import Path
 from oneway.common.terms import IGNORE
 from oneway.data.dataset import Listing
 from oneway.data.folder.classes import default_colours
-from oneway.data.published import first_folder, incomplete, pairs, read_ids, require_folder
+from oneway.data.published.shared import first_folder, incomplete, pairs, read_ids, require_folder
 
 THINGS = tuple(
     name.replace("_", " ")

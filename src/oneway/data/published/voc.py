@@ -17,7 +17,15 @@ from pathlib import Path
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.data.dataset import Colour, Item, Listing
-from oneway.data.published import beside, in_order, incomplete, read_ids, read_list, require_folder, visible_files
+from oneway.data.published.shared import (
+    beside,
+    in_order,
+    incomplete,
+    read_ids,
+    read_list,
+    require_folder,
+    visible_files,
+)
 
 CLASSES = (
     *"background aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike".split(),

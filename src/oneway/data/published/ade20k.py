@@ -15,7 +15,7 @@ from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.data.dataset import Listing, class_name
 from oneway.data.folder.classes import default_colours
-from oneway.data.published import beside, incomplete, pairs, read_ids, require_folder
+from oneway.data.published.shared import beside, incomplete, pairs, read_ids, require_folder
 
 COUNT = 150
 IDS = {0: IGNORE} | {number: number - 1 for number in range(1, COUNT + 1)}

@@ -18,7 +18,7 @@ import numpy as np
 from oneway.common.errors import UserError
 from oneway.common.terms import SplitName
 from oneway.data.dataset import Bytes
-from oneway.data.published import require_folder
+from oneway.data.published.shared import require_folder
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 SIZE = 32

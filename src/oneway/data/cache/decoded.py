@@ -28,14 +28,14 @@ from oneway.common.progress import progress_bar
 from oneway.common.terms import SplitName
 from oneway.common.words import in_bytes, listed, say
 from oneway.config import Data
+from oneway.data.cache.index import Index, Record, Unfit, Witness
+from oneway.data.cache.locked import ANOTHER_CACHE, cache_root, locked
+from oneway.data.cache.rows import AGAIN, OnDisk, Originals, checksum
 from oneway.data.check.defects import Surveys, every_item
 from oneway.data.check.findings import NAMED, leave_out, left_out_note
 from oneway.data.check.survey import Survey, decode_and_survey
 from oneway.data.dataset import Bytes, Item, Listing, Samples
 from oneway.data.decode.images import image_size
-from oneway.data.index import Index, Record, Unfit, Witness
-from oneway.data.locked import ANOTHER_CACHE, cache_root, locked
-from oneway.data.rows import AGAIN, OnDisk, Originals, checksum
 
 PIXELS, LABELS, INDEX = "pixels", "labels", "index.json"
 PLACES = 2  # another number gives all folders other names; what older versions left there stays for ever

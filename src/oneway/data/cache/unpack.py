@@ -26,9 +26,9 @@ from oneway.common.errors import UserError
 from oneway.common.progress import progress_bar
 from oneway.common.words import counted, in_bytes, say
 from oneway.config import Data
+from oneway.data.cache.locked import ANOTHER_CACHE, cache_root, locked
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.video import VIDEO_SUFFIXES, BreaksOff, read_frames
-from oneway.data.locked import ANOTHER_CACHE, cache_root, locked
 
 ZIP = ".zip"
 MOST_FILES = 10**6  # in an archive
