@@ -96,8 +96,7 @@ class CapturedStep:
         if self.table is None:
             self.table = FixedTable(draws, self.store.pixels.device)
             if self.ranks.alone:
-                with cudnn_autotune(self.autotune):
-                    compile_kernels(self.state.student, self.config, self.store.pixels.device)
+                self._compile()
         self.table.fill(draws)
         if self.ordinary_steps_left[consistent] > 0:
             self.ordinary_steps_left[consistent] -= 1
@@ -119,6 +118,12 @@ class CapturedStep:
         assert self.table is not None
         with cudnn_autotune(self.autotune), sharing_batches(self.ranks.group):
             return step(self.state, self.store, self.table.draws, self.config, consistent)
+
+    def _compile(self) -> None:
+        """Where steps will run, so that they find its memory."""
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream), cudnn_autotune(self.autotune):
+            compile_kernels(self.state.student, self.config, self.store.pixels.device)
 
     def _on_side_stream(self, consistent: bool) -> Measured:
         """A capture must not find work of the default stream in its way."""
