@@ -64,11 +64,6 @@ class Continued:
         self.changes.extend(change for change in changes if change not in self.changes)
 
 
-def list_changes(run: Run) -> list[str]:
-    """What has been changed since a run was started, in words."""
-    return records.read_changes(run.path / CHANGES)
-
-
 def keep_paths(path: Path, config: Config, say: Callable[[str], None]) -> Config:
     """The settings; a relative path that was typed in another working directory means what it meant before.
 
@@ -167,7 +162,7 @@ def restore(
     checkpoint.require_room(run.checkpoints, bytes_needed(state))
     if continued.changes:
         now = [f"after {done} iterations, {change}" for change in continued.changes]
-        run.write(CHANGES, {"changes": [*list_changes(run), *now]})
+        run.write(CHANGES, {"changes": [*run.changes, *now]})
     if run.config != continued.before or split != run.split:
         run.write_settings(split)
     if record is not None:

@@ -19,7 +19,7 @@ from rich.console import Console
 from oneway import config as configuration
 from oneway.common.errors import UserError, missing
 from oneway.common.links import refuse_link
-from oneway.common.run_files import CONFIG, ENVIRONMENT, METRICS, MODEL, SPLIT, SUMMARY, TRACEBACK
+from oneway.common.run_files import CHANGES, CONFIG, ENVIRONMENT, METRICS, MODEL, SPLIT, SUMMARY, TRACEBACK
 from oneway.common.words import listed, say
 from oneway.config import Config, Data
 from oneway.data.pool import is_pool
@@ -52,12 +52,19 @@ class Run:
     @property
     def environment(self) -> dict[str, Any]:
         """Versions, hardware, commit and command."""
-        return records.read_environment(self.path / ENVIRONMENT)
+        return records.read(self.path / ENVIRONMENT, records.Environment)
 
     @property
     def summary(self) -> dict[str, Any] | None:
         """The result, once the run has ended."""
-        return records.read_summary(self.path / SUMMARY)
+        file = self.path / SUMMARY
+        return records.read(file, records.Summary) if is_there(file) else None
+
+    @property
+    def changes(self) -> list[str]:
+        """What was changed since the run was started, in words."""
+        file = self.path / CHANGES
+        return list(records.read(file, records.Changes)["changes"]) if is_there(file) else []
 
     @property
     def split(self) -> Split:

@@ -117,41 +117,32 @@ class _Split(_Record):
     pool: _Pool | None = None
 
 
-class _Changes(_Record):
+class Changes(_Record):
+    """`changes.json`: what was changed since a run was started, in words."""
+
     changes: list[str]
-
-
-def read_summary(file: Path) -> dict[str, Any] | None:
-    """The result of a run; None where there is none yet."""
-    return _read(file, Summary) if is_there(file) else None
-
-
-def read_environment(file: Path) -> dict[str, Any]:
-    """Versions, hardware, commit and command."""
-    return _read(file, Environment)
-
-
-def read_changes(file: Path) -> list[str]:
-    """What was changed since a run was started, in words; nothing where there is no such file."""
-    return list(_read(file, _Changes)["changes"]) if is_there(file) else []
 
 
 def read_split(file: Path) -> Split:
     """Which images a run was started with."""
-    stored = _read(file, _Split)
-    images, digests = (tuple(stored.get(key, ())) for key in ("validating", "digests"))
-    parts = tuple(stored["labelled"]), tuple(stored["unlabelled"]), stored["content"], stored["validation"]
-    pool = stored.get("pool")
-    pooled = PoolRecord(pool["images"], pool["digest"]) if pool else None
-    split = Split(*parts, validating=images, digests=digests, pool=pooled)
-    if split.hash != stored["hash"]:
+    stored = _Split.model_validate(read(file, _Split))
+    split = Split(
+        labelled=tuple(stored.labelled),
+        unlabelled=tuple(stored.unlabelled),
+        content=stored.content,
+        validation=stored.validation,
+        validating=tuple(stored.validating),
+        digests=tuple(stored.digests),
+        pool=PoolRecord(stored.pool.images, stored.pool.digest) if stored.pool else None,
+    )
+    if split.hash != stored.hash:
         raise UserError(f"{file}: damaged; its names do not have the hash in it.")
-    for part in ("labelled", "unlabelled"):
-        if len(set(stored[part])) < len(stored[part]):
-            raise UserError(f"{file}: damaged; {part} has a name twice.")
-    if len(digests) not in (0, len(split.unlabelled)):
-        raise UserError(f"{file}: damaged; {len(digests)} digests for {len(split.unlabelled)} training images.")
     known = set(split.unlabelled)
+    for part, names in (("labelled", split.labelled), ("unlabelled", split.unlabelled)):
+        if len(set(names)) < len(names):
+            raise UserError(f"{file}: damaged; {part} has a name twice.")
+    if len(split.digests) not in (0, len(split.unlabelled)):
+        raise UserError(f"{file}: damaged; {len(split.digests)} digests for {len(split.unlabelled)} training images.")
     if unknown := [name for name in split.labelled if name not in known]:
         raise UserError(f"{file}: damaged; labelled has {unknown[0]!r:.100}, which is not among the training images.")
     return split
@@ -190,8 +181,8 @@ def _parse_line(line: str) -> dict[str, Any] | str:
     return dict(found) if isinstance(found, dict) else "no JSON object"
 
 
-def _read(file: Path, record: type[_Record]) -> dict[str, Any]:
-    """The JSON object in a file, if it is such a record."""
+def read(file: Path, record: type[_Record]) -> dict[str, Any]:
+    """The JSON object in a file; a UserError where it is no such record."""
     try:
         found = _parse(_read_text(file))
         record.model_validate(found)

@@ -206,7 +206,7 @@ def _finish(training: Training) -> dict[str, Any]:
     if pool is not None and pool.broken:
         summary["broken_images"] = len(pool.broken)
     if run is not None:
-        if changes := continuation.list_changes(run):
+        if changes := run.changes:
             summary["changes"] = changes
         run.write(SUMMARY, summary)
     summary = training.ranks.same(lambda: summary)
