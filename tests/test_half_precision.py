@@ -10,8 +10,12 @@ import safetensors.torch
 import torch
 
 from oneway import models
-from oneway.engine.start import BFLOAT16_INSTRUCTIONS, fast_precision, training_state
-from oneway.engine.step import in_bfloat16
+from oneway.data.dataset import Samples
+from oneway.draws import draw
+from oneway.engine.start import BFLOAT16_INSTRUCTIONS, fast_precision, plan_of, training_state
+from oneway.engine.step import in_bfloat16, step
+from oneway.engine.store import Store
+from oneway.methods import METHODS
 from oneway.tools import quickstart as quickstart_module
 from oneway.tools import train as train_module
 from small_runs import QUIET, small_streets
@@ -81,3 +85,25 @@ def test_the_quickstart_is_the_same_on_every_cpu(able, load, tmp_path, monkeypat
     monkeypatch.setattr(quickstart_module, "compare", lambda given, *_: configs.extend(given))
     quickstart_module.quickstart(tmp_path, 0, QUIET)
     assert [in_bfloat16(config, CPU) for config in configs] == [False, False]
+
+
+def first_losses(method: str, precision: str, store: Store) -> dict[str, float]:
+    """Of one step from the same weights and draws."""
+    batches = {"batch_labelled": 4, "batch_unlabelled": 4, "confidence": 0.0}
+    config = small_streets(method=method, train={"precision": precision, **batches})
+    students = [models.build(config.model, 9, seed) for seed in range(METHODS[method].students)]
+    state = training_state(students, (), config, CPU, class_weights=torch.ones(9))
+    plan = plan_of(config, range(4), range(8), network=students[0])
+    return {name: float(loss) for name, loss in step(state, store, draw(plan, 0), config).items()}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_learns_in_half_precision(method):
+    """Losses are those of single precision, but for rounding, and are added up in single precision themselves."""
+    torch.manual_seed(0)
+    pixels = torch.randint(256, (8, 32, 64, 3), dtype=torch.uint8).numpy()
+    store = Store.hold(Samples.stacked(tuple("abcdefgh"), pixels, pixels[..., 0] % 9), CPU)
+    exact, half = (first_losses(method, precision, store) for precision in ("float32", "bfloat16"))
+    assert half == pytest.approx(exact, rel=0.05, abs=0.002)
+    assert half["supervised"] != exact["supervised"]
+    assert all(float(torch.tensor(loss).bfloat16()) != loss for loss in half.values() if loss)

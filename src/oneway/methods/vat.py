@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -57,7 +58,9 @@ def adversarial(logits_of: Callable[[Tensor], Tensor], x: Tensor, direction: Ten
     ξ = 1e-6; in single precision such a step is lost when it is added to a pixel. We take the limit ξ → 0 instead,
     exactly: J by forward-mode differentiation, Jᵀ by the usual backward pass.
     """
-    with torch.enable_grad(), forward_ad.dual_level(), warnings.catch_warnings():
+    # On a CPU, autocast casts an input and not its derivative, and convolutions refuse the two: single precision there.
+    exactly = torch.autocast("cpu", enabled=False) if x.device.type == "cpu" else nullcontext()
+    with exactly, torch.enable_grad(), forward_ad.dual_level(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # PyTorch's forward mode uses a part of PyTorch on its way out
         x = x.detach().requires_grad_()
         logits, change = forward_ad.unpack_dual(logits_of(forward_ad.make_dual(x, _unit(direction))))

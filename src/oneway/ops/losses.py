@@ -58,7 +58,8 @@ def confident_l2(target: Tensor, logits: Tensor, valid: Tensor | None, confidenc
 
 def entropy(logits: Tensor) -> Tensor:
     """Mean entropy of the predictions, at their own resolution."""
-    log_p = logits.log_softmax(dim=1)
+    precise = logits if logits.dtype == torch.float64 else logits.float()  # which autocast sees to on a GPU alone
+    log_p = precise.log_softmax(dim=1)
     return divided(-(log_p.exp() * log_p).sum(dim=1).mean())
 
 
