@@ -26,8 +26,8 @@ from oneway.runs import open_run
 from oneway.tools import compare as compare_module
 from oneway.tools import quickstart as quickstart_module
 from oneway.tools.baseline import is_baseline_of, train_command, with_method
-from oneway.tools.report.brought import brought, describe_unlabelled
 from oneway.tools.report.facts import read_runs
+from oneway.tools.report.gain import describe_gain
 from oneway.tools.report.words import rests_on_few
 from processes import forked
 from small_runs import SMALL, small_streets
@@ -290,7 +290,7 @@ def test_a_report_says_what_unlabelled_images_brought(values, said, copies):
     for folder, value in zip(copies, values, strict=True):
         change_json(folder / "summary.json", value=value)
     for order in (copies, copies[::-1]):
-        found = brought(read_runs(order))
+        found = describe_gain(read_runs(order))
         assert found.text.startswith(said)
         assert not found.commands
 
@@ -300,7 +300,7 @@ def test_several_runs_are_each_compared(copies, tmp_path):
     third = Path(shutil.copytree(copies[1], tmp_path / "third"))
     for folder, value in zip((*copies, third), (44.4, 46.6, 43.4), strict=True):
         change_json(folder / "summary.json", value=value)
-    said = brought(read_runs([third, *copies])).text
+    said = describe_gain(read_runs([third, *copies])).text
     assert said.startswith("What unlabelled images brought, in points of mIoU over labels alone with the same labels")
     assert "third −1.0" in said
     assert "simple-phtps +2.2." in said
@@ -309,19 +309,19 @@ def test_several_runs_are_each_compared(copies, tmp_path):
 def test_a_run_of_another_length_is_no_baseline(copies):
     """Nor is one with other labels: then nothing was compared, and that is said."""
     change_json(copies[0] / "summary.json", iterations=5)
-    assert "nothing was compared" in brought(read_runs(copies)).text
+    assert "nothing was compared" in describe_gain(read_runs(copies)).text
 
 
 def test_what_was_not_compared_comes_with_the_command(copies, capsys):
     """For a run with unlabelled images, the missing baseline; for a baseline, a comparison with its settings."""
-    found = describe_unlabelled(copies[1:])
+    found = describe_gain(read_runs(copies[1:]))
     train, report = found.commands
     assert report == f"oneway report {copies[1]}-supervised {copies[1]}"
     assert shlex.split(train)[-2:] == ["--out", f"{copies[1]}-supervised"]
     unused = {"batch_unlabelled": SMALL["train"]["batch_unlabelled"]}
     assert "batch-unlabelled" not in train
     assert _dry_run(train, capsys).changed(train=unused) == with_method(open_run(copies[1]).config)
-    (compared,) = describe_unlabelled(copies[:1]).commands
+    (compared,) = describe_gain(read_runs(copies[:1])).commands
     assert "--compare" in shlex.split(compared)
     assert _dry_run(compared, capsys) == small_streets(method=recipe("streets").method, seed=3)
 

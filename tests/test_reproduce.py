@@ -25,7 +25,7 @@ from oneway.runs import open_run
 from oneway.runs.environment import hardware
 from oneway.tools.baseline import alike
 from oneway.tools.reproduce import EXPERIMENTS, Request, reproduce
-from oneway.tools.reproduce.accuracy import Cell, to_markdown
+from oneway.tools.reproduce.fill_table import Cell, to_markdown
 from oneway.tools.reproduce.quoted import QUOTED
 from oneway.tools.reproduce.results import Trained
 from oneway.tools.reproduce.tables import TABLES

@@ -44,7 +44,7 @@ def in_this_process(monkeypatch) -> None:
         for job in jobs:
             train(job.config, job.folder, resume=(job.folder / "config.yaml").is_file(), console=QUIET)
 
-    for module in ("paired", "qualitative"):
+    for module in ("fill_yardstick", "qualitative"):
         monkeypatch.setattr(f"oneway.tools.reproduce.{module}.train_all", train_all)
 
 

@@ -214,7 +214,7 @@ def train(
 
     from oneway.engine.ranks import joined
     from oneway.tools.evaluate import METRIC_NAMES
-    from oneway.tools.report import describe_unlabelled, write_report
+    from oneway.tools.report import describe_gain, read_runs, write_report
     from oneway.tools.report.words import rests_on_few
     from oneway.tools.train import train
 
@@ -229,7 +229,7 @@ def train(
     if known and (caution := rests_on_few(summary["validation_samples"], compared=False)):
         known = f"{known}\n{caution}"
     say(console, f"{known or f'Trained on {given}; no image validates, and no score is known'}\nReport: {page}")
-    say(console, str(describe_unlabelled([folder])))
+    say(console, str(describe_gain(read_runs([folder]))))
 
 
 def _recipe_of(place: Path, continued: bool) -> str:

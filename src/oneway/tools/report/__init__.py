@@ -1,4 +1,5 @@
 """`oneway report`: one self-contained page about finished runs."""
 
-from oneway.tools.report.brought import describe_unlabelled
+from oneway.tools.report.facts import read_runs
+from oneway.tools.report.gain import describe_gain
 from oneway.tools.report.page import write_report

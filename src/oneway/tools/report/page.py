@@ -25,8 +25,8 @@ from oneway.runs.atomic import refuse_unwritable, write_atomically
 from oneway.tools.baseline import compared_runs
 from oneway.tools.evaluate import load_data, refuse_other_bands, refuse_trained_on
 from oneway.tools.report import confusion, plots, words
-from oneway.tools.report.brought import brought
 from oneway.tools.report.facts import RunFacts, differing_settings, read_runs
+from oneway.tools.report.gain import describe_gain
 from oneway.tools.report.gallery import gallery
 from oneway.tools.report.next_steps import next_steps
 from oneway.tools.report.robustness import STRENGTHS, Robustness, robustness
@@ -129,11 +129,11 @@ def _gather(
     colours = zip(models[0].classes, models[0].colours, strict=True) if segmentation else ()
     shown = confusion.most_confused([run.row_shares for run in runs])
     measured = robustness(images, models, crop) if images and crop else None
-    gained = brought(runs)
+    gain = describe_gain(runs)
     return {
         "headline": words.headline(runs),
-        "lead": "" if gained.of_a_pair else words.lead(runs),
-        "brought": gained,
+        "lead": "" if gain.of_a_pair else words.lead(runs),
+        "gain": gain,
         "caution": words.caution(runs),
         "subtitle": words.subtitle(runs),
         "runs": runs,

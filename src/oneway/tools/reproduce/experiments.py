@@ -9,8 +9,8 @@ from functools import partial
 from rich.console import Console
 
 from oneway.common.errors import unknown
-from oneway.tools.reproduce.accuracy import fill_table
-from oneway.tools.reproduce.paired import fill_yardstick
+from oneway.tools.reproduce.fill_table import fill_table
+from oneway.tools.reproduce.fill_yardstick import fill_yardstick
 from oneway.tools.reproduce.qualitative import QUALITATIVE, draw_qualitative
 from oneway.tools.reproduce.requests import Request
 from oneway.tools.reproduce.rounds import SHOWS, run_rounds

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from oneway.common.drawing import Axes, Figure, style
-from oneway.tools.reproduce.pairs import Cell
+from oneway.tools.reproduce.gains import Cell
 from oneway.tools.reproduce.results import Mean
 from oneway.tools.reproduce.tables import BY_STRENGTH, BY_WEIGHT, STRENGTHS, STRENGTHS_IN_PAPER, strength_name
 from oneway.tools.reproduce.yardsticks import BOTH_INPUTS, STANDARD

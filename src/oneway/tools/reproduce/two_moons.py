@@ -19,8 +19,8 @@ from oneway.config import Config
 from oneway.config.recipes import recipe
 from oneway.methods import VariantName
 from oneway.runs import load_model, open_run
-from oneway.tools.reproduce.accuracy import Cell, write_results
 from oneway.tools.reproduce.figures import save
+from oneway.tools.reproduce.fill_table import Cell, write_results
 from oneway.tools.reproduce.jobs import Job, count_cores, train_all
 from oneway.tools.reproduce.requests import Request
 from oneway.tools.reproduce.results import read_trained

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from oneway.common.words import counted, listed
 from oneway.tools.baseline import BASELINE
-from oneway.tools.reproduce.pairs import Cell
+from oneway.tools.reproduce.gains import Cell
 from oneway.tools.reproduce.results import markdown_table
 from oneway.tools.reproduce.tables import RunTable
 

@@ -12,15 +12,15 @@ from oneway.common.errors import UserError
 from oneway.config.recipes import PRESETS, PresetName, recipe
 from oneway.tools.baseline import train_command, with_method
 from oneway.tools.report import write_report
-from oneway.tools.report.brought import brought
 from oneway.tools.report.facts import read_runs
+from oneway.tools.report.gain import describe_gain
 
 
 def test_nothing_is_asked_of_images_that_are_not_there(folders: list[Path]) -> None:
     """Where all images have labels, neither run used another."""
     for folder in folders:
         (run,) = read_runs([folder])
-        said = brought([replace(run, further=0)]).text
+        said = describe_gain([replace(run, further=0)]).text
         assert "What unlabelled images brought" not in said
         assert "What they would bring" not in said
         assert said.startswith("No image is without labels, and ")

@@ -10,9 +10,9 @@ from oneway.common.errors import UserError
 from oneway.common.words import listed, say
 from oneway.runs.atomic import write_atomically, write_json
 from oneway.tools.reproduce.figures import draw_settings
+from oneway.tools.reproduce.gain_tables import to_markdown, to_rich
+from oneway.tools.reproduce.gains import Cell, measure
 from oneway.tools.reproduce.jobs import train_all
-from oneway.tools.reproduce.pair_tables import to_markdown, to_rich
-from oneway.tools.reproduce.pairs import Cell, measure
 from oneway.tools.reproduce.requests import Request, jobs_of
 from oneway.tools.reproduce.results import Runs, read_runs, runs_as_json
 from oneway.tools.reproduce.tables import RunTable

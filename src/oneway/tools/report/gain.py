@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from shlex import join
 
 from oneway.common.words import counted
 from oneway.config.recipes import recipe
 from oneway.tools.baseline import BASELINE, is_baseline_of, train_command, with_method
-from oneway.tools.report.facts import RunFacts, read_runs
+from oneway.tools.report.facts import RunFacts
 from oneway.tools.report.words import shown_gain, signed, too_short
 
 
 @dataclass(frozen=True)
-class Brought:
+class Gain:
     """A sentence, and the commands that it asks for."""
 
     text: str
@@ -27,12 +26,7 @@ class Brought:
         return "\n".join([self.text, *(f"    {command}" for command in self.commands)])
 
 
-def describe_unlabelled(paths: Sequence[Path]) -> Brought:
-    """What unlabelled images brought to finished runs, by their folders."""
-    return brought(read_runs(list(paths)))
-
-
-def brought(runs: Sequence[RunFacts]) -> Brought:
+def describe_gain(runs: Sequence[RunFacts]) -> Gain:
     """What unlabelled images brought where a run has its baseline beside it; else how to have them compared."""
     compared = list(_pairs(runs))
     if not compared:
@@ -45,15 +39,13 @@ def brought(runs: Sequence[RunFacts]) -> Brought:
         verdict = f"brought {signed(gain)}" if gain > 0 else f"cost {-gain:.1f}" if gain < 0 else "changed nothing: 0.0"
         images = counted(run.further, "unlabelled image")
         what = images if run.further else "Learning without labels too, from images that all have some,"
-        return Brought(
+        return Gain(
             f"{what} {verdict} points of {metric}: {baseline.name} {baseline.value:.1f}, "
             f"{run.name} {run.value:.1f}, {same}. {too_short(run.iterations, gain)}".rstrip(),
             of_a_pair=len(runs) == 2,
         )
     gains = [f"{run.name} {signed(shown_gain(baseline.value, run.value))}" for baseline, run in compared]
-    return Brought(
-        f"What unlabelled images brought, in points of {metric} over labels alone {same}: {', '.join(gains)}."
-    )
+    return Gain(f"What unlabelled images brought, in points of {metric} over labels alone {same}: {', '.join(gains)}.")
 
 
 def _pairs(runs: Sequence[RunFacts]) -> Iterator[tuple[RunFacts, RunFacts]]:
@@ -66,15 +58,15 @@ def _pairs(runs: Sequence[RunFacts]) -> Iterator[tuple[RunFacts, RunFacts]]:
                 break
 
 
-def _how_to_compare(run: RunFacts) -> Brought:
+def _how_to_compare(run: RunFacts) -> Gain:
     if not run.validation_samples:
-        return Brought("What unlabelled images brought cannot be told where no image validates.")
+        return Gain("What unlabelled images brought cannot be told where no image validates.")
     if run.semi_supervised:
         beside = f"{run.path}-{BASELINE}"
         what, them = "What unlabelled images", "them"
         if not run.further:
             what, them = f"No image is without labels, and what {run.config.method} beside labels alone", "it"
-        return Brought(
+        return Gain(
             f"{what} brought is not known: nothing was compared. `oneway train --compare` trains both "
             f"with and without {them}; to train only what is missing, and put both runs on one page:",
             (
@@ -84,8 +76,8 @@ def _how_to_compare(run: RunFacts) -> Brought:
         )
     usual = recipe(run.config.recipe).method
     if not run.further:
-        return Brought("No image is without labels, and nothing was compared.")
-    return Brought(
+        return Gain("No image is without labels, and nothing was compared.")
+    return Gain(
         "No unlabelled image was used, and nothing was compared. What they would bring:",
         (train_command(with_method(run.config, usual), "--compare", "--out", f"{run.path}-compare"),),
     )
