@@ -192,7 +192,7 @@ def _from_file(
     return tuple(name for name in candidates if name in entries)
 
 
-def members(path: Path, names: Sequence[str]) -> tuple[set[str], list[str]]:
+def names_in_list(path: Path, names: Sequence[str]) -> tuple[set[str], list[str]]:
     """Those of the names that a file lists, and the entries that mean none of them, or several."""
     meant_by = _matcher(tuple(names)) if names else lambda entry: []
     found, unknown = set[str](), list[str]()

@@ -38,7 +38,7 @@ class Loaded(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Source:
+class Weights:
     """Named tensors; with `classes` they are a whole network of ours, trained earlier."""
 
     name: str
@@ -50,7 +50,7 @@ class Source:
     """That make that network."""
 
 
-def locate(config: Model) -> Source | None:
+def locate(config: Model) -> Weights | None:
     """What `model.weights` names, or nothing where weights are random. Needs no data and no network that is built.
 
     Raises:
@@ -62,7 +62,7 @@ def locate(config: Model) -> Source | None:
     return replace(read(str(published.file)), name=f"imagenet ({published.name})", classes=None)
 
 
-def load_weights(network: nn.Module, source: Source) -> Loaded:
+def load_weights(network: nn.Module, source: Weights) -> Loaded:
     """Fills the network, in place; a tensor of another shape than it should have is refused."""
     encoder = getattr(network, "encoder", None)
     part, target, tensors = "network", network, source.tensors
@@ -109,7 +109,7 @@ def load_weights(network: nn.Module, source: Source) -> Loaded:
     return Loaded(parameters, [remark])
 
 
-def read(weights: str) -> Source:
+def read(weights: str) -> Weights:
     """The tensors of a .safetensors or .pth file, or of a run folder's model; nothing but tensors is ever read."""
     path = Path(weights)
     if path.is_dir():
@@ -118,7 +118,7 @@ def read(weights: str) -> Source:
         raise UserError(f"model.weights {path}: no such file. Give 'imagenet', a .safetensors or .pth file, or a run.")
     try:
         _refuse_too_large(path)
-        return _safetensors(path) if path.suffix == ".safetensors" else Source(str(path), state_dicts.read(path))
+        return _safetensors(path) if path.suffix == ".safetensors" else Weights(str(path), state_dicts.read(path))
     except UserError as error:
         raise UserError(f"model.weights {error}") from error.__cause__
 
@@ -129,7 +129,7 @@ def _refuse_too_large(path: Path) -> None:
         raise UserError(f"{path}: has {size / 2**20:.0f} MiB, and {free / 2**20:.0f} MiB of memory are free.")
 
 
-def _safetensors(path: Path) -> Source:
+def _safetensors(path: Path) -> Weights:
     with safe.open_file(path) as file:
         about = safe.read_about(file, path) if safe.KEY in (file.metadata() or {}) else None
         if about is not None and "classes" not in about:
@@ -141,12 +141,12 @@ def _safetensors(path: Path) -> Source:
     for name, tensor in tensors.items():
         state_dicts.refuse_odd(name, tensor, path)
     if about is None:
-        return Source(str(path), tensors)
+        return Weights(str(path), tensors)
     trained = validate(about, path)
     refuse_damage(about, tensors, path)
     values = {key: getattr(trained.model, key) for key in ("name", "backbone", "width")}
     flags = " ".join(f"--model.{key} {value}" for key, value in values.items() if value is not None)
-    return Source(str(path), tensors, trained.classes, flags)
+    return Weights(str(path), tensors, trained.classes, flags)
 
 
 def _renamed(backbone: str, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:

@@ -23,7 +23,7 @@ from oneway.runs.model_file import digest
 from oneway.runs.reading import is_there
 
 if TYPE_CHECKING:
-    from oneway.runs.weights import Source
+    from oneway.runs.weights import Weights
 
 
 class Prepared(NamedTuple):
@@ -48,7 +48,7 @@ def student_seed(seed: int, which: int) -> int:
     return seed if which == 0 else int(stream(seed, "student", which).integers(2**32))
 
 
-def locate_weights(config: Model) -> Source | None:
+def locate_weights(config: Model) -> Weights | None:
     """What a network starts from, unless from random weights; refused here if it cannot be had. Needs no data."""
     if config.weights is None:
         return None
@@ -91,7 +91,7 @@ def prepare(
     seed: int,
     task: Task,
     crop: tuple[int, int] | None,
-    weights: Source | None = None,
+    weights: Weights | None = None,
     filled: Collection[str] = (),
 ) -> Prepared:
     """The configured network: random, then filled with the weights that were located; if not ours, it is examined.

@@ -28,7 +28,7 @@ from oneway.common.progress import progress_bar
 from oneway.common.terms import SplitName
 from oneway.common.words import in_bytes, listed, say
 from oneway.config import Data
-from oneway.data.cache.index import Index, Record, Unfit, Witness
+from oneway.data.cache.index import Index, Record, UnusableIndex, stamp_files
 from oneway.data.cache.locked import ANOTHER_CACHE, cache_root, locked
 from oneway.data.cache.rows import AGAIN, OnDisk, Originals, checksum
 from oneway.data.check.defects import Surveys, every_item
@@ -145,7 +145,7 @@ class Cache:
         if index is None or read != identity:
             try:
                 index = Index.read(folder / INDEX, len(self.listing.classes))
-            except Unfit as error:
+            except UnusableIndex as error:
                 return None, str(error)
             self.indexes[split] = index, identity
         pixels, labelled_pixels = index.pixel_counts
@@ -197,7 +197,7 @@ class Cache:
     def _write(self, items: Sequence[Item], folder: Path) -> list[Record]:
         """Decodes items into two files, pixels and labels, and returns what is known of them."""
         decoded: list[Record] = []
-        decode = partial(self._decode_item, Witness())
+        decode = partial(self._decode_item, {})
         with (
             (folder / PIXELS).open("wb") as pixels,
             (folder / LABELS).open("wb") as labels,
@@ -217,20 +217,22 @@ class Cache:
                 os.fsync(file.fileno())  # before the rename that makes them count
         return decoded
 
-    def _decode_item(self, witness: Witness, item: Item) -> tuple[Record, Bytes | None, Bytes | None]:
+    def _decode_item(
+        self, digests: dict[tuple[str, str], str], item: Item
+    ) -> tuple[Record, Bytes | None, Bytes | None]:
         """What is known of an item, its pixels and its labels, contiguous in memory; neither where it is not used.
 
         Raises:
             UserError: Its files change again and again while they are read.
         """
         for _ in range(ATTEMPTS):
-            before = witness.stamps(item)
+            before = stamp_files(item, digests)
             survey, image, labels = decode_and_survey(self.listing, item)
-            if witness.stamps(item) == before and not self._outlines_changed(item):
+            if stamp_files(item, digests) == before and not self._outlines_changed(item):
                 break
         else:
             raise UserError(f"{item.image}: it or its mask changes while it is read. Run the command again later.")
-        files, _ = before
+        files = [stamp for stamp, _ in before]
         if image is None or survey.problem:
             return Record.of(survey, files), None, None
         pixels = np.ascontiguousarray(image)
@@ -260,7 +262,7 @@ class Cache:
             said.add(part)
             say(self.console, f"Note: {file} is damaged at {name}: what is not as it was is decoded again.")
         item = next(item for item in self.listing.splits[split] if item.name == name)
-        found, *decoded = self._decode_item(Witness(), item)
+        found, *decoded = self._decode_item({}, item)
         which = (PIXELS, LABELS).index(part)
         values = decoded[which]
         if values is None or found.checksums[which] != index.items[number].checksums[which]:

@@ -21,7 +21,7 @@ from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.common.words import listed
 from oneway.data.check.defects import Surveys
-from oneway.data.check.survey import GRID, Part, Survey
+from oneway.data.check.survey import GRID, Fault, Survey
 from oneway.data.dataset import Item
 
 FORMAT = 3
@@ -34,7 +34,7 @@ MOST_BYTES = 2**32
 """Of a file that is looked at: no image or mask that is decoded has more."""
 
 
-class Unfit(Exception):
+class UnusableIndex(Exception):
     """Why an index cannot be used: made by another version, or damaged."""
 
 
@@ -65,7 +65,7 @@ class Record(BaseModel):
     pages: Count
     further_band: bool = False  # as of those that earlier versions decoded
     problem: str | None
-    part: Part | None
+    part: Fault | None
     checksums: tuple[Word32, Word32 | None] = (0, None)  # of its pixels, and of its labels
 
     @classmethod
@@ -98,19 +98,19 @@ class Index(BaseModel):
             classes: The number of classes; labels are below it.
 
         Raises:
-            Unfit: Another version has written it, or it is not as it was written.
+            UnusableIndex: Another version has written it, or it is not as it was written.
         """
         if not path.is_file():
-            raise Unfit(f"is damaged ({path.name} is no file)")
+            raise UnusableIndex(f"is damaged ({path.name} is no file)")
         content = path.read_bytes()
         sealed, _, seal = content.rpartition(SEAL)
         if seal != _seal(sealed):
-            raise Unfit(_other_version(content) or f"is damaged ({path.name} is not as it was written)")
+            raise UnusableIndex(_other_version(content) or f"is damaged ({path.name} is not as it was written)")
         try:
             found = cls.model_validate_json(content, strict=True)
         except ValidationError as error:
             place = ".".join(map(str, error.errors()[0]["loc"]))
-            raise Unfit(f"is damaged ({place[:100]} in {path.name})") from None
+            raise UnusableIndex(f"is damaged ({place[:100]} in {path.name})") from None
         names = [record.name for record in (*found.items, *found.left_out)]
         labelled = [record.labels is not None for record in found.items]
         if (
@@ -119,7 +119,7 @@ class Index(BaseModel):
             or labelled != sorted(labelled, reverse=True)
             or not all(_is_whole(record, classes) for record in found.items)
         ):
-            raise Unfit(f"is damaged ({path.name} contradicts itself)")
+            raise UnusableIndex(f"is damaged ({path.name} contradicts itself)")
         return found
 
     @classmethod
@@ -193,28 +193,28 @@ def files_of(item: Item) -> list[str]:
     return [os.path.abspath(path) for path in (item.image, item.mask, *item.further) if path]
 
 
-class Witness:
-    """Tells what an item's files are; asked before and after they are decoded, whether other ones came in between."""
+def stamp_files(item: Item, digests: dict[tuple[str, str], str]) -> list[tuple[Stamp, str]]:
+    """What an item's files are, each with what else would be different in another file of its name.
 
-    def __init__(self) -> None:
-        self.digests: dict[tuple[str, ...], str] = {}  # items may share a file of annotations
+    Asked before and after they are decoded, it tells whether others have come in between.
 
-    def stamps(self, item: Item) -> tuple[list[Stamp], list[str]]:
-        """What is kept of the files, and what else would be different in others."""
-        stamps, identities = [], []
-        for path in files_of(item):
-            stamp, identity = _trace(path), ""
-            with suppress(OSError):  # decoding will say so
-                status = os.stat(path)
-                identity = f"{status.st_dev} {status.st_ino} {status.st_ctime_ns}"
-                if stat.S_ISREG(status.st_mode) and status.st_size <= MOST_BYTES:
-                    key, settled = (path, identity), abs(time.time() - status.st_ctime) > SETTLED
-                    if not settled or key not in self.digests:
-                        self.digests[key] = _hash(path)
-                    stamp.digest = self.digests[key]
-            stamps.append(stamp)
-            identities.append(identity)
-        return stamps, identities
+    Args:
+        item: Its files need not be there.
+        digests: Those that are known, by path and by that; items may share a file of annotations.
+    """
+    found = []
+    for path in files_of(item):
+        stamp, identity = _trace(path), ""
+        with suppress(OSError):  # decoding will say so
+            status = os.stat(path)
+            identity = f"{status.st_dev} {status.st_ino} {status.st_ctime_ns}"
+            if stat.S_ISREG(status.st_mode) and status.st_size <= MOST_BYTES:
+                key, settled = (path, identity), abs(time.time() - status.st_ctime) > SETTLED
+                if not settled or key not in digests:
+                    digests[key] = _hash(path)
+                stamp.digest = digests[key]
+        found.append((stamp, identity))
+    return found
 
 
 def _seal(content: bytes) -> bytes:

@@ -17,7 +17,7 @@ from oneway.common.links import replacing
 from oneway.common.terms import IGNORE
 from oneway.common.unstyled import matplotlib
 from oneway.common.words import visible
-from oneway.data.check.defects import Surveys, every_item, files_of
+from oneway.data.check.defects import Surveys, every_item, mentioned_as
 from oneway.data.check.result import Check
 from oneway.data.check.survey import decode_and_survey
 from oneway.data.dataset import Bytes, Colour, Item
@@ -59,7 +59,9 @@ def items_by_heading(check: Check) -> dict[str, list[Item]]:
         [item for item in items if not surveys[item.name].problem] for items in check.listing.splits.values()
     )
     broken = [item for item in every_item(check.listing) if surveys[item.name].problem and surveys[item.name].digest]
-    suspicious = [*broken, *(item for item in (*train, *val, *test) if named & files_of(item, check.listing))][:COLUMNS]
+    suspicious = [*broken, *(item for item in (*train, *val, *test) if named & mentioned_as(item, check.listing))][
+        :COLUMNS
+    ]
     rest = {
         "Training": ([item for item in train if item.mask], 2 * COLUMNS),
         "Validation": (val, COLUMNS),
@@ -102,7 +104,7 @@ def _cell(check: Check, item: Item) -> Image.Image:
     pictures = [Image.fromarray(image).resize(size, Image.Resampling.LANCZOS)]
     if labels is not None:
         pictures.append(overlay(image, labels, check.listing.colours, size))
-    files = files_of(item, check.listing)
+    files = mentioned_as(item, check.listing)
     found = [shortened(finding.message, 13, CELL[0]) for finding in check.findings if finding.file in files][:2]
     name = line(shortened(item.name, 14, CELL[0], keep_end=True), 14)
     return cell(pictures, [name, *(line(message, 13, ALERT) for message in found)])

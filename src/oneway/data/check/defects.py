@@ -11,7 +11,7 @@ from typing import Literal
 
 from oneway.common.terms import IGNORE
 from oneway.data.check.duplicates import ALIKE, nearest, nearest_other
-from oneway.data.check.survey import UPRIGHT, Part, Survey
+from oneway.data.check.survey import UPRIGHT, Fault, Survey
 from oneway.data.dataset import Item, Listing
 from oneway.data.decode.images import DARK, SIDEWAYS, bits_in_use
 from oneway.data.decode.masks import MASK_SUFFIXES
@@ -35,7 +35,7 @@ class Finding:
     message: str  # the value, and what to do about it where the kind does not say
 
 
-DECODING_ERRORS: dict[Part, str] = {
+DECODING_ERRORS: dict[Fault, str] = {
     "image": "Images that cannot be read",
     "mask": "Masks that cannot be used",
     "labels": "Masks that cannot be used",
@@ -316,6 +316,6 @@ def labels_file(item: Item, listing: Listing) -> str:
     return relative(item.mask, listing.root) if item.mask and own else image_file(item, listing)
 
 
-def files_of(item: Item, listing: Listing) -> set[str]:
+def mentioned_as(item: Item, listing: Listing) -> set[str]:
     """The names under which findings may mention an item."""
     return {item.name, image_file(item, listing), labels_file(item, listing)}

@@ -28,14 +28,14 @@ GRID = 16
 ALIKE_SHAPES = 0.02  # up to this share, the shapes of a mask and an image differ by rounding alone
 UPRIGHT = 1  # the EXIF orientation of an image that is stored as it is seen
 
-Part = Literal["image", "mask", "labels", "size"]
+Fault = Literal["image", "mask", "labels", "size"]
 """What is wrong: the image or the mask cannot be decoded; the labels have no meaning; or the two sizes differ."""
 
 
 class Unusable(UserError):
     """Why the mask of an item cannot be used."""
 
-    def __init__(self, message: str, part: Part) -> None:
+    def __init__(self, message: str, part: Fault) -> None:
         super().__init__(message)
         self.part = part
 
@@ -54,7 +54,7 @@ class Survey:
     pages: int = 1  # how many pictures are in its file
     further_band: bool = False  # whether it has a band that is no colour, and is not used
     problem: str | None = None  # why it cannot be used; None if it can
-    part: Part | None = None  # what the problem is with
+    part: Fault | None = None  # what the problem is with
 
 
 def survey(item: Item, image: Bytes, labels: Bytes | None) -> Survey:

@@ -19,11 +19,11 @@ from oneway.common.words import listed
 from oneway.data.cache.unpack import unzip_command
 from oneway.data.dataset import Item
 from oneway.data.folder.description import FILE, Description, Part, read_description
-from oneway.data.folder.formats import READERS, Annotations, Source
+from oneway.data.folder.formats import READERS, Annotations, AnnotationSource
 from oneway.data.folder.layout import recognise
 from oneway.data.folder.names import IMAGES, MASK_FOLDERS, TRAIN, UNLABELLED, VAL
 from oneway.data.folder.walk import Problem, entries_of, images_in, require_inside, stem_below, unsupported_images
-from oneway.data.splits import members
+from oneway.data.splits import names_in_list
 
 ELSEWHERE = "unlabelled"  # what the names of images from another folder begin with
 MARKERS = ("_mask", "_masks", "_label", "_labels", "_seg", "_gt")
@@ -204,7 +204,7 @@ def _pair(
     if part.annotations is not None:
         reader, place = part.annotations
         labels, crowds = require_inside(root / place, root), description.crowds == "ignore"
-        annotations = READERS[reader](Source(root, folder, files, labels, problems, crowds))
+        annotations = READERS[reader](AnnotationSource(root, folder, files, labels, problems, crowds))
         without = annotations.empty if description.unannotated == "unlabelled" else ()
         masks = {image: file for image, file in annotations.files.items() if image not in without}
         further = {image: annotations.further.get(image, ()) for image in masks}
@@ -222,7 +222,7 @@ def _pair(
 
 def _only_listed(file: Path, items: list[Item], problems: list[Problem]) -> list[Item]:
     """The items, of which those that a file does not list are without labels."""
-    named, unknown = members(file, [item.name for item in items])
+    named, unknown = names_in_list(file, [item.name for item in items])
     for entry in unknown:
         problems.append(Problem(file, f"lists {entry!r:.200}, and there is no such image."))
     without = [item.name for item in items if item.name in named and item.mask is None]

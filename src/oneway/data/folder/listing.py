@@ -28,8 +28,8 @@ from oneway.data.folder.formats import Annotations
 from oneway.data.folder.groups import group_of
 from oneway.data.folder.infer import SHOWN, Inferred, find_table, infer
 from oneway.data.folder.layout import unsupported_labels
+from oneway.data.folder.other_masks import remark_other_masks
 from oneway.data.folder.reduction import about_reduction, choose_reduction
-from oneway.data.folder.rivals import rivals
 from oneway.data.mask_style import style_of
 
 Reduction = int | Literal["auto"]
@@ -201,7 +201,7 @@ def _remarks(found: Found, inferred: Inferred | None, held_out: int, labelled: i
     if found.annotations and (given := found.description.names) and undrawn_class(given) == IGNORE:
         yield f"Pixels that no region covers are ignored: {FILE} lists no background."
     yield from dict.fromkeys(remark for one in found.annotations for remark in one.remarks)
-    yield from rivals(found)
+    yield from remark_other_masks(found)
     yield from unsupported_labels(found.root, found.train)
     yield from _misfits(found)
 

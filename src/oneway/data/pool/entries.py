@@ -51,7 +51,7 @@ class Shard(NamedTuple):
     digest: str  # of names and sizes of its images
 
 
-class Index:
+class PoolIndex:
     """Where the images of a pool lie."""
 
     def __init__(self, folder: Path, about: dict[str, Any]) -> None:
@@ -110,7 +110,7 @@ def digest_name(name: str) -> int:
     return int.from_bytes(blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "little")
 
 
-def load(folder: Path, fetch: Callable[[str], bytes] | None = None) -> Index | None:
+def load(folder: Path, fetch: Callable[[str], bytes] | None = None) -> PoolIndex | None:
     """The index in a folder; None where there is none that can be used.
 
     Args:
@@ -124,12 +124,12 @@ def load(folder: Path, fetch: Callable[[str], bytes] | None = None) -> Index | N
             return None
         if fetch is not None:
             (folder / about["entries"]).write_bytes(fetch(about["entries"]))
-        return Index(folder, about)
+        return PoolIndex(folder, about)
     except (UserError, OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def load_new(folder: Path) -> Index:
+def load_new(folder: Path) -> PoolIndex:
     """The index that has just been written."""
     index = load(folder)
     if index is None:
@@ -186,7 +186,7 @@ def save(folder: Path, shards: Sequence[Shard], names: bytes = b"", subfolders: 
         folder: Where the entries are.
         shards: Those that the entries are of.
         names: Of single files, one after another.
-        subfolders: See `Index`.
+        subfolders: See `PoolIndex`.
     """
     count = sum(shard.images for shard in shards)
     digest = digest_entries(_pieces(folder / PART, count))
@@ -210,7 +210,7 @@ def save(folder: Path, shards: Sequence[Shard], names: bytes = b"", subfolders: 
             other.unlink(missing_ok=True)
 
 
-def refuse_repeated(index: Index, place: Callable[[int], str]) -> Index:
+def refuse_repeated(index: PoolIndex, place: Callable[[int], str]) -> PoolIndex:
     """The index, unless two images have the same name and size; `place` says where an image is."""
     names = np.empty(len(index), dtype=np.uint64)
     sizes = np.empty(len(index), dtype=np.uint32)

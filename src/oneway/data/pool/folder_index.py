@@ -13,11 +13,11 @@ from oneway.common.errors import UserError
 from oneway.common.words import say
 from oneway.data.decode.images import SUFFIXES
 from oneway.data.folder.walk import Problem, walk
-from oneway.data.pool.entries import ENTRY, INDEX, PART, Index, Shard, digest_name, load, load_new, save
+from oneway.data.pool.entries import ENTRY, INDEX, PART, PoolIndex, Shard, digest_name, load, load_new, save
 from oneway.data.pool.files import Status
 
 
-def index_folder(folder: Path, left_out: Collection[Path], place: Path, refresh: bool, console: Console) -> Index:
+def index_folder(folder: Path, left_out: Collection[Path], place: Path, refresh: bool, console: Console) -> PoolIndex:
     """The index of a folder and its subfolders, kept in another; they are listed again where one of them has changed.
 
     Args:

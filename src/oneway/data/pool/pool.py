@@ -20,11 +20,11 @@ from oneway.config import Data
 from oneway.data.cache.locked import cache_root, locked
 from oneway.data.dataset import Bytes, Listing, PoolRecord
 from oneway.data.decode.images import Box, read_part
-from oneway.data.pool.entries import Index, digest_name
+from oneway.data.pool.entries import PoolIndex, digest_name
 from oneway.data.pool.files import Files, Unreachable, changed, files_for
 from oneway.data.pool.folder_index import index_folder, time_stamp
 from oneway.data.pool.shard_index import first_member, index_shards, member_name
-from oneway.data.pool.sources import Source, find_pool
+from oneway.data.pool.sources import PoolSource, find_pool
 
 FEW = 10
 """Images that may be unreadable in any case, before a share of them means anything."""
@@ -50,7 +50,7 @@ class Pool:
     """Images by number; reading them is safe from several threads."""
 
     def __init__(
-        self, source: Source, index: Index, files: Files, most_broken: float, reduction: int, console: Console
+        self, source: PoolSource, index: PoolIndex, files: Files, most_broken: float, reduction: int, console: Console
     ) -> None:
         """The pool.
 
@@ -201,7 +201,7 @@ def open_pool_beside(listing: Listing, config: Data, console: Console) -> Pool:
 
 
 def open_pool(
-    source: Source, config: Data, console: Console, left_out: Collection[Path] = (), reduction: int = 1
+    source: PoolSource, config: Data, console: Console, left_out: Collection[Path] = (), reduction: int = 1
 ) -> Pool:
     """A pool, indexed now where it has not been.
 

@@ -20,7 +20,7 @@ from oneway.data.pool.entries import (
     ENTRY,
     INDEX,
     Entries,
-    Index,
+    PoolIndex,
     Shard,
     build,
     digest_entries,
@@ -42,7 +42,7 @@ THREADS, THREADS_THAT_WAIT = 4, 32
 MOST_SIZE = 2**32 - 1  # bytes of an image
 
 
-def index_shards(paths: tuple[str, ...], files: Files, place: Path, refresh: bool, console: Console) -> Index:
+def index_shards(paths: tuple[str, ...], files: Files, place: Path, refresh: bool, console: Console) -> PoolIndex:
     """The index of shards, kept in a folder; those that it has not yet, or no longer, are all that is read.
 
     Raises:
@@ -85,7 +85,7 @@ def entries_of(images: list[Member], checks: list[int] | None = None) -> Entries
     return entries
 
 
-def member_name(index: Index, files: Files, image: int) -> str:
+def member_name(index: PoolIndex, files: Files, image: int) -> str:
     """Shard and name of an image; a UserError where there is another now."""
     shard, (entry,) = index.shard_of(image), index.entries(image)
     offset, header = int(entry["offset"]), int(entry["header"])
@@ -119,7 +119,7 @@ def _buffered(path: str, files: Files) -> Read:
 
 
 def _scan(
-    files: Files, known: Mapping[str, tuple[Shard, int]], index: Index | None, given: Index | None, path: str
+    files: Files, known: Mapping[str, tuple[Shard, int]], index: PoolIndex | None, given: PoolIndex | None, path: str
 ) -> tuple[Status, Entries]:
     """What a shard is now, and its images."""
     status = files.status(path)
@@ -133,7 +133,7 @@ def _scan(
     return status, entries_of(images_of(path, files, status))
 
 
-def _given_index(paths: tuple[str, ...], files: Files, place: Path) -> Index | None:
+def _given_index(paths: tuple[str, ...], files: Files, place: Path) -> PoolIndex | None:
     """The index beside shards, where there is one; of those on another machine, a copy."""
     if len({posixpath.dirname(path) for path in paths}) != 1:
         return None

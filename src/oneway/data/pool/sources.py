@@ -24,7 +24,7 @@ MOST_SHARDS = 10**6
 TAR, COMPRESSED = ".tar", (".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst")
 
 
-class Source(NamedTuple):
+class PoolSource(NamedTuple):
     """A pool, as it is named."""
 
     name: str  # as messages and settings have it
@@ -47,7 +47,7 @@ def is_pool(named: Path | str, setting: str = "auto") -> bool:
     return name.lower().endswith((TAR, *COMPRESSED)) or glob.has_magic(name) or expand_braces(name) != [name]
 
 
-def find_pool(named: Path | str) -> Source:
+def find_pool(named: Path | str) -> PoolSource:
     """The files of a pool.
 
     Raises:
@@ -55,13 +55,13 @@ def find_pool(named: Path | str) -> Source:
     """
     path, name = Path(named), str(named)
     if scheme_of(name) is not None:
-        return Source(name, _remote_shards(name))
+        return PoolSource(name, _remote_shards(name))
     if path.is_dir():
         if not (shards := tuple(_shards_in(path))):
-            return Source(name, folder=path)
+            return PoolSource(name, folder=path)
         if any(_images(path)):
             raise UserError(f"{path}: has shards ({shards[0]}) and images beside them. Put either into another folder.")
-        return Source(name, shards)
+        return PoolSource(name, shards)
     paths = [name] if path.exists() else _expand_globs(expand_braces(name))
     if not paths:
         raise UserError(f"{name}: no shard has such a name (--data.unlabelled).")
@@ -69,7 +69,7 @@ def find_pool(named: Path | str) -> Source:
         _require_shard(each)
         if not os.path.isfile(each):
             raise UserError(f"{each}: no such file (--data.unlabelled {name}).")
-    return Source(name, tuple(paths))
+    return PoolSource(name, tuple(paths))
 
 
 def expand_braces(pattern: str) -> list[str]:

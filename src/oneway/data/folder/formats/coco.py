@@ -9,7 +9,7 @@ from oneway.data.decode.coco import is_coco, read_coco
 from oneway.data.decode.json_files import read_json
 from oneway.data.folder.description import FILE, Description
 from oneway.data.folder.formats.by_split import two_files
-from oneway.data.folder.formats.interface import Annotations, Source, files_with, of_one_file
+from oneway.data.folder.formats.interface import Annotations, AnnotationSource, files_with, of_one_file
 from oneway.data.folder.walk import require_inside
 
 MOST_JSON_FILES = 8  # with more of them in a folder, each belongs to a single image, and they are not COCO
@@ -40,7 +40,7 @@ def _files_in(root: Path, folder: str) -> list[str]:
     return [file for file in files if is_coco(read_json(require_inside(root / file, root)))]
 
 
-def read(source: Source) -> Annotations:
+def read(source: AnnotationSource) -> Annotations:
     """All but the outlines is checked."""
     coco = read_coco(source.labels, source.ignore_crowds)
     listed = source.match(coco.path, coco.images)

@@ -18,7 +18,7 @@ from oneway.data.folder.description import Description
 from oneway.data.folder.formats.by_split import two_files
 from oneway.data.folder.formats.interface import (
     Annotations,
-    Source,
+    AnnotationSource,
     begins_with,
     files_with,
     of_one_file,
@@ -46,7 +46,7 @@ def _files_in(root: Path, folder: str) -> list[str]:
     return [file for file in files if begins_with(SIGN, require_inside(root / file, root))]
 
 
-def read(source: Source) -> Annotations:
+def read(source: AnnotationSource) -> Annotations:
     """All of it, but for the outlines."""
     path = source.labels
     content = read_bounded(path, MOST_BYTES)

@@ -19,7 +19,7 @@ MOST_READ = 2**16  # bytes of a file that are looked at to tell its format
 
 
 @dataclass(frozen=True)
-class Source:
+class AnnotationSource:
     """Images, and where their annotations are."""
 
     root: Path  # the data folder

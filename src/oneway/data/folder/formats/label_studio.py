@@ -16,7 +16,7 @@ from oneway.data.decode.regions import Region, Regions, Shape
 from oneway.data.decode.shapes import brush_runs, ellipse, polygon, rectangle
 from oneway.data.folder.formats.interface import (
     Annotations,
-    Source,
+    AnnotationSource,
     begins_with,
     files_with,
     of_one_file,
@@ -35,7 +35,7 @@ def find(root: Path, folder: str) -> str | None:
     return next((file for file in files if begins_with(SIGN, require_inside(root / file, root))), None)
 
 
-def read(source: Source) -> Annotations:
+def read(source: AnnotationSource) -> Annotations:
     """All of it, but for the outlines."""
     path = source.labels
     tasks = read_json(path)
@@ -72,7 +72,7 @@ def _task(task: dict[str, Any]) -> tuple[str, list[Any], bool]:
     return entry, list(results), len(made) > 1
 
 
-def _matching(source: Source, entry: str) -> Path | None:
+def _matching(source: AnnotationSource, entry: str) -> Path | None:
     """The image that alone has the name at the end of a path or an address, perhaps but for what an upload added."""
     parts = urlsplit(entry)
     path = parse_qs(parts.query).get("d", [parts.path])[0]

@@ -16,7 +16,7 @@ from oneway.data.decode.images import SUFFIXES
 from oneway.data.decode.json_files import read_model
 from oneway.data.decode.regions import Region, Regions, Shape
 from oneway.data.decode.shapes import bitmap, ellipse, polygon, rectangle
-from oneway.data.folder.formats.interface import Annotations, Source, begins_with, without_area
+from oneway.data.folder.formats.interface import Annotations, AnnotationSource, begins_with, without_area
 from oneway.data.folder.walk import Problem, choose_folder, entries_of, require_inside, stem_below, walk
 
 FOLDERS = ("labels", "annotations", "json", "jsons", "labelme", "label", "annotation", "masks")
@@ -51,7 +51,7 @@ def find(root: Path, folder: str) -> str | None:
     return None
 
 
-def read(source: Source) -> Annotations:
+def read(source: AnnotationSource) -> Annotations:
     """The names of all classes, and which images have files; shapes are read when they are painted."""
     files: dict[Path, Path] = {}
     empty, names, left_out = set[Path](), set[str](), Counter[str]()
@@ -74,7 +74,7 @@ def read(source: Source) -> Annotations:
     return Annotations(tuple(sorted(names)), files, frozenset(empty), partial(_regions, files), False, remarks)
 
 
-def _named(source: Source, entry: str | None) -> Path | None:
+def _named(source: AnnotationSource, entry: str | None) -> Path | None:
     name = PurePosixPath((entry or "").replace("\\", "/")).name
     return source.named(name) if Path(name).suffix.lower() in SUFFIXES else None
 

@@ -18,7 +18,7 @@ from oneway.data.decode.masks import read_raw
 from oneway.data.decode.outlines import Mask
 from oneway.data.decode.regions import Region, Regions
 from oneway.data.folder.description import Description, Part
-from oneway.data.folder.formats.interface import Annotations, Source
+from oneway.data.folder.formats.interface import Annotations, AnnotationSource
 from oneway.data.folder.names import TRAIN, UNLABELLED, VAL
 from oneway.data.folder.walk import choose_folder, entries_of, walk
 
@@ -71,7 +71,7 @@ def _part(root: Path, folder: str) -> Part | None:
     return Part(images=folder, objects=folder) if alone and masked else None
 
 
-def read(source: Source) -> Annotations:
+def read(source: AnnotationSource) -> Annotations:
     """Which masks are those of an image; they are read when they are painted."""
     below: dict[Path, list[Path]] = defaultdict(list)  # by folder: the masks in it
     for path in walk(source.labels, source.root, []):
@@ -90,7 +90,7 @@ def read(source: Source) -> Annotations:
     )
 
 
-def _of(image: Path, source: Source, below: Mapping[Path, list[Path]]) -> list[Path]:
+def _of(image: Path, source: AnnotationSource, below: Mapping[Path, list[Path]]) -> list[Path]:
     """The masks of an image: in the folder of its name, or in the one beside its own."""
     own = source.labels / image.relative_to(source.folder).with_suffix("")
     if own in below or image.parent.name.lower() not in IMAGES:

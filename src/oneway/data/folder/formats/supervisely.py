@@ -15,7 +15,7 @@ from oneway.data.decode.json_files import read_model
 from oneway.data.decode.regions import Region, Regions, Shape
 from oneway.data.decode.shapes import bitmap, polygon, rectangle
 from oneway.data.folder.description import Description, Part
-from oneway.data.folder.formats.interface import Annotations, Source, without_area
+from oneway.data.folder.formats.interface import Annotations, AnnotationSource, without_area
 from oneway.data.folder.names import TRAIN, VAL
 from oneway.data.folder.walk import entries_of, require_inside
 
@@ -66,7 +66,7 @@ def recognise(root: Path) -> Description | None:
     return Description(train=parts[0], val=parts[1], unlabelled=rest)
 
 
-def read(source: Source) -> Annotations:
+def read(source: AnnotationSource) -> Annotations:
     """Which images have files, and which of these hold nothing."""
     meta = read_model(require_inside(source.root / META, source.root), _Meta, MOST_BYTES)
     names = tuple(entry.title for entry in meta.classes)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from oneway.data.folder.description import Description
 from oneway.data.folder.formats import coco, cvat, label_studio, labelme, per_object, supervisely, yolo
-from oneway.data.folder.formats.interface import Annotations, Source
+from oneway.data.folder.formats.interface import Annotations, AnnotationSource
 
-READERS: dict[str, Callable[[Source], Annotations]] = {
+READERS: dict[str, Callable[[AnnotationSource], Annotations]] = {
     "coco": coco.read,
     "labelme": labelme.read,
     "label_studio": label_studio.read,

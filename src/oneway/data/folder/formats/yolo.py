@@ -16,7 +16,7 @@ from oneway.data.dataset import class_name
 from oneway.data.decode.regions import Region, Regions
 from oneway.data.decode.shapes import polygon
 from oneway.data.folder.description import FILE, Description, Part
-from oneway.data.folder.formats.interface import Annotations, Source, begins_with
+from oneway.data.folder.formats.interface import Annotations, AnnotationSource, begins_with
 from oneway.data.folder.walk import Problem, choose_folder, entries_of, require_inside, stem_below, walk
 
 LISTS = ("classes.txt", "obj.names")  # of classes, where no YAML file is there
@@ -85,7 +85,7 @@ def _settings(root: Path) -> dict[Any, Any] | None:
     return None
 
 
-def read(source: Source) -> Annotations:
+def read(source: AnnotationSource) -> Annotations:
     """Which images have files; polygons are read when they are painted."""
     names = _names(source.root, source.labels)
     files: dict[Path, Path] = {}

@@ -19,7 +19,7 @@ FITS = 0.5  # of the images that have a mask, the share that has one there as we
 MOST_VALUES = 64  # in a mask; a photograph has more
 
 
-def rivals(found: Found) -> Iterator[str]:
+def remark_other_masks(found: Found) -> Iterator[str]:
     """A remark for each such folder beside that of the masks, if nobody has chosen."""
     part = found.description.train
     if part is None or part.masks is None or (found.root / FILE).is_file():
