@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from http import HTTPStatus
+from pathlib import Path
 
 import uvicorn
 from pydantic import ValidationError
@@ -15,7 +16,7 @@ from rich.text import Text
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -23,6 +24,19 @@ from oneway.common.errors import UserError
 from oneway.tools.explore.limits import Connection, Guard
 
 HOST = "127.0.0.1"
+SHARED = Path(__file__).parent / "static"
+"""Files of all pages."""
+
+
+def static_routes(folder: Path, *names: str) -> list[Route]:
+    """The index.html of a page, some other files beside it, and those of all pages; no other can be requested."""
+    files = {"/": folder / "index.html", **{f"/{name}": folder / name for name in names}}
+    files |= {f"/{file.name}": file for file in SHARED.iterdir()}
+
+    async def static(request: Request) -> Response:
+        return FileResponse(files[request.url.path])
+
+    return [Route(address, static) for address in files]
 
 
 def guarded(routes: Sequence[Route], timeout: float) -> ASGIApp:

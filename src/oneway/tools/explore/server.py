@@ -17,7 +17,7 @@ import torch
 from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -30,12 +30,9 @@ from oneway.tools.explore import heat
 from oneway.tools.explore.compute import FARTHEST, RANGES, Comparer, Parameters, draw_parameters
 from oneway.tools.explore.images import ImageStore, Picture, as_data_uri, pack, thumbnail
 from oneway.tools.explore.limits import Limits, Slots, body, require_type
-from oneway.tools.local_server import guarded
+from oneway.tools.local_server import guarded, static_routes
 
 STATIC = Path(__file__).parent / "static"
-FILES = {"/": "index.html"} | {f"/{name}": name for name in ("page.css", "page.js", "paint.js", "icon.svg")}
-"""Which file is served at which address; no other file can be requested."""
-
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/webp", "image/tiff", "image/bmp")
 LONGEST_NAME = 100
 
@@ -98,9 +95,6 @@ def application(
     computing, uploading = Slots(limits.computing), Slots(limits.uploading)
     about = _about(page_content, limits)
 
-    async def static(request: Request) -> Response:
-        return FileResponse(STATIC / FILES[request.url.path])
-
     async def health(request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
@@ -142,7 +136,7 @@ def application(
             return JSONResponse(await workers.compute(_answer, page_content, picture, question))
 
     routes = [
-        *(Route(address, static) for address in FILES),
+        *static_routes(STATIC, "page.css", "page.js", "paint.js"),
         Route("/health", health),
         Route("/api/about", tell),
         Route("/api/draw/{seed}", draw),

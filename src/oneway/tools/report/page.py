@@ -34,6 +34,7 @@ from oneway.tools.report.robustness import STRENGTHS, Robustness, robustness
 CPU = torch.device("cpu")
 """Fast enough for a few pictures, and the page is then the same wherever it is written."""
 
+HERE = Path(__file__).parent
 LONGEST_NAME = 80
 """Characters of a page's name: file systems take 255 bytes, people fewer."""
 
@@ -108,7 +109,7 @@ def _file_name(runs: Sequence[Path]) -> str:
 
 def _render(page: dict[str, Any]) -> str:
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
+        loader=FileSystemLoader([HERE, HERE.parent / "static"]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

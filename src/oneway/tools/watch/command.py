@@ -11,13 +11,6 @@ from oneway.common.extras import import_extra
 from oneway.tools.watch.state import Watcher
 
 STATIC = Path(__file__).parent / "static"
-FILES = {
-    "/": STATIC / "index.html",
-    **{f"/{name}": STATIC / name for name in ("watch.css", "watch.js", "plot.js")},
-    "/icon.svg": STATIC.parents[1] / "explore/static/icon.svg",
-}
-"""Which file is served at which address; no other file can be requested."""
-
 TIMEOUT = 20.0
 
 if TYPE_CHECKING:  # needs packages that not everyone has
@@ -37,13 +30,10 @@ def watch(path: Path, console: Console, port: int | None = None) -> None:
 
 def application(watcher: Watcher) -> ASGIApp:
     """The page, and what it asks for, as an ASGI application. Functions run in threads of their own."""
-    from starlette.responses import FileResponse, JSONResponse, Response
+    from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
 
-    from oneway.tools.local_server import guarded
-
-    def static(request: Request) -> Response:
-        return FileResponse(FILES[request.url.path])
+    from oneway.tools.local_server import guarded, static_routes
 
     def overview(request: Request) -> Response:
         return JSONResponse({"folder": str(watcher.path), "runs": watcher.overview()})
@@ -57,7 +47,7 @@ def application(watcher: Watcher) -> ASGIApp:
         return Response(content, media_type="image/jpeg" if name.endswith(".jpg") else "image/png")
 
     routes = [
-        *(Route(address, static) for address in FILES),
+        *static_routes(STATIC, "watch.css", "watch.js", "plot.js"),
         Route("/api/runs", overview),
         Route("/api/runs/{number:int}", details),
         Route("/api/runs/{number:int}/pictures/{name}", picture),

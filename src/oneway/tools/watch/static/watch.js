@@ -12,7 +12,7 @@ const make = (name, properties = {}, ...children) => {
   element.append(...children)
   return element
 }
-const colour = number => `var(--run-${shown().findIndex(run => run.number === number) % COLOURS})`
+const colour = number => `var(--run-${(shown().findIndex(run => run.number === number) + 1) % COLOURS})`
 const shown = () => runs.filter(run => chosen.get(run.number)).sort((a, b) => a.number - b.number)
 const count = number => number.toLocaleString('en')
 const duration = seconds => {
