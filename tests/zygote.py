@@ -214,9 +214,13 @@ def serve() -> None:
     """Jobs from the standard input, one at a time: answers with the process, and when it has ended with its status."""
     import torch
 
-    # What jobs would import, each anew.
+    # What jobs would import, each anew; the first of them by PyTorch's optimisers, which takes two seconds.
+    import torch._dynamo
+
     import oneway.cli
     import oneway.data.check.inspection
+    import oneway.methods.consistency
+    import oneway.models.mlp
     import oneway.models.swiftnet
     import oneway.tools.report
     import oneway.tools.train  # noqa: F401

@@ -131,7 +131,7 @@ def _jpegs() -> dict[str, Maker]:
         "3,000 scans": lambda: jpeg(4096, 4096, scans=3000),
         "100 scans of a large image": lambda: jpeg(16_000, 16_000, scans=100),
         "3 scans of a large image": lambda: jpeg(16_000, 16_000, scans=3),
-        "37 scans, which are few enough": lambda: jpeg(5300, 5300, scans=37),
+        "40 scans, which are few enough": lambda: jpeg(5100, 5100, scans=40),
         "50,000 scans of a small image": lambda: jpeg(512, 512, scans=50_000),
         "scans of four components": lambda: jpeg(8000, 8000, scans=30, components=4),
         "junk before the first marker": lambda: b"\xff\xd8\xff" + bytes(8 * MIB) + jpeg(8, 8)[2:],

@@ -361,11 +361,11 @@ def _refuse_implausible(path: Path, image: ImageFile.ImageFile, file: BinaryIO, 
 
 
 def _bytes_per_pixel(image: Image.Image, scans: int) -> int:
-    """Memory that decoding takes at most: Pillow's image, and the result; before that, the coefficients of a JPEG."""
+    """Memory that decoding takes at most: Pillow's image, and the result or a JPEG's coefficients, some of which stay."""
     bands = len(image.getbands())
     if bands == 1:
         return 12 if image.mode[0] in "IF" else 4
-    return 4 + max(4, 2 * bands if scans > 1 else 0)
+    return 4 + max(4, 2 * bands + 1 if scans > 1 else 0)
 
 
 def _orientation(image: Image.Image) -> int:
