@@ -34,13 +34,8 @@ def compare(
 ) -> None:
     """Trains two runs in `out`, each in a folder named after its method; writes `summary.json` and `report.html` there.
 
-    Args:
-        configs: Of a supervised run and of another, in the order in which they are trained.
-        out: The folder of both.
-        console: Where progress and the result are shown.
-        resume: Continue what has been begun; else a run that is there is refused before anything is trained.
-        allow_changes: Continue although settings, split or data are not those a run was started with.
-        log: Services that take the curves of both.
+    One of the configurations is supervised; they are trained in their order. Without `resume`, a run that is there is
+    refused before anything is trained.
     """
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         raise UserError("A comparison is trained by one process. With torchrun, train either method by itself.")

@@ -339,11 +339,7 @@ def as_json(scores: Scores, classes: Sequence[str]) -> dict[str, Any]:
 
 
 def about_absent(scores: Mapping[str, Any]) -> str:
-    """Which classes no pixel has, and which of those are predicted all the same; nothing where all are there.
-
-    Args:
-        scores: As `as_json` and summaries have them.
-    """
+    """Which classes no pixel has, and which are predicted all the same; nothing where all are there."""
     if not scores["absent"] or scores["metric"] != "miou":
         return ""
     columns = zip(*scores["confusion"], strict=True)

@@ -96,14 +96,7 @@ def prepare(
 ) -> Prepared:
     """The configured network: random, then filled with the weights that were located; if not ours, it is examined.
 
-    Args:
-        config: Of the network.
-        classes: Number of classes.
-        seed: Decides the random weights.
-        task: What it is for.
-        crop: Height and width of its inputs in training.
-        weights: What was located.
-        filled: Parameters that were filled when the run began, where a checkpoint has the weights.
+    Where a checkpoint has the weights, `filled` are the parameters that were filled when the run began.
     """
     network, remarks = build(config, classes, seed), []
     if config.factory is not None and crop is not None:

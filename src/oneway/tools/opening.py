@@ -90,12 +90,10 @@ class Training:
 
     @property
     def validate_every(self) -> int:
-        """Iterations between validations."""
         return self.config.train.validate_every or math.ceil(self.iterations / 10)
 
     @property
     def checkpoint_every(self) -> int:
-        """Iterations between checkpoints."""
         return self.config.train.checkpoint_every or self.validate_every
 
 

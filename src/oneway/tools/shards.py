@@ -32,13 +32,7 @@ class Packed(NamedTuple):
 def pack(folder: Path, out: Path, size: int, console: Console) -> Packed:
     """Packs the images of a folder and its subfolders, in order of name and byte by byte as they are.
 
-    Run again after an interruption, it goes on behind the last complete shard.
-
-    Args:
-        folder: With images.
-        out: Where shards and index go: a new folder, or the same one again.
-        size: Images in a shard.
-        console: For progress.
+    Run again after an interruption, with the same `out`, it goes on behind the last complete shard.
 
     Raises:
         UserError: There is no image, or `out` has other files; or a file cannot be read or written.

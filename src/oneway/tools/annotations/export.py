@@ -77,17 +77,13 @@ class Export:
 
     @property
     def writer(self) -> Writer:
-        """The format."""
         return FORMATS[self.settings.to]
 
     def add(self, path: Path, name: str, stem: str, prediction: Prediction) -> None:
         """Writes what is written for each image, and keeps the rest.
 
-        Args:
-            path: The image.
-            name: Its path below the folder of images, with forward slashes.
-            stem: The name of files about it, without a suffix, unlike that of every other image.
-            prediction: What was found in it.
+        `name` is its path below the folder of images, with forward slashes; `stem` that of files about it, without a
+        suffix and unlike that of every other image.
         """
         scheme = self.scheme
         found, specks = find_regions(

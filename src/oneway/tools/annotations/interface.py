@@ -66,13 +66,11 @@ class Picture:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Height and width."""
         height, width = self.labels.shape
         return height, width
 
     @property
     def folder(self) -> Path:
-        """The folder of images."""
         return self.path.parents[len(PurePosixPath(self.name).parts) - 1]
 
 
@@ -83,12 +81,9 @@ class Writer(Protocol):
     """The folder in which the tool looks for images, below that of the format."""
 
     def describe(self, picture: Picture, scheme: Scheme, folder: Path) -> tuple[Files, Any]:
-        """The files about one picture, and what `gather` needs to know about it; may be called in several threads.
+        """The files about one picture, which will be in `folder`, and what `gather` needs to know about it.
 
-        Args:
-            picture: What was found.
-            scheme: The classes.
-            folder: Where the files will be.
+        May be called in several threads.
         """
 
     def gather(self, parts: Sequence[Any], scheme: Scheme) -> Files:

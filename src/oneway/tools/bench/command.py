@@ -50,14 +50,9 @@ BENCHES: dict[str, Bench] = {
 
 
 def bench(name: str, options: Options, console: Console, out: Path | None = None, as_json: bool = False) -> None:
-    """Runs a benchmark by its name, and prints what it found.
+    """Runs a benchmark by its name, and prints what it found; into `out`, that goes as JSON.
 
-    Args:
-        name: Which one.
-        options: What to measure, and where.
-        console: Where it prints; with `as_json`, not the standard output.
-        out: A file for the results, as JSON.
-        as_json: Print the results as JSON to the standard output, and no tables.
+    With `as_json`, the standard output has JSON in place of tables, and the console must not be there.
     """
     _refuse(name, options, out)
     if int(os.environ.get("RANK", 0)) > 0:  # the first of several processes speaks for all

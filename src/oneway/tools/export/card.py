@@ -24,13 +24,8 @@ Rows = Mapping[str, object]
 def model_card(name: str, file: Rows, model: Predictor, folder: Path, where: str, speeds: dict[str, float]) -> str:
     """The text, with the history of the run folder, if it is one.
 
-    Args:
-        name: Of the exported file.
-        file: What is known about it.
-        model: What was exported.
-        folder: Where it came from.
-        where: A sentence about the images and the hardware that speed was measured on.
-        speeds: Images per second of each runtime.
+    `file` is what is known about the file; `where` a sentence about the images and the hardware of the speeds, which
+    are images per second of each runtime.
     """
     backbone = next((part.backbone for part in model.network.modules() if isinstance(part, Encoder)), None)
     history, summary = read_history(folder, backbone)

@@ -140,7 +140,6 @@ class Pt2:
         """PyTorch is all it needs."""
 
     def files(self, path: Path) -> tuple[Path, ...]:
-        """All that is written."""
         return (path,)
 
     def write(self, network: nn.Module, output: Output, path: Path, about: About) -> Any:

@@ -47,12 +47,9 @@ class Deployed(nn.Module):
 
 
 def trace(network: nn.Module, output: Output, pool_by_products: bool) -> ExportedProgram:
-    """The graph of a network in evaluation mode, with free batch, height and width.
+    """The graph of a network on the CPU in evaluation mode, with free batch, height and width.
 
-    Args:
-        network: The network, on the CPU.
-        output: What comes out.
-        pool_by_products: Write adaptive pooling as matrix products, for formats that have no such operation.
+    `pool_by_products` writes adaptive pooling as matrix products, for formats that have no such operation.
     """
     factor = factor_of(network)
     batch, height, width, colours = EXAMPLE

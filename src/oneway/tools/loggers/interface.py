@@ -35,7 +35,6 @@ class About:
 
     @property
     def folder(self) -> Path:
-        """The run folder."""
         return Path(self.path)
 
     @property
@@ -69,8 +68,7 @@ class Logger(Protocol):
     The module of a service calls it `Service`. It is made of a run, and of a function that tells the user something.
     """
 
-    def log(self, points: Sequence[Point]) -> None:
-        """Takes points."""
+    def log(self, points: Sequence[Point]) -> None: ...
 
     def close(self, summary: Mapping[str, Any] | None) -> None:
         """Ends, with the summary of a run that has ended; without one, the run may be continued."""

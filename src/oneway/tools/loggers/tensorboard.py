@@ -39,7 +39,6 @@ class Service:
         self.writer.flush()
 
     def log(self, points: Sequence[Point]) -> None:
-        """Takes points."""
         for point in points:
             values = [Summary.Value(tag=name, simple_value=value) for name, value in point.values.items()]
             values += [Summary.Value(tag=name, image=_as_image(file)) for name, file in point.pictures.items()]

@@ -61,17 +61,14 @@ class RunFacts:
 
     @property
     def path(self) -> Path:
-        """The run folder."""
         return self.folder.path
 
     @property
     def config(self) -> Config:
-        """Every setting of the run."""
         return self.folder.config
 
     @property
     def metric_name(self) -> str:
-        """The metric as a person writes it."""
         return METRIC_NAMES[self.metric]
 
     @property

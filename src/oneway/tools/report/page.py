@@ -62,17 +62,10 @@ def write_report(
     cache: Path | None = None,
     trained: Data | None = None,
 ) -> Path:
-    """Writes the page about run folders, and returns its path.
+    """Writes the page about run folders, and returns its path; everything is asked for as `oneway report` says it.
 
-    Args:
-        runs: The folders, the baseline first; the folder of a comparison stands for its two runs.
-        out: The page; by default `report.html` in the folder given, or `report-A-B.html` in the last of several.
-        factory: The `model.factory` that the user agrees to run.
-        data: Folder of the data set, where it is not the one trained on.
-        refresh: Accept that files of it have changed since they were decoded.
-        console: Where decoding shows its progress.
-        cache: Where decoded images go, if not to a folder of the user's.
-        trained: The settings of the data with which the last run has just been trained.
+    The baseline comes first; the folder of a comparison stands for its two runs. `trained` are the settings of the data
+    with which the last run has just been trained.
     """
     facts = read_runs([run for folder in runs for run in compared_runs(folder)])
     out = out or runs[-1] / _file_name(runs)

@@ -80,7 +80,6 @@ class Mean:
 
     @property
     def mean(self) -> float:
-        """Of the seeds' values."""
         return mean(self.by_seed.values())
 
     @property

@@ -46,14 +46,8 @@ def choose_among(
 ) -> Choice:
     """Looks at all candidates, and chooses up to `count` of them.
 
-    Args:
-        judge: The model.
-        candidates: Images to choose from.
-        labelled: Those that have labels already.
-        count: How many.
-        by: What decides: `doubt`, what the model is unsure of, classes alike; `features`, how unlike all labelled
-            images it is to the encoder; or `both`, their product, which is the default where the model has an encoder.
-        console: Shows progress.
+    What decides: `doubt`, what the model is unsure of, classes alike; `features`, how unlike all labelled images it is
+    to the encoder; or `both`, their product, which is the default where the model has an encoder.
     """
     by = by or ("both" if has_encoder(judge.network) else "doubt")
     if by in NEEDS_FEATURES:

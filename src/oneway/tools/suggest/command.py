@@ -68,19 +68,8 @@ def suggest(
 ) -> Suggestions:
     """Writes a table of the images to label next, and a contact sheet that shows where they are difficult.
 
-    Args:
-        path: Run folder.
-        console: Shows progress.
-        folder: Images to choose from; by default the run's own that have no labels.
-        count: How many.
-        by: What decides: see `choose_among`.
-        out: The table, a CSV file; by default suggest.csv in the run folder. The sheet lies beside it, as PNG. With
-            `to`, the folder of all: by default suggest-FORMAT in the run folder.
-        to: Also copy the images, with what the model makes of them, for an annotation tool.
-        refresh: Accept that files of the run's data have changed since they were decoded.
-        cache: Where decoded images go, if not to a folder of the user's.
-        factory: The `model.factory` that the user agrees to run.
-        device: Where the model runs.
+    Everything is asked for as `oneway suggest` says it; `folder` holds the images to choose from, where they are not
+    the run's own that have no labels.
     """
     home = None if to is None else out or path / f"suggest-{to.to}"
     if home is not None:

@@ -42,16 +42,9 @@ def pre_annotate(
     factory: str | None = None,
     device: str = "auto",
 ) -> str:
-    """Copies images and writes predictions for them; returns a sentence about what there is.
+    """Copies images, each of which has a file, and writes a run's predictions for them.
 
-    Args:
-        run: Run folder, whose model predicts.
-        images: Which ones; each has a file.
-        settings: The format.
-        folder: Where all of it goes.
-        console: Shows progress.
-        factory: The `model.factory` that the user agrees to run.
-        device: Where the model runs.
+    Returns a sentence about what there is.
     """
     model = load(run, device, factory)
     export = settings.export(model, folder)
