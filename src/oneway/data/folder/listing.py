@@ -114,37 +114,45 @@ def list_described(
             f"or say in {FILE} where they are.{''.join(f' {hint}' for hint in hints)}"
         )
     if inferred and not inferred.named:
-        colours = listed((list(colour) for colour in description.palette), SHOWN)
+        shown = listed((list(colour) for colour in description.palette), SHOWN)
         raise UserError(
-            f"{root}: the masks are painted in colours, and nothing says which class each stands for: {colours}. "
+            f"{root}: the masks are painted in colours, and nothing says which class each stands for: {shown}. "
             f"`oneway check --save` writes a {FILE} to complete.{''.join(f' {remark}' for remark in inferred.remarks)}"
         )
-    annotated = _annotated_classes(found)
-    held_out = (
-        () if found.val else tuple(labelled) if all_validate else _hold_out(labelled, holdout, seed, description.groups)
-    )
+    held_out: tuple[Item, ...] = ()
+    chosen_by: Sequence[object] | None = None  # where images are held out
+    if not found.val and all_validate:
+        held_out, chosen_by = tuple(labelled), ("all",)
+    elif not found.val:
+        held_out = _hold_out(labelled, holdout, seed, description.groups)
+        chosen_by = (holdout, seed, description.groups) if description.groups else (holdout, seed)
     names = {item.name for item in held_out}
-    grouped = (description.groups,) if description.groups else ()
-    table = {} if annotated or not description.classes else description.classes.table
+    classes, colours, masks = description.names, description.palette, None
+    if found.annotations:
+        classes = _annotated_classes(found)
+        colours = default_colours(classes)
+        read_labels = partial(_read_annotations, found.annotations, classes)
+        coding = f"annotations, crowds {description.crowds}, unannotated {description.unannotated}"
+        coding += ", objects by colour" if description.train and description.train.objects else ""
+    else:
+        read_labels = partial(_read_mask, description.coding(), description.resize_masks == "nearest")
+        coding = f"{description.coding()!r}{_leniency(description)}"
+        if description.classes:
+            masks = style_of((item.mask for item in labelled if item.mask), description.classes.table)
     listing = Listing(
         root=root,
-        classes=annotated or description.names,
-        colours=default_colours(annotated) if annotated else description.palette,
+        classes=classes,
+        colours=colours,
         train=tuple(item for item in found.train if item.name not in names),
         val=found.val or held_out,
-        read_labels=partial(_read_annotations, found.annotations, annotated)
-        if annotated
-        else partial(_read_mask, description.coding(), description.resize_masks == "nearest"),
+        read_labels=read_labels,
         warnings=tuple(_warnings(found)),
         remarks=tuple(_remarks(found, inferred, len(held_out), len(labelled), holdout)),
-        label_coding=f"annotations, crowds {description.crowds}, unannotated {description.unannotated}"
-        + (", objects by colour" if description.train and description.train.objects else "")
-        if annotated
-        else f"{description.coding()!r}{_leniency(description)}",
-        selection=_selection(found, None if found.val else ("all",) if all_validate else (holdout, seed, *grouped)),
+        label_coding=coding,
+        selection=_selection(found, chosen_by),
         unlabelled=found.unlabelled,
         bands=description.bands,
-        masks=style_of((item.mask for item in labelled if item.mask), table) if table else None,
+        masks=masks,
     )
     listing = replace(listing, reduction=choose_reduction(listing) if reduction == "auto" else reduction)
     return replace(listing, remarks=(*listing.remarks, *about_reduction(listing)))
@@ -237,15 +245,14 @@ def _leniency(description: Description) -> str:
 
 
 def _annotated_classes(found: Found) -> tuple[str, ...]:
-    """All classes, where labels come from annotations: as described, or else the background first; else nothing."""
-    annotations, given = found.annotations, found.description.names
-    names = dict.fromkeys(name for one in annotations for name in one.names)
-    if annotations and given:
+    """All classes, where labels come from annotations: as described, or else the background first."""
+    names = dict.fromkeys(name for one in found.annotations for name in one.names)
+    if given := found.description.names:
         if unknown := [name for name in names if name not in given and not is_background(name)]:
             raise UserError(f"{found.root / FILE}: `classes` lacks {listed(unknown, SHOWN)}, which is drawn. Add it.")
         return given
-    every = names if all(one.listed for one in annotations) else sorted(names)
-    return (BACKGROUND, *(name for name in every if not is_background(name))) if annotations else ()
+    every = names if all(one.listed for one in found.annotations) else sorted(names)
+    return (BACKGROUND, *(name for name in every if not is_background(name)))
 
 
 def _read_annotations(annotations: Sequence[Annotations], classes: Sequence[str], item: Item) -> Bytes:
