@@ -50,6 +50,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "mt-cutmix-l2": {"train": {"confidence": 0.3}},
     "classmix": {"train": {"confidence": 0.3}},
     "cps": {"train": {"confidence": 0.0}},
+    "fixmatch-ema": {"train": {"confidence": 0.3}},
     "unimatch-v2": {"train": {"confidence": 0.3}},
     "augseg": {"train": {"confidence": 0.3}},
     "cac": {"train": {"confidence": 0.0}},
