@@ -332,6 +332,7 @@ def test_the_moons_are_as_long_as_asked_for():
         ("camvid", {"changes": {"data": {"holdout_drive": "0006R0"}}}, "the table decides data.holdout_drive"),
         ("facade", {"drives": ("0006R0",)}, "holds no drive out"),
         ("facade", {"table_only": True}, "no run of facade has ended there"),
+        ("cifar10", {"table_only": True}, "no run of cifar10 has ended there"),
         ("cifar10", {"drives": ("0006R0",)}, "holds no drive out"),
         ("facade-settings", {"changes": {"train": {"alpha": 1.0}}}, "the table decides train.alpha"),
         ("facade-qualitative", {"table_only": True}, "no run has ended there"),

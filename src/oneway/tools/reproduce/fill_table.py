@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from oneway.common.errors import UserError
 from oneway.common.words import counted, say
 from oneway.engine.optim import total_iterations
 from oneway.runs.atomic import write_atomically, write_json
@@ -62,6 +63,8 @@ def fill_table(name: str, request: Request, console: Console) -> None:
     if not request.table_only:
         train_all(jobs_of(name, table, request), request.side_by_side or 1, console)
     cells = _read_cells(table, request.out)
+    if not cells:
+        raise UserError(f"{request.out}: no run of {name} has ended there.")
     quoted = QUOTED.get(name, ())
     console.print(_to_rich(table, cells, quoted))
     write_results(request.out, name, cells, quoted)
