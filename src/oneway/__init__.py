@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
 
-    from oneway.config import Config
+    from oneway.config import Config, Precision
     from oneway.runs import Run
     from oneway.tools.predict import Predictor
 
@@ -67,7 +67,13 @@ def fit(
     return open_run(folder)
 
 
-def load(run: str | PathLike[str], device: str = "auto", factory: str | None = None, mirror: bool = False) -> Predictor:
+def load(
+    run: str | PathLike[str],
+    device: str = "auto",
+    factory: str | None = None,
+    mirror: bool = False,
+    precision: Precision = "auto",
+) -> Predictor:
     """A trained model, ready to use: `oneway.load("runs/x").predict("image.jpg").save("mask.png")`.
 
     Args:
@@ -75,7 +81,8 @@ def load(run: str | PathLike[str], device: str = "auto", factory: str | None = N
         device: `auto` takes the GPU where there is one; else `cpu`, `cuda`, `cuda:1`, …
         factory: The `model.factory` that you agree to run, where the model names one.
         mirror: Average what it makes of an image and of its mirror image; twice the time.
+        precision: `auto` is bfloat16 on a GPU, float32 on a CPU.
     """
     from oneway.tools import predict
 
-    return predict.load(run, device, factory, mirror)
+    return predict.load(run, device, factory, mirror, precision)

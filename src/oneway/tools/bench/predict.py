@@ -92,7 +92,8 @@ def make_predictor(config: Model, device: torch.device) -> Predictor:
 
         network = for_prediction(network)
     names = tuple(f"class {index}" for index in range(CLASSES))
-    return Predictor(network, names, default_colours(names), device, Path("random weights"), classifies=False)
+    about = names, default_colours(names), device, Path("random weights")
+    return Predictor(network, *about, classifies=False, half=device.type == "cuda")
 
 
 def measure(name: str, model: Predictor, files: list[Path], rounds: int) -> Result:
@@ -139,7 +140,7 @@ def plain(model: Predictor, file: Path, out: Path) -> None:
     """One file by PyTorch's and Pillow's own functions, one after the other."""
     pixels = np.asarray(Image.open(file).convert("RGB"))
     x = as_input(torch.tensor(pixels)[None].to(model.device))
-    with torch.autocast(model.device.type, torch.bfloat16, enabled=model.device.type == "cuda"):
+    with torch.autocast(model.device.type, torch.bfloat16, enabled=model.half):
         logits = model.network(x)
     logits = upsample(logits, SIZE)
     largest, winner = logits.max(dim=1)

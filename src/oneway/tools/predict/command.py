@@ -267,7 +267,8 @@ def _append_overlay(
 
 def _about(model: Predictor) -> dict[str, Any]:
     mirror = {"mirror": True} if model.mirror else {}
-    about = {"oneway": __version__, "model": str(model.source), **mirror}
+    precision = "bfloat16" if model.half else "float32"
+    about = {"oneway": __version__, "model": str(model.source), **mirror, "precision": precision}
     return {**about, "classes": model.classes, "colours": model.colours}
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,10 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor, nn
 
-from oneway.common.errors import UserError
+from oneway.common.errors import UserError, unknown
 from oneway.common.links import refuse_link
 from oneway.common.run_files import CONFIG, MODEL
+from oneway.config import Precision
 from oneway.data.dataset import Bytes, Colour
 from oneway.data.decode.images import Bands, read_image, reduced, stripes
 from oneway.data.folder.classes import default_colours
@@ -139,6 +140,9 @@ class Predictor:
     reduction: int = 1
     """How many times smaller than they are, each way, it has learnt to see images."""
 
+    half: bool = False
+    """Whether the network computes in bfloat16."""
+
     @property
     def mirror(self) -> bool:
         """Whether predictions are averaged over an image and its mirror image."""
@@ -249,13 +253,24 @@ class Predictor:
         return as_input(images.to(self.device))  # channels last in memory already
 
     def _call(self, function: Callable[..., Tensor], *inputs: Any) -> Tensor:
-        """A part of the network, or all of it; on a GPU, it computes in half precision."""
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+        """A part of the network, or all of it."""
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
             return function(*inputs)
 
 
-def load(run: str | PathLike[str], device: str = "auto", factory: str | None = None, mirror: bool = False) -> Predictor:
-    """The model of a run folder, or of a model.safetensors alone; with `mirror`, averaged over mirrored images too."""
+def load(
+    run: str | PathLike[str],
+    device: str = "auto",
+    factory: str | None = None,
+    mirror: bool = False,
+    precision: Precision = "auto",
+) -> Predictor:
+    """The model of a run folder, or of a model.safetensors alone; with `mirror`, averaged over mirrored images too.
+
+    It computes in bfloat16 on a GPU and in float32 on a CPU, unless `precision` says otherwise.
+    """
+    if precision not in (known := get_args(Precision)):
+        raise unknown("precision", precision, known)
     path = Path(run)
     file = refuse_link(path / MODEL) if path.is_dir() else path
     if not file.exists() and not (path / CONFIG).exists():
@@ -268,16 +283,17 @@ def load(run: str | PathLike[str], device: str = "auto", factory: str | None = N
     classifies = _classifies(network, chosen)  # before its weights are rounded, which wants inputs that are so too
     if mirror and classifies:
         raise UserError(f"{file}: classifies whole images; only masks are averaged over mirrored ones.")
+    half = precision == "bfloat16" or (precision == "auto" and chosen.type == "cuda")
     if chosen.type == "cuda":
         network = network.to(memory_format=torch.channels_last)
-        if factory is None and find_spec("triton") is not None:
+        if half and factory is None and find_spec("triton") is not None:
             from oneway.models.fuse import for_prediction
 
             network = for_prediction(network)
     if mirror:
         network = Mirrored(network)
     colours = trained.colours or default_colours(trained.classes)
-    how = trained.masks, trained.bands, trained.reduction
+    how = trained.masks, trained.bands, trained.reduction, half
     return Predictor(network, trained.classes, colours, chosen, file, classifies, *how)
 
 
