@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter, validators
 from rich.table import Table
 
-from oneway import config as configuration
+from oneway.cli import run_settings
 from oneway.cli.app import TRAIN, Cache, Factory, Json, Refresh, Switch, console, messages, results, verb
 from oneway.common.console import print_result
 from oneway.common.errors import UserError
 from oneway.common.interrupt import Interrupted
-from oneway.common.run_files import CONFIG, is_output
+from oneway.common.run_files import CONFIG
 from oneway.common.terms import LoggerName, SplitName
 from oneway.common.words import command, counted, say
-from oneway.config import Config, Positive
-from oneway.config.recipes import RECIPES, PresetName, configured, with_preset
+from oneway.config import Config, Positive, confirm_factory, read_yaml
+from oneway.config.recipes import RECIPES, PresetName
 from oneway.config.recipes import recipe as recipe_named
 
 SHARE = validators.Number(gte=0, lt=1)
@@ -157,96 +158,66 @@ def train(
         from oneway.tools.loggers import require_services
 
         require_services(log)
-    run_settings: dict[str, Any] = {}
-    if recipe_name not in RECIPES and (place := Path(recipe_name)).is_dir():
-        recipe_name, out = _recipe_of(place, resume and out is None and not compare), place
-        run_settings = configuration.read_yaml(place / CONFIG)  # those of the recipe could contradict changes
-    changes = configuration.prefer_epochs(settings.model_dump(exclude_unset=True))
-    if data is not None:
-        changes = configuration.merge(changes, {"data": {"path": data}})
-    if config is not None:
-        changes = configuration.merge(configuration.prefer_epochs(configuration.read_yaml(config)), changes)
-    asked = changes
-    if preset is not None:
-        changes = with_preset(preset, recipe_name, changes)
-    source = str(config or "command line")
-    if (named := changes.get("recipe", recipe_name)) != recipe_name:
-        raise UserError(f"{source}: has settings of the recipe {named}, not of {recipe_name}.")
-    if run_settings:
-        resolved = configuration.build(configuration.merge(run_settings, changes), source)
-    else:
-        resolved = configured(recipe_name, changes, source)
-    if preset == "best" and "crop" not in asked.get("jitter", {}):
-        from oneway.tools.presets import fit_crops
-
-        resolved = fit_crops(resolved, messages if dry_run else console)
-        changes = configuration.merge(changes, {"jitter": {"crop": resolved.jitter.crop}})
-    folder = out or Path("runs") / _folder_name(resolved)
-    if compare:
-        folder = _compared_folder(resolved, out, resume and "method" not in changes)
     if allow_changes and not resume:
         raise UserError("--allow-changes: a new run has nothing to change. Add --resume, or leave it out.")
+    earlier: dict[str, Any] = {}
+    if recipe_name not in RECIPES and (place := Path(recipe_name)).is_dir():
+        recipe_name, out = run_settings.recipe_of(place, resume and out is None and not compare), place
+        earlier = read_yaml(place / CONFIG)
+    source = str(config or "command line")
+    changes = run_settings.collect_changes(settings, data, config)
+    resolved, changes = run_settings.resolve(
+        recipe_name, changes, preset, source, earlier, messages if dry_run else console
+    )
+    folder = out or Path("runs") / run_settings.folder_name(resolved)
+    if compare:
+        folder = run_settings.compared_folder(resolved, out, resume and "method" not in changes)
     begun = False
     if resume:
-        from oneway.engine.ranks import join
-
-        ranks = join(resolved.train.device)
-        with ranks.watching():
-            ranks.require_same(resolved.flat())
-            resolved, begun = ranks.same(lambda: _earlier(folder, resolved, changes, source))
+        resolved, begun = run_settings.continue_run(folder, resolved, changes, source, console)
     # Code that a file names runs for a user who names it too.
-    configuration.confirm_factory(resolved.model.factory, settings.model.factory, config or folder)
+    confirm_factory(resolved.model.factory, settings.model.factory, config or folder)
     if dry_run:
         print_result(resolved.to_yaml().rstrip("\n"))
-        return
+    elif compare:
+        _train_both(resolved, folder.parent, resume, allow_changes, log)
+    else:
+        _train_one(resolved, folder, begun, allow_changes, log)
 
-    if compare:
-        from oneway.tools.baseline import with_method
-        from oneway.tools.compare import compare as train_both
 
-        # The chosen method first: what was asked for at the start is then in its folder when the two are continued.
-        try:
-            train_both([resolved, with_method(resolved)], folder.parent, console, resume, allow_changes, log)
-        except Interrupted as stopped:
-            continued = command("oneway", "train", recipe_name, "--compare", "--resume", "--out", folder.parent)
-            raise Interrupted(stopped.args[0], f"{stopped} Both: {continued}") from None
-        return
+def _train_both(config: Config, out: Path, resume: bool, allow_changes: bool, log: Sequence[str]) -> None:
+    """Trains with and without unlabelled images, and compares."""
+    from oneway.tools.baseline import with_method
+    from oneway.tools.compare import compare
 
+    # The chosen method first: what was asked for at the start is then in its folder when the two are continued.
+    try:
+        compare([config, with_method(config)], out, console, resume, allow_changes, log)
+    except Interrupted as stopped:
+        continued = command("oneway", "train", config.recipe, "--compare", "--resume", "--out", out)
+        raise Interrupted(stopped.args[0], f"{stopped} Both: {continued}") from None
+
+
+def _train_one(config: Config, folder: Path, begun: bool, allow_changes: bool, log: Sequence[str]) -> None:
+    """Trains a run, and says how good the model is, and where the report is."""
     from oneway.engine.ranks import joined
     from oneway.tools.evaluate import METRIC_NAMES
     from oneway.tools.report import describe_gain, read_runs, write_report
     from oneway.tools.report.words import rests_on_few
     from oneway.tools.train import train
 
-    summary = train(resolved, folder, begun, console, allow_changes, log)
+    summary = train(config, folder, begun, console, allow_changes, log)
     if not joined().is_first:
         return
     page = folder / "report.html"
     if not page.exists():
-        write_report([folder], page, resolved.model.factory, trained=resolved.data)
+        write_report([folder], page, config.model.factory, trained=config.data)
     value, given = summary["value"], counted(summary["labels"], "label")
     known = value is not None and f"{value:.1f} % {METRIC_NAMES[summary['metric']]} on validation with {given}"
     if known and (caution := rests_on_few(summary["validation_samples"], compared=False)):
         known = f"{known}\n{caution}"
     say(console, f"{known or f'Trained on {given}; no image validates, and no score is known'}\nReport: {page}")
     say(console, str(describe_gain(read_runs([folder]))))
-
-
-def _recipe_of(place: Path, continued: bool) -> str:
-    """The recipe of a run that is named in its place, to be continued."""
-    if not (is_output(place) and (place / CONFIG).is_file()):
-        for inside in sorted(found.parent for found in place.glob(f"*/{CONFIG}") if is_output(found.parent)):
-            use, recipe = command("oneway", "train", inside, "--resume"), _recipe_of(inside, continued=True)
-            both = command("oneway", "train", recipe, "--compare", "--resume", "--out", place)
-            raise UserError(
-                f"{place}: holds runs, and is no recipe. To go on with one: {use}; with a comparison: {both}"
-            )
-        use = command("oneway", "train", "folder", "--data", place)
-        raise UserError(f"{place}: a folder, and no recipe. Use: {use}")
-    if not continued:
-        use = command("oneway", "train", place, "--resume")
-        raise UserError(f"{place}: a run, and no recipe. To go on with it: {use}")
-    return str(configuration.read_yaml(place / CONFIG).get("recipe"))
 
 
 @verb(TRAIN)
@@ -338,44 +309,3 @@ def report(
     from oneway.tools.report import write_report
 
     say(console, f"Report: {write_report(list(runs), out, factory, data, refresh, console, cache)}")
-
-
-def _earlier(folder: Path, given: Config, changes: dict[str, Any], source: str) -> tuple[Config, bool]:
-    """The settings of the run in a folder with some changed, and True; where there is none yet, those given, and False.
-
-    What is not mentioned now is as it was, so that continuing needs no flags again.
-    """
-    from oneway.runs import open_run, refuse_occupied
-
-    if not (folder / CONFIG).exists() and not any(folder.glob(f"*/{CONFIG}")):
-        refuse_occupied(folder)
-        say(console, f"{folder}: there is nothing to continue yet; the run starts.")
-        return given, False
-    earlier = open_run(folder).config
-    if earlier.recipe != given.recipe:
-        raise UserError(f"{folder}: is a run of recipe {earlier.recipe}, not of {given.recipe}.")
-    return configuration.build(configuration.merge(earlier.model_dump(), changes), source), True
-
-
-def _compared_folder(config: Config, out: Path | None, begun: bool) -> Path:
-    """The folder of the run that is compared with `supervised`, inside that of both.
-
-    Args:
-        config: As asked for now.
-        out: The folder of both runs, if the user named one.
-        begun: Whether a comparison is continued whose method the user has not named again.
-    """
-    both, method = out or Path("runs") / f"{_folder_name(config)}-compare", config.method
-    if begun:
-        from oneway.tools.baseline import find_compared
-
-        method = find_compared(both) or method
-    return both / method
-
-
-def _folder_name(config: Config) -> str:
-    labels = Path(config.labels).stem if Path(config.labels).is_file() else config.labels.replace("/", "of")
-    variant = "" if config.variant == "1w-ct" else f"-{config.variant}"
-    own = config.data.path if config.recipe == "folder" else None
-    name = own and (own.stem if own.is_file() else own.resolve().name)
-    return f"{name or config.recipe}-{config.method}{variant}-{labels}-seed{config.seed}"
