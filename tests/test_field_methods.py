@@ -337,3 +337,10 @@ SMALL = {
 def test_a_run_resumes_to_the_bit(method, tmp_path):
     """Four iterations; without the last two, continued, every tensor and every line of the metrics is the same."""
     assert_resumes(small_streets(method=method, **SMALL), tmp_path)
+
+
+def test_whole_images_are_learnt_by_fixmatch_ema(tiny_cifar, tmp_path):
+    """As the recipe has it, but for sizes: the average teaches classes of images, and is what is kept."""
+    train = {"iterations": 4, "batch_labelled": 4, "batch_unlabelled": 4, "checkpoint_every": 2, "log_every": 1}
+    changes = {"method": "fixmatch-ema", "labels": "20", "train": {**train, "confidence": 0.05}}
+    assert_resumes(configured("cifar10", changes | {"data": {"path": tiny_cifar}}, source="test"), tmp_path)
