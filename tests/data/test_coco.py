@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from matplotlib.path import Path as Outline
 from data.encoders import compress
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
-from oneway.data.decode.coco import Coco, read_coco
 from oneway.data.decode.outlines import decompress, outline_mask, polygon_mask, runs_mask
 from oneway.data.decode.regions import paint
+from oneway.data.folder.formats import Annotations, AnnotationSource
+from oneway.data.folder.formats.coco import read
 
 
 def tree(*annotations: dict, size: tuple[int, int] = (4, 5)) -> dict:
@@ -29,24 +31,31 @@ def box(left: float, top: float, right: float, bottom: float) -> dict:
     return {"segmentation": [[left, top, right, top, right, bottom, left, bottom]]}
 
 
-def written(tmp_path, content) -> object:
+def written(tmp_path, content) -> Path:
     path = tmp_path / "instances.json"
     path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     return path
 
 
-def label_map(coco: Coco, name: str) -> np.ndarray:
-    return paint(coco.images[name], coco.classes, coco.images[name].size)
+def read_coco(path: Path, ignore_crowds: bool = False) -> Annotations:
+    """What a file says about the image beside it."""
+    folder = path.parent
+    return read(AnnotationSource(folder, folder, [folder / "a.jpg"], path, [], ignore_crowds))
+
+
+def label_map(found: Annotations) -> np.ndarray:
+    regions = found.regions(next(iter(found.files)))
+    return paint(regions, ("background", *found.names), regions.size)
 
 
 def labels(tmp_path, *annotations: dict, size: tuple[int, int] = (4, 5)) -> list:
-    return label_map(read_coco(written(tmp_path, tree(*annotations, size=size))), "a.jpg").tolist()
+    return label_map(read_coco(written(tmp_path, tree(*annotations, size=size)))).tolist()
 
 
 def refusal(tmp_path, content) -> str:
     path = written(tmp_path, content)
     with pytest.raises(UserError) as error:
-        label_map(read_coco(path), "a.jpg")
+        label_map(read_coco(path))
     assert str(error.value).startswith(f"{path}: ")
     return str(error.value)
 
@@ -54,11 +63,11 @@ def refusal(tmp_path, content) -> str:
 def test_classes_are_the_background_and_the_categories_by_id(tmp_path):
     """Whatever their order in the file; a category of that name is the background."""
     content = tree(box(0, 0, 1, 1) | {"category_id": 20})
-    assert read_coco(written(tmp_path, content)).classes == ("background", "road", "car")
+    assert read_coco(written(tmp_path, content)).names == ("road", "car")
     content["categories"].append({"id": 0, "name": "Background"})
     coco = read_coco(written(tmp_path, content))
-    assert coco.classes == ("background", "road", "car")
-    assert label_map(coco, "a.jpg")[0].tolist() == [2, 0, 0, 0, 0]
+    assert coco.names == ("road", "car")
+    assert label_map(coco)[0].tolist() == [2, 0, 0, 0, 0]
 
 
 def test_a_box_covers_its_pixels(tmp_path):
@@ -118,8 +127,8 @@ def test_later_annotations_win_and_crowds_are_labels_or_lie_beneath(tmp_path):
     assert labels(tmp_path, road, car, crowd)[0] == [1, 1, 2, 1, 0]
     content = tree(road, car, {"segmentation": {"counts": [0, 20], "size": [4, 5]}, "iscrowd": 1})
     ignoring = read_coco(written(tmp_path, content), ignore_crowds=True)
-    assert label_map(ignoring, "a.jpg")[0].tolist() == [1, 1, 2, 2, IGNORE]
-    assert ignoring.crowds == 1
+    assert label_map(ignoring)[0].tolist() == [1, 1, 2, 2, IGNORE]
+    assert ignoring.remarks == ("1 of 3 annotations are marked as crowds and ignored, as dataset.yaml says.",)
 
 
 def test_roboflow_categories(tmp_path):
@@ -128,8 +137,8 @@ def test_roboflow_categories(tmp_path):
     names = [(0, "cracks", "none"), (1, "hole", "cracks"), (2, "crack", "cracks"), (3, "crack", "cracks")]
     content["categories"] = [{"id": number, "name": name, "supercategory": above} for number, name, above in names]
     found = read_coco(written(tmp_path, content))
-    assert found.classes == ("background", "hole", "crack")
-    assert label_map(found, "a.jpg")[0].tolist() == [2, 2, 0, 0, 0]
+    assert found.names == ("hole", "crack")
+    assert label_map(found)[0].tolist() == [2, 2, 0, 0, 0]
     assert len(found.remarks) == 2
 
 
@@ -260,6 +269,6 @@ def test_what_would_be_painted_for_hours_is_refused(tmp_path, monkeypatch):
     coco = read_coco(written(tmp_path, tree(box(0, 0, 5, 4), box(0, 0, 5, 4))))
     monkeypatch.setattr("oneway.data.decode.regions.MOST_PAINTED", 39)
     with pytest.raises(UserError, match=r"instances\.json: 2 regions on 5×4 pixels would take too long"):
-        label_map(coco, "a.jpg")
+        label_map(coco)
     monkeypatch.setattr("oneway.data.decode.regions.MOST_PAINTED", 40)
-    assert (label_map(coco, "a.jpg") > 0).all()
+    assert (label_map(coco) > 0).all()
