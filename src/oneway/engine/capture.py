@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from oneway.config import Config
 from oneway.draws import Draws, each_column
@@ -21,7 +20,7 @@ from oneway.engine.start import accelerated
 from oneway.engine.state import TrainingState
 from oneway.engine.step import Measured, step
 from oneway.engine.store import Store
-from oneway.engine.warm import compile_kernels
+from oneway.engine.warm import compile_kernels, cudnn_autotune, pays_to_try
 from oneway.methods import METHODS
 from oneway.ops import references, sharing_batches
 
@@ -122,7 +121,7 @@ class CapturedStep:
     def _compile(self) -> None:
         """Where steps will run, so that they find its memory."""
         self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.stream), cudnn_autotune(self.autotune):
+        with torch.cuda.stream(self.stream):
             compile_kernels(self.state.student, self.config, self.store.pixels.device)
 
     def _on_side_stream(self, consistent: bool) -> Measured:
@@ -141,26 +140,6 @@ class CapturedStep:
         with torch.cuda.graph(graph, pool=pool, stream=self.stream, capture_error_mode=mode):
             measured = self._step(consistent)
         return graph, measured
-
-
-def pays_to_try(network: nn.Module) -> bool:
-    """Whether convolutions should try their algorithms, and not take what cuDNN guesses.
-
-    On an H200, a ResNet-18 is 4 % faster for three seconds of trying. Depthwise-separable networks have twice as many
-    convolutions, try for ten seconds, and are as fast as by guessing: most of them are products of matrices.
-    """
-    return not any(isinstance(layer, nn.Conv2d) and layer.groups > 1 for layer in network.modules())
-
-
-@contextmanager
-def cudnn_autotune(enabled: bool = True) -> Iterator[None]:
-    """Convolutions try their algorithms once: shapes stay the same for the whole run."""
-    before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = enabled
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.benchmark = before
 
 
 class FixedTable:

@@ -20,7 +20,6 @@ from torch.autograd.function import once_differentiable
 
 from oneway.ops.activation import Activation, activate
 from oneway.ops.backend import kernel_takes
-from oneway.ops.columns import column_norm, has_few_rows
 from oneway.ops.norm_passes import Affine, Settings, norm_gradients, normalise
 from oneway.ops.rows import Sum, channels_last
 from oneway.ops.statistics import Running, Statistics, batch_statistics, following, population
@@ -32,10 +31,7 @@ WITH_RESIDUAL: tuple[Activation, ...] = ("none", "relu")
 def norm(x: Tensor, layer: nn.BatchNorm2d, activation: Activation = "none", residual: Tensor | None = None) -> Tensor:
     """What the layer makes of x, plus a residual of the same shape, activated."""
     if kernel_normalises(x, residual) and (residual is None or activation in WITH_RESIDUAL):
-        statistics = population(layer)
-        if statistics is None and has_few_rows(x):
-            return column_norm(x, layer.weight, layer.bias, following(layer), layer.eps, activation, residual)
-        statistics = statistics or batch_statistics(x, following(layer))
+        statistics = population(layer) or batch_statistics(x, following(layer))
         return norm_by_kernel(x, layer.weight, layer.bias, statistics, layer.eps, activation, residual)
     y = nn.BatchNorm2d.forward(layer, x)
     return activate(y if residual is None else y + residual, activation)

@@ -79,9 +79,9 @@ def batch_statistics(x: Tensor, running: Running | None = None, of_sum: Sum | No
     group.fill(shares)
     mean, variance = torch.empty(2, x.shape[1], device=x.device)
     grid, constants = merging(shares.transpose(0, 1))
-    arguments = (*tracked_by(running, mean, variance), x.numel() // x.shape[1] * group.size, group.size, x.shape[1])
+    arguments = (*_tracked_by(running, mean, variance), x.numel() // x.shape[1] * group.size, group.size, x.shape[1])
     _norm_merge_shares[grid](shares, mean, variance, *arguments, **constants)
-    tell_autograd(running)
+    _tell_autograd(running)
     return Statistics(mean, variance, of_batch=True, group=group)
 
 
@@ -93,20 +93,20 @@ def _own_statistics(x: Tensor, running: Running | None, of_sum: Sum | None, into
 
     mean, variance = torch.empty(2, rows.channels, device=x.device) if into is None else into
     grid, constants = merging(parts)
-    arguments = (*tracked_by(running, mean, variance), rows.count, *parts.shape[1:], rows.tile[0])
+    arguments = (*_tracked_by(running, mean, variance), rows.count, *parts.shape[1:], rows.tile[0])
     _norm_merge_statistics[grid](parts, mean, variance, *arguments, **constants, num_warps=8)
-    tell_autograd(running)
+    _tell_autograd(running)
     return Statistics(mean, variance, of_batch=True)
 
 
-def tracked_by(running: Running | None, mean: Tensor, variance: Tensor) -> tuple[Tensor | float, ...]:
+def _tracked_by(running: Running | None, mean: Tensor, variance: Tensor) -> tuple[Tensor | float, ...]:
     """The running statistics and whether there are any, as kernels take them: one is compiled for both cases."""
     if running is not None:
         return *running, 1
     return mean, variance, torch.empty(1, dtype=torch.int64, device=mean.device), 0.0, 0
 
 
-def tell_autograd(running: Running | None) -> None:
+def _tell_autograd(running: Running | None) -> None:
     """It does not see what a kernel changes in place, and would use what it has saved."""
     if running is not None:
         torch.autograd.graph.increment_version((running.mean, running.variance, running.batches))
@@ -179,8 +179,8 @@ def _norm_merge_statistics(
     tl.store(mean + channel, centre, inside)
     tl.store(variance + channel, spread / count, inside)
     if tracked != 0:
-        move(running_mean + channel, centre, momentum, inside)
-        move(running_variance + channel, spread / (count - 1), momentum, inside)
+        _move(running_mean + channel, centre, momentum, inside)
+        _move(running_variance + channel, spread / (count - 1), momentum, inside)
         if tl.program_id(0) == 0:
             tl.store(batches, tl.load(batches) + 1)
 
@@ -213,8 +213,8 @@ def _norm_merge_shares(
     tl.store(mean + channel, centre, inside)
     tl.store(variance + channel, spread, inside)
     if tracked != 0:
-        move(running_mean + channel, centre, momentum, inside)
-        move(running_variance + channel, spread * count / (count - 1), momentum, inside)
+        _move(running_mean + channel, centre, momentum, inside)
+        _move(running_variance + channel, spread * count / (count - 1), momentum, inside)
         if tl.program_id(0) == 0:
             tl.store(batches, tl.load(batches) + 1)
 
@@ -228,7 +228,6 @@ def _rows_of(program, count, programs, ROWS):
 
 
 @triton.jit
-def move(average, value, momentum, exists):
-    """Moves running statistics towards those of a batch."""
+def _move(average, value, momentum, exists):
     old = tl.load(average, exists, other=0)
     tl.store(average, (old + momentum * (value - old)).to(average.dtype.element_ty), exists)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from oneway import models
 from oneway.config import Model
-from oneway.engine.capture import cudnn_autotune
+from oneway.engine.warm import cudnn_autotune
 from oneway.ops import cross_entropy, pixels_of, references, upsample
 from oneway.tools.bench.findings import Findings, Options, Result, Say, number, ratio, table, times
 from oneway.tools.bench.paper import INFERENCE

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import torch
 from rich.table import Table
-from torch import Tensor, nn
+from torch import Tensor
 
 from oneway.common.drawing import Axes, Figure, FigureCanvasBase, style
 from oneway.common.errors import UserError
 from oneway.config import Config, Model
 from oneway.draws import draw_perturbation, each_column
-from oneway.engine.capture import cudnn_autotune
 from oneway.engine.state import TrainingState
 from oneway.engine.step import backward, settings_of
+from oneway.engine.warm import cudnn_autotune
 from oneway.methods import METHODS
 from oneway.methods.interface import Batch, Loss
 from oneway.ops import references
@@ -176,23 +176,17 @@ def trace(state: TrainingState, inputs: Inputs, config: Config, meter: Meter) ->
     """Runs Algorithm 1 itself, with a reading of the meter wherever one of its lines ends."""
     x_l, y_l, x_u = inputs
     lines: list[Result] = []
-    forward_passes = 0
 
-    def ended(upto: int) -> None:
+    def ended(kind: str = "") -> None:
         during, after = meter.read()
         line, does = LINES[len(lines)]
+        assert kind in does, "a line of the algorithm was passed over"
         lines.append({"number": line, "does": does, "during_mib": during / MIB, "after_mib": after / MIB})
-        assert len(lines) == upto, "a line of the algorithm was passed over"
-
-    def after_forward(module: nn.Module, args: tuple[Tensor, ...], logits: Tensor) -> None:
-        nonlocal forward_passes
-        ended((1, 4, 6)[forward_passes])
-        forward_passes += 1
 
     class Watched(PhTPS):
         def image(self, x: Tensor) -> Tensor:
             perturbed = super().image(x)
-            ended(5)
+            ended("perturb")
             return perturbed
 
     def perturbation(x: Tensor, view: int) -> Perturbation:
@@ -203,16 +197,16 @@ def trace(state: TrainingState, inputs: Inputs, config: Config, meter: Meter) ->
 
     batch = Batch(lambda: (x_l, y_l), lambda: x_u, perturbation)
     losses = METHODS[config.method].generator()(state.models, batch, settings_of(config, config.train.alpha))
-    hook = state.student.register_forward_hook(after_forward)
+    hook = state.student.register_forward_hook(lambda *_: ended("forward"))
     meter.read()
     try:
-        for upto in (2, 7):
+        for _ in range(2):
             loss = next(losses)
             assert isinstance(loss, Loss)
-            ended(upto)
+            ended()
             backward((loss,), state.watch.parameters)
             del loss
-            ended(upto + 1)
+            ended("backward")
     finally:
         hook.remove()
     return lines
