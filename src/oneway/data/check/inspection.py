@@ -67,9 +67,9 @@ def check_folder(
         folder = describe(root, further)  # as it is read from now on
     known = [
         Finding("warning", "Files that do not pair up", relative(problem.file, root), problem.message)
-        for problem in folder.found.problems
+        for problem in folder.problems
     ]
-    folder = replace(folder, found=replace(folder.found, problems=()))  # which are said now
+    folder = replace(folder, problems=())  # which are said now
     defaults = Data()
     try:
         listing = list_described(folder, defaults.holdout if holdout is None else holdout, defaults.seed)

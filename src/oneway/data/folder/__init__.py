@@ -6,4 +6,4 @@ by looking at the masks.
 
 from oneway.data.folder.description import FILE
 from oneway.data.folder.files import Found, find
-from oneway.data.folder.listing import Described, describe, list_described, list_folder
+from oneway.data.folder.listing import describe, list_described, list_folder

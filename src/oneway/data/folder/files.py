@@ -20,6 +20,7 @@ from oneway.data.cache.unpack import unzip_command
 from oneway.data.dataset import Item
 from oneway.data.folder.description import FILE, Description, Part, read_description
 from oneway.data.folder.formats import READERS, Annotations, AnnotationSource
+from oneway.data.folder.infer import Inferred
 from oneway.data.folder.layout import recognise
 from oneway.data.folder.names import IMAGES, MASK_FOLDERS, TRAIN, UNLABELLED, VAL
 from oneway.data.folder.walk import Problem, entries_of, images_in, require_inside, stem_below, unsupported_images
@@ -42,13 +43,16 @@ class Found:
     """The files of a data set, none of them decoded, and what is known about them."""
 
     root: Path
-    description: Description  # as read, and with the folders that were found; the classes may still be unknown
+    description: Description
+    """As read, and with the folders that were found; the classes are unknown until they are inferred."""
+
     train: tuple[Item, ...]  # those with labels first, each kind in order of name; nothing is held out yet
     val: tuple[Item, ...]  # all with labels; none where there is no validation set
     problems: tuple[Problem, ...]  # what is wrong with single files, though the others can be used
     unlabelled: Path | None  # another folder, whose images are among those of training
     annotations: tuple[Annotations, ...] = ()  # where labels come from these, and not from masks
     bare: tuple[str, ...] = ()  # names of images that they list, and on which nothing is annotated
+    inferred: Inferred | None = None  # how the classes of masks were, where no description gives them
 
 
 def find(root: Path, unlabelled: Path | None = None) -> Found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -26,7 +26,7 @@ from oneway.data.folder.description import FILE, Description
 from oneway.data.folder.files import Found, find, name_another
 from oneway.data.folder.formats import Annotations
 from oneway.data.folder.groups import group_of
-from oneway.data.folder.infer import SHOWN, Inferred, find_table, infer
+from oneway.data.folder.infer import SHOWN, find_table, infer
 from oneway.data.folder.layout import unsupported_labels
 from oneway.data.folder.other_masks import remark_other_masks
 from oneway.data.folder.reduction import about_reduction, choose_reduction
@@ -35,16 +35,7 @@ from oneway.data.mask_style import style_of
 Reduction = int | Literal["auto"]
 
 
-@dataclass(frozen=True)
-class Described:
-    """The files of a folder, and how they are read."""
-
-    found: Found
-    description: Description  # with the classes; placeholders for names where no table explains the colours of masks
-    inferred: Inferred | None  # how the classes were inferred, where no description gives them
-
-
-def describe(root: Path, unlabelled: Path | None = None) -> Described:
+def describe(root: Path, unlabelled: Path | None = None) -> Found:
     """Finds the files of a folder, and infers the classes from all masks where no description gives them.
 
     Args:
@@ -60,7 +51,7 @@ def describe(root: Path, unlabelled: Path | None = None) -> Described:
     if not masks and (another := name_another(root)):
         raise UserError(f"{root}: none of its {counted(len(found.train), 'image')} has labels. {another}")
     if given.classes is not None or found.annotations or not masks:
-        return Described(found, given, None)
+        return found
     parts = (given.train, given.val)
     inferred = infer(
         masks, given.ignore, find_table(found.root, dict.fromkeys((".", *(part.images for part in parts if part))))
@@ -72,7 +63,7 @@ def describe(root: Path, unlabelled: Path | None = None) -> Described:
         "colours": inferred.colours if given.colours is None else given.colours,
         "ignore": given.ignore if given.ignore is not None else inferred.ignore or ignore,
     }
-    return Described(found, given.model_copy(update=changes), inferred)
+    return replace(found, description=given.model_copy(update=changes), inferred=inferred)
 
 
 def list_folder(
@@ -88,12 +79,12 @@ def list_folder(
 
 
 def list_described(
-    folder: Described, holdout: float, seed: int, all_validate: bool = False, reduction: Reduction = "auto"
+    found: Found, holdout: float, seed: int, all_validate: bool = False, reduction: Reduction = "auto"
 ) -> Listing:
     """The data set in a folder that has been described.
 
     Args:
-        folder: What `describe` found.
+        found: What `describe` has found.
         holdout: Share of the labelled images that validate, where there is no validation set; 0 for none.
         seed: Decides which ones.
         all_validate: Where there is no validation set, all labelled images validate, and none of them trains.
@@ -102,8 +93,7 @@ def list_described(
     Raises:
         UserError: The files make no data set; says why, and the way out.
     """
-    found, description, inferred = folder.found, folder.description, folder.inferred
-    root = found.root
+    root, description, inferred = found.root, found.description, found.inferred
     labelled = [item for item in found.train if item.mask]
     if len(labelled) < (1 if found.val or not holdout else 2):
         doubts = (f"{message[:1].upper()}{message[1:]}." for _, message in _warnings(found))
@@ -147,7 +137,7 @@ def list_described(
         val=found.val or held_out,
         read_labels=read_labels,
         warnings=tuple(_warnings(found)),
-        remarks=tuple(_remarks(found, inferred, len(held_out), len(labelled), holdout)),
+        remarks=tuple(_remarks(found, len(held_out), len(labelled), holdout)),
         label_coding=coding,
         selection=_selection(found, chosen_by),
         unlabelled=found.unlabelled,
@@ -193,10 +183,10 @@ def _selection(found: Found, held_out: Sequence[object] | None) -> dict[SplitNam
     }
 
 
-def _remarks(found: Found, inferred: Inferred | None, held_out: int, labelled: int, holdout: float) -> Iterator[str]:
+def _remarks(found: Found, held_out: int, labelled: int, holdout: float) -> Iterator[str]:
     """What was decided for the user."""
-    if inferred:
-        yield from inferred.remarks
+    if found.inferred:
+        yield from found.inferred.remarks
     if found.description.bands:
         yield f"Bands {listed(found.description.bands)} of images are taken for red, green and blue, as {FILE} says."
     if found.description.resize_masks:
