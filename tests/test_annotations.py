@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import xml.etree.ElementTree as ET
 from collections import Counter
 from pathlib import Path
@@ -294,6 +295,23 @@ def test_suggestions_are_read_with_the_classes_of_the_model(trained_run, tmp_pat
     assert not any("suggest" in problem.file.name for problem in find(out).problems)
 
 
+@pytest.mark.parametrize(("to", "images"), [("labelme", "."), ("coco", "images/default"), ("voc", "JPEGImages")])
+def test_what_predict_writes_is_a_data_set_once_its_images_are_there(trained_run, tmp_path, to, images):
+    """With the model's classes, in its order: none that was not drawn is missing, and no background is added."""
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for number in range(3):
+        Image.fromarray(render(0, number, 32, 64)[0]).save(photos / f"{number}.png")
+    model, out = load(trained_run, "cpu"), tmp_path / "out"
+    export = AnnotationSettings(to, 0.0, 1).export(model, out / to)
+    assert predict_files(model, [str(photos)], Outputs(out), QUIET, export=export) == 0
+    shutil.copytree(photos, out / to / images, dirs_exist_ok=True)
+    listing = list_folder(out / to, None, 0.34, 0)
+    assert listing.classes == model.classes
+    for item in (*listing.train, *listing.val):
+        assert (listing.read_labels(item) == model.predict(read_image(item.image)).labels).all()
+
+
 @pytest.mark.parametrize("to", ["labelme", "voc"])
 def test_a_background_of_any_name_and_place_is_read_where_nothing_is_drawn(tmp_path, to):
     """Also where it is not called so: it is what was not drawn."""
@@ -308,7 +326,6 @@ def test_a_background_of_any_name_and_place_is_read_where_nothing_is_drawn(tmp_p
         prediction = Prediction(np.asarray(Image.open(path)), swapped, confident(labels), classes, COLOURS)
         export.add(path, name, name.removesuffix(".png"), prediction)
     export.finish()
-    export.describe_classes()
     listing = list_folder(folder, None, 0.34, 0)
     assert listing.classes == classes
     assert (listing.read_labels(listing.train[0]) == swapped).all()

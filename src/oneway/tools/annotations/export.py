@@ -101,6 +101,7 @@ class Export:
     def finish(self) -> str:
         """Writes the files about all images; returns a sentence about what there is."""
         self._write(self.writer.gather([self.parts[name] for name in sorted(self.parts)], self.scheme))
+        self._describe_classes()
         if self.settings.to == "voc":
             return f"Annotations of {counted(len(self.parts), 'image')} for voc: {self.folder}"
         pixels = "pixel" if self.scheme.tolerance == 1 else "pixels"
@@ -115,8 +116,8 @@ class Export:
             found += f"\nNumbers are {first}. Where a data.yaml of yours numbers the background too, use --background."
         return found
 
-    def describe_classes(self) -> None:
-        """Writes a description: as a data set, the folder has all classes of the model, in its order."""
+    def _describe_classes(self) -> None:
+        """As a data set, together with its images, the folder has all classes of the model, in its order."""
         heading = "# The classes of the model that drew this, in the order of their numbers.\n"
         given = voc.describe_classes(self.scheme) if self.settings.to == "voc" else {"classes": [*self.scheme.classes]}
         content = yaml.safe_dump(given, allow_unicode=True, sort_keys=False, default_flow_style=None)

@@ -58,5 +58,4 @@ def pre_annotate(
             stem = name.with_suffix("") if count[name.with_suffix("").as_posix().casefold()] == 1 else name
             export.add(copy.absolute(), name.as_posix(), stem.as_posix(), model.predict(image.path))
             advance()
-    export.describe_classes()
     return export.finish()
