@@ -361,7 +361,7 @@ def _refuse_implausible(path: Path, image: ImageFile.ImageFile, file: BinaryIO, 
 
 
 def _bytes_per_pixel(image: Image.Image, scans: int) -> int:
-    """Memory that decoding takes at most: Pillow's image, and the result or a JPEG's coefficients, some of which stay."""
+    """Memory that decoding takes at most: Pillow's image, and the result, or a JPEG's coefficients and what is kept."""
     bands = len(image.getbands())
     if bands == 1:
         return 12 if image.mode[0] in "IF" else 4
