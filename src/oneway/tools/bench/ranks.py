@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
-from itertools import cycle
 from statistics import median
 from typing import NamedTuple
 
@@ -19,14 +18,12 @@ from rich.table import Table
 from torch import Tensor
 
 from oneway.common.words import counted
-from oneway.draws import draw
 from oneway.engine.capture import WARM_UP, choose_step
 from oneway.engine.ranks import ALONE, Ranks, join
-from oneway.engine.start import plan_of
 from oneway.engine.step import step
 from oneway.engine.store import Store
 from oneway.ops import Group, sharing_batches
-from oneway.tools.bench.cases import SETUPS, Case, configured, fresh_state, random_samples, training_cases
+from oneway.tools.bench.cases import SETUPS, Case, configured, fresh_state, random_draws, random_samples, training_cases
 from oneway.tools.bench.findings import NOTHING, Findings, Options, Result, Say, number, table
 from oneway.tools.bench.timing import milliseconds, release, synchronise
 
@@ -104,9 +101,7 @@ def measure(case: Case, setup: str, ranks: Ranks, device: torch.device) -> Resul
     """Milliseconds of an iteration without (alone) and with exchanges (together), and what is exchanged in it."""
     release(device)
     store, config = Store.hold(random_samples(case), device), configured(case, setup, "oneway")
-    items = range(case.images)
-    plan = plan_of(config, items, items, network=fresh_state(config, case.classes, device).student)
-    draws = cycle([draw(plan, iteration) for iteration in range(8)])
+    draws = random_draws(case, setup, fresh_state(config, case.classes, device).student)
     complaints: list[str] = []
 
     def make_iteration(group: Ranks) -> Callable[[], object]:

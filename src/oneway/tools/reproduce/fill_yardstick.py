@@ -11,7 +11,7 @@ from oneway.common.words import listed, say
 from oneway.runs.atomic import write_atomically, write_json
 from oneway.tools.reproduce.figures import draw_settings
 from oneway.tools.reproduce.gain_tables import to_markdown, to_rich
-from oneway.tools.reproduce.gains import Cell, measure
+from oneway.tools.reproduce.gains import PairedCell, measure
 from oneway.tools.reproduce.jobs import train_all
 from oneway.tools.reproduce.requests import Request, jobs_of
 from oneway.tools.reproduce.results import Runs, read_runs, runs_as_json
@@ -46,6 +46,6 @@ def fill_yardstick(name: str, request: Request, console: Console) -> None:
         say(console, f"Figures, as .png and .svg: {listed(drawn, most=None)}")
 
 
-def _measure_all(yardstick: RunTable, runs: Runs, drives: Sequence[str]) -> list[Cell]:
+def _measure_all(yardstick: RunTable, runs: Runs, drives: Sequence[str]) -> list[PairedCell]:
     cells = [measure(runs, row, column, yardstick.columns[-1], drives) for row, column in runs]
     return [cell for cell in cells if cell is not None]

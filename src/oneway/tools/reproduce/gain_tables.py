@@ -9,12 +9,12 @@ from rich.table import Table
 
 from oneway.common.words import counted, listed
 from oneway.tools.baseline import BASELINE
-from oneway.tools.reproduce.gains import Cell
+from oneway.tools.reproduce.gains import PairedCell
 from oneway.tools.reproduce.results import markdown_table
 from oneway.tools.reproduce.tables import RunTable
 
 
-def to_rich(yardstick: RunTable, cells: Sequence[Cell], title: str) -> Table:
+def to_rich(yardstick: RunTable, cells: Sequence[PairedCell], title: str) -> Table:
     """A line for each cell, those of one number of labels together."""
     printed = Table(title=title, caption=_describe(yardstick, cells))
     for head in ("labels", "method", "mIoU in %", "n", f"over {BASELINE}", "n", "distance closed"):
@@ -29,7 +29,7 @@ def to_rich(yardstick: RunTable, cells: Sequence[Cell], title: str) -> Table:
     return printed
 
 
-def to_markdown(yardstick: RunTable, cells: Sequence[Cell], by_drive: dict[str, list[Cell]]) -> str:
+def to_markdown(yardstick: RunTable, cells: Sequence[PairedCell], by_drive: dict[str, list[PairedCell]]) -> str:
     """The table of all methods, the distance to all labels, and a table for each drive."""
     everything = [*cells, *(cell for found in by_drive.values() for cell in found)]
     parts = [f"{yardstick.shows}.", _describe(yardstick, everything)]
@@ -47,7 +47,7 @@ def to_markdown(yardstick: RunTable, cells: Sequence[Cell], by_drive: dict[str, 
     return "\n".join(f"{part.rstrip()}\n" for part in parts)
 
 
-def _describe(yardstick: RunTable, cells: Sequence[Cell]) -> str:
+def _describe(yardstick: RunTable, cells: Sequence[PairedCell]) -> str:
     """How to read the numbers."""
     seeds = sorted({len(cell.score.by_seed) for cell in cells})
     same = f"seed and drive, the mean over {listed(yardstick.drives, most=None)}" if yardstick.drives else "seed"
@@ -59,10 +59,10 @@ def _describe(yardstick: RunTable, cells: Sequence[Cell]) -> str:
     )
 
 
-def _scores(yardstick: RunTable, cells: Sequence[Cell]) -> str:
+def _scores(yardstick: RunTable, cells: Sequence[PairedCell]) -> str:
     usual, most = _usual_length(cells), max(len(cell.score.by_seed) for cell in cells)
 
-    def write(cell: Cell) -> str:
+    def write(cell: PairedCell) -> str:
         words = [_score(cell, usual)]
         if cell.difference is not None:
             words.append(f"({cell.difference.with_error('+')})")
@@ -73,7 +73,7 @@ def _scores(yardstick: RunTable, cells: Sequence[Cell]) -> str:
     return _grid(yardstick, cells, write)
 
 
-def _grid(yardstick: RunTable, cells: Sequence[Cell], write: Callable[[Cell], str]) -> str:
+def _grid(yardstick: RunTable, cells: Sequence[PairedCell], write: Callable[[PairedCell], str]) -> str:
     """A row for each method, a column for each number of labels that has a cell."""
     columns = [column for column in yardstick.columns if any(cell.column == column for cell in cells)]
     rows: dict[str, dict[str, str]] = {}
@@ -82,18 +82,18 @@ def _grid(yardstick: RunTable, cells: Sequence[Cell], write: Callable[[Cell], st
     return markdown_table("method", [f"{column} labels" for column in columns], rows)
 
 
-def _usual_length(cells: Sequence[Cell]) -> int:
+def _usual_length(cells: Sequence[PairedCell]) -> int:
     """The number of iterations that most cells have."""
     (length, _), *_ = Counter(length for cell in cells for length in cell.lengths).most_common(1) or [(0, 0)]
     return length
 
 
-def _score(cell: Cell, usual: int) -> str:
+def _score(cell: PairedCell, usual: int) -> str:
     length = f" after {counted(cell.lengths, 'iteration')}" if cell.lengths != (usual,) else ""
     return f"{cell.score}{length}"
 
 
-def _distance(cell: Cell) -> str:
+def _distance(cell: PairedCell) -> str:
     """From labels alone to all labels, or the share of it that a method closes."""
     if cell.row != BASELINE:
         return _percent(cell.closed)

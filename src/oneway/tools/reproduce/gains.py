@@ -15,7 +15,7 @@ SMALLEST_DISTANCE = 1.0
 
 
 @dataclass(frozen=True)
-class Cell:
+class PairedCell:
     """A method with a number of labels, on the mean over some drives; seeds that lack one of them do not count."""
 
     row: str
@@ -45,7 +45,7 @@ class Cell:
         }
 
 
-def measure(runs: Runs, row: str, column: str, all_labels: str, drives: Sequence[str]) -> Cell | None:
+def measure(runs: Runs, row: str, column: str, all_labels: str, drives: Sequence[str]) -> PairedCell | None:
     """The cell of a row and a column, over these drives; None where no seed has all of them."""
     of_cell, beside, complete = (
         runs.get(place, {}) for place in ((row, column), (BASELINE, column), (BASELINE, all_labels))
@@ -65,7 +65,7 @@ def measure(runs: Runs, row: str, column: str, all_labels: str, drives: Sequence
         over_drives(lambda place: _gain(beside.get(place), complete.get(place))) if column != all_labels else None
     )
     lengths = tuple(sorted({run.summary["iterations"] for (drive, _), run in of_cell.items() if drive in drives}))
-    return Cell(row, column, score, difference, distance, _share(difference, distance), lengths)
+    return PairedCell(row, column, score, difference, distance, _share(difference, distance), lengths)
 
 
 def _gain(baseline: Trained | None, other: Trained | None) -> float | None:
