@@ -39,7 +39,10 @@ def test_facts_about_choices_hold():
     "method",
     [
         "simple-phtps",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("mt-cutmix", "mt-colour-cutmix-drop", "vat-entmin")),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("mt-cutmix", "mt-colour-cutmix-drop", "fixmatch-ema", "vat-entmin")
+        ),
     ],
 )
 def test_facts_about_the_step_hold(method):
@@ -201,7 +204,7 @@ def fact_choice_of_the_network_is_made_once():
     assert not any(isinstance(module, FusedNorm) for module in plain.modules())
 
 
-@pytest.mark.parametrize("method", ["simple-phtps", "mt-cutmix", "mt-colour-cutmix-drop", "vat-entmin"])
+@pytest.mark.parametrize("method", ["simple-phtps", "mt-cutmix", "mt-colour-cutmix-drop", "fixmatch-ema", "vat-entmin"])
 def fact_step_learns_what_the_plain_one_learns(method):
     """An iteration, with crops, perturbation, losses, norms and upsampling by kernels, against plain PyTorch."""
     results = []
