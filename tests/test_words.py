@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oneway.common.words import command, counted, from_table_cell, listed, table_cell
+from oneway.common.words import command, counted, listed, table_cell
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_commands_to_paste_are_quoted():
 
 @pytest.mark.parametrize("name", ["=1+1.png", "+a", "-a", "@SUM(A1)", "\tx", "\rx", "\nx", "'=a", "'a", "a=b.png", ""])
 def test_a_spreadsheet_computes_nothing(name):
-    """And the name can be read back."""
+    """And the name stands there as it is, or behind an apostrophe."""
     cell = table_cell(name)
     assert not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
-    assert from_table_cell(cell) == name
+    assert cell in (name, f"'{name}")

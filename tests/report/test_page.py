@@ -166,35 +166,14 @@ def test_the_best_run_is_the_one_to_use(copies: list[Path]) -> None:
     """Not the last, where that is worse; and a model that classifies is used as well, though not explored."""
     for folder, value in zip(copies, (60.0, 50.0), strict=True):
         change_json(folder / "summary.json", value=value)
-    explored, suggested, *commands = (step.command for step in next_steps(read_runs(copies), copies[0], True))
+    explored, suggested, *commands = (step.command for step in next_steps(read_runs(copies), segmentation=True))
     assert explored == f"oneway explore {copies[0]} {copies[1]}"
     assert suggested == f"oneway suggest {copies[0]}"
     assert commands == [
         f"oneway predict {copies[0]} photos --out predictions",
         f"oneway export {copies[0]} --to model.onnx",
     ]
-    assert commands == [step.command for step in next_steps(read_runs(copies), copies[0], segmentation=False)]
-
-
-def test_suggestions_are_named_and_linked(copies: list[Path], tmp_path: Path) -> None:
-    """Files beside a run are linked as seen from the page, and the first names stand in it, should links be dead."""
-    lines = 'rank,image,score,kl,doubt\n1,"a, b.png",1.5,1,0.5\n2,<c>.png,1.2,1,0.2\n'
-    (copies[1] / "suggest.csv").write_text(lines, encoding="utf-8")
-    (copies[1] / "suggest.png").touch()
-    out = tmp_path / "pages" / "report.html"
-    page = write_report(copies[1:], out).read_text(encoding="utf-8")
-    assert "puts first: a, b.png, &lt;c&gt;.png." in page
-    addresses = [link["href"] or "" for link in Outline(page).all("a")]
-    assert [(out.parent / address).resolve() for address in addresses] == [
-        copies[1] / name for name in ("suggest.csv", "suggest.png")
-    ]
-
-
-def test_a_strange_table_of_suggestions_is_left_alone(copies: list[Path]) -> None:
-    """It is no reason not to write a report."""
-    (copies[0] / "suggest.csv").write_bytes(b"\xff\xfe nothing of ours")
-    steps = next_steps(read_runs(copies[:1]), copies[0], segmentation=True)
-    assert not any(step.files for step in steps)
+    assert commands == [step.command for step in next_steps(read_runs(copies), segmentation=False)]
 
 
 def test_no_run_is_refused() -> None:

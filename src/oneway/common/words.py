@@ -52,11 +52,6 @@ def table_cell(text: str) -> str:
     return f"'{text}" if text.lstrip("'").startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else text
 
 
-def from_table_cell(cell: str) -> str:
-    """The name in a cell that `table_cell` made."""
-    return cell[1:] if cell.startswith("'") and table_cell(cell[1:]) == cell else cell
-
-
 def duration(seconds: float) -> str:
     """`42 s`, `3 min 05 s`, `2 h 10 min`."""
     minutes, rest = divmod(round(seconds), 60)

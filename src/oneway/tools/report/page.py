@@ -83,7 +83,7 @@ def write_report(
             refuse_trained_on(run.folder, dataset.read("val"))
     elsewhere = [] if data is None else ["--data", str(data)]
     command = shlex.join(["oneway", "report", *(str(run.path) for run in facts), *elsewhere])
-    page = _render(_gather(facts, models, dataset, out.parent, command))
+    page = _render(_gather(facts, models, dataset, command))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(out, page.encode())
@@ -112,9 +112,7 @@ def _render(page: dict[str, Any]) -> str:
     return environment.get_template("page.html.j2").render(page=page)
 
 
-def _gather(
-    runs: list[RunFacts], models: list[TrainedModel], dataset: Dataset, folder: Path, command: str
-) -> dict[str, Any]:
+def _gather(runs: list[RunFacts], models: list[TrainedModel], dataset: Dataset, command: str) -> dict[str, Any]:
     """Everything the template shows, by the name it has there."""
     last = runs[-1]
     segmentation = last.config.data.task == "segmentation"
@@ -148,7 +146,7 @@ def _gather(
         "confused": _confused(runs),
         "differences": differing_settings(runs),
         "origin": _origin(runs),
-        "next_steps": next_steps(runs, folder, segmentation),
+        "next_steps": next_steps(runs, segmentation),
         "command": command,
     }
 
