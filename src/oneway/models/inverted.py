@@ -14,7 +14,17 @@ from timm.models._efficientnet_blocks import (
 )
 from torch import Tensor, nn
 
-from oneway.models.precision import Depthwise
+from oneway import ops
+
+
+class Depthwise(nn.Conv2d):
+    """A convolution of each channel by itself."""
+
+    same: bool
+    """Whether it pads as TensorFlow does: by what the size of an image needs, the larger half behind."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ops.depthwise(x, self, self.same)
 
 
 class FusedSeparable(DepthwiseSeparableConv):  # type: ignore[misc]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import product
 
 import torch
 import torch.nn.functional as F
@@ -34,18 +33,6 @@ class Linear(nn.Linear):
         return super().forward(x) if (cast := _in_use(self, x)) is None else F.linear(x, *cast)
 
 
-class Depthwise(nn.Conv2d):
-    """A convolution of each channel by itself; where our kernels do it, its weights stay in single precision."""
-
-    same: bool
-    """Whether it pads as TensorFlow does: by what the size of an image needs, the larger half behind."""
-    cast: Weights | None = None
-
-    def forward(self, x: Tensor) -> Tensor:
-        cast = _in_use(self, x)
-        return ops.depthwise(x, self, self.same, None if cast is None else cast[0])
-
-
 KINDS: dict[type[nn.Module], type[nn.Module]] = {nn.Conv2d: Conv, nn.Linear: Linear}
 """What layers of a fused network become; a subclass may do more with its weights than multiply, and stays."""
 
@@ -62,12 +49,11 @@ def weights_in(dtype: torch.dtype, *networks: nn.Module) -> Iterator[None]:
 
     Where autocast is off, they compute with their parameters; gradients are the parameters' in any case.
     """
-    kinds = Conv | Linear | Depthwise
-    layers = [layer for network in networks for layer in network.modules() if isinstance(layer, kinds)]
+    layers = [layer for network in networks for layer in network.modules() if isinstance(layer, Conv | Linear)]
     try:
-        for learns, precise in product((True, False), repeat=2):  # of those that do not learn, no gradient is computed
-            some = [layer for layer in layers if (layer.weight.requires_grad, _is_precise(layer)) == (learns, precise)]
-            weights = iter(ops.cast_together([layer.weight for layer in some], torch.float32 if precise else dtype))
+        for learns in (True, False):  # of those that do not, no gradient is computed
+            some = [layer for layer in layers if layer.weight.requires_grad == learns]
+            weights = iter(ops.cast_together([layer.weight for layer in some], dtype))
             biases = iter(ops.cast_together([layer.bias for layer in some if layer.bias is not None], dtype))
             for layer in some:
                 layer.cast = next(weights), None if layer.bias is None else next(biases)
@@ -77,9 +63,5 @@ def weights_in(dtype: torch.dtype, *networks: nn.Module) -> Iterator[None]:
             layer.cast = None
 
 
-def _is_precise(layer: nn.Module) -> bool:
-    return isinstance(layer, Depthwise) and ops.takes_precise_weights(layer)
-
-
-def _in_use(layer: Conv | Linear | Depthwise, x: Tensor) -> Weights | None:
+def _in_use(layer: Conv | Linear, x: Tensor) -> Weights | None:
     return layer.cast if torch.is_autocast_enabled(x.device.type) else None

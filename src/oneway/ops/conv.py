@@ -2,6 +2,9 @@
 
 A layer's backward pass has two halves: the gradient of its input, which the layer before waits for, and that of its
 weights, which nobody waits for until all are there. The second runs on a stream of its own; `cast_together` waits.
+
+A classifier has a channel for each class, seldom a multiple of eight, without which GPUs multiply several times slower:
+it is given channels of zeros, and nobody sees what becomes of them.
 """
 
 from __future__ import annotations
@@ -15,10 +18,14 @@ from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 
 from oneway.ops.beside import aside
-from oneway.ops.cast import Uses, uses_of
+from oneway.ops.cast import uses_of
+from oneway.ops.rows import channels_last
 
 LARGEST = 2**23
 """Numbers that are held for a gradient, at most: a few megabytes, and larger layers fill a GPU by themselves."""
+
+
+CHANNELS_AT_ONCE = 8
 
 
 def conv(x: Tensor, layer: nn.Conv2d, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -28,15 +35,24 @@ def conv(x: Tensor, layer: nn.Conv2d, weight: Tensor, bias: Tensor | None) -> Te
     if not plain or forwards:
         return nn.Conv2d.forward(layer, x)
     settings = layer.stride, layer.padding, layer.dilation, layer.groups
+    x = x.to(weight.dtype)
     if uses_of(weight) is None or not torch.is_grad_enabled():
-        return layer._conv_forward(x, weight, bias)
-    y: Tensor = _Conv.apply(x.to(weight.dtype), weight, bias, settings)
+        return _convolved(x, *_filled(weight, bias, layer.groups), settings, len(weight))
+    y: Tensor = _Conv.apply(x, weight, bias, settings)
     return y
 
 
-def goes_aside(uses: Uses, *held: Tensor) -> bool:
-    """Ends a use of a weight; whether its gradient may be computed from what is held while others go on."""
-    return uses.end() and held[0].is_cuda and sum(tensor.numel() for tensor in held) <= LARGEST
+def _filled(weight: Tensor, bias: Tensor | None, groups: int) -> tuple[Tensor, Tensor | None]:
+    """Weights with channels of zeros; not without a bias: a norm follows, and wants its channels side by side."""
+    missing = -len(weight) % CHANNELS_AT_ONCE
+    if bias is None or groups > 1 or not missing:
+        return weight, bias
+    return F.pad(weight, (0,) * 7 + (missing,)), F.pad(bias, (0, missing))
+
+
+def _convolved(x: Tensor, weight: Tensor, bias: Tensor | None, settings: tuple[Any, ...], channels: int) -> Tensor:
+    y = F.conv2d(x, weight, bias, *settings)
+    return y if y.shape[1] == channels else y[:, :channels]
 
 
 class _Conv(torch.autograd.Function):
@@ -44,9 +60,11 @@ class _Conv(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, settings: tuple[Any, ...]) -> Tensor:
         ctx.uses = uses_of(weight)
         ctx.uses.begin()
+        ctx.channels = len(weight)
+        weight, bias = _filled(weight, bias, settings[-1])
         ctx.save_for_backward(x, weight)
         ctx.settings, ctx.biases = settings, None if bias is None else list(bias.shape)
-        return F.conv2d(x, weight, bias, *settings)
+        return _convolved(x, weight, bias, settings, ctx.channels)
 
     @staticmethod
     @once_differentiable
@@ -54,16 +72,18 @@ class _Conv(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         stride, padding, dilation, groups = ctx.settings
         settings = (ctx.biases, stride, padding, dilation, False, (0, 0), groups)
+        if len(weight) > ctx.channels:
+            upstream = F.pad(channels_last(upstream), (0, 0, 0, 0, 0, len(weight) - ctx.channels))
 
         def gradients(*wanted: bool) -> tuple[Tensor | None, ...]:
             found: tuple[Tensor | None, ...] = torch.ops.aten.convolution_backward(
                 upstream, x, weight, *settings, wanted
             )
-            return found
+            return found[0], *(each if each is None else each[: ctx.channels] for each in found[1:])
 
         of_x = gradients(True, False, False)[0] if ctx.needs_input_grad[0] else None
-        alone, learns = goes_aside(ctx.uses, x, upstream), ctx.needs_input_grad[1]
-        if alone and learns:
+        alone, learns = ctx.uses.end(), ctx.needs_input_grad[1]
+        if alone and learns and x.is_cuda and x.numel() + upstream.numel() <= LARGEST:
             _, of_weight, of_bias = aside(lambda: gradients(False, True, ctx.biases is not None), x, upstream)
         else:
             _, of_weight, of_bias = gradients(False, learns, ctx.biases is not None)

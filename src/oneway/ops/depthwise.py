@@ -22,9 +22,6 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from oneway.ops.backend import kernel_takes, tl, triton
-from oneway.ops.beside import aside
-from oneway.ops.cast import Uses, uses_of
-from oneway.ops.conv import conv, goes_aside
 from oneway.ops.rows import channels_last
 
 # 5×5 at stride 1 is cuDNN's: on an H200, 16 images in bfloat16, all three passes together take it 0.67 to 0.75
@@ -50,27 +47,19 @@ class Window(NamedTuple):
     width: int  # w
 
 
-def depthwise(x: Tensor, layer: nn.Conv2d, same: bool = False, weight: Tensor | None = None) -> Tensor:
+def depthwise(x: Tensor, layer: nn.Conv2d, same: bool = False) -> Tensor:
     """What a layer with a group for each channel makes of x.
 
     Args:
         x: N×C×H×W.
         layer: Its padding is on both sides, unless `same`.
         same: Pad as TensorFlow does: by what gives ⌈H/stride⌉ rows, the larger half behind.
-        weight: The layer's, as `cast_together` has cast it: in single precision where `takes_precise_weights`.
     """
     if torch.is_autocast_enabled(x.device.type):
         x = x.to(torch.get_autocast_dtype(x.device.type))  # as a convolution would
     if kernel_convolves(x, layer):
-        return depthwise_by_kernel(x, layer.weight if weight is None else weight, window_of(x, layer, same))
-    if weight is not None and not same and not takes_precise_weights(layer):
-        return conv(x, layer, weight, layer.bias)
+        return depthwise_by_kernel(x, layer.weight, window_of(x, layer, same))
     return convolve(x, layer, same)
-
-
-def takes_precise_weights(layer: nn.Conv2d) -> bool:
-    """Whether our kernels do a layer, whatever the size of x, and not cuDNN."""
-    return (layer.kernel_size[0], layer.stride[0]) in WINDOWS
 
 
 def convolve(x: Tensor, layer: nn.Conv2d, same: bool) -> Tensor:
@@ -121,20 +110,17 @@ def _same(pixels: int, layer: nn.Conv2d, axis: int) -> tuple[int, int]:
 
 def depthwise_by_kernel(x: Tensor, weight: Tensor, window: Window) -> Tensor:
     """The same, of tensors that the kernels can take: C×1×K×K weights, whose taps lie over x as the window says."""
-    uses = uses_of(weight) if torch.is_grad_enabled() else None
-    y: Tensor = _Depthwise.apply(x, weight, window, uses)
+    y: Tensor = _Depthwise.apply(x, weight, window)
     return y
 
 
 class _Depthwise(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, window: Window, uses: Uses | None) -> Tensor:
-        if uses is not None:
-            uses.begin()
+    def forward(ctx: Any, x: Tensor, weight: Tensor, window: Window) -> Tensor:
         taps = torch.empty(window.size**2, x.shape[1], device=x.device)  # a row of channels for each tap
         taps.copy_(weight.detach().flatten(1).t())
         ctx.save_for_backward(x, weight, taps)
-        ctx.window, ctx.uses = window, uses
+        ctx.window = window
         shape = (*x.shape[:2], window.height, window.width)
         y = torch.empty(shape, device=x.device, dtype=x.dtype, memory_format=torch.channels_last)
         return _convolved(x, taps, y, window)
@@ -146,14 +132,9 @@ class _Depthwise(torch.autograd.Function):
         upstream, of_x, of_weight = channels_last(upstream), None, None
         if ctx.needs_input_grad[0]:
             of_x = _gradient_of_x(upstream, taps, torch.empty_like(x), ctx.window)
-        alone = ctx.uses is not None and goes_aside(ctx.uses, x, upstream)
         if ctx.needs_input_grad[1]:
-
-            def gradient() -> Tensor:
-                return _gradient_of_weight(x, upstream, ctx.window).to(weight.dtype).view_as(weight)
-
-            of_weight = aside(gradient, x, upstream) if alone else gradient()
-        return of_x, of_weight, None, None
+            of_weight = _gradient_of_weight(x, upstream, ctx.window).to(weight.dtype).view_as(weight)
+        return of_x, of_weight, None
 
 
 def _convolved(x: Tensor, taps: Tensor, y: Tensor, window: Window, turned: bool = False) -> Tensor:
