@@ -23,6 +23,7 @@ from PIL.TiffImagePlugin import TiffImageFile
 from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
 from oneway.data.dataset import Bytes
+from oneway.data.decode.jpeg import Box, decode_part
 from oneway.data.decode.many_bands import FIRST, read_bands
 from oneway.data.decode.structure import FOUR, SAMPLES, ManyBands, directories, examine, many_bands
 
@@ -57,7 +58,6 @@ STRIPE = 2**19
 MOST_STRIPS = 2**16  # of a TIFF without compression; Pillow reads them one by one
 MOST_RUN_BYTES = 2**21  # of a BMP with compression; Pillow decodes it in Python
 
-Box = tuple[int, int, int, int]
 Bands = tuple[int, int, int]
 MOST_OF_TILES = 200  # characters of how Pillow describes the first of them
 GDAL = "gdal_translate -b 4 -b 3 -b 2 FROM.tif TO.tif"
@@ -208,7 +208,10 @@ def read_part(
         if file.mode == "RGB" and reduction == 1 and _orientation(file) == 1:
             size = file.height, file.width
             top, left, bottom, right = box = choose(size)
-            return size, box, np.asarray(file.crop((left, top, right, bottom)))  # of which the rest is no copy
+            part = decode_part(content, size, box) if file.format == "JPEG" else None
+            if part is None:
+                part = np.asarray(file.crop((left, top, right, bottom)))  # of which the rest is no copy
+            return size, box, part
     whole = reduced(read_image(path, content), reduction)
     size = whole.shape[0], whole.shape[1]
     top, left, bottom, right = box = choose(size)
