@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -13,11 +14,14 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
+from PIL import Image
 
 from oneway.engine import alarm, optim
 from oneway.engine.ranks import Ranks
+from oneway.tools import opening
 from oneway.tools.train import train
 from ranks import in_ranks
+from reliability.guards import write_data
 from small_runs import QUIET, small_streets
 
 SMALL = {"batch_labelled": 4, "batch_unlabelled": 4, "iterations": 6, "log_every": 1, "validate_every": 3}
@@ -107,6 +111,39 @@ def test_processes_that_differ_are_refused_and_the_one_that_does_is_named(tmp_pa
         said = " ".join(together(2, tmp_path / "run", **changes))
         assert re.search(rf"Process 1 of 2 on \S+ {difference}", said), said
     assert not (tmp_path / "run").exists()
+
+
+def trains_where_it_is(ranks: Ranks, place: Path, version: str, out: Path) -> str:
+    """Each process in a folder of its own, as on a computer of its own; the second may have another version."""
+    os.chdir(place / str(ranks.rank))
+    usual = opening.__version__
+    opening.__version__ = version if ranks.rank else usual
+    here = Path("/proc/self/cwd")  # one name for all, and another folder for each
+    data = {"name": "folder", "path": here / "data", "cache": here / "cache"}
+    try:
+        return (
+            f"{train(config(data=data, labels='all', method='supervised'), out, False, QUIET)['iterations']} iterations"
+        )
+    except (Exception, SystemExit) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def test_copies_of_data_are_compared_by_their_content_and_programs_by_their_version(tmp_path):
+    """Copies train together; a pixel that differs, or another version, is refused with the process that has it."""
+    for rank in ("0", "1"):
+        write_data(tmp_path / rank)
+    said = in_ranks(2, trains_where_it_is, tmp_path, "0.0", tmp_path / "run")
+    assert re.search(r"Process 1 of 2 on \S+ has oneway 0\.0, and process 0 on \S+ has ", " ".join(said)), said
+    usual = opening.__version__
+    altered = tmp_path / "1" / "data" / "images" / "3.png"
+    whole = altered.read_bytes()
+    Image.new("RGB", (64, 32)).save(altered)
+    said = in_ranks(2, trains_where_it_is, tmp_path, usual, tmp_path / "run")
+    assert re.search(r"Process 1 of 2 on \S+ has (training|validation) images ", " ".join(said)), said
+    assert not (tmp_path / "run").exists()
+    altered.write_bytes(whole)
+    shutil.rmtree(tmp_path / "1" / "cache")  # which remembers the other one
+    assert in_ranks(2, trains_where_it_is, tmp_path, usual, tmp_path / "run") == ["6 iterations"] * 2
 
 
 def fails(ranks: Ranks, out: Path) -> str:
