@@ -54,8 +54,7 @@ class Follower:
         return False
 
     def finish(self) -> None:
-        """Lets the logger take what is left, and ends it where it does not; it has had the whole run for the rest."""
-        self.leave()
+        """Lets a logger that was left take what it lacks, and ends it where it does not; it has had the whole run."""
         deadline = time.monotonic() + MOST_SECONDS
         while self.hear() and time.monotonic() < min(deadline, self.heard + PATIENCE):
             select.select([self.output], [], [], 0.2)
@@ -107,11 +106,8 @@ def follow_run(services: Sequence[str], about: About, say: Callable[[str], None]
 
     try:
         yield hear
-    except BaseException:
+    finally:  # all at once: they take what is left beside each other
         for follower in followers:
             follower.leave()
-        raise
-    for follower in followers:
-        follower.leave()
     for follower in followers:
         follower.finish()
