@@ -16,9 +16,10 @@ import safetensors.torch
 import torch
 from PIL import Image
 
+from oneway import data, models
 from oneway.engine import alarm, optim
 from oneway.engine.ranks import Ranks
-from oneway.tools import opening
+from oneway.tools import evaluate, opening
 from oneway.tools.train import train
 from ranks import in_ranks
 from reliability.guards import write_data
@@ -144,6 +145,24 @@ def test_copies_of_data_are_compared_by_their_content_and_programs_by_their_vers
     altered.write_bytes(whole)
     shutil.rmtree(tmp_path / "1" / "cache")  # which remembers the other one
     assert in_ranks(2, trains_where_it_is, tmp_path, usual, tmp_path / "run") == ["6 iterations"] * 2
+
+
+def validates(ranks: Ranks) -> tuple[list[list[int]], int]:
+    """The confusion matrix of a network that has learnt nothing, and how many images this process saw for it."""
+    dataset, seen = data.load(small_streets().data), []
+    network = models.build(small_streets().model, len(dataset.classes), seed=0)
+    network.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
+    found = evaluate.evaluate(network, dataset.read("val"), len(dataset.classes), ranks=ranks)
+    return found.confusion.tolist(), sum(seen)
+
+
+def test_validation_is_shared_out(monkeypatch):
+    """Each of two processes sees half of the images, and both have the scores of all."""
+    monkeypatch.setattr(evaluate, "PIXELS_AT_ONCE", 2 * 32 * 64)
+    (alone, images), *together = validates(Ranks()), *in_ranks(2, validates)
+    assert [confusion for confusion, _ in together] == [alone, alone]
+    assert sum(seen for _, seen in together) == images
+    assert all(abs(seen - images / 2) <= 2 for _, seen in together)
 
 
 def fails(ranks: Ranks, out: Path) -> str:

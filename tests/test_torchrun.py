@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
+import yaml
 
 from ranks import free_port
 
@@ -29,41 +30,62 @@ FLAGS = (
     f"--train.batch-labelled 4 --train.batch-unlabelled 4 --train.iterations {ITERATIONS} "
     "--train.checkpoint-every 5 --train.validate-every 120 --train.log-every 10 --train.device cpu"
 ).split()
-A_FEW = ["40" if word == str(ITERATIONS) else word for word in FLAGS]
+A_FEW = ["12" if word == str(ITERATIONS) else word for word in FLAGS]
 pytestmark = pytest.mark.slow
 
 
-def launch(words: list[str], folder: Path, name: str = "said") -> subprocess.Popen[str]:
-    """Starts torchrun in a folder; what all its processes say is in a file there."""
+def launch(words: list[str], folder: Path, name: str = "said", **more: str) -> subprocess.Popen[str]:
+    """Starts torchrun in a folder, with more variables; what all its processes say is in a file there."""
     command = [sys.executable, "-m", "torch.distributed.run", *words]
-    variables = {**os.environ, "OMP_NUM_THREADS": "1"}
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", **more}
     with (folder / name).open("w") as file:
         return subprocess.Popen(command, cwd=folder, env=variables, stdout=file, stderr=subprocess.STDOUT, text=True)
 
 
-def lines_of_the_page() -> list[list[str]]:
-    """Its torchrun commands that train, as words."""
-    found = re.findall(r"^torchrun (.+ train .+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    return [shlex.split(line) for line in found]
+def lines_of_the_page() -> dict[str, list[str]]:
+    """Its torchrun commands that train, as words: two by themselves, and that of the Slurm job."""
+    text = PAGE.read_text(encoding="utf-8").replace("\\\n", " ")
+    found = re.findall(r"^(?:srun )?torchrun (.+ train .+)$", text, re.MULTILINE)
+    return dict(zip(("one computer", "two computers", "Slurm"), map(shlex.split, found), strict=True))
 
 
 def adapted(words: list[str], endpoint: str) -> list[str]:
-    """Two processes instead of eight, on this computer, of a run that takes a moment."""
+    """Two processes instead of eight and two nodes, on this computer, of a run that takes a moment."""
     begin, end = words.index("cityscapes"), words.index("--out")
-    words = [*words[:begin], *A_FEW, *words[end:]]
-    return ["2" if word == "8" else endpoint if word == "node0:29500" else word for word in words]
+    here = {"8": "2", "--nproc-per-node=8": "--nproc-per-node=2", "$SLURM_NNODES": "2", "$SLURM_JOB_ID": "1"}
+    here |= dict.fromkeys(("node0:29500", "$first:29500"), endpoint) | {"/runs/c": "runs/c"}
+    return [here.get(word, word) for word in (*words[:begin], *A_FEW, *words[end:])]
 
 
-@pytest.mark.parametrize("words", lines_of_the_page(), ids=lambda words: words[0])
+@pytest.mark.parametrize("words", lines_of_the_page().values(), ids=lines_of_the_page())
 def test_the_commands_of_the_page(words, tmp_path):
     """As they stand there: on one computer, and as two nodes of two processes."""
-    nodes = 2 if "--nnodes" in words else 1
-    words = adapted(words, f"127.0.0.1:{free_port()}")
-    started = [launch(words, tmp_path, f"node{node}") for node in range(nodes)]
-    said = [(tmp_path / f"node{node}").read_text() for node, each in enumerate(started) if each.wait(300) is not None]
+    assert_trained(adapted(words, f"127.0.0.1:{free_port()}"), 2 if "--nnodes" in words else 1, tmp_path)
+
+
+def test_the_job_of_the_page(tmp_path):
+    """That of Kubernetes, whose operator tells torchrun of the others by variables: two nodes of two processes."""
+    (block,) = re.findall(r"^```yaml\n(.+?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    job = yaml.safe_load(block)["spec"]
+    (container,) = job["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+    assert container["command"][0] == "torchrun"
+    policy = job["elasticPolicy"]
+    told = {
+        "PET_RDZV_BACKEND": policy["rdzvBackend"],
+        "PET_RDZV_ENDPOINT": f"127.0.0.1:{free_port()}",
+        "PET_NNODES": f"{policy['minReplicas']}:2",  # of which both come, so that nobody waits for more
+        "PET_MAX_RESTARTS": str(policy["maxRestarts"]),
+        **{each["name"]: each["value"] for each in container["env"]},
+    }
+    assert_trained(adapted([*container["command"][1:], *container["args"]], ""), 2, tmp_path, **told)
+
+
+def assert_trained(words: list[str], nodes: int, folder: Path, **variables: str) -> None:
+    started = [launch(words, folder, f"node{node}", **variables) for node in range(nodes)]
+    said = [(folder / f"node{node}").read_text() for node, each in enumerate(started) if each.wait(300) is not None]
     assert [each.returncode for each in started] == [0] * nodes, said
     assert f"starts, with {2 * nodes} processes" in " ".join(said)
-    assert (tmp_path / "runs" / "c" / "summary.json").exists()
+    assert (folder / "runs" / "c" / "summary.json").exists()
 
 
 COUNTED = """
