@@ -89,7 +89,7 @@ def classification(name: str, batch: tuple[int, int], images: int) -> Case:
 
 
 def quickstart() -> Case:
-    """The scenes of the quickstart, in the precision that it has on this CPU."""
+    """The scenes of the quickstart, in the precision that is fastest on this CPU."""
     config = recipe("streets").changed(train={"precision": start.fast_precision(torch.device("cpu"))})
     return Case("streets", config, classes=9, images=32, size=config.data.size, setups=("supervised", "simple-phtps"))
 
