@@ -91,9 +91,10 @@ def evenly_spaced(available: int, count: int) -> list[int]:
 
 @torch.no_grad()
 def predict(model: nn.Module, x: Tensor) -> Tensor:
-    """The most probable classes: N×H×W of N×3×H×W images in [0, 1], or N where a model classifies."""
+    """The most probable classes: N×H×W of N×3×H×W images in [0, 1], or N where a model classifies; where x is."""
+    device = next(model.parameters()).device
     with population_statistics(model):
-        return upsample(model(x), pixels_of(x)).argmax(dim=1)
+        return upsample(model(x.to(device)), pixels_of(x)).argmax(dim=1).to(x.device)
 
 
 def evaluate(
