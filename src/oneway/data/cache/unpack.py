@@ -78,10 +78,13 @@ def unpack_archive(path: Path, cache: Path | None, console: Console) -> Path:
         with zipfile.ZipFile(path) as archive:
             entries = _safe_entries(path, archive, by_hand)
             about = "\n".join(f"{entry.filename}\0{entry.CRC}\0{entry.file_size}" for entry in entries)
-            folder = _made(
-                *(path, about, cache, console),
+            folder = _ensure_folder(
+                path,
+                about,
+                cache,
+                console,
                 fill=lambda new: _extract(archive, entries, new, by_hand, console),
-                whole=lambda made: all(_size_of(made / _place(entry)) == entry.file_size for entry in entries),
+                is_whole=lambda made: all(_size_of(made / _place(entry)) == entry.file_size for entry in entries),
             )
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise UserError(f"{path}: a damaged archive ({str(error)[:200]}). Export or download it again.") from None
@@ -184,8 +187,8 @@ def unpack_frames(path: Path, every: float, cache: Path | None, console: Console
             file.seek(part * max(size - PART, 0) // (LOOKED_AT - 1))
             digest.update(file.read(PART))
     about = f"{size} {digest.hexdigest()} every {every:g} s"
-    folder = _made(
-        *(path, about, cache, console), fill=lambda new: _write_frames(path, every, new, console), whole=_has_frames
+    folder = _ensure_folder(
+        path, about, cache, console, fill=lambda new: _write_frames(path, every, new, console), is_whole=_has_frames
     )
     if problem := json.loads((folder.parent / FRAMES).read_bytes())["problem"]:
         say(console, f"Note: {path}: {problem}")
@@ -231,15 +234,15 @@ def _write_frames(path: Path, every: float, folder: Path, console: Console) -> N
     say(console, f"{path}: {counted(written, 'frame')}, one every {every:g} s (--data.frames-every).")
 
 
-def _made(
+def _ensure_folder(
     path: Path,
     about: str,
     cache: Path | None,
     console: Console,
     fill: Callable[[Path], None],
-    whole: Callable[[Path], bool],
+    is_whole: Callable[[Path], bool],
 ) -> Path:
-    """The folder in the cache for a file that is known by some text.
+    """The folder in the cache for a file that is known by some text, made where it is not there.
 
     Args:
         path: The file.
@@ -247,15 +250,15 @@ def _made(
         cache: The folder of the cache, if the user chose one.
         console: Where to show progress.
         fill: Writes a new folder; called where there is none, or one from which something is gone.
-        whole: Whether a folder has all that belongs in it; a cache in which it does need not be writable.
+        is_whole: Whether a folder has all that belongs in it; a cache in which it does need not be writable.
     """
     key = blake2b(about.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
     home = cache_root(cache) / "unpacked" / key
     target = home / ("unpacked" if path.stem.startswith(".") else path.stem)  # a stem may be `.` or `..`
-    if whole(target):
+    if is_whole(target):
         return target
     with locked(home, "unpacking", console, private=cache is None, kept="unpacked files"):
-        if not whole(target):  # nor made by another process meanwhile
+        if not is_whole(target):  # nor made by another process meanwhile
             for left in home.glob(".*-new"):  # by processes that were killed
                 shutil.rmtree(left, ignore_errors=True)
             new = home / f".{os.getpid()}-new"

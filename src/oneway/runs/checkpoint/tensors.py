@@ -75,23 +75,21 @@ def read_about(file: safetensors.safe_open, path: Path) -> dict[str, Any]:
     return found
 
 
-def check(file: safetensors.safe_open, path: Path, required: Expected, optional: Expected | None = None) -> None:
+def check(file: safetensors.safe_open, path: Path, required: Expected) -> None:
     """Refuses a file that lacks a required tensor, or announces one of another name, shape or type."""
     slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     found = {name: (torch.Size(part.get_shape()), DTYPES.get(part.get_dtype())) for name, part in slices.items()}
-    _compare(found, path, required, optional)
+    _compare(found, path, required, {})
 
 
-def read(
-    file: safetensors.safe_open, path: Path, required: Expected, optional: Expected | None = None
-) -> dict[str, Tensor]:
+def read(file: safetensors.safe_open, path: Path, required: Expected) -> dict[str, Tensor]:
     """All tensors of a file that passes `check`."""
-    check(file, path, required, optional)
+    check(file, path, required)
     return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
 
 
-def parse(content: bytes, path: Path, required: Expected, optional: Expected | None = None) -> dict[str, Tensor]:
-    """The same of a file's content that is in memory; `path` is where it came from."""
+def parse(content: bytes, path: Path, required: Expected, optional: Expected) -> dict[str, Tensor]:
+    """The same of a file's content that is in memory, and may have some others; `path` is where it came from."""
     try:
         found = safetensors.torch.load(content)
     except MemoryError:
@@ -120,12 +118,9 @@ def read_notes(path: Path) -> dict[str, Any] | None:
 
 
 def _compare(
-    found: Mapping[str, tuple[torch.Size, torch.dtype | None]],
-    path: Path,
-    required: Expected,
-    optional: Expected | None,
+    found: Mapping[str, tuple[torch.Size, torch.dtype | None]], path: Path, required: Expected, optional: Expected
 ) -> None:
-    known = {**required, **(optional or {})}
+    known = {**required, **optional}
     problems = [f"it lacks {name}" for name in required.keys() - found.keys()]
     for name, (shape, dtype) in found.items():
         if name not in known:
