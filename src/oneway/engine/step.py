@@ -45,7 +45,8 @@ def step(state: TrainingState, store: Store, draws: Draws, config: Config, consi
     state.optimiser.zero_grad()
     lower = in_bfloat16(config, device)
     # What a network that we do not know does with its weights is its own business.
-    networks = state.models.learning if lower and kernels_run(device) and config.model.factory is None else ()
+    ours = lower and kernels_run(device) and config.model.factory is None
+    networks = dict.fromkeys((*state.models.learning, *state.models.teachers) if ours else ())  # each once
     with torch.autocast(device.type, torch.bfloat16, enabled=lower), weights_in(torch.bfloat16, *networks):
         settings = settings_of(config, state.alpha, state.class_weights)
         losses = method.generator()(state.models, mixed_batch(store, draws, config), settings)
