@@ -12,7 +12,6 @@ from data.folders import SCENE, labelled, listing, mask, names, pairs, photo, re
 from oneway.config import Data
 from oneway.data import list_files
 from oneway.data.check import apply_rules
-from oneway.data.check.defects import every_item
 from oneway.data.check.survey import survey_all
 from oneway.data.folder import find
 
@@ -193,7 +192,7 @@ def test_images_with_a_fourth_band_are_said(tmp_path):
     for index in range(2):
         Image.new("RGBA", SCENE.shape[::-1], (index, 0, 0, 9)).save(tmp_path / "images" / f"{index}.jpg", "PNG")
     found = listing(tmp_path)
-    told = [one for one in apply_rules(found, survey_all(found, every_item(found), int)) if "Bands" in one.kind]
+    told = [one for one in apply_rules(found, survey_all(found, found.items, int)) if "Bands" in one.kind]
     assert len(told) == 1
     assert told[0].message.startswith("2 of 4 images have a band besides their colours")
 

@@ -15,7 +15,6 @@ from oneway.common.errors import UserError
 from oneway.config import Data
 from oneway.data import load
 from oneway.data.check import apply_rules
-from oneway.data.check.defects import every_item
 from oneway.data.check.survey import survey_all
 from oneway.data.decode.images import Unreadable, image_size, read_header, read_image
 from oneway.data.decode.masks import read_raw
@@ -179,7 +178,7 @@ def test_a_data_set_of_eight_bands(tmp_path, capfd):
         Image.fromarray(stripes).save(tmp_path / f"data/masks/{index}.png")
 
     found = list_folder(tmp_path / "data", None, 0.2, 0)
-    told = [one for one in apply_rules(found, survey_all(found, every_item(found), int)) if "Bands" in one.kind]
+    told = [one for one in apply_rules(found, survey_all(found, found.items, int)) if "Bands" in one.kind]
     assert "the first three are used" in told[0].message
     write(tmp_path / "data/dataset.yaml", "classes: [a, b]\nbands: [8, 4, 3]\n")
     config = {"name": "folder", "path": tmp_path / "data", "cache": tmp_path / "cache"}

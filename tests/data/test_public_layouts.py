@@ -10,7 +10,6 @@ import pytest
 from data.folders import SCENE, coco, labelled, listing, mask, names, pairs, photo, refusal, write
 from oneway.common.terms import IGNORE
 from oneway.data.check import apply_rules
-from oneway.data.check.defects import every_item
 from oneway.data.check.survey import survey_all
 from oneway.data.folder import find
 
@@ -53,7 +52,7 @@ def test_images_that_coco_lists_without_annotation_are_unlabelled(tmp_path):
     file.write_text(json.dumps(tree))
     found = listing(tmp_path)
     assert sorted(labelled((*found.train, *found.val))) == ["images/a.jpg", "images/c.jpg"]
-    (warning,) = [one for one in apply_rules(found, survey_all(found, every_item(found), int)) if "annot" in one.kind]
+    (warning,) = [one for one in apply_rules(found, survey_all(found, found.items, int)) if "annot" in one.kind]
     assert warning.level == "warning"
     assert warning.message.startswith("on 1 of 3 listed images nothing is annotated (images/b.jpg is the first)")
     write(tmp_path / "dataset.yaml", "unannotated: background")

@@ -82,6 +82,11 @@ class Listing:
         return {"train": self.train, "val": self.val, "test": self.test}
 
     @property
+    def items(self) -> tuple[Item, ...]:
+        """Those of all splits."""
+        return (*self.train, *self.val, *self.test)
+
+    @property
     def check_command(self) -> str:
         """The command that checks these files."""
         recipe = () if self.recipe == "folder" else ("--recipe", self.recipe)

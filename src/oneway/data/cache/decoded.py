@@ -31,7 +31,7 @@ from oneway.config import Data
 from oneway.data.cache.index import Index, Record, UnusableIndex, stamp_files
 from oneway.data.cache.locked import ANOTHER_CACHE, cache_root, locked
 from oneway.data.cache.rows import AGAIN, OnDisk, Originals, checksum
-from oneway.data.check.defects import Surveys, every_item
+from oneway.data.check.defects import Surveys
 from oneway.data.check.findings import NAMED, leave_out, left_out_note
 from oneway.data.check.survey import Survey, decode_and_survey
 from oneway.data.dataset import Bytes, Item, Listing, Samples
@@ -120,7 +120,7 @@ class Cache:
         if problem:
             say(self.console, f"Note: {self.folder(split)} {problem}: its images are decoded again.")
         if index is not None:
-            changed = any(index.changed_files(every_item(self.listing)))
+            changed = any(index.changed_files(self.listing.items))
             if changed and not self.config.refresh:
                 raise UserError(self._explain_changes(index.made))
             if not changed and index.is_complete_for(items):
@@ -161,7 +161,7 @@ class Cache:
             change
             for split in self.listing.splits
             if (index := self._stored_index(split)[0])
-            for change in index.changed_files(every_item(self.listing))
+            for change in index.changed_files(self.listing.items)
         ]
         words = [change for _, change in sorted(changes, key=itemgetter(0))]
         return (
@@ -266,7 +266,7 @@ class Cache:
         which = (PIXELS, LABELS).index(part)
         values = decoded[which]
         if values is None or found.checksums[which] != index.items[number].checksums[which]:
-            if any(index.changed_files(every_item(self.listing))):
+            if any(index.changed_files(self.listing.items)):
                 raise UserError(self._explain_changes(index.made))
             (file.parent / INDEX).unlink(missing_ok=True)  # by another decoder, or the index itself is wrong
             raise UserError(f"{file}: the {part} of {name} are damaged, and decoding it again gives others. {AGAIN}")

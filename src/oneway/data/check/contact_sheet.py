@@ -17,7 +17,7 @@ from oneway.common.links import replacing
 from oneway.common.terms import IGNORE
 from oneway.common.unstyled import matplotlib
 from oneway.common.words import visible
-from oneway.data.check.defects import Surveys, every_item, mentioned_as
+from oneway.data.check.defects import Surveys, mentioned_as
 from oneway.data.check.result import Check
 from oneway.data.check.survey import decode_and_survey
 from oneway.data.dataset import Bytes, Colour, Item
@@ -58,7 +58,7 @@ def items_by_heading(check: Check) -> dict[str, list[Item]]:
     train, val, test = (
         [item for item in items if not surveys[item.name].problem] for items in check.listing.splits.values()
     )
-    broken = [item for item in every_item(check.listing) if surveys[item.name].problem and surveys[item.name].digest]
+    broken = [item for item in check.listing.items if surveys[item.name].problem and surveys[item.name].digest]
     suspicious = [*broken, *(item for item in (*train, *val, *test) if named & mentioned_as(item, check.listing))][
         :COLUMNS
     ]

@@ -50,7 +50,7 @@ def decoding_errors(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     """
     tolerated = unreadable_without_labels(listing, surveys)
     few = len(tolerated) <= UNREADABLE * sum(item.mask is None for item in listing.train)
-    for item in every_item(listing):
+    for item in listing.items:
         survey = surveys.get(item.name)
         if survey and survey.problem and survey.part and item.name in tolerated and few:
             message = survey.problem.removeprefix(f"{item.image}: ")
@@ -110,7 +110,7 @@ def doubtful_files(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
 
 def ignored_masks(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     """Masks in which no pixel has a class."""
-    for item in every_item(listing):
+    for item in listing.items:
         labels = surveys[item.name].labels or {}
         if item.mask and labels.keys() == {IGNORE}:
             message = f"all of its {labels[IGNORE]:,} pixels are ignored"
@@ -149,7 +149,7 @@ def _named(label: int, listing: Listing) -> str:
 
 def two_codings(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     """Masks of 0 and 255 beside masks of 0 and 1, where 255 is ignored: what the former show would be lost."""
-    masks = [item for item in every_item(listing) if item.mask and item.mask.suffix.lower() in MASK_SUFFIXES]
+    masks = [item for item in listing.items if item.mask and item.mask.suffix.lower() in MASK_SUFFIXES]
     held = {item: (surveys[item.name].labels or {}).keys() for item in masks}
     ones, white = ([item for item in masks if label in held[item]] for label in (1, IGNORE))
     if len(listing.classes) == 2 and ones and white and not any(IGNORE in held[item] for item in ones):
@@ -164,7 +164,7 @@ def two_codings(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
 
 def odd_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     """Images too small to learn from, of one colour, nearly black, of several pages, or seen otherwise than stored."""
-    for item in every_item(listing):
+    for item in listing.items:
         survey, file = surveys[item.name], image_file(item, listing)
         height, width = survey.size
         if not survey.fingerprint:
@@ -188,10 +188,10 @@ def odd_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
 
 def further_bands(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     """Images with a band that is not used."""
-    found = [item for item in every_item(listing) if surveys[item.name].further_band]
+    found = [item for item in listing.items if surveys[item.name].further_band]
     if found and listing.bands is None:
         message = (
-            f"{len(found)} of {len(every_item(listing))} images have a band besides their colours, alpha or infra-red "
+            f"{len(found)} of {len(listing.items)} images have a band besides their colours, alpha or infra-red "
             f"({image_file(found[0], listing)} is the first): the first three are used, as red, green and blue. For "
             "others, write `bands: [4, 3, 2]` into dataset.yaml"
         )
@@ -200,7 +200,7 @@ def further_bands(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
 
 def unused_bits(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     """Images in 16 bits that use only the lower ones, as those of many cameras do."""
-    brightest = {item: surveys[item.name].brightest for item in every_item(listing)}
+    brightest = {item: surveys[item.name].brightest for item in listing.items}
     dark = {item: value for item, value in brightest.items() if value is not None and value < DARK}
     if dark:
         bits, factor = bits_in_use(max(dark.values()))  # one factor, or images would differ that were alike
@@ -288,11 +288,6 @@ def pixels_by_label(items: Iterable[Item], surveys: Surveys) -> Counter[int]:
     for item in items:
         count.update(surveys[item.name].labels or {})
     return count
-
-
-def every_item(listing: Listing) -> tuple[Item, ...]:
-    """The items of all splits."""
-    return (*listing.train, *listing.val, *listing.test)
 
 
 def held_out(listing: Listing) -> tuple[tuple[str, tuple[Item, ...]], ...]:

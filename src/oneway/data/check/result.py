@@ -11,7 +11,7 @@ from rich.console import Console
 
 from oneway.common.progress import progress_bar
 from oneway.common.terms import IGNORE, SplitName
-from oneway.data.check.defects import Finding, Surveys, every_item, pixels_by_label
+from oneway.data.check.defects import Finding, Surveys, pixels_by_label
 from oneway.data.check.findings import apply_rules, errors_first
 from oneway.data.check.survey import survey_all
 from oneway.data.dataset import Colour, Item, Listing
@@ -56,7 +56,7 @@ class Check:
             [item for item in items if not self.surveys[item.name].problem] for items in self.listing.splits.values()
         )
         labelled = sum(item.mask is not None for item in train)
-        unusable = len(every_item(self.listing)) - len(train) - len(val) - len(test)
+        unusable = len(self.listing.items) - len(train) - len(val) - len(test)
         return {
             "labelled": labelled,
             "unlabelled": len(train) - labelled,
@@ -73,7 +73,7 @@ class Check:
     @property
     def ignored(self) -> float:
         """Share of the pixels of all masks that belong to no class."""
-        count = pixels_by_label(every_item(self.listing), self.surveys)
+        count = pixels_by_label(self.listing.items, self.surveys)
         return count[IGNORE] / max(count.total(), 1)
 
     @property
@@ -83,7 +83,7 @@ class Check:
 
     def classes(self) -> list[ClassCount]:
         """How often each class of the listing occurs, in its order."""
-        pixels = pixels_by_label(every_item(self.listing), self.surveys)
+        pixels = pixels_by_label(self.listing.items, self.surveys)
         labelled = max(pixels.total() - pixels[IGNORE], 1)
         images = {
             split: Counter(label for item in items for label in self.surveys[item.name].labels or {})
@@ -120,7 +120,7 @@ def check_data(listing: Listing, console: Console, known: Iterable[Finding] = ()
         console: Where to show progress.
         known: What listing the files has found already.
     """
-    items = every_item(listing)
+    items = listing.items
     with progress_bar(console, "Checking images", len(items)) as advance:
         surveys = survey_all(listing, items, advance)
     return Check(listing, surveys, tuple(errors_first([*known, *apply_rules(listing, surveys)])))

@@ -195,8 +195,7 @@ class Broken(UserError):
 def open_pool_beside(listing: Listing, config: Data, console: Console) -> Pool:
     """The pool that `data.unlabelled` names; what is in the data set already is none of it."""
     assert config.unlabelled is not None
-    items = (item for split in listing.splits.values() for item in split)
-    files = [path for item in items for path in (item.image, item.mask) if path]
+    files = [path for item in listing.items for path in (item.image, item.mask) if path]
     return open_pool(find_pool(config.unlabelled), config, console, files, listing.reduction)
 
 

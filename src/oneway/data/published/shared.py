@@ -140,9 +140,8 @@ def _further_images(folder: Path, listing: Listing) -> Iterable[Item]:
     files = [path for path in visible_files(folder, "**/*") if path.suffix.lower() in SUFFIXES]
     if not files:
         raise UserError(f"{folder}: no image found, nor in its subfolders (--data.unlabelled).")
-    listed = [item for items in listing.splits.values() for item in items]
-    images = {item.image.resolve() for item in listed}
-    masks = {item.mask.resolve() for item in listed if item.mask}
+    images = {item.image.resolve() for item in listing.items}
+    masks = {item.mask.resolve() for item in listing.items if item.mask}
     for path in files:
         if (target := path.resolve()) in masks:
             raise UserError(f"{folder}: has masks in it, such as {path}. Give a folder of images (--data.unlabelled).")
