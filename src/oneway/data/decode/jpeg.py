@@ -48,9 +48,7 @@ def _decoder() -> Callable[[bytes], Any] | None:
         import torch
         from torchvision.io import ImageReadMode, decode_jpeg
 
-        with warnings.catch_warnings(
-            action="ignore"
-        ):  # said once: nobody may write into the buffer
+        with warnings.catch_warnings(action="ignore"):  # said once: nobody may write into the buffer
             torch.frombuffer(b"read only", dtype=torch.uint8)
     except (ImportError, OSError, RuntimeError):
         return None
