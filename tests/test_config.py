@@ -127,10 +127,7 @@ def test_the_data_decide_the_task(name, task):
         ),
         ({"train": {"batch-labelled": 4}}, "'train.batch-labelled'. Did you mean 'train.batch_labelled'"),
         ({"trian": {"alpha": 1}}, "'trian'. Did you mean 'train'"),
-        (
-            {"method": "mt-phtps", "variant": "1w-p2", "train": {"teacher_norm": "batch"}},
-            "variant 1w-p2 with method mt-phtps and train.teacher_norm batch",
-        ),
+        ({"method": "mt-phtps", "train": {"teacher_norm": "batch"}}, "a mean teacher has averages"),
         (
             {"model": {"weights": "imagenet"}, "train": {"teacher_norm": "batch", "batch_norm": "frozen"}},
             "one uses the batch, the other never",

@@ -208,17 +208,17 @@ def test_fixmatch():
 
 
 def test_fixmatch_ema():
-    """L_s + α H(y, h(T(x))) where the average is sure of y; batch norm sees labelled and perturbed images together."""
+    """L_s + α H(y, h(T(x))) where the student is sure of y; labelled, clean and perturbed images are one batch."""
     x, student, teacher = images(1), network(0), average_of(network(1))
     reference, batch = deepcopy(student), replace(batch_for("fixmatch-ema", x), lots=None)
     view = draws()[0]
     points = sampling_points(0.05 * SIZE[0] * view.displacements.double(), *SIZE)
-    certainty, winner = warp(probabilities(frozen(teacher), x), points).max(dim=1)
     strong = warp(ops.vary_intensity(x, view.intensities), points)
     for n, i, j in ops.square_mask(view.squares, SIZE).nonzero().tolist():
         strong[n, :, i, j] = 0.5
     x_l, y_l = labelled()
-    q_l, q = probabilities(reference, torch.cat((x_l, strong))).split((len(x_l), N))
+    q_l, p, q = probabilities(reference, torch.cat((x_l, x, strong))).split((len(x_l), N, N))
+    certainty, winner = warp(p.detach(), points).max(dim=1)
     valid = valid_points(points)
     share = valid.numel() / int(valid.sum())  # the mean is over valid pixels
     consistency = share * literal_cross_entropy(q, winner, valid & (certainty > 0.5))

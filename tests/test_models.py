@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -27,7 +26,6 @@ from oneway.models.norm import (
     teacher_statistics,
     untracked_statistics,
 )
-from oneway.models.roles import Models
 from oneway.models.swiftnet import SwiftNet
 
 
@@ -208,7 +206,7 @@ def test_the_policy_says_which_inputs_move_the_statistics(role, policy, clean, m
     model = small(backbone="resnet18").train()
     before, x = buffers(model), torch.rand(3, 3, 64, 64)
     norms = NormPolicy(policy, "batch")
-    student, teacher = student_statistics(model, norms, clean), teacher_statistics(model, norms, clean)
+    student, teacher = student_statistics(model, norms, clean), teacher_statistics(model, model, norms, clean)
     with student if role == "student" else teacher:
         logits = model(x)
     assert any(not torch.equal(before[name], buffer) for name, buffer in model.named_buffers()) == moves
@@ -217,25 +215,12 @@ def test_the_policy_says_which_inputs_move_the_statistics(role, policy, clean, m
     assert torch.equal(model.eval()(x), logits) != of_batch
 
 
-def test_a_mean_teacher_that_uses_its_batch_has_statistics_of_its_own():
-    """Those of the images that it sees, as a network in training mode would; only its weights are averages."""
+def test_a_mean_teacher_never_uses_its_batch():
+    """What it normalises with are averages, like its weights."""
     student, teacher, x = small(0).train(), average_of(small(1)), torch.rand(3, 3, 64, 64)
-    reference, of_student = deepcopy(teacher).train(), buffers(student)
-    expected = reference(x)
-    assert torch.equal(Models((student,), (teacher,), NormPolicy("clean", "batch")).teacher(x), expected)
-    weights = [parameter.clone() for parameter in teacher.parameters()]
-    update_average(teacher, student, torch.tensor(0.1), statistics=False)
-    for model, known in ((teacher, buffers(reference)), (student, of_student)):
-        assert all(torch.equal(buffer, known[name]) for name, buffer in model.named_buffers())
-    for average, before, value in zip(teacher.parameters(), weights, student.parameters(), strict=True):
-        torch.testing.assert_close(average, 0.9 * before + 0.1 * value)
-
-
-def test_a_teacher_from_elsewhere_never_uses_its_batch():
-    """It stays as it is."""
-    teacher, x = average_of(small(1)), torch.rand(3, 3, 64, 64)
-    models = Models((small(0).train(),), (teacher,), NormPolicy("clean", "batch"), frozen=True)
-    assert torch.equal(models.teacher(x), teacher(x))
+    expected = teacher(x)
+    with teacher_statistics(teacher, student, NormPolicy("clean", "batch"), clean=True):
+        assert torch.equal(teacher(x), expected)
 
 
 def test_a_teacher_that_uses_its_batch_drops_nothing():

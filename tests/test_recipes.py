@@ -90,6 +90,7 @@ EXPECTED: dict[tuple[str, str | None], dict[str, Any]] = {
         "train.confidence": 0.95,
         "train.alpha": 1.0,
         "train.teacher_decay": 0.999,
+        "train.teacher_norm": "population",
     },
     ("camvid", None): {
         "model.backbone": None,

@@ -57,12 +57,8 @@ def conflicts(config: Config) -> Iterator[str]:
     if method.mixes and config.train.batch_unlabelled < 2:
         yield f"method {config.method} mixes pairs of images; use --train.batch-unlabelled 2"
     yield from _model_conflicts(config)
-    own_statistics = config.train.teacher_norm == "batch" and method.teacher == "mean"
-    if own_statistics and (config.variant != "1w-ct" or config.train.consistency_from > 0 or config.train.alpha == 0):
-        yield (
-            f"{chosen} and train.teacher_norm batch: an average then has statistics of the clean images that "
-            "it teaches with in every iteration; use --train.teacher-norm population, or 1w-ct with α from the start"
-        )
+    if config.train.teacher_norm == "batch" and method.teacher == "mean":
+        yield "train.teacher_norm batch is for simple teachers, a mean teacher has averages; use population"
     if config.train.teacher_norm == "batch" and config.train.batch_norm == "frozen":
         yield "train.teacher_norm batch with train.batch_norm frozen: one uses the batch, the other never; choose one"
     if (config.jitter.crop is None) != (config.data.name == "moons"):

@@ -299,7 +299,7 @@ class Train(Section):
     """Which inputs of the student update the running statistics: clean ones, `both`, or none (`frozen`)."""
 
     teacher_norm: TeacherNorm = "population"
-    """Which statistics a teacher normalises with: the student's running ones, or those of the `batch` that it sees."""
+    """Which statistics a simple teacher normalises with: the running ones, or those of the `batch` that it sees."""
 
     validate_every: Positive | None = None
     """Iterations between validations; by default a tenth of the run. The last iteration is always validated."""

@@ -58,8 +58,7 @@ def step(state: TrainingState, store: Store, draws: Draws, config: Config, consi
     state.optimiser.step()
     state.watch.restore_unless(finite, statistics)
     for teacher, student in state.averages:
-        share = state.warm_up.clamp(min=1 - config.train.teacher_decay) * finite
-        update_average(teacher, student, share, statistics=config.train.teacher_norm == "population")
+        update_average(teacher, student, state.warm_up.clamp(min=1 - config.train.teacher_decay) * finite)
     skipped, in_a_row = state.skips
     state.skips.copy_(torch.stack((skipped + ~finite, (in_a_row + 1) * ~finite)))
     return measured

@@ -1,4 +1,4 @@
-"""Labelled images, a strong view and perhaps dropped features in one pass of the student; a mean teacher's targets.
+"""Labelled images, a strong view and dropped features in one pass of the student; a mean teacher gives the targets.
 
 In one pass, batch norm has one mean and one variance for labelled and unlabelled images. In passes of their own, the
 few labelled images that are seen again and again would have statistics of their own, which fit no other image.
@@ -19,19 +19,18 @@ from oneway.perturb import UNCHANGED
 
 def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
     """L_s + α (the strong view's loss, and half of that of dropped features), of one backward pass."""
+    assert batch.lots is not None
     (x_l, y), x = batch.labelled(), batch.unlabelled()
     taught, perturbation, pixels = models.teacher_beside(x), batch.perturbation(x, 0), pixels_of(x)
 
-    images, factors = [x_l, perturbation.image(x)], None
-    if batch.lots is not None:
-        factors = dropped(batch.lots.channels)
-        whole = torch.ones(len(x_l) + len(x), factors.shape[1], device=factors.device)
-        images, factors = [*images, x], torch.cat((whole, factors))
-    logits = models.student(torch.cat(images), features=factors)
-    labelled, strong, *weakened = logits.split([len(each) for each in images])
+    factors = dropped(batch.lots.channels)
+    whole = torch.ones(len(x_l) + len(x), factors.shape[1], device=factors.device)
+    images = torch.cat((x_l, perturbation.image(x), x))
+    logits = models.student(images, features=torch.cat((whole, factors)))
+    labelled, strong, weakened = logits.split((len(x_l), len(x), len(x)))
     target = taught()
     yield (
         Loss("supervised", labelled_loss(labelled, y, settings)),
         Loss("consistency", divergence(target, strong, perturbation, pixels, settings), settings.alpha),
-        *(Loss("features", divergence(target, x, UNCHANGED, pixels, settings), 0.5 * settings.alpha) for x in weakened),
+        Loss("features", divergence(target, weakened, UNCHANGED, pixels, settings), 0.5 * settings.alpha),
     )

@@ -148,17 +148,11 @@ METHODS: dict[str, Method] = {
     ),
     "fixmatch": Method("consistency", perturb=("colour", "boxes"), loss="confident", train=SELF_TAUGHT),
     "fixmatch-ema": Method(
-        "one_pass",
+        "fixmatch",
         perturb=("augseg", "tps", "cutout"),
         teacher="mean",
         loss="confident",
-        train={
-            "alpha": 1.0,
-            "confidence": 0.95,
-            "teacher_decay": 0.999,
-            "teacher_warm_up": True,
-            "teacher_norm": "batch",  # the student's are mostly of perturbed images
-        },
+        train={"alpha": 1.0, "confidence": 0.95, "teacher_decay": 0.999, "teacher_warm_up": True},
     ),
     "classmix": Method("classmix", perturb=("colour",), teacher="mean", classes=True, train=CLASSMIX),
     "cps": Method("cps", perturb=("cutmix",), loss="confident", students=2, train=CPS),

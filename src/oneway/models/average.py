@@ -17,18 +17,12 @@ def average_of(student: nn.Module) -> nn.Module:
 
 
 @torch.no_grad()
-def update_average(teacher: nn.Module, student: nn.Module, share: Tensor, statistics: bool = True) -> None:
+def update_average(teacher: nn.Module, student: nn.Module, share: Tensor) -> None:
     """θ' ← θ' + share·(θ − θ'), for parameters and for running statistics; counters are copied.
 
-    Args:
-        teacher: θ'.
-        student: θ.
-        share: 1 − decay, on the device: it is zero where a step was skipped.
-        statistics: Whether the teacher has those of the student; else it has its own.
+    The share, 1 − decay, lies on the device: it is zero where a step was skipped.
     """
     averages, values = teacher.state_dict(), student.state_dict()
-    if not statistics:
-        averages = {name: averages[name] for name, _ in teacher.named_parameters()}
     floating = [name for name, average in averages.items() if average.is_floating_point()]
     moving = [averages[name] for name in floating]
     changes = torch._foreach_sub([values[name] for name in floating], moving)

@@ -30,13 +30,15 @@ def student_statistics(student: nn.Module, policy: NormPolicy, clean: bool) -> A
     return nullcontext() if clean or policy.student == "both" else untracked_statistics(student)
 
 
-def teacher_statistics(teacher: nn.Module, policy: NormPolicy, clean: bool) -> AbstractContextManager[None]:
+def teacher_statistics(
+    teacher: nn.Module, student: nn.Module, policy: NormPolicy, clean: bool
+) -> AbstractContextManager[None]:
     """The model as a teacher of a clean or a perturbed input.
 
-    With the statistics of its batch, a teacher moves the running ones as a student would: a simple teacher those of the
-    student, which it is, and a mean teacher its own.
+    A simple teacher is the student: with the statistics of its batch, it moves the running ones as a student would. A
+    mean teacher always has its averages.
     """
-    if policy.teacher == "population" or policy.student == "frozen":
+    if teacher is not student or policy.teacher == "population" or policy.student == "frozen":
         return population_statistics(teacher)
     return minibatch_statistics(teacher, tracked=clean or policy.student == "both")
 

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from oneway.models.features import classified_features, scaled_features
 from oneway.models.norm import (
-    USUAL_NORMS,
     NormPolicy,
     frozen_statistics,
     student_statistics,
@@ -65,8 +64,8 @@ class Models:
 
     def teacher(self, x: Tensor, clean: bool = True, which: int = 0) -> Tensor:
         """Logits to learn from: without a gradient, so that no activations are kept."""
-        teacher, norms = self.teachers[which], USUAL_NORMS if self.frozen else self.norms
-        with torch.no_grad(), teacher_statistics(teacher, norms, clean):
+        teacher, student = self.teachers[which], self.students[which]
+        with torch.no_grad(), teacher_statistics(teacher, student, self.norms, clean):
             return teacher(x)
 
     def teacher_beside(self, x: Tensor, clean: bool = True, which: int = 0) -> Callable[[], Tensor]:
@@ -79,7 +78,7 @@ class Models:
         if simple and self.norms.student == "both":
             logits = self.teacher(x, clean, which)
             return lambda: logits
-        of_batch = not self.frozen and self.norms.teacher != "population"  # statistics that processes make together
+        of_batch = simple and self.norms.teacher != "population"  # statistics that processes make together
         return beside(lambda images: self.teacher(images, clean, which), x, exchanges=of_batch)
 
     def probe(self, x: Tensor, which: int = 0) -> Tensor:

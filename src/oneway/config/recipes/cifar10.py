@@ -35,7 +35,7 @@ def fixmatch_ema(config: Config) -> Config:
     return config.changed(
         perturb={"deviation": 0.1},
         optimiser={"learning_rate": 0.03, "weight_decay": 5e-4},
-        train={"iterations": 150_000, "batch_labelled": 64, "batch_unlabelled": 448},
+        train={"iterations": 120_000, "batch_labelled": 64, "batch_unlabelled": 448},
     )
 
 

@@ -53,7 +53,7 @@ def recipe(name: str, method: str | None = None) -> Config:
         config = SUPERVISED[name](config)
     config = OF_METHOD.get((name, method), lambda same: same)(config)
     config = config.changed(train=dict(METHODS[method].train))
-    if METHODS[method].teacher == "mean" and "teacher_norm" not in METHODS[method].train:
+    if METHODS[method].teacher == "mean":
         config = config.changed(train={"teacher_norm": "population"})  # a recipe's choice is for simple teachers
     return config
 

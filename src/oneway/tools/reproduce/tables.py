@@ -247,7 +247,7 @@ TABLES: dict[str, RunTable] = {
     "cifar10-batch-norm": _batch_norm("cifar10", CIFAR_LABELS),
     "cifar10-teacher": _teacher("cifar10", CIFAR_LABELS, alpha_of_code=1.0),
     "cifar10-beyond": RunTable(
-        "Not in the paper: its text's warp, one like that of its code, and FixMatch with a mean teacher, on CIFAR-10",
+        "Not in the paper: its text's warp, one like that of its code, and FixMatch, on CIFAR-10",
         "cifar10",
         ("4000",),
         {
