@@ -29,7 +29,8 @@ from norm_facts import (
     value_and_gradients,
 )
 from oneway.models.average import average_of, update_average
-from oneway.models.fuse import FusedNorm, FusedSumNorm, FusedWideBlock, FusedWideResNet, fuse
+from oneway.models.fuse import FusedNorm, FusedSumNorm, fuse
+from oneway.models.fuse_timm import FusedWideBlock, FusedWideResNet
 from oneway.models.wrn import WideResNet
 from oneway.ops import rows
 from oneway.ops.norm import kernel_sums_and_normalises, norm_by_kernel, sum_norm_by_kernel

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import defaultdict
 from copy import deepcopy
 
@@ -80,3 +82,13 @@ def test_kernels_are_compiled_and_not_launched(monkeypatch, tmp_path):
     assert compiled.asm["cubin"]
     assert len(made) == 2
     assert ahead.JITFunction.run is usual
+
+
+def test_a_resnet_of_ours_is_fused_without_timm():
+    """Which takes longer to import than PyTorch, and would be waited for at the start of each training on a GPU."""
+    code = (
+        "import sys; from oneway.models.swiftnet import SwiftNet; from oneway.models.fuse import FusedNorm, fuse; "
+        "network = fuse(SwiftNet(3, 'resnet18', width=0.125)); assert 'timm' not in sys.modules; "
+        "assert sum(isinstance(module, FusedNorm) for module in network.modules()) == 33"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,21 +7,18 @@ last norm; those of a Wide ResNet leave their sum to the next one. What is compu
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import torch
-from timm.layers import GELU, BatchNormAct2d
-from timm.models import FeatureListNet
-from timm.models.resnet import BasicBlock, Bottleneck
-from timm.models.resnet import ResNet as AnyResNet
 from torch import Tensor, nn
 
 from oneway import ops
 from oneway.models import resnet
-from oneway.models.inverted import SHORTCUTS, become_depthwise, can_take_shortcut
 from oneway.models.precision import become_castable
-from oneway.models.stem import become_stem
-from oneway.models.wrn import Block, WideResNet
+from oneway.models.stem import become_depthwise, become_stem
 
 
 class FusedNorm(nn.BatchNorm2d):
@@ -48,15 +45,6 @@ class FusedNormPool(FusedNorm):
         return ops.norm_pool(x, self)
 
 
-class FusedBasicBlock(BasicBlock):  # type: ignore[misc]
-    """A block whose second norm takes the shortcut."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        shortcut = x if self.downsample is None else self.downsample(x)
-        x = self.aa(self.bn1(self.conv1(x)))
-        return self.bn2(self.conv2(x), shortcut)
-
-
 class FusedPlainBlock(resnet.BasicBlock):
     """The same of our own ResNets."""
 
@@ -65,39 +53,10 @@ class FusedPlainBlock(resnet.BasicBlock):
         return self.bn2(self.conv2(self.bn1(self.conv1(x))), shortcut)
 
 
-class FusedBottleneck(Bottleneck):  # type: ignore[misc]
-    """A block whose third norm takes the shortcut."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        shortcut = x if self.downsample is None else self.downsample(x)
-        x = self.aa(self.bn2(self.conv2(self.bn1(self.conv1(x)))))
-        return self.bn3(self.conv3(x), shortcut)
-
-
-class FusedWideBlock(Block):
-    """A block that does the sum of the one before it, and leaves its own to the one behind it."""
-
-    def forward(self, terms: tuple[Tensor, ...]) -> tuple[Tensor, ...]:  # type: ignore[override]
-        x, activated = self.norm1(*terms)
-        residual = self.conv2(self.norm2(self.conv1(activated)))
-        return residual, x if self.shortcut is None else self.shortcut(activated)
-
-
-class FusedWideResNet(WideResNet):
-    """A Wide ResNet whose last norm does the last sum."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        terms = self.groups((self.stem(self.normalise(x)),))
-        _, x = self.norm(*terms)
-        return self.head(x.mean(dim=(2, 3)))
-
-
 BLOCKS: dict[type[nn.Module], tuple[type[nn.Module], int]] = {
     resnet.BasicBlock: (FusedPlainBlock, 2),
-    BasicBlock: (FusedBasicBlock, 2),
-    Bottleneck: (FusedBottleneck, 3),
 }
-"""What blocks become, and how many norms they have."""
+"""What blocks become, and how many norms they have. `fuse_timm` adds to this table, and to those below."""
 
 ACTIVATIONS: dict[type[nn.Module], ops.Activation] = {
     nn.Identity: "none",
@@ -106,8 +65,17 @@ ACTIVATIONS: dict[type[nn.Module], ops.Activation] = {
     nn.SiLU: "silu",
     nn.Hardswish: "hard-swish",
     nn.GELU: "gelu",
-    GELU: "gelu",
 }
+
+STEMS: set[type[nn.Module]] = {resnet.ResNet}
+SEQUENCES: set[type[nn.Module]] = {nn.Sequential}
+"""What runs its children in turn."""
+
+OTHERS: dict[type[nn.Module], Callable[[Any], None]] = {}
+"""What is fused in a way of its own."""
+
+LAST: dict[type[nn.Module], Callable[[Any], None]] = {}
+"""Likewise, once all norms are."""
 
 
 def fuse(network: nn.Module) -> nn.Module:
@@ -115,27 +83,27 @@ def fuse(network: nn.Module) -> nn.Module:
 
     Not for a stranger's, which may call the children of a sequence one by one and miss an activation.
     """
+    if "timm" in sys.modules:  # else no module is one of timm's, and it takes longer to import than PyTorch
+        import oneway.models.fuse_timm  # noqa: F401 (fills the tables)
     for module in network.modules():
         if type(module) in BLOCKS:
             _fuse_block(module)
-        elif type(module) in (resnet.ResNet, AnyResNet):
+        elif type(module) in STEMS:
             _fuse_stem(module)
-        elif type(module) is WideResNet:
-            _fuse_sums(module)
-        elif type(module) in (nn.Sequential, FeatureListNet):
+        elif type(module) in SEQUENCES:
             _fuse_neighbours(module)
-        elif type(module) is BatchNormAct2d:
-            _fuse_activated(module)  # type: ignore[arg-type]
+        elif type(module) in OTHERS:
+            OTHERS[type(module)](module)
     for module in network.modules():
         if _is_norm(module):
-            _become(module, FusedNorm)
+            become(module, FusedNorm)
         elif isinstance(module, nn.Conv2d):
             become_depthwise(module)
             become_stem(module)
         become_castable(module)
     for module in network.modules():
-        if type(module) in SHORTCUTS:
-            _fuse_shortcut(module)
+        if type(module) in LAST:
+            LAST[type(module)](module)
     return network
 
 
@@ -173,81 +141,52 @@ def _fuse_stem(network: nn.Module) -> None:
     if _is_norm(norm) and _is_relu(network.get_submodule("act1")):
         _fuse_pair(network, "bn1", "act1")
         if type(pool) is nn.MaxPool2d and (pool.kernel_size, pool.stride, pool.padding) == (3, 2, 1):
-            _become(norm, FusedNormPool, "relu")
+            become(norm, FusedNormPool, "relu")
             network._modules["maxpool"] = nn.Identity()
-
-
-def _fuse_sums(network: WideResNet) -> None:
-    """The norms before a Wide ResNet's blocks, and the one before its head, take over the sums."""
-    blocks = [block for block in network.modules() if type(block) is Block]
-    norms = [network.norm, *(block.norm1 for block in blocks)]
-    for norm in norms:
-        _fuse_activated(norm)
-    if all(type(norm) is FusedNorm for norm in norms) and not any(map(_is_watched, network.groups.modules())):
-        for norm in norms:
-            norm.__class__ = FusedSumNorm
-        for block in blocks:
-            block.__class__ = FusedWideBlock
-        network.__class__ = FusedWideResNet
 
 
 def _fuse_neighbours(sequence: nn.Module) -> None:
     """In what runs its children in turn, a norm takes over the activation behind it."""
     for (name, norm), (following, activation) in pairwise(list(sequence._modules.items())):
         shown = name in getattr(sequence, "return_layers", ())
-        if _is_norm(norm) and _activation_of(activation) is not None and not shown:
+        if _is_norm(norm) and activation_of(activation) is not None and not shown:
             _fuse_pair(sequence, name, following)
 
 
-def _fuse_activated(norm: nn.BatchNorm2d) -> None:
-    """A norm of timm's that has its activation inside."""
-    activation = _activation_of(norm.get_submodule("act"))
-    usual = _is_usual(norm) and type(norm.get_submodule("drop")) is nn.Identity
-    if usual and activation is not None:
-        _become(norm, FusedNorm, activation)
-
-
-def _fuse_shortcut(block: nn.Module) -> None:
-    """The last norm of a block that ends with the sum takes over the sum."""
-    kind, last = SHORTCUTS[type(block)]
-    norm = block.get_submodule(last)
-    if type(norm) is FusedNorm and norm.activation == "none" and can_take_shortcut(block):
-        block.__class__ = kind
-
-
 def _fuse_pair(parent: nn.Module, norm: str, activation: str) -> None:
-    found = _activation_of(parent.get_submodule(activation))
+    found = activation_of(parent.get_submodule(activation))
     assert found is not None
-    _become(parent.get_submodule(norm), FusedNorm, found)
+    become(parent.get_submodule(norm), FusedNorm, found)
     if found != "none":
         parent._modules[activation] = nn.Identity()
 
 
-def _become(norm: nn.Module, kind: type[FusedNorm], activation: ops.Activation = "none") -> None:
+def become(norm: nn.Module, kind: type[FusedNorm], activation: ops.Activation = "none") -> None:
+    """Turns a norm into a fused one."""
     norm.__class__ = kind
     norm.activation = activation  # type: ignore[assignment]
 
 
 def _is_norm(module: nn.Module | None) -> bool:
     """Whether `FusedNorm` can stand in for a module; a subclass has reasons of its own."""
-    return type(module) is nn.BatchNorm2d and _is_usual(module)
+    return type(module) is nn.BatchNorm2d and is_usual(module)
 
 
-def _is_usual(norm: nn.BatchNorm2d) -> bool:
+def is_usual(norm: nn.BatchNorm2d) -> bool:
     """Whether a norm learns scale and shift, and averages exponentially."""
-    return norm.affine and norm.momentum is not None and not _is_watched(norm)
+    return norm.affine and norm.momentum is not None and not is_watched(norm)
 
 
 def _is_relu(module: nn.Module | None) -> bool:
-    return type(module) is nn.ReLU and not _is_watched(module)
+    return type(module) is nn.ReLU and not is_watched(module)
 
 
-def _activation_of(module: nn.Module | None) -> ops.Activation | None:
+def activation_of(module: nn.Module | None) -> ops.Activation | None:
     """Which one a norm can take over; None: it cannot."""
     exact = getattr(module, "approximate", "none") == "none"
-    return ACTIVATIONS.get(type(module)) if module is not None and exact and not _is_watched(module) else None
+    return ACTIVATIONS.get(type(module)) if module is not None and exact and not is_watched(module) else None
 
 
-def _is_watched(module: nn.Module) -> bool:
+def is_watched(module: nn.Module) -> bool:
     """Whether a module has hooks, which must see its output before the activation."""
     return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)

@@ -1,11 +1,11 @@
-"""timm's depthwise-separable blocks with their shortcut in the last norm, and depthwise convolutions by our kernels.
+"""timm's depthwise-separable blocks with their shortcut in the last norm.
 
 They are what `fuse` makes of the blocks of EfficientNet, MobileNet and their like; what is computed stays the same.
 """
 
 from __future__ import annotations
 
-from timm.layers import Conv2dSame, DropPath
+from timm.layers import DropPath
 from timm.models._efficientnet_blocks import (
     DepthwiseSeparableConv,
     EdgeResidual,
@@ -13,18 +13,6 @@ from timm.models._efficientnet_blocks import (
     UniversalInvertedResidual,
 )
 from torch import Tensor, nn
-
-from oneway import ops
-
-
-class Depthwise(nn.Conv2d):
-    """A convolution of each channel by itself."""
-
-    same: bool
-    """Whether it pads as TensorFlow does: by what the size of an image needs, the larger half behind."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return ops.depthwise(x, self, self.same)
 
 
 class FusedSeparable(DepthwiseSeparableConv):  # type: ignore[misc]
@@ -76,11 +64,3 @@ def can_take_shortcut(block: nn.Module) -> bool:
     passed = [module for module in (dropped, projection, *between) if module is not None]
     watched = any(module._forward_hooks or module._forward_pre_hooks for module in passed)
     return bool(block.has_skip and kept and absent and not watched)
-
-
-def become_depthwise(conv: nn.Conv2d) -> None:
-    """Turns a convolution of each channel by itself into one of ours."""
-    if type(conv) in (nn.Conv2d, Conv2dSame) and conv.groups == conv.in_channels == conv.out_channels > 1:
-        same = type(conv) is Conv2dSame
-        conv.__class__ = Depthwise
-        conv.same = same  # type: ignore[assignment]

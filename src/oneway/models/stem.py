@@ -1,8 +1,9 @@
-"""The first convolution of an encoder, on images."""
+"""The convolutions that kernels of ours do: the first of an encoder, on images, and those of each channel by itself."""
 
 from __future__ import annotations
 
-from timm.layers import Conv2dSame
+import sys
+
 from torch import Tensor, nn
 
 from oneway import ops
@@ -18,9 +19,32 @@ class Stem(nn.Conv2d):
         return ops.stem(x, self, self.same)
 
 
+class Depthwise(nn.Conv2d):
+    """A convolution of each channel by itself."""
+
+    same: bool
+    """As above."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ops.depthwise(x, self, self.same)
+
+
 def become_stem(conv: nn.Conv2d) -> None:
     """Turns the convolution of an encoder that sees images into one of ours."""
-    if type(conv) in (nn.Conv2d, Conv2dSame) and conv.in_channels == 3 and conv.stride == (2, 2):
-        same = type(conv) is Conv2dSame
-        conv.__class__ = Stem
+    if conv.in_channels == 3 and conv.stride == (2, 2):
+        _become(conv, Stem)
+
+
+def become_depthwise(conv: nn.Conv2d) -> None:
+    """Turns a convolution of each channel by itself into one of ours."""
+    if conv.groups == conv.in_channels == conv.out_channels > 1:
+        _become(conv, Depthwise)
+
+
+def _become(conv: nn.Conv2d, kind: type[Stem | Depthwise]) -> None:
+    """Not a subclass that is not known here, which may do more."""
+    padded_same = getattr(sys.modules.get("timm.layers"), "Conv2dSame", None)  # timm's own; nobody has one without it
+    if type(conv) in (nn.Conv2d, padded_same):
+        same = type(conv) is not nn.Conv2d
+        conv.__class__ = kind
         conv.same = same  # type: ignore[assignment]

@@ -1,0 +1,87 @@
+"""What `fuse` makes of timm's modules: imported where timm is, and nowhere else."""
+
+from __future__ import annotations
+
+from timm.layers import GELU, BatchNormAct2d
+from timm.models import FeatureListNet
+from timm.models.resnet import BasicBlock, Bottleneck, ResNet
+from torch import Tensor, nn
+
+from oneway.models import fuse
+from oneway.models.fuse import FusedNorm, FusedSumNorm, activation_of, become, is_usual, is_watched
+from oneway.models.inverted import SHORTCUTS, can_take_shortcut
+from oneway.models.wrn import Block, WideResNet
+
+
+class FusedBasicBlock(BasicBlock):  # type: ignore[misc]
+    """A block whose second norm takes the shortcut."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        shortcut = x if self.downsample is None else self.downsample(x)
+        x = self.aa(self.bn1(self.conv1(x)))
+        return self.bn2(self.conv2(x), shortcut)
+
+
+class FusedBottleneck(Bottleneck):  # type: ignore[misc]
+    """A block whose third norm takes the shortcut."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        shortcut = x if self.downsample is None else self.downsample(x)
+        x = self.aa(self.bn2(self.conv2(self.bn1(self.conv1(x)))))
+        return self.bn3(self.conv3(x), shortcut)
+
+
+class FusedWideBlock(Block):
+    """A block that does the sum of the one before it, and leaves its own to the one behind it."""
+
+    def forward(self, terms: tuple[Tensor, ...]) -> tuple[Tensor, ...]:  # type: ignore[override]
+        x, activated = self.norm1(*terms)
+        residual = self.conv2(self.norm2(self.conv1(activated)))
+        return residual, x if self.shortcut is None else self.shortcut(activated)
+
+
+class FusedWideResNet(WideResNet):
+    """A Wide ResNet whose last norm does the last sum."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        terms = self.groups((self.stem(self.normalise(x)),))
+        _, x = self.norm(*terms)
+        return self.head(x.mean(dim=(2, 3)))
+
+
+def _fuse_activated(norm: nn.BatchNorm2d) -> None:
+    """A norm of timm's that has its activation inside."""
+    activation = activation_of(norm.get_submodule("act"))
+    usual = is_usual(norm) and type(norm.get_submodule("drop")) is nn.Identity
+    if usual and activation is not None:
+        become(norm, FusedNorm, activation)
+
+
+def _fuse_sums(network: WideResNet) -> None:
+    """The norms before a Wide ResNet's blocks, and the one before its head, take over the sums."""
+    blocks = [block for block in network.modules() if type(block) is Block]
+    norms = [network.norm, *(block.norm1 for block in blocks)]
+    for norm in norms:
+        _fuse_activated(norm)
+    if all(type(norm) is FusedNorm for norm in norms) and not any(map(is_watched, network.groups.modules())):
+        for norm in norms:
+            norm.__class__ = FusedSumNorm
+        for block in blocks:
+            block.__class__ = FusedWideBlock
+        network.__class__ = FusedWideResNet
+
+
+def _fuse_shortcut(block: nn.Module) -> None:
+    """The last norm of a block that ends with the sum takes over the sum."""
+    kind, last = SHORTCUTS[type(block)]
+    norm = block.get_submodule(last)
+    if type(norm) is FusedNorm and norm.activation == "none" and can_take_shortcut(block):
+        block.__class__ = kind
+
+
+fuse.BLOCKS.update({BasicBlock: (FusedBasicBlock, 2), Bottleneck: (FusedBottleneck, 3)})
+fuse.ACTIVATIONS[GELU] = "gelu"
+fuse.STEMS.add(ResNet)
+fuse.SEQUENCES.add(FeatureListNet)
+fuse.OTHERS.update({BatchNormAct2d: _fuse_activated, WideResNet: _fuse_sums})
+fuse.LAST.update(dict.fromkeys(SHORTCUTS, _fuse_shortcut))
