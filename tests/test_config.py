@@ -89,6 +89,18 @@ def test_the_data_decide_the_task(name, task):
         ({"perturb": {"deviation": 1e300}}, r"perturb.deviation: should be less than or equal to 1000 \(got 1e\+300\)"),
         ({"optimiser": {"learning_rate": 1e300}}, "optimiser.learning_rate: should be less than"),
         ({"train": {"alpha": float("nan")}}, "train.alpha"),
+        ({"data": {"reduction": "0"}}, r"^test: data.reduction: should be 'auto', or greater than .* 1 \(got '0'\)\.$"),
+        ({"data": {"reduction": 33}}, r"^test: data.reduction: should be 'auto', or less than .* 32 \(got 33\)\.$"),
+        (
+            {"data": {"reduction": "half"}},
+            r"^test: data.reduction: should be 'auto', or a valid integer \(got 'half'\)\.$",
+        ),
+        ({"data": {"reduction": 3.5}}, r"^test: data.reduction: should be 'auto', or a valid integer \(got 3.5\)\.$"),
+        ({"data": {"unlabelled": [1]}}, r"^test: data.unlabelled: should be a valid string, or .* \(got \[1\]\)\.$"),
+        (
+            {"jitter": {"crop": ["a", -1]}},
+            "jitter.crop: should be a valid integer .*'a'.*\njitter.crop: .*greater than 0",
+        ),
         ({"train": {"teacher_decay": 1.0}}, r"train.teacher_decay: should be less than 1 \(got 1.0\)"),
         ({"method": "simple-phtp"}, "method: unknown value 'simple-phtp'. Did you mean 'simple-phtps'"),
         ({"jitter": {"scale": [2, 1]}}, "jitter.scale: the lower end 2.0 is above the upper end 1.0"),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import reprlib
+from collections.abc import Sequence
 from difflib import get_close_matches
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from oneway.common.errors import UserError
 from oneway.common.words import command, visible
@@ -71,26 +74,37 @@ def prefer_epochs(changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def explain(error: ValidationError) -> str:
-    """A validation error as text: one line per key, with its value and the nearest known key."""
-    return "\n".join(
-        _explain_one(detail["type"], detail["loc"], detail["msg"], detail["input"]) for detail in error.errors()
-    )
+    """A validation error as text: one line per key and value, with what is asked of it and the nearest known key."""
+    settings = Config().flat()
+    lines: dict[tuple[str, str], list[ErrorDetails]] = {}
+    for detail in error.errors():
+        unknown = detail["type"] == "extra_forbidden"
+        # Positions inside tuples and names of union members are pydantic's, not the user's.
+        parts = [str(part) for part in detail["loc"] if unknown or (isinstance(part, str) and part.isidentifier())]
+        path = ".".join(parts)
+        key = next((key for key in accumulate(parts, "{}.{}".format) if key in settings), path)
+        lines.setdefault((path if unknown else key, reprlib.repr(detail["input"])), []).append(detail)
+    return "\n".join(_explain_one(key, details) for (key, _), details in lines.items())
 
 
-def _explain_one(kind: str, location: tuple[int | str, ...], message: str, value: object) -> str:
-    if kind == "extra_forbidden":
-        key = visible(".".join(map(str, location))[:MOST_OF_A_KEY], lines=False)
+def _explain_one(key: str, details: Sequence[ErrorDetails]) -> str:
+    """What is wrong with a value; several details where no member of a union allows it."""
+    if details[0]["type"] == "extra_forbidden":
+        key = visible(key[:MOST_OF_A_KEY], lines=False)
         near = get_close_matches(key.replace("-", "_"), [*Config.model_fields, *Config().flat()], n=1)
         return f"unknown key '{key}'." + (f" Did you mean '{near[0]}'?" if near else "")
-    # Positions inside tuples and names of union members are pydantic's, not the user's.
-    key = ".".join(part for part in location if isinstance(part, str) and part.isidentifier())
-    reason = message.removeprefix("Value error, ").removeprefix("Input ")
+    value = details[0]["input"]
+    first, *others = dict.fromkeys(
+        re.sub(r"^(Value error, )?(Input )?|, (unable to parse|got a number) .*", "", detail["msg"])
+        for detail in details
+    )
+    reason = ", or ".join((first, *(other.removeprefix("should be ") for other in others)))
     place = f"{key}: " if key else ""
     if isinstance(value, dict):
         return f"{place}{reason}."
     # Only of strings: a few lines of YAML can stand for a value that no memory holds once it is written out.
-    named = kind in ("literal_error", "value_error") and isinstance(value, str)
-    near = get_close_matches(str(value), re.findall(r"'([^']+)'", message), n=1) if named else []
+    named = isinstance(value, str) and any(detail["type"] in ("literal_error", "value_error") for detail in details)
+    near = get_close_matches(str(value), re.findall(r"'([^']+)'", reason), n=1) if named else []
     if near:  # first: the names that it should be may be many
         return f"{place}unknown value {reprlib.repr(value)}. Did you mean '{near[0]}'? It {reason}."
     return f"{place}{reason} (got {reprlib.repr(value)})."
