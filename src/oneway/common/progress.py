@@ -70,7 +70,8 @@ class ProgressBar:
             self.last_line = now
             seconds = (now - self.began) / max(1, done - self.done_before)
             left = f"{duration((self.total - done) * seconds)} left"
-            self._print_line(*([self.details] if self.details else []), f"{1 / seconds:.1f}/s", left)
+            speed = f"{1 / seconds:.1f}/s" if seconds <= 1 else f"{seconds:.1f} s each"
+            self._print_line(*([self.details] if self.details else []), speed, left)
             self.details = ""  # in the line after that, these would pass for its own
 
     def show(self, details: str) -> None:
