@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import os
+import signal
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from oneway.common.errors import UserError
+from oneway.common.interrupt import Interrupted
 from oneway.config import Config
 from oneway.runs import Run, choose_device, open_run
 from oneway.runs.continuation import Continued
+from oneway.tools.train import train
+from small_runs import small_streets
 
 
 def test_a_message_about_a_device_names_no_flag() -> None:
@@ -33,3 +40,24 @@ def test_a_folder_of_runs_is_answered_with_their_names(tmp_path):
         (tmp_path / "both" / method / "config.yaml").touch()
     with pytest.raises(UserError, match=r"not a run folder.*name one: .*both/mt-phtps or .*both/supervised\."):
         open_run(tmp_path / "both")
+
+
+def test_a_run_that_is_stopped_at_its_end_names_the_report_and_one_is_no_plural(tmp_path, monkeypatch):
+    """Of one image with one label; the report is what a run that ends by itself would have left."""
+    titles = []
+
+    def stop_at_its_end(training, bar) -> None:
+        titles.append(bar.title)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr("oneway.tools.train._validate", stop_at_its_end)
+    console, out = Console(file=io.StringIO(), width=200), tmp_path / "my run"
+    config = small_streets(
+        method="supervised", labels="1", data={"images": 1}, train={"validate_every": 4, "batch_labelled": 1}
+    )
+    with pytest.raises(Interrupted) as stopped:
+        train(config, out, resume=False, console=console)
+    complete = f"Stopped after the last iteration; {out} is complete. `oneway report '{out}'` writes its report."
+    assert str(stopped.value) == complete
+    assert titles == ["supervised · 1 label · seed 0"]
+    assert "1 training image, " in console.file.getvalue()  # type: ignore[attr-defined]

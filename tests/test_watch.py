@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -65,6 +66,24 @@ def test_the_page_has_the_numbers_of_the_log(training):
     assert contents(training) == before
 
 
+def test_a_stopped_run_has_as_many_iterations_as_it_goes_on_from(training):
+    """Its last checkpoint has more than the log, or fewer; without any, the log is all there is."""
+    run = training / "supervised"
+    (run / SUMMARY).unlink()
+    lines = (run / METRICS).read_text().splitlines(keepends=True)
+    cut = "".join(line for line in lines if json.loads(line)["iteration"] <= 2)
+    found = []
+    for log, saved in ((cut, 4), ("".join(lines), 3), (cut, None)):
+        (run / METRICS).write_text(log)
+        shutil.rmtree(run / "checkpoint")
+        (run / "checkpoint").mkdir()
+        if saved:
+            (run / "checkpoint" / f"{saved:08d}.json").touch()
+        (one,) = Watcher(run).overview()
+        found.append((one["state"], one["done"], one["iterations"]))
+    assert found == [("stopped", 4, 4), ("stopped", 3, 4), ("stopped", 2, 4)]
+
+
 def test_nothing_else_is_served(training, tmp_path):
     """No other file, no link, nobody but this page."""
     (tmp_path / "secret.png").write_bytes(b"secret")
@@ -96,6 +115,9 @@ def test_a_damaged_run_is_named_and_the_others_are_shown(training):
 def test_a_browser_shows_a_run_as_it_grows(training):
     """The last values stand at the ends of the curves, and new ones come by themselves."""
     log = training / "simple-phtps" / METRICS
+    split = open_run(training / "supervised").split
+    one_label = replace(split, labelled=split.labelled[:1]).to_json()
+    (training / "supervised/split.json").write_text(one_label)
     with served(training) as address, chromium.browser() as open_page:
         page = open_page(address)
         page.resize(390, 844, phone=True)
@@ -104,6 +126,9 @@ def test_a_browser_shows_a_run_as_it_grows(training):
         shown = [open_run(training / name).metrics()[-1]["miou"] for name in ("supervised", "simple-phtps")]
         assert sorted(map(float, page.evaluate(ends))) == pytest.approx(sorted(shown), abs=0.0051)
         assert page.evaluate("document.querySelectorAll('.runs progress')[0].value") == 4
+        facts = page.evaluate("document.querySelector('.runs').textContent")
+        assert "supervised · 1 label · seed" in facts
+        assert "simple-phtps · 4 labels · seed" in facts
         line = json.loads(log.read_text().splitlines()[-1])
         with log.open("a") as file:
             file.write(json.dumps({**line, "iteration": 5, "miou": 77.7}) + "\n")

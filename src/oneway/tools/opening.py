@@ -186,7 +186,7 @@ def open_training(
     if config.data.task == "segmentation":
         megabytes = (samples.pixels.nbytes + samples.labels.nbytes) / 1e6
         further = "" if samples.pool is None else f", and {len(samples.pool):,} of a pool"
-        say(f"{len(samples)} training images, {megabytes:,.0f} MB{further}, {fed.place}.")
+        say(f"{words.counted(len(samples), 'training image')}, {megabytes:,.0f} MB{further}, {fed.place}.")
     if device.type == "cpu" and (note := slow_on_cpu(config, iterations)):
         say(note)
 

@@ -73,7 +73,9 @@ def train(
             signal_at_end = _iterate(training, console, turn.title)
             summary = _finish(training)
         if signal_at_end is not None:
-            raise Interrupted(signal_at_end, f"Stopped after the last iteration; {out} is complete.")
+            report = words.command("oneway", "report", out)
+            complete = f"Stopped after the last iteration; {out} is complete. `{report}` writes its report."
+            raise Interrupted(signal_at_end, complete)
         return summary
 
 
@@ -122,7 +124,7 @@ def _iterate(training: Training, console: Console, turn: str) -> int | None:
         ranks.same(lambda: None)  # nobody leaves before it is on the disk
         raise Interrupted(signal, stopped())
 
-    title = f"{turn}{config.method} · {len(training.split.labelled)} labels · seed {config.seed}"
+    title = f"{turn}{config.method} · {words.counted(len(training.split.labelled), 'label')} · seed {config.seed}"
     with (
         defer_signals() as signal_received,
         ProgressBar(console, title, iterations, training.done, transient=False) as bar,

@@ -7,6 +7,7 @@ import os
 import re
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from oneway.common.links import refuse_link
 from oneway.common.run_files import CONFIG, METRICS, PICTURES, SUMMARY
 from oneway.engine.optim import total_iterations
 from oneway.runs import lock, open_run, records
+from oneway.runs.checkpoint import list_complete
 from oneway.runs.reading import read_whole
 from oneway.tools.evaluate import METRIC_NAMES
 from oneway.tools.evaluate import METRICS as METRIC_OF
@@ -109,6 +111,9 @@ class Watcher:
         brief = {key: run.details.get(key) for key in known}
         trains = lock.is_touched(run.path)
         state = "ended" if run.details.get("ended") else "training" if trains else "stopped"
+        with suppress(UserError):
+            if state == "stopped" and (saved := list_complete(run.path / "checkpoint")):
+                brief["done"] = int(saved[-1].stem)  # it goes on from there; the log may have fewer iterations, or more
         return {"number": number, "name": run.name, "version": run.version, "state": state, **brief,
                 "left": self._left(run) if trains else None}  # fmt: skip
 

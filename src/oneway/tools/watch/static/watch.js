@@ -59,7 +59,7 @@ function list(folder) {
     const box = make('input', {type: 'checkbox', checked: chosen.get(run.number)})
     box.addEventListener('change', () => { chosen.set(run.number, box.checked); look() })
     const left = run.left === null ? '' : ` · about ${duration(run.left)} left`
-    const facts = run.method === null ? '' : `${run.method} · ${count(run.labels)} labels · seed ${run.seed} · `
+    const facts = run.method === null ? '' : `${run.method} · ${count(run.labels)} ${run.labels === 1 ? 'label' : 'labels'} · seed ${run.seed} · `
     const entry = make('label', {}, box, make('span', {className: 'name', textContent: run.name}),
       make('span', {className: 'value', textContent: run.value === null ? '' : `${run.value.toFixed(1)} % ${run.metric}`}),
       make('progress', {max: run.iterations ?? 1, value: run.done ?? 0}),
