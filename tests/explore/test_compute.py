@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import base64
 import io
+import json
+import re
+import shlex
+import shutil
+import subprocess
 import sys
 import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -135,6 +141,19 @@ def test_own_images(client, two_runs):
     large = client.post("/api/images", content=buffer.getvalue(), headers={"Content-Type": "image/jpeg"}).json()
     assert large["height"] * large["width"] <= MOST_PIXELS
     assert large["width"] / large["height"] == pytest.approx(1.5, abs=0.01)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_upload_is_as_documented(client, tmp_path):
+    """By the very command, and in the types that are named."""
+    page = (Path(__file__).parents[2] / "docs/explore.md").read_text(encoding="utf-8")
+    assert re.findall(r"`(image/\w+)`", page) == client.get("/api/about").json()["upload"]["types"]
+    (command,) = re.findall(r"^curl .*/api/images .*$", page, re.MULTILINE)
+    Image.fromarray(render(1, 3, 64, 128)[0]).save(tmp_path / "street.jpg")
+    words = shlex.split(command.replace("http://127.0.0.1:8421", str(client.base_url)))
+    added = json.loads(subprocess.run(words, cwd=tmp_path, check=True, capture_output=True, timeout=60).stdout)
+    assert (added["height"], added["width"]) == (64, 128)
+    assert client.post("/api/compare", json={"image": added["key"]}).status_code == 200
 
 
 def test_only_the_latest_uploads_are_kept():
