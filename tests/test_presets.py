@@ -62,10 +62,10 @@ def test_what_cannot_be_looked_at_decides_nothing(tmp_path, capsys):
     assert crop(tmp_path, capsys, "--data.skip-unreadable") == (448, "")
 
 
-def test_images_that_are_read_smaller_count_as_such(tmp_path, capsys):
-    side, said = crop(images(tmp_path, *[(760, 900)] * 4), capsys, "--data.reduction", "2")
-    assert side == 352
-    assert "380 pixels" in said
+def test_images_that_are_read_smaller_hold_the_crop_still(tmp_path, capsys):
+    side, said = crop(images(tmp_path, *[(1100, 1200)] * 4), capsys, "--data.reduction", "2")
+    assert side == 448
+    assert "preset" not in said
 
 
 def test_a_run_goes_on_with_crops_that_fitted(tmp_path, capsys):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oneway.common.terms import SplitName, Task
+from oneway.common.terms import SHORT_SIDE, SplitName, Task
 
 if TYPE_CHECKING:
     from oneway.data.mask_style import MaskStyle
@@ -37,6 +37,11 @@ def class_name(text: str) -> str:
     if len(text) > LONGEST_NAME:
         raise ValueError(f"the class name {text!r:.40}… has {len(text)} characters; {LONGEST_NAME} are the most")
     return text
+
+
+def factor_of(size: tuple[int, int], most: int, least_side: int = SHORT_SIDE) -> int:
+    """How many times smaller, each way, an image of some height and width is read, so that `least_side` remains."""
+    return max(1, min(most, min(size) // least_side))
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,7 @@ class Listing:
 
     test: tuple[Item, ...] = ()  # a further split with labels, where the set has one
     reduction: int = 1  # 2 for half resolution: images averaged over 2×2 pixels, labels of every second pixel
+    least_side: int = 1  # pixels that the shorter side of an image keeps: smaller ones are reduced less
     remarks: tuple[str, ...] = ()  # what was decided for the user, to be said before training
     warnings: tuple[tuple[str, str], ...] = ()  # what may well be wrong with its files as a whole, by headings
     label_coding: str = ""
@@ -75,6 +81,10 @@ class Listing:
     unlabelled: Path | str | None = None  # another folder, whose images are among those of training; or a pool
     masks: MaskStyle | None = None  # how its masks are stored; None where labels are in no masks
     bands: tuple[int, int, int] | None = None  # of its images that are used, counted from 1; None for their colours
+
+    def factor(self, size: tuple[int, int]) -> int:
+        """How many times smaller, each way, an image of this height and width is read."""
+        return factor_of(size, self.reduction, self.least_side)
 
     @property
     def splits(self) -> dict[SplitName, tuple[Item, ...]]:

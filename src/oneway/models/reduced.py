@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -14,9 +15,15 @@ class Reduced(nn.Module):
         self.network, self.factor = network, factor
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits for N×3×H×W images, of cells that are `factor` times as large; what fills no square is left out."""
-        logits: Tensor = self.network(F.avg_pool2d(x, self.factor))
+        """Logits for N×3×H×W images, of cells that are `factor` times as large."""
+        # Squares at the border are averaged over what they have of the image; exporters know no other way to do it.
+        mean, share = (self._pool(values) for values in (x, torch.ones_like(x[:, :1])))
+        logits: Tensor = self.network(mean / share)
         return logits
+
+    def _pool(self, x: Tensor) -> Tensor:
+        beyond = self.factor - 1
+        return F.avg_pool2d(F.pad(x, (0, beyond, 0, beyond)), self.factor)
 
 
 def factor_of(network: nn.Module) -> int:

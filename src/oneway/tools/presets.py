@@ -35,11 +35,10 @@ def fit_crops(config: Config, console: Console) -> Config:
     assert data.path is not None
     found = find(data.path) if data.name == "folder" else list_files(data)  # without looking into every mask
     files = [item.image for item in found.train]
-    smaller = 1 if data.reduction == "auto" else data.reduction  # auto leaves more pixels than the preset asks for
     sides = []
     for file in files[:: len(files) // LOOKED_AT + 1]:
         try:
-            sides.append(min(image_size(file)) // smaller)
+            sides.append(min(image_size(file)))  # large ones keep more pixels than the preset asks for
         except UserError:  # training refuses it, or leaves it out, and says so
             continue
     shorter = sorted(sides)[len(sides) // 10] if sides else asked

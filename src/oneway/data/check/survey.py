@@ -106,9 +106,10 @@ def decode_and_survey(listing: Listing, item: Item) -> tuple[Survey, Bytes | Non
         whole = read_image(item.image, bands=listing.bands)
     except UserError as error:
         return Survey(item.name, problem=str(error), part="image"), None, None
-    image = reduced(whole, listing.reduction)
+    factor = listing.factor((whole.shape[0], whole.shape[1]))
+    image = reduced(whole, factor)
     try:
-        labels = _read_labels(listing, item, whole)
+        labels = _read_labels(listing, item, whole, factor)
     except Unusable as error:
         return replace(survey(item, image, None), problem=str(error), part=error.part), image, None
     return survey(item, image, labels), image, labels
@@ -128,8 +129,8 @@ def survey_all(listing: Listing, items: Iterable[Item], advance: Callable[[], No
     return surveys
 
 
-def _read_labels(listing: Listing, item: Item, image: Bytes) -> Bytes | None:
-    """Labels at the listing's resolution; an Unusable where they do not fit the image, which is given at its own."""
+def _read_labels(listing: Listing, item: Item, image: Bytes, factor: int) -> Bytes | None:
+    """Labels, so many times smaller; an Unusable where they do not fit the image, which is given at its own size."""
     if item.mask is None:
         return None
     try:
@@ -138,7 +139,7 @@ def _read_labels(listing: Listing, item: Item, image: Bytes) -> Bytes | None:
         raise Unusable(str(error), "mask" if isinstance(error, Unreadable) else "labels") from error
     if labels.shape != image.shape[:2]:
         raise Unusable(_mismatch(item, item.mask, image, labels), "size")
-    return thinned(labels, listing.reduction)
+    return thinned(labels, factor)
 
 
 def thinned(labels: Bytes, factor: int) -> Bytes:

@@ -191,7 +191,10 @@ def _colours(image: Image.Image, bands: Bands | None) -> Bytes:
 
 
 def read_part(
-    path: Path, content: bytes, choose: Callable[[tuple[int, int]], Box], reduction: int = 1
+    path: Path,
+    content: bytes,
+    choose: Callable[[tuple[int, int]], Box],
+    factor: Callable[[tuple[int, int]], int] = lambda size: 1,
 ) -> tuple[tuple[int, int], Box, Bytes]:
     """A part of what `read_image` gives: height and width of the whole, which part, and its pixels.
 
@@ -199,20 +202,21 @@ def read_part(
         path: The file, as messages name it.
         content: What it holds.
         choose: Chooses the part by height and width: its first row and column, and those behind its last.
-        reduction: See `reduced`.
+        factor: How many times smaller an image of some height and width is wanted, see `reduced`.
 
     Raises:
         UserError: As `read_image` does.
     """
     with suppress(ManyBands), open_image(path, content) as file:
-        if file.mode == "RGB" and reduction == 1 and _orientation(file) == 1:
-            size = file.height, file.width
+        size = file.height, file.width
+        if file.mode == "RGB" and factor(size) == 1 and _orientation(file) == 1:
             top, left, bottom, right = box = choose(size)
             part = decode_part(content, size, box) if file.format == "JPEG" else None
             if part is None:
                 part = np.asarray(file.crop((left, top, right, bottom)))  # of which the rest is no copy
             return size, box, part
-    whole = reduced(read_image(path, content), reduction)
+    image = read_image(path, content)
+    whole = reduced(image, factor((image.shape[0], image.shape[1])))
     size = whole.shape[0], whole.shape[1]
     top, left, bottom, right = box = choose(size)
     return size, box, whole[top:bottom, left:right]

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -29,10 +28,8 @@ from oneway.data.folder.groups import group_of
 from oneway.data.folder.infer import SHOWN, find_table, infer
 from oneway.data.folder.layout import unsupported_labels
 from oneway.data.folder.other_masks import remark_other_masks
-from oneway.data.folder.reduction import about_reduction, choose_reduction
+from oneway.data.folder.reduction import Reduction, with_reduction
 from oneway.data.mask_style import style_of
-
-Reduction = int | Literal["auto"]
 
 
 def describe(root: Path, unlabelled: Path | None = None) -> Found:
@@ -88,7 +85,7 @@ def list_described(
         holdout: Share of the labelled images that validate, where there is no validation set; 0 for none.
         seed: Decides which ones.
         all_validate: Where there is no validation set, all labelled images validate, and none of them trains.
-        reduction: How many times smaller images are read, each way; `auto` for what `choose_reduction` says.
+        reduction: See `with_reduction`.
 
     Raises:
         UserError: The files make no data set; says why, and the way out.
@@ -144,8 +141,7 @@ def list_described(
         bands=description.bands,
         masks=masks,
     )
-    listing = replace(listing, reduction=choose_reduction(listing) if reduction == "auto" else reduction)
-    return replace(listing, remarks=(*listing.remarks, *about_reduction(listing)))
+    return with_reduction(listing, reduction)
 
 
 def _hold_out(labelled: list[Item], holdout: float, seed: int, groups: str | None) -> tuple[Item, ...]:

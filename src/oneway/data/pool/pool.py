@@ -50,7 +50,13 @@ class Pool:
     """Images by number; reading them is safe from several threads."""
 
     def __init__(
-        self, source: PoolSource, index: PoolIndex, files: Files, most_broken: float, reduction: int, console: Console
+        self,
+        source: PoolSource,
+        index: PoolIndex,
+        files: Files,
+        most_broken: float,
+        factor: Callable[[tuple[int, int]], int],
+        console: Console,
     ) -> None:
         """The pool.
 
@@ -59,10 +65,10 @@ class Pool:
             index: Of its images.
             files: What reads its shards.
             most_broken: Share of images that may turn out unreadable.
-            reduction: 2 for images at half their size, as the data set has them.
+            factor: How many times smaller an image of some size is read, as the data set has them.
             console: Where it is said which are.
         """
-        self.source, self.index, self.files, self.reduction = source, index, files, reduction
+        self.source, self.index, self.files, self.factor = source, index, files, factor
         self.most_broken, self.console = most_broken, console
         self.broken: dict[int, str] = {}
         self.asked = 0
@@ -103,7 +109,7 @@ class Pool:
         try:
             if not content:
                 raise UserError(f"{name}: an empty file, or one of more than {MOST_BYTES} bytes.")
-            return Part(*read_part(Path(name), content, choose, self.reduction), image)
+            return Part(*read_part(Path(name), content, choose, self.factor), image)
         except UserError as error:
             raise Broken(str(error)) from error
 
@@ -196,11 +202,15 @@ def open_pool_beside(listing: Listing, config: Data, console: Console) -> Pool:
     """The pool that `data.unlabelled` names; what is in the data set already is none of it."""
     assert config.unlabelled is not None
     files = [path for item in listing.items for path in (item.image, item.mask) if path]
-    return open_pool(find_pool(config.unlabelled), config, console, files, listing.reduction)
+    return open_pool(find_pool(config.unlabelled), config, console, files, listing.factor)
 
 
 def open_pool(
-    source: PoolSource, config: Data, console: Console, left_out: Collection[Path] = (), reduction: int = 1
+    source: PoolSource,
+    config: Data,
+    console: Console,
+    left_out: Collection[Path] = (),
+    factor: Callable[[tuple[int, int]], int] = lambda size: 1,
 ) -> Pool:
     """A pool, indexed now where it has not been.
 
@@ -209,7 +219,7 @@ def open_pool(
         config: The settings of the data.
         console: For progress and notes.
         left_out: Files that are in the data set already; where the pool is a folder, they are none of it.
-        reduction: See `Pool`.
+        factor: See `Pool`.
 
     Raises:
         UserError: It has no images, or has changed since it was indexed; names the file, and the way out.
@@ -229,4 +239,4 @@ def open_pool(
             f"{source.name}: no image found in it (--data.unlabelled). Give JPEG, PNG, WebP, TIFF or BMP files; others "
             "have no decoder here."
         )
-    return Pool(source, index, files, config.most_broken, reduction, console)
+    return Pool(source, index, files, config.most_broken, factor, console)

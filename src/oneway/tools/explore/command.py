@@ -84,6 +84,11 @@ def prepare(
                 f"{path}: has the classes {', '.join(model.classes)}, and {paths[0]} {', '.join(first.classes)}. "
                 "Two runs side by side need the same ones in the same order."
             )
+        if model.reduction != first.reduction:
+            raise UserError(
+                f"{path}: sees images at 1/{model.reduction} of their size, and {paths[0]} at 1/{first.reduction} "
+                "(data.reduction). Two runs side by side need the same images."
+            )
     most, remark = most_pixels(len(first.classes)), ""
     try:
         pictures = load_pictures(runs.data_of(opened[0], console, data, refresh, cache), most, console)

@@ -24,7 +24,7 @@ from oneway import data
 from oneway.common.errors import UserError
 from oneway.config import Data
 from oneway.data import streets
-from oneway.data.dataset import Bytes
+from oneway.data.dataset import Bytes, factor_of
 from oneway.data.decode.images import Bands, image_size, read_image, reduced
 from oneway.data.pictures import as_pixels, data_uri, encoded
 from oneway.tools.evaluate import as_input, evenly_spaced
@@ -85,7 +85,8 @@ class ImageStore:
     def decode(self, content: bytes, name: str) -> Picture:
         """A picture from an uploaded file of whatever origin; a UserError says why it cannot be used."""
         key = "upload-" + blake2b(content, digest_size=8).hexdigest()
-        seen = reduced(decode_upload(content, name, self.bands), self.reduction)
+        image = decode_upload(content, name, self.bands)
+        seen = reduced(image, factor_of((image.shape[0], image.shape[1]), self.reduction))
         return Picture(key, name, shrink(seen, self.most))
 
     def add(self, picture: Picture) -> None:

@@ -34,13 +34,19 @@ class Agreement:
     same_class: float  # share of pixels
     difference: float  # largest, of a logit
     largest: float  # of the logits
+    factor: int = 1  # how many times larger than `BATCHES` the images were, and a little more
 
     def __str__(self) -> str:
-        sizes = ", ".join(f"{height}×{width}" for _, height, width in BATCHES)
+        sizes = ", ".join(f"{height}×{width}" for _, height, width in batches(self.factor))
         return (
             f"{100 * self.same_class:.3f} % of pixels have the class that PyTorch gives them; the largest difference "
             f"of a logit is {self.difference:.1e}, of logits up to {self.largest:.1f} ({sizes})"
         )
+
+
+def batches(factor: int) -> list[tuple[int, int, int]]:
+    """`BATCHES` for a network that makes images smaller: so many times larger, and no multiples of it."""
+    return [(count, height * factor + factor // 2, width * factor + factor // 2) for count, height, width in BATCHES]
 
 
 @torch.inference_mode()
@@ -49,8 +55,7 @@ def compare(network: nn.Module, file: Opened) -> Agreement:
     same: list[Tensor] = []
     difference = largest = 0.0
     factor = factor_of(network)
-    for count, *size in BATCHES:
-        height, width = (side * factor for side in size)
+    for count, height, width in batches(factor):
         images = torch.from_numpy(np.stack([render(0, index, height, width)[0] for index in range(count)]))
         x = as_input(images)
         expected = upsample(network(x), pixels_of(x))
@@ -69,7 +74,7 @@ def compare(network: nn.Module, file: Opened) -> Agreement:
         gap = float((found_logits - expected).abs().max())
         difference = max(difference, gap) if np.isfinite(gap) else np.inf
         largest = max(largest, float(expected.abs().max()))
-    return Agreement(float(torch.cat(same).float().mean()), difference, largest)
+    return Agreement(float(torch.cat(same).float().mean()), difference, largest, factor)
 
 
 def refuse_difference(found: Agreement) -> None:

@@ -76,11 +76,12 @@ def export_model(
     say(console, doing + (then or ": about a minute"))
     seen = "in RGB" if model.bands is None else f"bands {listed(model.bands)} of a file in this order, counted from 1"
     if model.reduction > 1:
-        seen += f", which are made {model.reduction} times smaller inside,"
+        seen += f", made {model.reduction} times smaller inside"
     described = {"input": INPUT_WORDS.format(seen), "output": OUTPUT_WORDS[output, model.classifies]}
     lists = {"classes": list(model.classes), "colours": [list(colour) for colour in model.colours]}
     bands = {} if model.bands is None else {"bands": list(model.bands)}
-    about: About = {"oneway": __version__, **described, **lists, **bands}
+    reduction = {} if model.reduction == 1 else {"reduction": model.reduction}
+    about: About = {"oneway": __version__, **described, **lists, **bands, **reduction}
     temporary = to.with_name(f".{to.stem}.{os.getpid()}{to.suffix.lower()}")
     quantised: dict[str, object] = {}
     try:
@@ -95,8 +96,8 @@ def export_model(
             quantised = {"INT8": cost, "INT8, agreement": compare(model.network, small)}
             files = {f"{kind.runtime} INT8": small.result, **files}
         contents = [file.read_bytes() for file in kind.files(temporary)]
-        height, width = size = TIMED_SIZES[model.classifies]
-        speeds = {runtime: _rate(call, size) for runtime, call in files.items()}
+        height, width = (side * model.reduction for side in TIMED_SIZES[model.classifies])
+        speeds = {runtime: _rate(call, (height, width)) for runtime, call in files.items()}
         machine = hardware(torch.device("cpu"))
         where = f"Images of {height}×{width} pixels, one by one, on {machine}."
         named = zip(kind.files(to), contents, strict=True)

@@ -24,7 +24,7 @@ from oneway.common.errors import UserError, unknown
 from oneway.common.links import refuse_link
 from oneway.common.run_files import CONFIG, MODEL
 from oneway.config import Precision
-from oneway.data.dataset import Bytes, Colour
+from oneway.data.dataset import Bytes, Colour, factor_of
 from oneway.data.decode.images import Bands, read_image, reduced, stripes
 from oneway.data.folder.classes import default_colours
 from oneway.data.mask_style import MaskStyle
@@ -138,7 +138,7 @@ class Predictor:
     """Of files, those that it has learnt to see as red, green and blue, counted from 1; None for their colours."""
 
     reduction: int = 1
-    """How many times smaller than they are, each way, it has learnt to see images."""
+    """How many times smaller than they are, each way, it sees large images at most, as it has learnt to."""
 
     half: bool = False
     """Whether the network computes in bfloat16."""
@@ -163,17 +163,18 @@ class Predictor:
         if self.classifies:
             raise UserError(f"{self.source}: classifies whole images and has no masks. Use classify().")
         size = images[0].shape[0], images[0].shape[1]
-        seen = [reduced(image, self.reduction) for image in images]
+        factor = factor_of(size, self.reduction)
+        seen = [reduced(image, factor) for image in images]
         height, width = seen[0].shape[:2]
         if tile is None and height * width > ONE_PASS:
             tile = TILE
         if tile is not None and min(tile) < SMALLEST_TILE:
             raise UserError(f"tile {tile[0]}×{tile[1]}: too small to see anything. Use {SMALLEST_TILE} pixels or more.")
         with _explain_failures(height, width):
-            if tile is None:
+            if tile is None or (factor > 1 and tile[0] >= height and tile[1] >= width):
                 found = self._whole(torch.from_numpy(np.stack(seen)), size)
             else:
-                found = [self._enlarged(self._in_tiles(image, tile), size) for image in seen]
+                found = [_enlarged(self._in_tiles(image, tile), size, factor) for image in seen]
         return [
             Prediction(image, labels.numpy(), confidence.numpy(), self.classes, self.colours, self.masks)
             for image, (labels, confidence) in zip(images, found, strict=True)
@@ -199,14 +200,6 @@ class Predictor:
     def _whole(self, images: Tensor, size: Size) -> list[tuple[Tensor, Tensor]]:
         classes, confidence = most_probable(self._call(self.network, self._input(images)), size)
         return list(zip(classes.cpu(), confidence.cpu(), strict=True))
-
-    def _enlarged(self, found: tuple[Tensor, Tensor], size: Size) -> tuple[Tensor, Tensor]:
-        """Labels and confidence of what the model saw, at the size of the image."""
-        if self.reduction == 1:
-            return found
-        rows, columns = (torch.arange(length) // self.reduction for length in size)
-        labels, confidence = found
-        return labels[rows[:, None], columns], confidence[rows[:, None], columns]
 
     @torch.inference_mode()
     def _in_tiles(self, image: Bytes, tile: Size) -> tuple[Tensor, Tensor]:
@@ -246,8 +239,9 @@ class Predictor:
     @torch.inference_mode()
     def _probabilities(self, image: Bytes) -> Tensor:
         """1×C×H×W (or 1×C) of H×W×3 bytes."""
-        x = self._input(torch.tensor(reduced(image, self.reduction))[None])
-        return upsample(self._call(self.network, x), (image.shape[0], image.shape[1])).softmax(dim=1)
+        size = image.shape[0], image.shape[1]
+        x = self._input(torch.tensor(reduced(image, factor_of(size, self.reduction)))[None])
+        return upsample(self._call(self.network, x), size).softmax(dim=1)
 
     def _input(self, images: Tensor) -> Tensor:
         return as_input(images.to(self.device))  # channels last in memory already
@@ -295,6 +289,13 @@ def load(
     colours = trained.colours or default_colours(trained.classes)
     how = trained.masks, trained.bands, trained.reduction, half
     return Predictor(network, trained.classes, colours, chosen, file, classifies, *how)
+
+
+def _enlarged(found: tuple[Tensor, Tensor], size: Size, factor: int) -> tuple[Tensor, Tensor]:
+    """Labels and confidence of an image that was seen so many times smaller, at its size."""
+    rows, columns = (torch.arange(length)[:, None] // factor for length in size)
+    labels, confidence = (values[rows, columns.T] for values in found)
+    return labels, confidence
 
 
 def pixels_of(image: Picture, bands: Bands | None = None) -> Bytes:

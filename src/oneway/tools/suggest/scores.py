@@ -24,7 +24,7 @@ from oneway.common.terms import SuggestBy
 from oneway.common.words import say
 from oneway.config import Perturb
 from oneway.data.check.survey import fingerprint
-from oneway.data.dataset import Bytes
+from oneway.data.dataset import Bytes, factor_of
 from oneway.data.decode.images import Bands, read_image, reduced
 from oneway.data.folder.files import find
 from oneway.draws import PerturbationDraw, draw_perturbation, each_column
@@ -87,10 +87,11 @@ def candidates_of_run(
 
 
 def candidates_in_folder(folder: Path, bands: Bands | None = None, reduction: int = 1) -> list[Candidate]:
-    """Images of a folder that have no mask there, in these bands, and so many times smaller."""
+    """Images of a folder that have no mask there, in these bands, and at most so many times smaller."""
 
     def read(path: Path) -> Bytes:
-        return reduced(read_image(path, bands=bands), reduction)
+        image = read_image(path, bands=bands)
+        return reduced(image, factor_of((image.shape[0], image.shape[1]), reduction))
 
     items = find(folder).train
     return [
