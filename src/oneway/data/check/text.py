@@ -91,9 +91,11 @@ def _wording(finding: Finding) -> str:
 def _sizes(check: Check) -> Text:
     """The most frequent image sizes, with how many images have each where there are several."""
     sizes = check.sizes.most_common()
+    smaller = ", as they are read" if check.listing.reduction > 1 else ""
     if len(sizes) < 2:
-        return Text("".join(f"{width}×{height} pixels" for (height, width), _ in sizes) or "no image can be read")
-    return Text(listed((f"{width}×{height} ({count:,})" for (height, width), count in sizes), SIZES))
+        only = "".join(f"{width}×{height} pixels{smaller}" for (height, width), _ in sizes)
+        return Text(only or "no image can be read")
+    return Text(listed((f"{width}×{height} ({count:,})" for (height, width), count in sizes), SIZES) + smaller)
 
 
 def _classes(check: Check) -> Table:
