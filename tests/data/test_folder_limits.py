@@ -50,7 +50,7 @@ def test_too_few_labels_are_refused(tmp_path):
     """One labelled image cannot train and validate; with a validation set it can train."""
     pairs(tmp_path / "train", 1)
     message = refusal(tmp_path)
-    assert "1 of 1 training images have labels" in message
+    assert "1 of 1 training image has labels" in message
     assert "dataset.yaml" in message
     pairs(tmp_path / "val", 1)
     assert len(listing(tmp_path).train) == 1

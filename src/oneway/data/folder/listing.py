@@ -95,8 +95,11 @@ def list_described(
     if len(labelled) < (1 if found.val or not holdout else 2):
         doubts = (f"{message[:1].upper()}{message[1:]}." for _, message in _warnings(found))
         hints = (*doubts, *unsupported_labels(root, found.train), *_misfits(found))
+        less = "one will do with --data.holdout 0, or with a `val` folder"
+        needed = "one is needed" if found.val or not holdout else f"one has to train and one to validate ({less})"
         raise UserError(
-            f"{root}: {len(labelled)} of {len(found.train)} training images have labels, which is too few. "
+            f"{root}: {len(labelled)} of {counted(len(found.train), 'training image')} "
+            f"{'has' if len(labelled) == 1 else 'have'} labels, which is too few: {needed}. "
             f"Put images into {root / 'images'} and masks of the same names into {root / 'masks'}, "
             f"or say in {FILE} where they are.{''.join(f' {hint}' for hint in hints)}"
         )
