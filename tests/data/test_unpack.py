@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import stat
 import struct
 import zipfile
@@ -21,6 +23,7 @@ from oneway.common.errors import UserError
 from oneway.config import Data
 from oneway.data import list_files, load
 from oneway.data.cache.unpack import as_folder
+from oneway.data.pool.sampling import refuse_broken
 
 QUIET = Console(quiet=True)
 
@@ -266,3 +269,21 @@ def test_frames_are_made_whole_again(settings, film, left):
         frame.write_bytes(left)
     assert as_folder(film, QUIET, settings) == folder
     assert frame.read_bytes() == content
+
+
+@pytest.mark.parametrize("broken", [1, 5])
+def test_frames_that_cannot_be_read_are_said_to_be_of_their_film(tmp_path, settings, film, broken):
+    """It is what was named; one frame gets another in its place, and a film without any is refused."""
+    pairs(tmp_path / "data", 4)
+    given = settings.model_copy(update={"path": tmp_path / "data", "unlabelled": film, "pool": "always"})
+    for frame in sorted(as_folder(film, QUIET, settings).iterdir())[:broken]:
+        frame.write_bytes(bytes(frame.stat().st_size))
+    console = Console(file=io.StringIO(), width=400)
+    pool = load(given, console).read("train").pool
+    assert pool is not None
+    if broken == 5:
+        with pytest.raises(UserError, match=rf"^{re.escape(str(film))}: 5 of 5 images of the pool"):
+            refuse_broken(pool)
+    else:
+        assert pool.read(0, 0, lambda size: (0, 0, *size)).image > 0
+        assert f"Note: {film}: another image is used" in console.file.getvalue()  # type: ignore[attr-defined]

@@ -47,10 +47,10 @@ def load(config: Data, console: Console = QUIET, all_validate: bool = False) -> 
     """
     if config.name in READERS:
         return READERS[config.name](config)
-    before = time.time()
+    before, typed = time.time(), config.unlabelled
     config = unpacked(config, console)
     listing = list_files(config, all_validate)
-    files = _Files(listing, config, console, before)
+    files = _Files(listing, config, console, before, str(typed))
     return Dataset(
         classes=listing.classes,
         colours=listing.colours,
@@ -121,13 +121,17 @@ def require_folder(config: Data) -> Path:
 class _Files:
     """A data set that is read file by file."""
 
-    def __init__(self, listing: Listing, config: Data, console: Console, listed_after: float) -> None:
-        self.listing, self.config, self.console = listing, config, console
+    def __init__(self, listing: Listing, config: Data, console: Console, listed_after: float, pool_name: str) -> None:
+        self.listing, self.config, self.console, self.pool_name = listing, config, console, pool_name
         self.cache = Cache(listing, config, console, listed_after)
 
     @cached_property
     def pool(self) -> Pool | None:
-        return open_pool_beside(self.listing, self.config, self.console) if has_pool(self.config) else None
+        if not has_pool(self.config):
+            return None
+        pool = open_pool_beside(self.listing, self.config, self.console)
+        pool.source = pool.source._replace(name=self.pool_name)  # a video by its name, not by its frames' folder
+        return pool
 
     def read(self, split: SplitName) -> Samples:
         if split == "val" and not self.listing.val:

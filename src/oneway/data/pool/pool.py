@@ -182,7 +182,8 @@ class Pool:
             count = len(self.broken)
         if count <= NAMED:
             more = "; further ones are counted" if count == NAMED else ""
-            say(self.console, f"Note: another image is used in place of one that cannot be read{more}. {problem}")
+            note = f"{self.source.name}: another image is used in place of one that cannot be read{more}. {problem}"
+            say(self.console, f"Note: {note}")
         if count > max(FEW, self.most_broken * self.asked):
             raise self._too_many()
 
