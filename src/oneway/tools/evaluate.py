@@ -92,7 +92,7 @@ def evenly_spaced(available: int, count: int) -> list[int]:
 @torch.no_grad()
 def predict(model: nn.Module, x: Tensor) -> Tensor:
     """The most probable classes: N×H×W of N×3×H×W images in [0, 1], or N where a model classifies; where x is."""
-    device = next(model.parameters()).device
+    device = next((parameter.device for parameter in model.parameters()), x.device)
     with population_statistics(model):
         return upsample(model(x.to(device)), pixels_of(x)).argmax(dim=1).to(x.device)
 
@@ -109,7 +109,7 @@ def evaluate(
 
     Several processes take turns at the batches, and all have the scores.
     """
-    device = next(model.parameters()).device
+    device = next((parameter.device for parameter in model.parameters()), x.device)
 
     def classify(inputs: Tensor) -> Tensor:
         x = as_input(inputs.to(device))
