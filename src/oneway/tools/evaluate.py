@@ -109,7 +109,7 @@ def evaluate(
 
     Several processes take turns at the batches, and all have the scores.
     """
-    device = next((parameter.device for parameter in model.parameters()), x.device)
+    device = next(model.parameters()).device
 
     def classify(inputs: Tensor) -> Tensor:
         x = as_input(inputs.to(device))
