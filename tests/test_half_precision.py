@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import os
 
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from PIL import Image
 
+import oneway
 from oneway import models
+from oneway.cli import app
+from oneway.common.errors import UserError
 from oneway.data.dataset import Samples
+from oneway.data.streets import render
 from oneway.draws import draw
 from oneway.engine.start import BFLOAT16_INSTRUCTIONS, fast_precision, plan_of, training_state
 from oneway.engine.step import in_bfloat16, step
@@ -107,3 +113,31 @@ def test_every_method_learns_in_half_precision(method):
     assert half == pytest.approx(exact, rel=0.05, abs=0.002)
     assert half["supervised"] != exact["supervised"]
     assert all(float(torch.tensor(loss).bfloat16()) != loss for loss in half.values() if loss)
+
+
+def test_predictions_in_half_precision_are_for_those_who_ask(trained_run, tmp_path):
+    """On a CPU. Probabilities are off by rounding, in one pass and in tiles, and the results say which they are."""
+    image = render(0, 0, 64, 160)[0]
+    usual, exact, half = (oneway.load(trained_run, "cpu", precision=name) for name in ("auto", "float32", "bfloat16"))
+    whole = [model.probabilities(image) for model in (usual, exact, half)]
+    assert np.array_equal(whole[0], whole[1])
+    assert 0 < abs(whole[2] - whole[1]).max() < 0.02
+    tiled = [model.predict(image, tile=(64, 64)).confidence for model in (exact, half)]
+    assert 0 < abs(tiled[1] - tiled[0]).max() < 0.02
+    Image.fromarray(image).save(tmp_path / "a.png")
+    for name in ("auto", "bfloat16"):
+        command = [
+            "predict",
+            str(trained_run),
+            str(tmp_path / "a.png"),
+            "--out",
+            str(tmp_path / name),
+            "--device",
+            "cpu",
+        ]
+        with pytest.raises(SystemExit):
+            app([*command, "--precision", name])
+        said = json.loads((tmp_path / name / "predictions.json").read_text())["precision"]
+        assert said == {"auto": "float32"}.get(name, name)
+    with pytest.raises(UserError, match=r"precision 'half'.*bfloat16"):
+        oneway.load(trained_run, precision="half")

@@ -14,7 +14,6 @@ from PIL import Image
 from rich.console import Console
 
 import oneway
-from oneway.cli import app
 from oneway.common.errors import UserError
 from oneway.config import Model
 from oneway.data.published.cifar10 import CLASSES as CIFAR_CLASSES
@@ -122,34 +121,6 @@ def test_confidence_is_the_largest_probability(model):
         probability = torch.nn.functional.interpolate(model.network(x), (64, 128), mode="bilinear").softmax(1)
     np.testing.assert_allclose(prediction.confidence, probability.max(1).values[0].numpy(), atol=1e-5)
     assert prediction.confidence.min() >= 1 / len(CLASSES)
-
-
-def test_half_precision_is_for_those_who_ask(trained_run, tmp_path):
-    """On a CPU. Probabilities are off by rounding, in one pass and in tiles, and the results say which they are."""
-    image = render(0, 0, 64, 160)[0]
-    usual, exact, half = (oneway.load(trained_run, "cpu", precision=name) for name in ("auto", "float32", "bfloat16"))
-    whole = [model.probabilities(image) for model in (usual, exact, half)]
-    assert np.array_equal(whole[0], whole[1])
-    assert 0 < abs(whole[2] - whole[1]).max() < 0.02
-    tiled = [model.predict(image, tile=(64, 64)).confidence for model in (exact, half)]
-    assert 0 < abs(tiled[1] - tiled[0]).max() < 0.02
-    Image.fromarray(image).save(tmp_path / "a.png")
-    for name in ("auto", "bfloat16"):
-        command = [
-            "predict",
-            str(trained_run),
-            str(tmp_path / "a.png"),
-            "--out",
-            str(tmp_path / name),
-            "--device",
-            "cpu",
-        ]
-        with pytest.raises(SystemExit):
-            app([*command, "--precision", name])
-        said = json.loads((tmp_path / name / "predictions.json").read_text())["precision"]
-        assert said == {"auto": "float32"}.get(name, name)
-    with pytest.raises(UserError, match=r"precision 'half'.*bfloat16"):
-        oneway.load(trained_run, precision="half")
 
 
 def test_a_mirrored_model_says_of_a_mirrored_image_the_mirrored(trained_run):

@@ -41,8 +41,9 @@ def compile_kernels(network: nn.Module, config: Config, device: torch.device) ->
 
     try:
         compile_ahead(rehearse)
-    except torch.OutOfMemoryError:  # the step itself says so, in words that help
-        torch.cuda.empty_cache()
+    except Exception:  # a rehearsal ends no run: what is wrong, the first step says in words that help
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
 
 
 def pays_to_try(network: nn.Module) -> bool:

@@ -5,8 +5,6 @@ Shapes: an image has H×W pixels.
 
 from __future__ import annotations
 
-import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +23,7 @@ from oneway.common.errors import UserError
 from oneway.data.dataset import Bytes
 from oneway.data.decode.jpeg import Box, decode_part
 from oneway.data.decode.many_bands import FIRST, read_bands
+from oneway.data.decode.pillow import PillowSettings
 from oneway.data.decode.structure import FOUR, SAMPLES, ManyBands, directories, examine, many_bands
 
 OPTIONAL = {"AVIF": ("avif", {".avif"}), "JPEG2000": ("jpg_2000", {".jp2", ".j2k"})}
@@ -311,34 +310,7 @@ def _opened(path: Path, content: bytes | None) -> BinaryIO:
         raise Unreadable(str(error)) from None
 
 
-class _PillowSettings:
-    """Within the block, Pillow opens images up to our limit, and does not warn; afterwards all is as it was.
-
-    Its own limit would refuse what we allow, and its warnings about damaged files do not name them; our errors do. Both
-    are settings of the whole process: of threads that decode at the same time, the first changes and the last restores.
-    """
-
-    def __init__(self) -> None:
-        self.lock, self.users = threading.Lock(), 0
-
-    def __enter__(self) -> None:
-        with self.lock:
-            self.users += 1
-            if self.users == 1:
-                self.limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, MOST_PIXELS
-                self.filters = warnings.catch_warnings()
-                self.filters.__enter__()
-                warnings.filterwarnings("ignore", module=r"PIL\.")
-
-    def __exit__(self, *error: object) -> None:
-        with self.lock:
-            self.users -= 1
-            if self.users == 0:
-                Image.MAX_IMAGE_PIXELS = self.limit
-                self.filters.__exit__(None, None, None)
-
-
-_pillow = _PillowSettings()
+_pillow = PillowSettings(MOST_PIXELS)
 
 
 def _refuse_implausible(path: Path, image: ImageFile.ImageFile, file: BinaryIO, scans: int) -> None:
