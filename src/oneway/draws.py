@@ -4,7 +4,8 @@ A run has no generator state: iteration i's images, crops and perturbations are 
 and on i alone. So a run's position is its iteration number, resuming is exact by construction, and a CPU and a GPU run
 see the same augmentations.
 
-Shapes: N images. Numbers are drawn on the CPU by NumPy and wrapped as tensors.
+Shapes: N images. Numbers are drawn on the CPU by NumPy, whose calls cost a fraction of PyTorch's, and wrapped as
+tensors. A *lot* is a uniform number in [0, 1) that decides whether something happens.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from torch import Tensor
 from oneway.common.streams import permuted, stream
 
 CLASSES = 256
-"""What a label can be: masks are uint8."""
+"""Values that a label can have: masks are uint8."""
 
 OPERATIONS = 11
 """How many AugSeg chooses from: `ops.intensity` has them."""
 
 NEGATIVES = 512
-"""Cells of each image that contrastive methods tell others apart from."""
+"""Cells of each image that are negatives in a contrastive loss."""
 
 PROPORTIONS = np.linspace(0.3, 1 / 0.3, 65, dtype=np.float32)
-"""Of height and width, that small rectangles are drawn with."""
+"""Aspect ratios, height to width, of small rectangles."""
 
 MOST_SHUFFLED = 2**20
-"""Images whose order is shuffled as a whole; of more, positions are permuted one by one."""
+"""Images whose order in an epoch is shuffled as a whole; that of more is computed position by position."""
 
 Table = TypeVar("Table", bound=tuple[Any, ...] | None)
 
@@ -66,7 +67,7 @@ class Photometric(NamedTuple):
     hue: Tensor  # N, h, in turns (36° is 0.1)
     contrast: Tensor  # N, c
     permutation: Tensor  # N×3 int64, π
-    lot: Tensor  # N, in [0, 1): the channels are permuted where it is below s_P
+    lot: Tensor  # N: the channels are permuted where it is below s_P
 
 
 class Colours(NamedTuple):
@@ -77,7 +78,7 @@ class Colours(NamedTuple):
     saturation: Tensor  # N, likewise
     hue: Tensor  # N, in turns, in [−¼, ¼)
     blur: Tensor  # N, deviation in pixels, in [0.1, 2)
-    lots: Tensor  # N×3, in [0, 1): for changing colours at all, for grey, for blur
+    lots: Tensor  # N×3: for changing colours at all, for grey, for blur
 
 
 class Intensities(NamedTuple):
@@ -119,18 +120,18 @@ class PerturbationDraw(NamedTuple):
 
 
 class Lots(NamedTuple):
-    """Numbers in [0, 1) that decide for each unlabelled image what single methods leave to chance."""
+    """Decide, for each unlabelled image, what only some methods leave to chance."""
 
     classes: Tensor  # N×256, one for each class that a label can be; N×0 where the method mixes none
     channels: Tensor  # N×K, one for each channel of the encoder's feature maps; N×0 where the method drops none
-    whole: Tensor  # N, for an image whose channels are all kept
+    whole: Tensor  # N, for keeping all channels of an image
 
 
 class Pairs(NamedTuple):
     """Numbers in [0, 1) for methods that look at two overlapping crops of each unlabelled image."""
 
     shift: Tensor  # N×2: how far the second lies below and to the right of the first, within what is possible
-    places: Tensor  # N×512: cells of both crops that other cells are told apart from
+    places: Tensor  # N×512: cells of both crops that are negatives
 
 
 class Injections(NamedTuple):
@@ -138,7 +139,7 @@ class Injections(NamedTuple):
 
     labelled: Squares  # of the labelled images, with centres in [⅛, 1)
     mixed: Squares  # of what came of it
-    lot: Tensor  # N, in [0, 1): a piece of a labelled image is pasted where the teacher is less sure than this
+    lot: Tensor  # N: a piece of a labelled image is pasted where the teacher is less sure than this
 
 
 class Draws(NamedTuple):
@@ -166,11 +167,11 @@ def each_column(table: Table, function: Callable[[Tensor], Tensor]) -> Table:
 
 
 def part(draws: Draws, rank: int, of: int) -> Draws:
-    """The share of process number `rank` among several; all shares together are the whole table.
+    """The rows of process `rank` among `of` processes; the shares of all of them are the whole table.
 
-    Batches have a first and a second half, whose images CutMix pairs; the first of labelled ones may be augmented, and
-    paired in itself. So a share is a slice of each quarter: pairs stay together, and halves stay halves. Where there
-    are too few images for that, it is one of each half, or of the whole, and what is drawn for pairs has no meaning.
+    CutMix pairs the images of a batch's first half with those of its second; methods that augment labelled images do so
+    with the first half, and pair within it. So a share is a slice of each quarter: pairs and halves stay together.
+    Batches too small for that are sliced by halves, or as a whole; draws for pairs then mean nothing.
     """
 
     def rows(table: Table, count: int) -> Table:
@@ -187,15 +188,9 @@ def part(draws: Draws, rank: int, of: int) -> Draws:
         return each_column(table, share)
 
     labelled, unlabelled = len(draws.labelled.item), len(draws.unlabelled.item)
-    return Draws(
-        rows(draws.labelled, labelled),
-        rows(draws.unlabelled, unlabelled),
-        rows(draws.views, unlabelled),
-        rows(draws.augmentation, labelled),
-        rows(draws.lots, unlabelled),
-        rows(draws.pairs, unlabelled),
-        rows(draws.injections, unlabelled),
-    )
+    of_labelled = ("labelled", "augmentation")
+    tables: dict[str, Any] = draws._asdict()
+    return Draws(**{n: rows(table, labelled if n in of_labelled else unlabelled) for n, table in tables.items()})
 
 
 @dataclass(frozen=True)
@@ -214,7 +209,7 @@ class Plan:
     views: int = 1  # perturbed views of each unlabelled image
     augmented: int = 0  # labelled images of a batch that are perturbed, the first ones
     mixes_classes: bool = False
-    dropped_channels: int = 0  # of how many channels each image loses some
+    dropped_channels: int = 0  # channels of the feature maps, some of which are dropped for each image; 0 for none
     pairs: bool = False  # whether there are two crops of each unlabelled image
     injects: bool = False  # whether pieces of labelled images are pasted into unlabelled ones
 
@@ -237,7 +232,7 @@ def draw(plan: Plan, iteration: int) -> Draws:
 
 
 def _role(view: int) -> str:
-    """Names the stream of a view; the first two were named before there could be more."""
+    """The prefix of a view's stream; the names of the first two are kept, since they decide the numbers."""
     return ("", "other ")[view] if view < 2 else f"view {view} "
 
 
@@ -262,26 +257,20 @@ def draw_perturbation(
 def draw_photometric(random: np.random.Generator, count: int) -> Photometric:
     """Image-wide parameters from the paper's distributions."""
     u = random.random((8, count), dtype=np.float32)
-    # By NumPy, whose calls cost a fraction of PyTorch's: in a small step the draws are what takes time.
-    return Photometric(
-        brightness=torch.from_numpy(_between(*PHOTOMETRIC_RANGES["brightness"], u[0])),
-        saturation=torch.from_numpy(_between(*PHOTOMETRIC_RANGES["saturation"], u[1])),
-        hue=torch.from_numpy(_between(*PHOTOMETRIC_RANGES["hue"], u[2])),
-        contrast=torch.from_numpy(_between(*PHOTOMETRIC_RANGES["contrast"], u[3])),
-        permutation=torch.from_numpy(u[4:7].argsort(axis=0).T),
-        lot=torch.from_numpy(u[7]),
-    )
+    colours = {name: _between(*ends, row) for (name, ends), row in zip(PHOTOMETRIC_RANGES.items(), u, strict=False)}
+    permutation = torch.from_numpy(u[4:7].argsort(axis=0).T)
+    return Photometric(**colours, permutation=permutation, lot=torch.from_numpy(u[7]))
 
 
 def draw_colours(random: np.random.Generator, count: int) -> Colours:
     """From the ranges of FixMatch's and UniMatch's strong augmentation for segmentation."""
     u = random.random((8, count), dtype=np.float32)
     return Colours(
-        brightness=torch.from_numpy(_between(-0.5, 0.5, u[0])),
-        contrast=torch.from_numpy(_between(-0.5, 0.5, u[1])),
-        saturation=torch.from_numpy(_between(-0.5, 0.5, u[2])),
-        hue=torch.from_numpy(_between(-0.25, 0.25, u[3])),
-        blur=torch.from_numpy(_between(0.1, 2.0, u[4])),
+        brightness=_between(-0.5, 0.5, u[0]),
+        contrast=_between(-0.5, 0.5, u[1]),
+        saturation=_between(-0.5, 0.5, u[2]),
+        hue=_between(-0.25, 0.25, u[3]),
+        blur=_between(0.1, 2.0, u[4]),
         lots=torch.from_numpy(u[5:].T),
     )
 
@@ -308,7 +297,7 @@ def draw_small_boxes(random: np.random.Generator, count: int) -> Boxes:
     and proportions are the more probable the more places they leave: so they are drawn here, at once.
     """
     u = random.random((5, count), dtype=np.float32)
-    area = _between(0.02, 0.4, u[0])
+    area = _between(0.02, 0.4, u[0]).numpy()
     heights = np.sqrt(area[:, None] * PROPORTIONS)
     places = ((1 - heights).clip(0) * (1 - area[:, None] / heights).clip(0)).cumsum(axis=1)
     chosen = (places < u[1, :, None] * places[:, -1:]).sum(axis=1)
@@ -347,9 +336,9 @@ def draw_injections(plan: Plan, iteration: int) -> Injections:
     random, count = stream(plan.seed, "injections", iteration), plan.batch_unlabelled
 
     def squares(a: float, b: float) -> Squares:
-        side = np.full(count, math.sqrt(1 - random.beta(a, b)), dtype=np.float32)
+        side = torch.full((count,), math.sqrt(1 - random.beta(a, b)))
         y, x = _between(1 / 8, 1, random.random((2, count), dtype=np.float32))
-        return Squares(*map(torch.from_numpy, (side, y, x)))
+        return Squares(side, y, x)
 
     return Injections(squares(8, 2), squares(4, 4), _uniform(random, count))
 
@@ -389,7 +378,7 @@ def _jitters(plan: Plan, purpose: str, items: Sequence[int], batch: int, iterati
     low, high = plan.scale
     return Jitters(
         item=item,
-        scale=torch.from_numpy(_between(math.log(low), math.log(high), scale.numpy())).exp(),
+        scale=_between(math.log(low), math.log(high), scale.numpy()).exp(),
         top=top,
         left=left,
         flip=(flip < 0.5) & plan.flip,
@@ -404,5 +393,5 @@ def _normal(random: np.random.Generator, *shape: int) -> Tensor:
     return torch.from_numpy(random.standard_normal(shape, dtype=np.float32))
 
 
-def _between(low: float, high: float, u: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    return low + (high - low) * u
+def _between(low: float, high: float, u: npt.NDArray[np.float32]) -> Tensor:
+    return torch.from_numpy(low + (high - low) * u)
