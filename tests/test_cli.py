@@ -166,7 +166,7 @@ def test_an_ended_run_is_not_trained_again(run):
         ("train streets --config missing.yaml", "missing.yaml: cannot be read"),
         ("train streets --config wrong.yaml", "unknown key 'train.iteration'. Did you mean 'train.iterations'?"),
         ("train streets --train.device tpu9", "device tpu9: no such kind"),
-        ("train streets --train.device cuda:7", "CUDA devices are visible"),
+        ("train streets --train.device cuda:7", "device cuda:7: PyTorch"),
         ("train streets --data.images 16 --data.size 32 64 --model.weights none.pth", "no such file"),
         ("train streets --out occupied", "occupied: exists and is not a run folder"),
         ("train streets --out occupied --resume", "occupied: exists and is not a run folder"),

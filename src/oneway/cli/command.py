@@ -13,7 +13,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import pydantic
-from cyclopts import CycloptsError, MissingArgumentError, UnknownCommandError, UnusedCliTokensError
+from cyclopts import (
+    CycloptsError,
+    MissingArgumentError,
+    UnknownCommandError,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
 from cyclopts.argument import Argument
 from rich.text import Text
 
@@ -87,6 +93,8 @@ def _explain(error: BaseException) -> tuple[str, int]:
             return _explain_missing(error, argument), 2
         case UnknownCommandError(unused_tokens=[word, *_]):
             return _explain_verb(word), 2
+        case UnknownOptionError():
+            return _explain_option(error), 2
         case CycloptsError():
             cause = error.__cause__
             if not isinstance(cause, pydantic.ValidationError):
@@ -115,8 +123,9 @@ def _explain_missing(error: MissingArgumentError, argument: Argument) -> str:
     if count > 1:
         meaning = f" {text}" if (text := _meaning(error, argument)) else ""
         return f"{argument.name} takes {count} values, and has {len(error.tokens_so_far)}.{meaning}"
+    name = argument.name if argument.name.startswith("-") else argument.name.upper()  # as the help writes it
     problem = "is missing" if error.keyword is None else "needs a value"
-    return f"{argument.name} {problem}; `{_verb(error)} --help` says what it is."
+    return f"{name} {problem}; `{_verb(error)} --help` says what it is."
 
 
 def _meaning(error: MissingArgumentError, argument: Argument) -> str:
@@ -132,6 +141,23 @@ def _explain_verb(word: str) -> str:
     near = get_close_matches(word, [name for name in app if not name.startswith("-")], n=1)
     hint = f"Did you mean '{near[0]}'?" if near else f"The usual ones are {listed(USUAL, most=None)};"
     return f"Unknown verb '{visible(word[:200], lines=False)}'. {hint} `oneway --help` lists all."
+
+
+def _explain_option(error: UnknownOptionError) -> str:
+    """The message for a flag that there is not: one spelt nearly so, or those that begin with its first word."""
+    given = (error.token.keyword or error.token.value).partition("=")[0]
+    word = given.lstrip("-").replace("_", "-")
+    settings = {
+        name: name.lstrip("-").rpartition(".")[2] for known in error.argument_collection for name in known.names
+    }
+    nearest = get_close_matches(word, settings.values(), n=1, cutoff=0.8)
+    near = (
+        get_close_matches(given, settings, n=1, cutoff=0.8)
+        or [name for name, setting in settings.items() if setting in nearest]
+        or [name for name, setting in settings.items() if setting.partition("-")[0] == word.partition("-")[0]]
+    )
+    hint = f"Did you mean {listed(near, joint='or')}? " if near else ""
+    return f"Unknown flag '{visible(given[:200], lines=False)}'. {hint}`{_verb(error)} --help` lists all."
 
 
 def _explain_unused(error: UnusedCliTokensError) -> str:

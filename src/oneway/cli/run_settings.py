@@ -36,7 +36,8 @@ def resolve(
     """
     changes = asked if preset is None else with_preset(preset, recipe_name, asked)
     if (named := changes.get("recipe", recipe_name)) != recipe_name:
-        raise UserError(f"{source}: has settings of the recipe {named}, not of {recipe_name}.")
+        use = command("oneway", "train", named, "--config", source)
+        raise UserError(f"{source}: has settings of the recipe {named}, not of {recipe_name}. Use: {use}")
     config = build(merge(earlier, changes), source) if earlier else configured(recipe_name, changes, source)
     if preset == "best" and "crop" not in asked.get("jitter", {}):
         from oneway.tools.presets import fit_crops
@@ -80,7 +81,11 @@ def continue_run(
             return given, False
         earlier = open_run(folder).config
         if earlier.recipe != given.recipe:
-            raise UserError(f"{folder}: is a run of recipe {earlier.recipe}, not of {given.recipe}.")
+            use = command("oneway", "train", folder, "--resume")
+            raise UserError(
+                f"{folder}: is a run of recipe {earlier.recipe}, not of {given.recipe}. Choose another folder with "
+                f"--out, or continue that run: {use}"
+            )
         return build(merge(earlier.model_dump(), changes), source), True
 
     ranks = join(given.train.device)

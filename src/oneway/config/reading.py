@@ -104,9 +104,11 @@ def _explain_one(key: str, details: Sequence[ErrorDetails]) -> str:
         return f"{place}{reason}."
     # Only of strings: a few lines of YAML can stand for a value that no memory holds once it is written out.
     named = isinstance(value, str) and any(detail["type"] in ("literal_error", "value_error") for detail in details)
-    near = get_close_matches(str(value), re.findall(r"'([^']+)'", reason), n=1) if named else []
-    if near:  # first: the names that it should be may be many
-        return f"{place}unknown value {reprlib.repr(value)}. Did you mean '{near[0]}'? It {reason}."
+    options = re.findall(r"'([^']+)'", reason) if named else []
+    near = get_close_matches(str(value), options, n=1)
+    if near or len(options) > 1:  # the value first: the names that it should be may be many
+        suggestion = f" Did you mean '{near[0]}'?" if near else ""
+        return f"{place}unknown value {reprlib.repr(value)}.{suggestion} It {reason}."
     return f"{place}{reason} (got {reprlib.repr(value)})."
 
 

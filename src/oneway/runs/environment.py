@@ -19,6 +19,7 @@ import torch
 
 from oneway import __version__
 from oneway.common.errors import UserError
+from oneway.common.words import counted
 from oneway.engine.ranks import joined
 
 
@@ -32,8 +33,9 @@ def choose_device(name: str) -> torch.device:
         raise UserError(f"device {name}: no such kind of device. Use auto, cpu, cuda or cuda:1.") from None
     if device.type not in ("cpu", "cuda"):
         raise UserError(f"device {name}: only cpu and cuda are supported.")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UserError(f"device {name}: {torch.cuda.device_count()} CUDA devices are visible. Use auto or cpu.")
+    if device.type == "cuda" and (device.index or 0) >= (count := torch.cuda.device_count()):
+        found = f"PyTorch {torch.__version__} finds {counted(count, 'CUDA device') if count else 'no GPU'} here"
+        raise UserError(f"device {name}: {found}. Use auto or cpu.")
     if device.index is not None and device.type == "cuda":
         torch.cuda.set_device(device)  # Triton launches kernels on the current device
     return device
@@ -118,8 +120,7 @@ def hardware(device: torch.device) -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
         name = names[0] if names else name
-    threads = torch.get_num_threads()
-    return f"{name}, {threads} thread{'s' if threads > 1 else ''}"
+    return f"{name}, {counted(torch.get_num_threads(), 'thread')}"
 
 
 def find_commit(package: Path) -> tuple[str | None, bool | None]:

@@ -192,7 +192,7 @@ def evaluate_run(
     if mirror and samples.task != "segmentation":
         raise UserError(f"--mirror: {path} classifies {run.config.data.name}; only segmentation is averaged so.")
     if window and samples.task != "segmentation":
-        raise UserError(f"--window: {path} classifies {run.config.data.name}, whole inputs at once; leave it away.")
+        raise UserError(f"--window: {path} classifies {run.config.data.name}, whole inputs at once; leave it out.")
     network = Mirrored(trained.network) if mirror else trained.network
     scores = evaluate(network, samples, len(trained.classes), without=seen, window=window)
     if not scores.confusion.any():

@@ -68,7 +68,7 @@ def draw_qualitative(name: str, request: Request, console: Console) -> None:
         train_all(jobs, request.side_by_side or 1, console)
     for job in jobs:
         if not (job.folder / SUMMARY).is_file():
-            raise UserError(f"{job.folder}: no run has ended there; leave --table-only away, and it is trained.")
+            raise UserError(f"{job.folder}: no run has ended there; leave out --table-only to train it.")
     request.out.mkdir(parents=True, exist_ok=True)
     with style({"svg.hashsalt": "qualitative", "font.size": 9, "text.parse_math": False}):
         save(_figure(asked.rows, [job.folder for job in jobs], request, console), request.out / name)
