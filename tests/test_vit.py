@@ -191,7 +191,7 @@ def test_rates_fall_from_layer_to_layer_as_timms_do():
     model = build(Model(name="vit", backbone=TINY), classes=3, seed=0)
     settings = Optimiser(name="adamw", learning_rate=1e-2, learning_rate_pretrained=1e-3, layer_decay=0.5)
     optimiser = optimiser_for([model], settings, list(model.encoder.parameters()))
-    assert type(optimiser) is torch.optim.AdamW
+    assert isinstance(optimiser, torch.optim.AdamW)
     found = {id(p): group["initial_lr"] for group in optimiser.param_groups for p in group["params"]}
     assert len(found) == len(list(model.parameters()))
     timms = timm.create_model(TINY)

@@ -92,3 +92,17 @@ def test_a_resnet_of_ours_is_fused_without_timm():
         "assert sum(isinstance(module, FusedNorm) for module in network.modules()) == 33"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_optimisers_learn_without_the_compiler():
+    """PyTorch's own import it, to say that they are not to be compiled; what they compute stays the same."""
+    code = (
+        "import sys, torch; from oneway.config import Optimiser; from oneway.engine.optim import optimiser_for\n"
+        "for name in ('sgd', 'adam', 'adamw'):\n"
+        "    network = torch.nn.Linear(2, 2); network(torch.ones(1, 2)).sum().backward()\n"
+        "    before = network.weight.clone(); optimiser = optimiser_for([network], Optimiser(name=name))\n"
+        "    optimiser.step(); optimiser.zero_grad(); assert network.weight.grad is None\n"
+        "    assert (network.weight != before).all() and network.weight.requires_grad\n"
+        "assert 'torch._dynamo' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

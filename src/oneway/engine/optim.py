@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from inspect import unwrap
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +19,22 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "constant": lambda e: 1.0,
 }
 """Factor of the learning rate after a fraction e of the run."""
+
+
+def _uncompiled(kind: Any) -> Any:
+    """An optimiser of PyTorch's as it is without the compiler, which nothing here uses.
+
+    Its own would import that, a quarter of what is imported in all, to tell it that they are not to be compiled.
+    """
+    plain = {name: unwrap(getattr(kind, name)) for name in ("add_param_group", "zero_grad", "step")}
+    return type(kind.__name__, (kind,), {**plain, "step": torch.no_grad()(plain["step"])})
+
+
+OPTIMISERS = {
+    "sgd": _uncompiled(torch.optim.SGD),
+    "adam": _uncompiled(torch.optim.Adam),
+    "adamw": _uncompiled(torch.optim.AdamW),
+}
 
 
 def optimiser_for(
@@ -47,14 +65,16 @@ def optimiser_for(
     ]
     if config.name == "sgd":
         nesterov = config.nesterov and config.momentum > 0
-        optimiser = torch.optim.SGD(groups, momentum=config.momentum, nesterov=nesterov, fused=True)
+        optimiser: torch.optim.Optimizer = OPTIMISERS["sgd"](
+            groups, momentum=config.momentum, nesterov=nesterov, fused=True
+        )
         if config.momentum > 0:
             # From zero, as if it had always been there: a first step that is skipped must not leave it undefined.
             for parameter in every:
                 optimiser.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         return optimiser
-    kind = torch.optim.AdamW if config.name == "adamw" else torch.optim.Adam
-    return kind(groups, betas=config.betas, fused=True, capturable=on_gpu)
+    adam: torch.optim.Optimizer = OPTIMISERS[config.name](groups, betas=config.betas, fused=True, capturable=on_gpu)
+    return adam
 
 
 def layer_factors(models: Sequence[nn.Module], decay: float) -> dict[int, float]:

@@ -32,7 +32,7 @@ def restore(state: TrainingState, content: Mapping[str, Tensor]) -> None:
     for role, model in _roles(state).items():
         model.load_state_dict(_below(content, f"{role}."))
     state.skips.copy_(content[SKIPS])
-    kept = {key: _below(content, f"optimiser.{key}.") for key in (*MOMENTS[type(state.optimiser)], "step")}
+    kept = {key: _below(content, f"optimiser.{key}.") for key in (*_moments(state), "step")}
     for name, parameter in _parameters(state):
         state.optimiser.state[parameter] = {
             key: _laid_out_like(parameter, values[name]) for key, values in kept.items() if name in values
@@ -47,11 +47,15 @@ def bytes_needed(state: TrainingState) -> int:
 def expected(state: TrainingState) -> tuple[Expected, Expected]:
     """What a checkpoint of this state must hold, and what it may: before its first step, an optimiser keeps nothing."""
     optional: dict[str, tuple[torch.Size, torch.dtype]] = {}
-    moments = MOMENTS[type(state.optimiser)]
+    moments = _moments(state)
     for name, parameter in _parameters(state):
         optional[f"optimiser.step.{name}"] = (torch.Size(()), torch.float32)
         optional |= {f"optimiser.{key}.{name}": (parameter.shape, parameter.dtype) for key in moments}
     return expected_of({**_models(state), SKIPS: state.skips}), optional
+
+
+def _moments(state: TrainingState) -> tuple[str, ...]:
+    return next(names for kind, names in MOMENTS.items() if isinstance(state.optimiser, kind))
 
 
 def _roles(state: TrainingState) -> dict[str, nn.Module]:
