@@ -72,15 +72,17 @@ def test_a_log_file_gets_a_line_now_and_then(monkeypatch):
     ]
 
 
-def test_what_takes_longer_than_a_second_is_said_in_seconds(monkeypatch):
-    """A rate of 0.0/s would say nothing."""
+def test_speed_is_that_after_the_first_part_and_in_seconds_where_they_are_many(monkeypatch):
+    """The first compiles what the others only run; a rate of 0.0/s would say nothing."""
     now = 100.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now)
     console = Console(file=io.StringIO(), width=80)
     with ProgressBar(console, "simple-phtps", 4) as bar:
+        now += 90
+        bar.advance()
         now += 25
         bar.advance()
-    assert printed(console) == ["simple-phtps  1/4  25.0 s each  1 min 15 s left"]
+    assert printed(console) == ["simple-phtps  1/4", "simple-phtps  2/4  25.0 s each  50 s left"]
 
 
 @pytest.mark.parametrize("console", [Console(quiet=True, force_terminal=True), Console(quiet=True)])

@@ -32,9 +32,11 @@ class ProgressBar:
             transient: Remove the bar from the terminal at the end.
         """
         self.console, self.title, self.total = console, title, total
-        self.done = self.done_before = done
+        self.done = done
+        self.first: tuple[float, int] | None = None
+        """When the first part was done, and how many were then."""
         self.details = ""
-        self.began = self.last_line = time.monotonic()
+        self.last_line = time.monotonic()
         self.bar = _BarWithDetails(
             TextColumn("{task.description}", style="bold", markup=False),
             BarColumn(bar_width=None),
@@ -66,12 +68,11 @@ class ProgressBar:
         self.done = done
         self.bar.update(self.task, completed=done)
         now = time.monotonic()
+        if self.first is None:  # it compiles what the others only run: no measure of them
+            self.first = now, done
         if not self.console.is_terminal and now - self.last_line >= SECONDS_BETWEEN_LINES:
             self.last_line = now
-            seconds = (now - self.began) / max(1, done - self.done_before)
-            left = f"{duration((self.total - done) * seconds)} left"
-            speed = f"{1 / seconds:.1f}/s" if seconds <= 1 else f"{seconds:.1f} s each"
-            self._print_line(*([self.details] if self.details else []), speed, left)
+            self._print_line(*([self.details] if self.details else []), *self._speed(now))
             self.details = ""  # in the line after that, these would pass for its own
 
     def show(self, details: str) -> None:
@@ -83,6 +84,15 @@ class ProgressBar:
         self.bar.update(self.task, result=brief)
         if not self.console.is_terminal:
             self._print_line(line)
+
+    def _speed(self, now: float) -> tuple[str, ...]:
+        """Parts per second after the first, and the time that is left; nothing before there is a second part."""
+        began, before = self.first or (now, self.done)
+        if self.done == before:
+            return ()
+        seconds = (now - began) / (self.done - before)
+        left = f"{duration((self.total - self.done) * seconds)} left"
+        return f"{1 / seconds:.1f}/s" if seconds <= 1 else f"{seconds:.1f} s each", left
 
     def _print_line(self, *parts: str) -> None:
         say(self.console, "  ".join((self.title, f"{self.done}/{self.total}", *parts)))
