@@ -17,7 +17,7 @@ import pytest
 import safetensors.torch
 
 from files import contents
-from oneway.common.errors import UserError, describe_refusal
+from oneway.common.errors import UserError, describe_system_error
 from oneway.runs import atomic, checkpoint, lock
 from oneway.runs.checkpoint import restore_newest
 from oneway.runs.environment import add_stretch, begin_stretches
@@ -200,7 +200,7 @@ def test_file_systems_that_lock_less(tmp_path, locks, monkeypatch):
 def test_two_computers_do_not_train_into_one_folder(tmp_path, monkeypatch):
     """Although the lock of one does not reach the other; a file that nobody touches any more locks nothing."""
     monkeypatch.setattr(lock, "SECONDS_BETWEEN_TOUCHES", 0.05)
-    monkeypatch.setattr(lock, "LIFELESS", 0.4)
+    monkeypatch.setattr(lock, "STALE_AFTER", 0.4)
     monkeypatch.setattr(fcntl, "flock", lambda descriptor, operation: None)
     with lock.hold(tmp_path) as held:
         held.require()
@@ -290,8 +290,8 @@ def test_what_changed_is_said(change, said):
 
 def test_only_what_passes_is_no_bug():
     """A file that is not where we expect it may be our mistake."""
-    refusal = describe_refusal(OSError(errno.ESTALE, os.strerror(errno.ESTALE), "run/config.yaml"))
-    assert refusal is not None
-    assert refusal.startswith("run/config.yaml: Stale file handle.")
-    assert "--resume" in refusal
-    assert describe_refusal(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "a")) is None
+    message = describe_system_error(OSError(errno.ESTALE, os.strerror(errno.ESTALE), "run/config.yaml"))
+    assert message is not None
+    assert message.startswith("run/config.yaml: Stale file handle.")
+    assert "--resume" in message
+    assert describe_system_error(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "a")) is None

@@ -30,7 +30,7 @@ def test_the_message_about_changes_names_the_command_that_allows_them() -> None:
     """`quickstart` and `reproduce` continue runs too, and have no such flag."""
     continued = Continued(Run(Path("run"), Config()), Config(), allow_changes=False)
     with pytest.raises(UserError, match=r"seed: 0 → 1.*or insist with oneway train --resume --allow-changes\.$"):
-        continued.accept(["seed: 0 → 1"])
+        continued.require_allowed(["seed: 0 → 1"])
 
 
 def test_a_folder_of_runs_is_answered_with_their_names(tmp_path):

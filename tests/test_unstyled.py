@@ -64,7 +64,7 @@ def test_one_file_imports_matplotlib():
         for path in SOURCE.rglob("*.py")
         if re.search(r"^\s*(import|from) matplotlib", path.read_text(encoding="utf-8"), re.MULTILINE)
     }
-    assert found == {"common/unstyled.py", "common/drawing.py"}
+    assert found == {"common/safe_matplotlib.py", "common/drawing.py"}
 
 
 @pytest.mark.parametrize("module", ["yaml", "cyclopts", "pydantic"])

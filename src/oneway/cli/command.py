@@ -26,9 +26,9 @@ from rich.text import Text
 from oneway import config as configuration
 from oneway.cli import studying, training, using  # noqa: F401 (they add the verbs)
 from oneway.cli.app import app
-from oneway.common.address_space import ran_out, require_address_space
+from oneway.common.address_space import is_out_of_memory, require_address_space
 from oneway.common.console import Console, close_streams, open_streams
-from oneway.common.errors import UnknownName, UserError, describe_refusal
+from oneway.common.errors import UnknownName, UserError, describe_system_error
 from oneway.common.failure import BUG_STATUS, describe_bug
 from oneway.common.words import command, listed, visible
 from oneway.common.working_folder import refuse_foreign_libraries
@@ -107,12 +107,12 @@ def _explain(error: BaseException) -> tuple[str, int]:
             return str(error), 2 if isinstance(error, UnknownName) else 1
         case Interrupted():
             return str(error), error.exit_status
-        case _ if ran_out(error):
+        case _ if is_out_of_memory(error):
             return f"Out of memory ({str(error).splitlines()[0] if str(error) else type(error).__name__}).", 1
         case KeyboardInterrupt():
             return "Stopped.", 128 + signal.SIGINT
-        case OSError() if refusal := describe_refusal(error):
-            return refusal, 1
+        case OSError() if message := describe_system_error(error):
+            return message, 1
         case _:
             return describe_bug(error), BUG_STATUS
 

@@ -1,4 +1,4 @@
-"""Memory that a process may address: what is left of it, whether PyTorch can work with it, and how its end is told."""
+"""Address space (`ulimit -v`): how much is left, whether it is enough for PyTorch, and which errors say it ran out."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 from oneway.common.errors import UserError
 
-MUCH = 8 * 2**30
+ENOUGH = 8 * 2**30
 """Bytes that are enough for PyTorch with all its libraries, and for small work."""
 
-LEAST = 2**30
+WORKING_BYTES = 2**30
 """Bytes for small work, once everything is loaded: threads alone set aside 64 MiB each."""
 
 MARGIN = 2**27
@@ -27,7 +27,7 @@ torch.nn.Conv2d(8, 8, 3)(torch.rand(4, 8, 128, 128)).sum().backward()
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmPeak")))
 """
 
-RAN_OUT = (
+OUT_OF_MEMORY = (
     "out of memory",
     "can't allocate memory",
     "cannot allocate memory",
@@ -40,10 +40,10 @@ RAN_OUT = (
 """How Python, PyTorch and the libraries below them say, in lower case, that there is no memory."""
 
 
-def ran_out(error: BaseException) -> bool:
-    """Whether an error says that memory has come to its end."""
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that there is no memory left."""
     known = isinstance(error, RuntimeError | ImportError | OSError)
-    return isinstance(error, MemoryError) or (known and any(words in str(error).lower() for words in RAN_OUT))
+    return isinstance(error, MemoryError) or (known and any(words in str(error).lower() for words in OUT_OF_MEMORY))
 
 
 def limit() -> int | None:
@@ -63,7 +63,7 @@ def left() -> int | None:
 
 
 def require_margin() -> None:
-    """Ends work while there still is memory for a message: a MemoryError where hardly anything is left."""
+    """Raises a MemoryError while there still is memory for a message."""
     free = left()
     if free is not None and free < MARGIN:
         raise MemoryError(f"{free / 2**20:.0f} MiB of address space are left")
@@ -75,13 +75,13 @@ def require_address_space() -> None:
     Where the limit is narrow, another process tries it first.
     """
     most = limit()
-    if most is None or most >= MUCH or not Path("/proc/self/status").exists():
+    if most is None or most >= ENOUGH or not Path("/proc/self/status").exists():
         return
     command = [sys.executable, "-P", "-c", LOAD_EVERYTHING]
     found = ""
     with suppress(subprocess.SubprocessError):
         found = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout.strip()
-    needed = 1024 * int(found) + LEAST if found.isdecimal() else None
+    needed = 1024 * int(found) + WORKING_BYTES if found.isdecimal() else None
     if needed is None or needed > most:
         need = "more than that" if needed is None else f"{needed / 2**20:,.0f} MiB"
         raise UserError(

@@ -15,7 +15,7 @@ from oneway.common.errors import UserError
 
 AT_ONCE = 2**20
 HOLE = bytes(2**12)
-"""What no text holds: where a file is read piece by piece, this many zeros end it."""
+"""So many zero bytes in a row are no text, but a sparse file."""
 
 
 class Refused(UserError):
@@ -35,7 +35,7 @@ def read_bounded(path: Path, most: int) -> bytes:
     """The content of a regular file of text with at most so many bytes.
 
     Raises:
-        Refused: It is of another kind, larger, or has holes; says which.
+        Refused: It is no regular file, too large, or sparse; says which.
         UserError: It cannot be read; caused by the OSError.
     """
     try:

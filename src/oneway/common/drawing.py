@@ -1,6 +1,6 @@
 """What figures are made with, from Matplotlib; it takes half a second to import."""
 
-from oneway.common.unstyled import matplotlib, style  # isort: skip (it comes first)
+from oneway.common.safe_matplotlib import matplotlib, style  # isort: skip (it comes first)
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.backend_bases import FigureCanvasBase

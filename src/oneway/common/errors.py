@@ -1,4 +1,4 @@
-"""The error for what a user can correct, and words for what only the system can."""
+"""Errors that a user can correct, and messages for those of the operating system."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ def missing(path: Path) -> UserError:
 
 
 MOST_COMPARED = 10_000
-"""Names beside a missing one that are looked at: each takes a moment."""
+"""Names in a folder that are compared with a missing one."""
 
-PASSING = {
+SYSTEM_ERRORS = {
     *(errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EREMOTEIO, errno.ENXIO, errno.ENODEV, errno.EBUSY, errno.EAGAIN),
     *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ENOLCK),
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
     *(errno.ENOTCONN, errno.ECONNRESET, errno.ECONNABORTED, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH),
 }
-"""What no code of ours causes: disks, network file systems, limits and permissions do."""
+"""Caused by disks, network file systems, limits and permissions, and not by a bug of ours."""
 
 
-def describe_refusal(error: OSError) -> str | None:
-    """What the system said no to, and that it may pass; None for an error that may be a mistake of ours."""
-    if error.errno not in PASSING:
+def describe_system_error(error: OSError) -> str | None:
+    """The message for one of SYSTEM_ERRORS; None for an error that may be a bug of ours."""
+    if error.errno not in SYSTEM_ERRORS:
         return None
     name = "A file" if error.filename is None else visible(os.fsdecode(error.filename)[:1000], lines=False)
     return (

@@ -1,4 +1,4 @@
-"""Importing a large library."""
+"""Faster imports of large libraries."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Within the block, Python looks for no garbage.
+    """Within the block, Python's garbage collector is off.
 
-    Modules are none, and there are so many objects in those of timm that looking is a fifth of the time of its import.
+    timm creates so many objects on import, none of them garbage, that the collector takes a fifth of the time.
     """
     enabled = gc.isenabled()
     gc.disable()

@@ -14,7 +14,3 @@ AnnotationFormat = Literal["cvat", "label-studio", "labelme", "coco", "yolo", "v
 SuggestBy = Literal["both", "doubt", "features"]
 """What decides which images to label next."""
 LoggerName = Literal["tensorboard", "wandb", "mlflow"]
-
-SHORT_SIDE = 512
-"""Pixels that the shorter side of a large image keeps where it is read smaller (`data.reduction`): crops of a few
-hundred show objects with what surrounds them."""

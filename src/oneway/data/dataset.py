@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oneway.common.terms import SHORT_SIDE, SplitName, Task
+from oneway.common.terms import SplitName, Task
 
 if TYPE_CHECKING:
     from oneway.data.mask_style import MaskStyle
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from oneway.engine.store import FlatArray
 
 LONGEST_NAME = 200  # characters of a class name
+SHORT_SIDE = 512
+"""Pixels that the shorter side of a large image keeps where it is read smaller (`data.reduction`): crops of a few
+hundred show objects with what surrounds them."""
+
 Bytes = npt.NDArray[np.uint8]
 Colour = tuple[int, int, int]
 

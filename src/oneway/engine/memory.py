@@ -26,7 +26,7 @@ def explained(config: Config) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if not address_space.ran_out(error):
+        if not address_space.is_out_of_memory(error):
             raise
         raise UserError(f"Out of memory. {_way_out(config)}") from error
 

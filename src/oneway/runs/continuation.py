@@ -18,7 +18,7 @@ from oneway.data.splits import Split, choose
 from oneway.engine.state import TrainingState
 from oneway.runs import atomic, checkpoint, lock, records
 from oneway.runs.checkpoint.state import bytes_needed
-from oneway.runs.environment import add_stretch, choose_device, environment
+from oneway.runs.environment import add_stretch, begin_stretches, choose_device, environment
 from oneway.runs.folder import Run, open_run, refuse_links
 from oneway.runs.reading import CannotRead, is_there
 
@@ -53,8 +53,8 @@ class Continued:
     allow_changes: bool
     changes: list[str] = field(default_factory=list)  # those that were found and allowed
 
-    def accept(self, changes: Sequence[str]) -> None:
-        """Refuses changes, unless they were asked for."""
+    def require_allowed(self, changes: Sequence[str]) -> None:
+        """Refuses changes, unless `allow_changes`; notes those that are allowed."""
         if changes and not self.allow_changes:
             raise UserError(
                 f"{self.run.path}: continuing would change the run ({'; '.join(changes)}). "
@@ -64,11 +64,11 @@ class Continued:
         self.changes.extend(change for change in changes if change not in self.changes)
 
 
-def keep_paths(path: Path, config: Config, say: Callable[[str], None]) -> Config:
-    """The settings; a relative path that was typed in another working directory means what it meant before.
+def keep_paths_and_reduction(path: Path, config: Config, say: Callable[[str], None]) -> Config:
+    """The settings of a continued run, with paths and `data.reduction` as they were resolved when it began.
 
-    That is so where it leads to nothing here, and the run folder has a path with the same end. How many times
-    smaller images are read is decided once, when a run begins.
+    A relative path counts as one typed in another working directory, and keeps its meaning, where it leads to nothing
+    here and the run has a path with the same end.
     """
     here, before, now = Path.cwd(), open_run(path).config.flat(), config.flat()
     changes: dict[str, Any] = {}
@@ -108,14 +108,14 @@ def reopen(path: Path, config: Config, allow_changes: bool) -> Iterator[Continue
     with lock.hold(path) as held:
         continued = Continued(Run(path, config, held), before, allow_changes)
         refuse_links(path)
-        continued.accept(_compare_settings(before.flat(), config.flat()))
+        continued.require_allowed(_compare_settings(before.flat(), config.flat()))
         yield continued
 
 
 def keep_split(continued: Continued, samples: Samples, held_out: Samples) -> Split:
     """The split of a continued run: the one in its folder, even if a list of labels has changed since."""
     stored, now, before = continued.run.split, continued.run.config, continued.before
-    continued.accept(list(_compare_data(stored, samples, held_out)))
+    continued.require_allowed(list(_compare_data(stored, samples, held_out)))
     pool = None if samples.pool is None else samples.pool.record
     if (
         stored.unlabelled == samples.names
@@ -147,15 +147,15 @@ def restore(
     done, seconds = (found.iteration, found.seconds) if found else (0, 0.0)
     _refuse_lost(run, done if found else None, checkpoint_every)
     logged = run.metrics_until(done)
-    record, differences = _record(run, done, say)
+    record, differences = _update_environment(run, done, say)
     if done > iterations:
         raise UserError(f"{run.path}: has done {done} iterations, more than the {iterations} asked for.")
     if found:
         # It may come from another run, or config.yaml may have been edited by hand.
         then = configuration.build(found.configuration, source=str(run.checkpoints))
-        continued.accept(_compare_settings(then.flat(), run.config.flat()))
+        continued.require_allowed(_compare_settings(then.flat(), run.config.flat()))
         if found.split != split.hash:
-            continued.accept([f"split: {found.split[:8]} → {split.hash[:8]}"])
+            continued.require_allowed([f"split: {found.split[:8]} → {split.hash[:8]}"])
     run.require()
     atomic.sweep(run.path)
     checkpoint.remove_incomplete(run.checkpoints)
@@ -189,16 +189,16 @@ def keep_teacher(continued: Continued, then: str | None, now: str) -> None:
     """Refuses another teacher than the run had, wherever it lies; both are digests, and the first may be unknown."""
     before, after = continued.before.teacher, continued.run.config.teacher
     if then is None and before != after:
-        continued.accept([f"teacher: {before} → {after}"])
+        continued.require_allowed([f"teacher: {before} → {after}"])
     elif then is not None and then != now:
-        continued.accept([f"teacher {after}: its content is {then[:8]} → {now[:8]}"])
+        continued.require_allowed([f"teacher {after}: its content is {then[:8]} → {now[:8]}"])
 
 
-def _record(run: Run, done: int, say: Callable[[str], None]) -> tuple[dict[str, Any] | None, list[str]]:
-    """What `environment.json` is to hold from now on, None to leave it as it is; and what has changed, in words."""
+def _update_environment(run: Run, done: int, say: Callable[[str], None]) -> tuple[dict[str, Any] | None, list[str]]:
+    """The new content of `environment.json`, None to leave it as it is; and what has changed, in words."""
     now = environment(choose_device(run.config.train.device))
     if not is_there(run.path / ENVIRONMENT):
-        return {**now, "stretches": [{"iteration": done, **now}]}, []
+        return begin_stretches(now, done), []
     try:
         return add_stretch(run.environment, now, done)
     except CannotRead:
@@ -241,7 +241,7 @@ def _compare_settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> li
     return [f"{key}: {before[key]} → {after[key]}" for key in changed]
 
 
-def _in_words(pool: PoolRecord | None) -> str:
+def _describe_pool(pool: PoolRecord | None) -> str:
     return "none" if pool is None else f"{pool.images} with digest {pool.digest[:8]}"
 
 
@@ -251,7 +251,7 @@ def _compare_data(stored: Split, samples: Samples, held_out: Samples) -> Iterato
         if names:
             yield f"training images: {len(stored.unlabelled)} → {kind}: {listed(sorted(names))}"
     if stored.pool != (pool := None if samples.pool is None else samples.pool.record):
-        yield f"pool of unlabelled images: {_in_words(stored.pool)} → {_in_words(pool)}"
+        yield f"pool of unlabelled images: {_describe_pool(stored.pool)} → {_describe_pool(pool)}"
     if stored.content != samples.content:
         yield f"content of the training data: {stored.content[:8]} → {samples.content[:8]}"
     if stored.validation != held_out.content:

@@ -1,4 +1,4 @@
-"""Where a run computes: the device that a user names; and what a number needs beside it, from versions to command."""
+"""The device that a user names, and the record of where a run was computed: versions, hardware, commit, command."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def environment(device: torch.device) -> dict[str, Any]:
-    """Of this process, as kept in a run folder."""
+    """The environment of this process, as kept in a run folder."""
     packages = ("torch", "timm", "numpy", "Pillow")
     commit, uncommitted = find_commit(Path(__file__).parents[1])
     program = Path(sys.argv[0]).name
@@ -62,20 +62,23 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 
 def _processes() -> dict[str, Any]:
-    """How many train together, and where, if anyone has started them together."""
+    """Number, hosts and backend of the processes that train together; nothing for a single one."""
     ranks = joined()
     return {} if ranks.alone else {"processes": ranks.of, "hosts": list(ranks.hosts), "backend": ranks.backend}
 
 
-def begin_stretches(now: Mapping[str, Any]) -> dict[str, Any]:
-    """What a new run keeps: the environment, and a list with its first stretch. Each time it is resumed adds one."""
-    return {**now, "stretches": [{"iteration": 0, **now}]}
+def begin_stretches(now: Mapping[str, Any], iteration: int = 0) -> dict[str, Any]:
+    """The content of a new `environment.json`: the environment, and a list of stretches with the first one.
+
+    A stretch is what was trained without interruption, and begins after an iteration; resuming a run adds one.
+    """
+    return {**now, "stretches": [{"iteration": iteration, **now}]}
 
 
 def add_stretch(kept: Mapping[str, Any], now: Mapping[str, Any], iteration: int) -> tuple[dict[str, Any], list[str]]:
-    """What a run keeps that is resumed after an iteration, and what is not as it was until then, in words.
+    """`environment.json` of a run that is resumed after an iteration, and what differs from the stretch before it.
 
-    A stretch of which no iteration is left, since it ended before its first checkpoint, is not kept.
+    A stretch that ended before its first checkpoint, of which no iteration is left, is dropped.
     """
     if iteration == 0:
         return begin_stretches(now), []

@@ -22,11 +22,11 @@ from oneway.runs.atomic import cannot_write
 
 NAME = ".lock"
 SECONDS_BETWEEN_TOUCHES = 5.0
-LIFELESS = 20.0
+STALE_AFTER = 20.0
 """Seconds that the lock file of another computer is watched before it counts as left behind."""
 
-FOR_A_MOMENT = (errno.EIO, errno.ESTALE, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETIMEDOUT, errno.EINTR)
-"""Why a lock may fail on a file system that has locks."""
+TRANSIENT = (errno.EIO, errno.ESTALE, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETIMEDOUT, errno.EINTR)
+"""Errors with which locking may fail for a moment on a file system that has locks."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +95,10 @@ def hold(folder: Path) -> Iterator[Held]:
     try:
         try:
             opened.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-            known_here = _lock(opened[0])
+            system_locks = _lock(opened[0])
             descriptor, locked = _open_locked(opened[0])
             opened.append(descriptor)
-            _refuse_living(folder, known_here or locked)
+            _refuse_live_holder(folder, system_locks or locked)
             os.ftruncate(opened[1], 0)
             os.write(opened[1], holder)
         except BlockingIOError:
@@ -119,7 +119,7 @@ def hold(folder: Path) -> Iterator[Held]:
 def is_touched(folder: Path) -> bool:
     """Whether a process seems to train into the folder: its lock file is a few seconds old. Nothing is locked."""
     touched = _touched(folder)
-    return touched is not None and time.time() - touched / 1e9 < LIFELESS
+    return touched is not None and time.time() - touched / 1e9 < STALE_AFTER
 
 
 def _lock(descriptor: int) -> bool:
@@ -129,7 +129,7 @@ def _lock(descriptor: int) -> bool:
     except BlockingIOError:
         raise
     except OSError as error:
-        if error.errno in FOR_A_MOMENT:
+        if error.errno in TRANSIENT:
             raise
         return False
     return True
@@ -171,12 +171,12 @@ def _touching(descriptor: int) -> Iterator[None]:
         thread.join()
 
 
-def _refuse_living(folder: Path, known_here: bool) -> None:
-    """Refuses a folder whose lock file is touched by a process that this computer knows nothing of."""
+def _refuse_live_holder(folder: Path, system_locks: bool) -> None:
+    """Refuses a folder whose lock file is still touched, by a process that the system's locks do not show."""
     before = _read(folder)
-    if not before or (known_here and before.partition(b"\n")[0].endswith(f" on {platform.node()}".encode())):
+    if not before or (system_locks and before.partition(b"\n")[0].endswith(f" on {platform.node()}".encode())):
         return
-    touched, deadline = _touched(folder), time.monotonic() + LIFELESS
+    touched, deadline = _touched(folder), time.monotonic() + STALE_AFTER
     while time.monotonic() < deadline:
         time.sleep(SECONDS_BETWEEN_TOUCHES / 10)
         if _touched(folder) not in (touched, None):

@@ -25,9 +25,9 @@ from oneway.runs.atomic import write_atomically
 from oneway.runs.checkpoint import tensors
 
 MODEL_FORMAT = 2
-"""The only one there is: no file without a checksum was ever written."""
+"""The only one: every model file has a checksum."""
 SEAL = "sha256"
-"""The key of a file's checksum among what it says."""
+"""The metadata key of a file's checksum."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def validate(words: Mapping[str, Any], path: Path) -> About:
             f"{path}: a model of format {found!r:.40}, and this version of oneway knows formats up to {MODEL_FORMAT}. "
             "Use the version that wrote it, or a newer one."
         )
-    if type(found) is not int or found != MODEL_FORMAT:  # true is an int, too
+    if found != MODEL_FORMAT:
         raise UserError(f"{path}: damaged; there are no models of format {found!r:.40}. Restore it from a copy.")
     try:
         about = About.model_validate_json(json.dumps(words), strict=True)

@@ -1,7 +1,7 @@
-"""Files read as a whole, or not at all: a disk that fails for a moment has damaged nothing.
+"""Reads files so that a disk that fails for a moment is not taken for a missing or damaged file.
 
-Python's own questions about files (`exists`, `glob`) take some errors for a no. Where a no would remove, rename or
-restart something, these are asked instead.
+Python's `exists` and `glob` take some errors for a no. Where a no would remove, rename or restart something, these
+functions are used instead: they raise CannotRead.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ def list_names(folder: Path) -> list[str]:
             return []
 
 
-def read_whole(path: Path, accept: Callable[[int], None]) -> bytes:
+def read_whole(path: Path, check_size: Callable[[int], None]) -> bytes:
     """All bytes of an ordinary file; links are not followed.
 
     Args:
         path: The file.
-        accept: Given its size before it is read; raises what is to be said about a size that cannot be right.
+        check_size: Given the size before anything is read; raises an error about one that cannot be right.
 
     Raises:
         CannotRead: Not all of it could be read.
@@ -78,7 +78,7 @@ def read_whole(path: Path, accept: Callable[[int], None]) -> bytes:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
             raise UserError(f"{path}: not an ordinary file.")
-        accept(about.st_size)
+        check_size(about.st_size)
         with open(descriptor, "rb", closefd=False) as file:
             content = file.read(about.st_size + 1)
         if len(content) != about.st_size:

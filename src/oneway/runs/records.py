@@ -231,8 +231,8 @@ def _read_text(file: Path) -> str:
     if not is_there(file):
         raise UserError(f"{file}: no such file.")
 
-    def accept(size: int) -> None:
+    def check_size(size: int) -> None:
         if size > MOST_BYTES:
             raise UserError(f"{file}: damaged; {size} bytes are too many.")
 
-    return read_whole(refuse_link(file), accept).decode("utf-8", errors="replace")
+    return read_whole(refuse_link(file), check_size).decode("utf-8", errors="replace")

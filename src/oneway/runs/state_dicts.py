@@ -22,10 +22,10 @@ from oneway.runs.checkpoint.tensors import DTYPES as KNOWN_DTYPES
 
 WRAPPINGS = ("state_dict", "model_state_dict", "model")
 """Keys under which training checkpoints keep the weights."""
-MOST_TIMES = 4
-"""The size of a file's content, as a multiple of its own: `torch.save` compresses nothing, others may a little."""
-LITTLE = 2**20
-"""Bytes that a file may unpack to, however small it is."""
+MOST_EXPANSION = 4
+"""Unpacked size as a multiple of the file's: `torch.save` compresses nothing, others may a little."""
+SMALL = 2**20
+"""Bytes that any file may unpack to."""
 MOST_DIRECTORY_BYTES = 2**23
 """Of the list of an archive's entries; a network with ten thousand tensors has 600 kB."""
 DTYPES = frozenset({*KNOWN_DTYPES.values(), torch.int16, torch.int8})
@@ -93,7 +93,7 @@ def _refuse_bombs(file: BinaryIO, path: Path) -> None:
     if start + length > size or length > MOST_DIRECTORY_BYTES:
         raise UserError(f"{path}: damaged; its list of entries would have {length} bytes.")
     unpacked = sum(entry.file_size for entry in zipfile.ZipFile(file).infolist())
-    if unpacked > max(MOST_TIMES * size, LITTLE):
+    if unpacked > max(MOST_EXPANSION * size, SMALL):
         raise UserError(
             f"{path}: would unpack to {unpacked} bytes, {unpacked // size} times its size, as no file of weights does. "
             "Get it from a source that you trust."

@@ -1,4 +1,4 @@
-"""Where weights come from that are not random: ImageNet training, a state dict in a file, or an earlier run."""
+"""Initial weights (`model.weights`) from ImageNet training, a state dict in a file, or an earlier run."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Weights:
     tensors: Mapping[str, Tensor]
     classes: tuple[str, ...] | None = None
     flags: str = ""
-    """That make that network."""
+    """The command-line flags that make that network."""
 
 
 def locate(config: Model) -> Weights | None:
-    """What `model.weights` names, or nothing where weights are random. Needs no data and no network that is built.
+    """What `model.weights` names; None where weights are random. Called before data are read or a network is built.
 
     Raises:
         UserError: It cannot be fetched or read.
@@ -87,8 +87,8 @@ def load_weights(network: nn.Module, source: Weights) -> Loaded:
         narrow = " Such weights fit a network of full width: leave out --model.width, or the weights."
         way_out = narrow if source.classes is None and part == "encoder" else made_by
         raise UserError(f"{said}: of another network: {listed(shapes)}.{way_out}")
-    if whole := [name for name in filling if own[name].is_floating_point() > found[name].is_floating_point()]:
-        raise UserError(f"{said}: of another network: {listed(whole)} has whole numbers there.")
+    if integers := [n for n in filling if own[n].is_floating_point() and not found[n].is_floating_point()]:
+        raise UserError(f"{said}: of another network: {listed(integers)} has whole numbers there.")
     parameters = [parameter for name, parameter in target.named_parameters() if name in filling]
     if not parameters:
         raise UserError(f"{said}: of another network: it has {listed(tensors)}; wanted are {listed(own)}.")

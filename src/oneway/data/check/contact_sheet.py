@@ -14,8 +14,8 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from oneway.common.links import replacing
+from oneway.common.safe_matplotlib import matplotlib
 from oneway.common.terms import IGNORE
-from oneway.common.unstyled import matplotlib
 from oneway.common.words import visible
 from oneway.data.check.defects import Surveys, mentioned_as
 from oneway.data.check.result import Check

@@ -10,9 +10,9 @@ import numpy as np
 
 from oneway.common.errors import UserError
 from oneway.common.streams import stream
-from oneway.common.terms import IGNORE, SHORT_SIDE
+from oneway.common.terms import IGNORE
 from oneway.data.check.survey import thinned
-from oneway.data.dataset import Bytes, Item, Listing
+from oneway.data.dataset import SHORT_SIDE, Bytes, Item, Listing
 from oneway.data.decode.images import image_size
 
 KEPT = 0.85

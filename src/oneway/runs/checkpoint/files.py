@@ -209,11 +209,11 @@ def _read_manifest(path: Path) -> Manifest:
         UserError: A newer version has written it.
     """
 
-    def accept(size: int) -> None:
+    def check_size(size: int) -> None:
         if size > MOST_BYTES:
             raise Damaged(f"{path.name} has {size} bytes")
 
-    text = read_whole(path, accept)
+    text = read_whole(path, check_size)
     try:
         found = json.loads(text)
         del found["seal"]
@@ -241,13 +241,13 @@ def _read_manifest(path: Path) -> Manifest:
 def _read_tensors(path: Path, manifest: Manifest, most: int) -> bytes:
     """The content of a file of tensors, which has the size and the SHA-256 of its manifest."""
 
-    def accept(size: int) -> None:
+    def check_size(size: int) -> None:
         if size != manifest.bytes:
             raise Damaged(f"{path.name} has {size} bytes instead of {manifest.bytes}")
         if size > most:
             raise UserError(f"{path}: of another model: it has {size} bytes, and at most {most} are expected.")
 
-    data = read_whole(path, accept)
+    data = read_whole(path, check_size)
     if hashlib.sha256(data).hexdigest() != manifest.sha256:
         raise Damaged(f"{path.name} does not match its SHA-256")
     return data

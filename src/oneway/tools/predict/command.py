@@ -19,7 +19,7 @@ from rich.text import Text
 from oneway import __version__
 from oneway.common.allocator import keep_freed_memory
 from oneway.common.console import Console, Output, print_result
-from oneway.common.errors import PASSING, UserError
+from oneway.common.errors import SYSTEM_ERRORS, UserError
 from oneway.common.interrupt import Interrupted
 from oneway.common.progress import progress_bar
 from oneway.common.words import command, counted, say, table_cell, visible
@@ -183,7 +183,7 @@ class _Job:
             yield
         except (UserError, OSError, ValueError, RuntimeError, ArithmeticError, MemoryError) as error:
             cause = error.__cause__ if isinstance(error, CannotWrite) else None
-            if isinstance(cause, OSError) and cause.errno in PASSING:
+            if isinstance(cause, OSError) and cause.errno in SYSTEM_ERRORS:
                 raise
             for source in sources:
                 self.failed(source, error)

@@ -206,12 +206,12 @@ def _classes(file: Path) -> tuple[list[str], list[str]]:
 def _read_bytes(file: Path) -> bytes:
     """A file of whatever origin in the folder of pictures; neither of the two may be a link."""
 
-    def accept(size: int) -> None:
+    def check_size(size: int) -> None:
         if size > MOST_BYTES:
             raise UserError(f"{file.name}: {size} bytes are too many.")
 
     refuse_link(file.parent)
-    return read_whole(file, accept)
+    return read_whole(file, check_size)
 
 
 def _signature(file: Path) -> tuple[int, int, int] | None:

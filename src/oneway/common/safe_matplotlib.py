@@ -1,4 +1,4 @@
-"""Matplotlib without the settings of whoever has left some in the working folder. Nothing else imports it first."""
+"""Imports Matplotlib without obeying a `matplotlibrc` in the working folder; all other modules get it from here."""
 
 from __future__ import annotations
 
