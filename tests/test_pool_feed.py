@@ -16,7 +16,9 @@ from oneway.config import Jitter
 from oneway.data.dataset import Samples
 from oneway.draws import MOST_SHUFFLED, Plan, batch_of, draw, part
 from oneway.engine.feed import pooled, resident, streamed
-from oneway.engine.jitter import _ends, _reach, jitter_inputs, jitter_labels, jitter_pairs, most_needed, needed_box
+from oneway.engine.boxes import CropDraw, Cropping, most_needed, needed_box
+from oneway.engine.jitter import _shifts, _window, jitter_inputs, jitter_labels, jitter_pairs
+from oneway.engine.store import Store
 from oneway.models.projector import CELL
 from pools import opened, pack, write_images
 from test_feed import CPU, on_disk, scenes
@@ -70,7 +72,8 @@ def test_crops_of_a_pool_are_those_of_images_in_memory(jitter, pool):
     places = [column.data_ptr() for column in (window.store.pixels, window.store.box)]
     for iteration in (0, 1, 2, 3, 9, 10, 2):
         drawn = whole.draws(iteration)
-        assert window.ready(iteration)
+        while not window.ready(iteration):  # the first of all waits for processes
+            assert iteration == 0
         for one, other in zip(crops(window, window.draws(iteration), jitter), crops(whole, drawn, jitter), strict=True):
             assert torch.equal(one, other)
     assert [column.data_ptr() for column in (window.store.pixels, window.store.box)] == places
@@ -92,32 +95,45 @@ def test_crops_of_parts_that_are_streamed_are_those_of_whole_images(jitter, wher
     assert len(sent.pixels) < len(streamed(samples, plan, CPU).store.pixels) / 3
 
 
-def test_only_what_crops_are_made_of_is_kept(pool):
-    """Never more than there is room for, whatever the size of an image."""
-    jitter = Jitter(crop=(24, 32), scale=(0.5, 2.0))
-    plan = replace(plan_for(jitter, 0), crop=True)
-    most = most_needed(0.5, jitter, True)
-    for iteration in range(50):
-        drawn = draw(plan, iteration)
-        for row in range(4):
-            own = type(drawn.unlabelled)(*(column[row : row + 1] for column in drawn.unlabelled))
-            pairs = type(drawn.pairs)(*(column[row : row + 1] for column in drawn.pairs))
-            top, left, bottom, right = needed_box((3000, 5000), own, pairs, jitter, CELL)
-            assert 0 <= top < bottom <= 3000
-            assert 0 <= left < right <= 5000
-            assert (bottom - top) * (right - left) <= most < 3000 * 5000 / 50
+@pytest.mark.parametrize("beyond", ["grey", "mirror"])
+@pytest.mark.parametrize("padding", [0, 7, 400])
+@pytest.mark.parametrize("pairs", [False, True])
+def test_only_what_crops_are_made_of_is_kept(padding, beyond, pairs):
+    """All places of a crop lie in its box, whatever its image: of any size, smaller than the crop, flipped.
 
-
-@pytest.mark.parametrize("padding", [0, 7])
-def test_where_a_crop_ends_is_where_its_places_do(padding):
-    """Whatever its image: of any size, smaller than the crop, flipped."""
-    jitter, random = Jitter(crop=(352, 352), scale=(0.4, 2.5), padding=padding), np.random.default_rng(0)
-    plan = plan_for(jitter, 8)
+    And the box has little else, and never more than there is room for.
+    """
+    jitter = Jitter(crop=(352, 300), scale=(0.4, 2.5), padding=padding, beyond=beyond)
+    cropping, most = Cropping(jitter.crop, padding, beyond == "mirror", CELL), most_needed(0.4, jitter.crop, pairs)
+    plan, random, nothing = plan_for(jitter, 8), np.random.default_rng(0), torch.empty(0, dtype=torch.uint8)
+    kept = needed = 0
     for iteration in range(300):
-        own = type(table := draw(plan, iteration).unlabelled)(*(column[:1] for column in table))
+        table = draw(plan, iteration)
+        own = type(table.unlabelled)(*(column[:1] for column in table.unlabelled))._replace(item=torch.zeros(1).long())
         size = tuple(random.integers(20, 3000, size=2).tolist())
-        for ends, reach in zip(_ends(size, own, jitter), _reach(size, own, None, jitter, CELL), strict=True):
-            assert ends == pytest.approx(reach, abs=1e-3)
+        shift = tuple(table.pairs.shift[0].tolist()) if pairs else None
+        numbers = (float(own.scale), float(own.top), float(own.left), bool(own.flip), shift)
+        top, left, bottom, right = needed_box(size, CropDraw(*numbers), cropping)
+        assert 0 <= top < bottom <= size[0]
+        assert 0 <= left < right <= size[1]
+        assert (bottom - top) * (right - left) <= most
+
+        store = Store(nothing, nothing, torch.zeros(1).long(), torch.tensor([size]), dense=True)
+        windows = [_window(store, own, jitter, jitter.crop)]
+        if pairs:
+            first = type(table.pairs)(*(column[:1] for column in table.pairs))
+            windows.append(_window(store, own, jitter, jitter.crop, _shifts(store, own, first, jitter, CELL)))
+        for length, (begin, end), places in (
+            (size[0], (top, bottom), torch.cat([window.y for window in windows])),
+            (size[1], (left, right), torch.cat([window.x for window in windows])),
+        ):
+            inside = places[(places >= -0.5) & (places <= length + 0.5)]  # beyond, there is nothing of the image
+            if inside.numel():
+                least, most_of_all = float(inside.min()) - 0.5, float(inside.max()) - 0.5
+                assert begin <= max(int(np.floor(least)), 0)
+                assert end >= min(int(np.floor(most_of_all)) + 2, length)
+                kept, needed = kept + end - begin, needed + most_of_all - least + 2
+    assert kept < 1.05 * needed
 
 
 def test_a_share_of_the_draws_is_all_that_is_decoded(pool):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -19,10 +20,10 @@ import torch
 from torch import Tensor
 
 from oneway.config import Jitter
-from oneway.draws import Draws, Jitters, Pairs, Plan, draw, each_column
+from oneway.draws import Draws, Jitters, Pairs, Plan, draw
 from oneway.engine import memory
-from oneway.engine.jitter import most_needed, needed_box
-from oneway.engine.store import Array, Box, FlatArray, FlatArrayOnDisk, Images, Part, Pool, Store
+from oneway.engine.boxes import Box, CropDraw, Cropping, most_needed, needed_box
+from oneway.engine.store import Array, Choose, FlatArray, FlatArrayOnDisk, Images, Part, Pool, Store
 from oneway.models.projector import CELL
 
 SHARE_OF_DEVICE = 0.5
@@ -103,7 +104,7 @@ def pooled(
         return share(draw(plan, iteration))
 
     cut = _Cut(jitter, plan)
-    window = _Window(samples, draws, device, cut, _Ahead(pool, len(samples.sizes), draws, plan, cut))
+    window = _Window(samples, draws, device, cut, _Ahead(pool, len(samples.sizes), draws, plan.seed, cut))
     return Feed(window.store, window.fill, "streamed from cache and pool", window.ready, window.close)
 
 
@@ -111,65 +112,61 @@ class _Cut:
     """Finds the part of an image that its crops are made of."""
 
     def __init__(self, jitter: Jitter, plan: Plan) -> None:
-        self.jitter = jitter
-        self.most_labelled, self.most = (most_needed(plan.scale[0], jitter, pairs) for pairs in (False, plan.pairs))
+        assert jitter.crop is not None
+        self.cropping = Cropping(jitter.crop, jitter.padding, jitter.beyond == "mirror", CELL)
+        self.most_labelled, self.most = (
+            most_needed(plan.scale[0], jitter.crop, pairs) for pairs in (False, plan.pairs)
+        )
         """Pixels of such a part."""
 
-    def chooser(self, draws: Jitters, row: int, pairs: Pairs | None = None) -> Callable[[tuple[int, int]], Box]:
-        """A function of the height and width of an image that is drawn in a row."""
-
-        def mine(column: Tensor) -> Tensor:
-            return column[row : row + 1]
-
-        own, its_pairs = each_column(draws, mine), each_column(pairs, mine)
-        return partial(needed_box, draw=own, pairs=its_pairs, config=self.jitter, cell=CELL)
-
-    def box(self, draws: Draws, place: int, size: tuple[int, int]) -> Box:
-        """Of an image of this size at some place in a batch, in which those with labels come first."""
-        labelled = len(draws.labelled.item)
-        if place < labelled:
-            return self.chooser(draws.labelled, place)(size)
-        return self.chooser(draws.unlabelled, place - labelled, draws.pairs)(size)
+    def choosers(self, draws: Jitters, pairs: Pairs | None = None) -> list[Choose]:
+        """A function of the height and width of each image that is drawn."""
+        columns = (column.tolist() for column in (draws.scale, draws.top, draws.left, draws.flip))
+        shifts = repeat(None) if pairs is None else map(tuple, pairs.shift.tolist())
+        drawn = map(CropDraw, *columns, shifts)
+        return [partial(needed_box, draw=each, cropping=self.cropping) for each in drawn]
 
 
 class _Ahead:
-    """Decodes the images of iterations to come."""
+    """Has the images of iterations to come decoded."""
 
-    def __init__(self, pool: Pool, first: int, draws: Callable[[int], Draws], plan: Plan, cut: _Cut) -> None:
-        self.pool, self.first, self.seed, self.cut, self._draw = pool, first, plan.seed, cut, draws
-        self.depth = BATCHES_AHEAD + math.ceil(pool.threads / plan.batch_unlabelled)
-        self.threads = ThreadPoolExecutor(pool.threads, "decode")
-        self.coming: dict[int, tuple[Draws, list[Future[Part] | None]]] = {}
+    def __init__(self, pool: Pool, first: int, draws: Callable[[int], Draws], seed: int, cut: _Cut) -> None:
+        self.pool, self.first, self.cut, self._draw = pool, first, cut, draws
+        self.batch = len(draws(0).unlabelled.item)
+        self.depth = BATCHES_AHEAD + math.ceil(pool.workers / self.batch)
+        # Those of one more iteration are still being copied while others are decoded.
+        self.decoders = pool.decoders(seed, (self.depth + 1) * self.batch, cut.most)
+        self.coming: dict[int, Draws] = {}
 
     def draws(self, iteration: int) -> Draws:
         """Those of an iteration; it and those that follow are on their way then."""
         wanted = range(iteration, iteration + self.depth)
-        for other in [other for other in self.coming if other not in wanted]:
-            for future in self.coming.pop(other)[1]:
-                if future is not None:
-                    future.cancel()
+        self.coming = {other: draws for other, draws in self.coming.items() if other in wanted}
         for other in wanted:
             if other not in self.coming:
-                draws = self._draw(other)
-                items = draws.unlabelled.item.tolist()
-                self.coming[other] = draws, [self._begin(draws, row, item) for row, item in enumerate(items)]
-        return self.coming[iteration][0]
+                draws = self.coming[other] = self._draw(other)
+                choosers = self.cut.choosers(draws.unlabelled, draws.pairs)
+                for slot, item, choose in zip(
+                    self._slots(other), draws.unlabelled.item.tolist(), choosers, strict=True
+                ):
+                    if item >= self.first:
+                        self.decoders.begin(slot, item - self.first, choose)
+        return self.coming[iteration]
 
     def take(self, iteration: int) -> list[Part | None]:
         """The images of an iteration without labels; None for those that are none of the pool's."""
-        _, futures = self.coming.pop(iteration)
-        return [None if future is None else future.result() for future in futures]
+        items = self.coming.pop(iteration).unlabelled.item.tolist()
+        pairs = zip(self._slots(iteration), items, strict=True)
+        return [self.decoders.result(slot) if item >= self.first else None for slot, item in pairs]
 
     def close(self) -> None:
         """Ends without waiting for what is read."""
         self.pool.close()
-        self.threads.shutdown(wait=False, cancel_futures=True)
+        self.decoders.close()
 
-    def _begin(self, draws: Draws, row: int, item: int) -> Future[Part] | None:
-        if item < self.first:
-            return None
-        choose = self.cut.chooser(draws.unlabelled, row, draws.pairs)
-        return self.threads.submit(self.pool.read, item - self.first, self.seed, choose)
+    def _slots(self, iteration: int) -> range:
+        first = iteration % (self.depth + 1) * self.batch
+        return range(first, first + self.batch)
 
 
 class _Batch(NamedTuple):
@@ -247,10 +244,10 @@ class _Window:
         parts += self.ahead.take(iteration) if self.ahead else [None] * len(unlabelled)
         items = labelled + unlabelled
         sizes = [part.size if part else _size(samples, item) for item, part in zip(items, parts, strict=True)]
-        boxes = [
-            part.box if part else self.cut.box(draws, place, size) if self.cut else (0, 0, *size)
-            for place, (size, part) in enumerate(zip(sizes, parts, strict=True))
-        ]
+        choosers: list[Choose] = [_whole] * len(items)
+        if self.cut is not None:
+            choosers = self.cut.choosers(draws.labelled) + self.cut.choosers(draws.unlabelled, draws.pairs)
+        boxes = [part.box if part else choose(size) for choose, size, part in zip(choosers, sizes, parts, strict=True)]
         size, box = (torch.from_numpy(np.array(each, dtype=np.int64)) for each in (sizes, boxes))
         pixels = self._together(samples.pixels, items, boxes, parts)
         areas = (box[:, 2:] - box[:, :2]).prod(dim=1)
@@ -287,6 +284,10 @@ class _Window:
 
     def _pinned(self, tensor: Tensor) -> Tensor:
         return tensor.pin_memory() if self.pinned else tensor
+
+
+def _whole(size: tuple[int, int]) -> Box:
+    return 0, 0, *size
 
 
 def _size(samples: Images, item: int) -> tuple[int, int]:

@@ -9,21 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from oneway.config import Jitter
 from oneway.draws import Jitters, Pairs
-from oneway.engine.store import Box, Store
+from oneway.engine.boxes import OVERLAP
+from oneway.engine.store import Store
 from oneway.methods.interface import Pair
 from oneway.ops.crops import Window, crop_images, crop_labels
-
-OVERLAP = 0.43
-"""Of each side of two crops, at least: √0.18, so that the intersection is a tenth of their union, as in CAC."""
-
-MARGIN = 2
-"""Pixels around what a crop is made of, in case another device rounds otherwise."""
 
 PADDING = 0.5
 """Middle grey, beyond the border of an image that does not go on as its mirror image."""
@@ -77,66 +71,6 @@ def _window(
     # Whole numbers no larger than the places they are taken from: the differences are exact.
     top, left, bottom, beyond = store.box[draw.item].T
     return Window(start, bottom - top, beyond - left, y - top[:, None], x - left[:, None])
-
-
-def needed_box(size: tuple[int, int], draw: Jitters, pairs: Pairs | None, config: Jitter, cell: int) -> Box:
-    """The part of an image of this height and width that its crop is made of, and where there are two, both crops.
-
-    Args:
-        size: Height and width.
-        draw: A table of one image.
-        pairs: Likewise, where there are two crops.
-        config: Settings of the crops.
-        cell: See `jitter_pairs`.
-    """
-    plain = pairs is None and config.beyond != "mirror"
-    rows, columns = _ends(size, draw, config) if plain else _reach(size, draw, pairs, config, cell)
-    bounds = []
-    for length, (least, most) in zip(size, (rows, columns), strict=True):
-        first = min(max(math.floor(least - 0.5) - MARGIN, 0), length - 1)
-        bounds.append((first, max(min(math.floor(most - 0.5) + 2 + MARGIN, length), first + 1)))
-    (top, bottom), (left, right) = bounds
-    return top, left, bottom, right
-
-
-def _reach(
-    size: tuple[int, int], draw: Jitters, pairs: Pairs | None, config: Jitter, cell: int
-) -> list[tuple[float, float]]:
-    """The least and the most of all places that crops of one image have along each axis."""
-    assert config.crop is not None
-    nothing = torch.empty(0, dtype=torch.uint8)
-    store = Store(nothing, nothing, torch.zeros(1, dtype=torch.int64), torch.tensor([size]), dense=True)
-    draw = draw._replace(item=torch.zeros(1, dtype=torch.int64))
-    windows = [_window(store, draw, config, config.crop)]
-    if pairs is not None:
-        windows.append(_window(store, draw, config, config.crop, _shifts(store, draw, pairs, config, cell)))
-    places = torch.cat([window.y for window in windows]), torch.cat([window.x for window in windows])
-    return [(float(each.min()), float(each.max())) for each in places]
-
-
-def _ends(size: tuple[int, int], draw: Jitters, config: Jitter) -> list[tuple[float, float]]:
-    """The same, where they are in order, from the first and the last alone, by the arithmetic of `_places`.
-
-    Many threads ask for it; each operation on a tensor would make them wait for one another.
-    """
-    assert config.crop is not None
-    one, scale = np.float32(1), draw.scale.numpy()[0]
-    found = []
-    for length, cropped, fraction in zip(size, config.crop, (draw.top, draw.left), strict=True):
-        slack = scale * np.float32(length) + np.float32(2 * config.padding - cropped)
-        begin = np.sign(slack) * np.floor(fraction.numpy()[0] * (np.floor(np.abs(slack)) + one)) - config.padding
-        found.append((float((begin + one / 2) / scale), float((begin + cropped - one / 2) / scale)))
-    if draw.flip.numpy()[0]:
-        found[1] = size[1] - found[1][1], size[1] - found[1][0]
-    return found
-
-
-def most_needed(smallest_scale: float, config: Jitter, pairs: bool) -> int:
-    """The pixels of the largest part of an image that a crop can be made of."""
-    assert config.crop is not None
-    reach = 1 + 2 * (1 - OVERLAP) if pairs else 1
-    height, width = (math.ceil(reach * side / smallest_scale) + 3 + 2 * MARGIN for side in config.crop)
-    return height * width
 
 
 def _shifts(store: Store, draw: Jitters, pairs: Pairs, config: Jitter, cell: int) -> list[Tensor]:

@@ -14,6 +14,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from oneway.engine.boxes import Box
+
 AT_ONCE = 2**24
 """Pixels on their way from the disk to the device."""
 
@@ -39,8 +41,8 @@ class FlatArrayOnDisk(FlatArray, Protocol):
         """Fills an array with the values from a place onwards."""
 
 
-Box = tuple[int, int, int, int]
-"""Of an image: its first row and column, and those behind its last."""
+Choose = Callable[[tuple[int, int]], Box]
+"""Chooses a part of an image by its height and width."""
 
 
 class Part(Protocol):
@@ -57,19 +59,32 @@ class Part(Protocol):
         """H×W×3 uint8, those of the box."""
 
 
+class Decoders(Protocol):
+    """Decode images of a pool while others are waited for. Each has a slot, of which there are so many."""
+
+    def begin(self, slot: int, image: int, choose: Choose) -> None:
+        """Has an image decoded; what was asked for in this slot before is forgotten, and its pixels are gone."""
+
+    def result(self, slot: int) -> Part:
+        """Waits for what was begun: the part of the image, or of another one where it cannot be decoded.
+
+        Which other one depends on the seed alone. The pixels stay until the next image is begun in this slot.
+        """
+
+    def close(self) -> None:
+        """Ends without waiting for what is decoded."""
+
+
 class Pool(Protocol):
     """Images without labels that are decoded when they are asked for; `data.pool.Pool` is one."""
 
     @property
-    def threads(self) -> int:
+    def workers(self) -> int:
         """How many may well decode at the same time."""
 
     def __len__(self) -> int: ...
-    def read(self, image: int, seed: int, choose: Callable[[tuple[int, int]], Box]) -> Part:
-        """What is chosen of an image by its height and width; of another one, where it cannot be decoded.
-
-        Which other one depends on the seed alone.
-        """
+    def decoders(self, seed: int, slots: int, pixels: int) -> Decoders:
+        """With so many slots, for parts of at most so many pixels."""
 
     def close(self) -> None:
         """Ends what is waited for; nothing is read any more."""

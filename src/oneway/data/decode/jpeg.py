@@ -5,6 +5,7 @@ Both have libjpeg-turbo inside, and give the same pixels.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from functools import cache
@@ -40,7 +41,12 @@ def decode_part(content: bytes, size: tuple[int, int], box: Box) -> Bytes | None
 
 @cache
 def _decoder() -> Callable[[bytes], Any] | None:
-    """From a file to its three planes of bytes; None where torchvision is missing, or cannot decode."""
+    """From a file to its three planes of bytes; None where torchvision is missing, or cannot decode.
+
+    PyTorch takes longer to import than Pillow to decode hundreds: it is used where it is there already.
+    """
+    if "torch" not in sys.modules:
+        return None
     try:
         import torch
         from torchvision.io import ImageReadMode, decode_jpeg

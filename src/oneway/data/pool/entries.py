@@ -70,6 +70,10 @@ class PoolIndex:
         if os.fstat(self.file).st_size < self.count * ENTRY.itemsize:
             raise ValueError("cut short")
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For a process that inherits the open file; what can be computed again is left out."""
+        return {name: value for name, value in self.__dict__.items() if name != "by_path"}
+
     def __len__(self) -> int:
         return self.count
 

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import os
 import threading
-import zlib
 from collections.abc import Callable, Collection
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
 
 from rich.console import Console
 
-from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
 from oneway.common.streams import stream
 from oneway.common.words import say
 from oneway.config import Data
 from oneway.data.cache.locked import cache_root, locked
-from oneway.data.dataset import Bytes, Listing, PoolRecord
-from oneway.data.decode.images import Box, read_part
-from oneway.data.pool.entries import PoolIndex, digest_name
-from oneway.data.pool.files import Files, Unreachable, changed, files_for
-from oneway.data.pool.folder_index import index_folder, time_stamp
-from oneway.data.pool.shard_index import first_member, index_shards, member_name
+from oneway.data.dataset import Listing, PoolRecord, factor_of
+from oneway.data.pool.decoders import Processes, Threads, can_divide
+from oneway.data.pool.entries import PoolIndex
+from oneway.data.pool.files import Files, files_for
+from oneway.data.pool.folder_index import index_folder
+from oneway.data.pool.reader import Broken, Choose, Part, Reader
+from oneway.data.pool.shard_index import index_shards
 from oneway.data.pool.sources import PoolSource, find_pool
 
 FEW = 10
@@ -32,21 +31,11 @@ FEW = 10
 NAMED = 5  # unreadable images that are named as they turn up
 ATTEMPTS = 100  # to find one that can be read
 THREADS_THAT_WAIT = 32
-TIMES = 3  # that an image with another checksum is asked for
-MOST_BYTES = 2**28  # of an image file
-MOST_HEADER = 2**20  # bytes before it
+MOST_PROCESSES = 16  # five decode what an H200 asks for; each takes some 30 MB
+AS_THEY_ARE = partial(factor_of, most=1)  # how many times smaller images are read
 
 
-class Part(NamedTuple):
-    """A part of a decoded image."""
-
-    size: tuple[int, int]  # height and width of the whole
-    box: Box  # its first row and column, and those behind its last
-    pixels: Bytes  # H×W×3, those of the box
-    image: int  # which it is of the pool: another than was asked for, where that cannot be decoded
-
-
-class Pool:
+class Pool(Reader):
     """Images by number; reading them is safe from several threads."""
 
     def __init__(
@@ -68,7 +57,7 @@ class Pool:
             factor: How many times smaller an image of some size is read, as the data set has them.
             console: Where it is said which are.
         """
-        self.source, self.index, self.files, self.factor = source, index, files, factor
+        super().__init__(source, index, files, factor)
         self.most_broken, self.console = most_broken, console
         self.broken: dict[int, str] = {}
         self.asked = 0
@@ -83,38 +72,27 @@ class Pool:
         return PoolRecord(len(self.index), self.index.digest)
 
     @property
-    def threads(self) -> int:
+    def workers(self) -> int:
         """That read and decode: as many as there are cores, or more where they mostly wait."""
         processes = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)  # that torchrun has started here
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return max(THREADS_THAT_WAIT if self.files.waits else 2, cores // processes)
+        return THREADS_THAT_WAIT if self.files.waits else max(2, min(MOST_PROCESSES, cores // processes))
 
-    def name(self, image: int) -> str:
-        """The path of an image, with that of the shard that it is in."""
-        folder = self.source.folder
-        return member_name(self.index, self.files, image) if folder is None else str(folder / self.index.name(image))
+    def decoders(self, seed: int, slots: int, pixels: int) -> Threads | Processes:
+        """What decodes images ahead, see `engine.store.Decoders`."""
+        if self.files.waits or not can_divide():
+            return Threads(self.read, seed, self.workers)
+        reader = Reader(self.source, self.index, self.files, self.factor)
+        return Processes(reader, self.read, seed, self.workers, slots, 3 * pixels)
 
-    def content(self, image: int) -> tuple[str, bytes]:
-        """Name and bytes of an image file; a UserError where they are not those that were indexed."""
-        return self._from_shard(image) if self.source.folder is None else self._from_folder(self.source.folder, image)
-
-    def decode(self, image: int, choose: Callable[[tuple[int, int]], Box] = lambda size: (0, 0, *size)) -> Part:
-        """A part of an image, chosen by its height and width.
-
-        Raises:
-            Broken: It cannot be decoded.
-            UserError: It cannot be read, or is another than was indexed.
-        """
-        name, content = self.content(image)
-        try:
-            if not content:
-                raise UserError(f"{name}: an empty file, or one of more than {MOST_BYTES} bytes.")
-            return Part(*read_part(Path(name), content, choose, self.factor), image)
-        except UserError as error:
-            raise Broken(str(error)) from error
-
-    def read(self, image: int, seed: int, choose: Callable[[tuple[int, int]], Box]) -> Part:
+    def read(self, image: int, seed: int, choose: Choose, decode: Callable[[int, Choose], Part] | None = None) -> Part:
         """As `decode`; in place of one that cannot be, the first of others that can, which depend on the seed alone.
+
+        Args:
+            image: Its number.
+            seed: Of the run.
+            choose: Chooses the part.
+            decode: What does it, if that is somebody else.
 
         Raises:
             UserError: Too many cannot be decoded; or as in `decode`.
@@ -125,7 +103,7 @@ class Pool:
         for _ in range(ATTEMPTS):
             if image not in self.broken:
                 try:
-                    return self.decode(image, choose)
+                    return (decode or self.decode)(image, choose)
                 except Broken as error:
                     self._count(image, str(error))
             others = others or stream(seed, "in place of unreadable images", image)
@@ -135,44 +113,6 @@ class Pool:
     def close(self) -> None:
         """Ends what is waited for."""
         self.files.close()
-
-    def _from_shard(self, image: int) -> tuple[str, bytes]:
-        shard, (entry,) = self.index.shard_of(image), self.index.entries(image)
-        offset, size, header = (int(entry[column]) for column in ("offset", "size", "header"))
-        if header > min(MOST_HEADER, offset):  # an index may come from anywhere
-            raise changed(shard.path, shard.status, shard.status)
-        if size > MOST_BYTES:
-            return self.name(image), b""
-        for _ in range(TIMES if self.files.waits else 1):  # what is damaged on its way may come whole another time
-            found = self.files.read(shard.path, offset - header, header + size, shard.status)
-            whole = not entry["check"] or zlib.crc32(found[header:]) == entry["check"]
-            if whole:
-                break
-        member = first_member(shard, found)
-        if (digest_name(member.name), member.size, len(found)) != (int(entry["name"]), size, header + size):
-            raise changed(shard.path, shard.status, shard.status)
-        name = f"{shard.path}/{member.name}"
-        if not whole and self.files.waits:
-            raise Unreachable(f"{name}: damaged on its way; its checksum is another than in the index.")
-        return name, found[header:] if whole else b"damaged"
-
-    def _from_folder(self, folder: Path, image: int) -> tuple[str, bytes]:
-        (entry,) = self.index.entries(image)
-        path = folder / self.index.name(image)
-        try:
-            with open_regular(path) as file:
-                status = os.fstat(file.fileno())
-                content = file.read(min(status.st_size, MOST_BYTES + 1))
-        except FileNotFoundError:
-            raise UserError(f"{path}: gone since {folder} was indexed. Bring it back, or use --data.refresh.") from None
-        except OSError as error:
-            raise Unreachable(f"{path}: cannot be read ({error.strerror or error}).") from error
-        if (status.st_size, time_stamp(status)) != (entry["size"], entry["stamp"]):
-            raise UserError(
-                f"{path}: changed since it was indexed: it has {status.st_size} bytes, and had {entry['size']}, or was "
-                "written later. Restore it, or accept the change with --data.refresh."
-            )
-        return str(path), content if len(content) <= MOST_BYTES else b""
 
     def _count(self, image: int, problem: str) -> None:
         with self.lock:
@@ -195,15 +135,12 @@ class Pool:
         )
 
 
-class Broken(UserError):
-    """An image that cannot be decoded."""
-
-
 def open_pool_beside(listing: Listing, config: Data, console: Console) -> Pool:
     """The pool that `data.unlabelled` names; what is in the data set already is none of it."""
     assert config.unlabelled is not None
     files = [path for item in listing.items for path in (item.image, item.mask) if path]
-    return open_pool(find_pool(config.unlabelled), config, console, files, listing.factor)
+    factor = partial(factor_of, most=listing.reduction, least_side=listing.least_side)  # another process calls it, too
+    return open_pool(find_pool(config.unlabelled), config, console, files, factor)
 
 
 def open_pool(
@@ -211,7 +148,7 @@ def open_pool(
     config: Data,
     console: Console,
     left_out: Collection[Path] = (),
-    factor: Callable[[tuple[int, int]], int] = lambda size: 1,
+    factor: Callable[[tuple[int, int]], int] = AS_THEY_ARE,
 ) -> Pool:
     """A pool, indexed now where it has not been.
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from oneway.common.errors import UserError
 from oneway.common.streams import permuted
 from oneway.data.check.survey import pixel_digest
-from oneway.data.pool.pool import FEW, Broken, Pool
+from oneway.data.pool.pool import FEW, Pool
+from oneway.data.pool.reader import Broken
 
 AT_THE_START = 32
 """Images that are looked at before a run begins."""
@@ -38,7 +39,7 @@ def look_at(pool: Pool, most: int, advance: Callable[[], None] = lambda: None) -
             return pool.name(image), None, str(error)
         return pool.name(image), part.size, pixel_digest(part.pixels)
 
-    with ThreadPoolExecutor(pool.threads) as threads:
+    with ThreadPoolExecutor(pool.workers) as threads:
         try:
             for name, size, text in threads.map(decode, chosen):
                 if size is None:

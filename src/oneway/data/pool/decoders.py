@@ -1,0 +1,239 @@
+"""Images of a pool are decoded beside what asks for them: in processes, or in threads where reading is waiting.
+
+Threads that decode wait for Python's lock, and so does the one that gives a GPU its work.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import pickle
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter, deque
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from multiprocessing.connection import Connection, Pipe
+from typing import Any
+
+import numpy as np
+
+from oneway.data.pool.files import Unreachable
+from oneway.data.pool.reader import Broken, Choose, Part, Reader
+
+Read = Callable[..., Part]
+"""`Pool.read`."""
+
+CODE = "from oneway.data.pool.decoder import main; main()"
+END = signal.SIGUSR1 if hasattr(signal, "SIGUSR1") else signal.SIGTERM
+"""At which a family of processes ends, see `decoder`."""
+
+KEEP = 2**25
+ENVIRONMENT = {
+    # One computes in each process, and memory of one image is kept for the next: to fetch it from the system page by
+    # page takes longer than to decode. The C library allows no more than KEEP for the first.
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
+    "MALLOC_MMAP_THRESHOLD_": str(KEEP),
+    "MALLOC_TRIM_THRESHOLD_": str(4 * KEEP),
+}
+DEATHS = 2  # of processes that decode the same image, before it is left alone
+MOST_DEATHS = 20  # of all
+CRASHES = ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGILL")
+PAGE = mmap.PAGESIZE
+
+
+def can_divide() -> bool:
+    """Whether there can be processes that decode."""
+    return hasattr(os, "fork") and bool(sys.executable)
+
+
+class Threads:
+    """Decode in this process."""
+
+    def __init__(self, read: Read, seed: int, workers: int) -> None:
+        self.read, self.seed = read, seed
+        self.executor = ThreadPoolExecutor(workers, "decode")
+        self.futures: dict[int, Future[Part]] = {}
+
+    def begin(self, slot: int, image: int, choose: Choose) -> None:
+        """See `engine.store.Decoders`, as for what follows."""
+        if slot in self.futures:
+            self.futures[slot].cancel()
+        self.futures[slot] = self.executor.submit(self.read, image, self.seed, choose)
+
+    def result(self, slot: int) -> Part:
+        return self.futures.pop(slot).result()
+
+    def close(self) -> None:
+        self.executor.shutdown(wait=False, cancel_futures=True)
+
+
+class _Worker:
+    """One of the processes, as the other end of a connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.slots: deque[int] = deque()  # that it has been given, in their order
+        self.status: int | None = None
+
+
+class Processes:
+    """Decode in other processes, into memory that is shared with them. Used by one thread at a time."""
+
+    def __init__(self, reader: Reader, read: Read, seed: int, workers: int, slots: int, room: int) -> None:
+        """Starts them.
+
+        Args:
+            reader: What decodes.
+            read: See `Pool.read`, which replaces what cannot be decoded.
+            seed: Of the run.
+            workers: How many processes.
+            slots: Images that are on their way at the same time.
+            room: Bytes of each.
+        """
+        self.reader, self.read, self.seed = reader, read, seed
+        self.room = -(-room // PAGE) * PAGE
+        self.file = _shared(slots * self.room)
+        self.memory = np.frombuffer(mmap.mmap(self.file, slots * self.room), np.uint8).reshape(slots, self.room)
+        self.asked: dict[int, tuple[int, Choose]] = {}
+        self.outcomes: dict[int, Any] = {}  # by slot, of those that are done
+        self.deaths: Counter[int] = Counter()  # by image
+        self.families: list[subprocess.Popen[bytes]] = []
+        self.selector = selectors.DefaultSelector()
+        self.workers: list[_Worker] = []
+        self.closed = False
+        self._start(workers)
+
+    def begin(self, slot: int, image: int, choose: Choose) -> None:
+        """See `engine.store.Decoders`, as for what follows."""
+        self._forget(slot)
+        self.asked[slot] = image, choose
+        self._receive(0)
+        self._give(slot)
+
+    def result(self, slot: int) -> Part:
+        image, choose = self.asked[slot]
+        return self.read(image, self.seed, choose, partial(self._decode, slot))
+
+    def close(self) -> None:
+        self.closed = True
+        for family in self.families:
+            family.send_signal(END)
+        for family in self.families:
+            with suppress(subprocess.TimeoutExpired):
+                family.wait(1)
+
+    def _decode(self, slot: int, image: int, choose: Choose) -> Part:
+        if self.asked[slot][0] != image:  # the one that was asked for is known to be broken
+            self.begin(slot, image, choose)
+        while slot not in self.outcomes:
+            self._receive()
+        outcome = self.outcomes[slot]
+        if isinstance(outcome, BaseException):
+            raise outcome
+        size, box = outcome
+        shape = box[2] - box[0], box[3] - box[1], 3
+        return Part(size, box, self.memory[slot, : shape[0] * shape[1] * 3].reshape(shape), image)
+
+    def _forget(self, slot: int) -> None:
+        """Nobody may write there any more."""
+        while slot in self.asked and slot not in self.outcomes:
+            self._receive()
+        self.outcomes.pop(slot, None)
+
+    def _give(self, slot: int) -> None:
+        worker = min(self.workers, key=lambda worker: len(worker.slots))
+        worker.slots.append(slot)
+        with suppress(OSError):  # it has died, which will be seen
+            worker.connection.send((slot, *self.asked[slot]))
+
+    def _receive(self, timeout: float | None = None) -> None:
+        """What has come, or waits for something."""
+        for key, _ in self.selector.select(timeout):
+            worker: _Worker = key.data
+            try:
+                slot, outcome = worker.connection.recv()
+            except (EOFError, OSError):
+                self._replace(worker)
+                continue
+            if slot is None:
+                worker.status = outcome  # of the process: nothing else will come
+            else:
+                worker.slots.remove(slot)
+                self.outcomes[slot] = outcome
+
+    def _replace(self, worker: _Worker) -> None:
+        """Another takes over what a dead one had; the image at which two of them died is given up."""
+        self.selector.unregister(worker.connection)
+        self.workers.remove(worker)
+        worker.connection.close()
+        if self.closed:
+            raise CancelledError
+        if worker.slots:
+            image, _ = self.asked[worker.slots[0]]
+            self.deaths[image] += 1
+            if self.deaths[image] == DEATHS:
+                self.outcomes[worker.slots.popleft()] = self._error(image, worker.status)
+        self.deaths[-1] += 1
+        if self.deaths[-1] > MOST_DEATHS:
+            raise Unreachable(
+                f"{self.reader.source.name}: {MOST_DEATHS} processes that decoded its images have ended before their "
+                f"time, the last one by {_in_words(worker.status)}. Look for what ends them; memory may be short."
+            )
+        self._start(1)
+        for slot in worker.slots:
+            self._give(slot)
+
+    def _error(self, image: int, status: int | None) -> Exception:
+        words = _in_words(status)
+        name = self.reader.name(image)
+        if words in CRASHES:
+            return Broken(f"{name}: the decoder crashes on it ({words}).")
+        return Unreachable(
+            f"{name}: the process that decodes it was ended by {words}, {DEATHS} times. If memory is short, use fewer "
+            "processes, or smaller images."
+        )
+
+    def _start(self, count: int) -> None:
+        ours, theirs = zip(*(Pipe() for _ in range(count)), strict=True)
+        numbers = self.file, *(connection.fileno() for connection in theirs)
+        path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
+        self.families.append(
+            subprocess.Popen(
+                [sys.executable, "-c", CODE, *map(str, numbers)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env=os.environ | ENVIRONMENT | {"PYTHONPATH": path},
+                pass_fds=(*numbers, self.reader.index.file),
+                start_new_session=True,  # out of reach of Ctrl-C
+            )
+        )
+        for connection in theirs:
+            connection.close()
+        with suppress(OSError):
+            ours[0].send_bytes(pickle.dumps((self.reader, self.room)))
+        for connection in ours:
+            self.workers.append(worker := _Worker(connection))
+            self.selector.register(connection, selectors.EVENT_READ, worker)
+
+
+def _shared(size: int) -> int:
+    """The number of an open file without a name, in memory where the system has such."""
+    if hasattr(os, "memfd_create"):
+        file = os.memfd_create("oneway")
+    else:
+        with tempfile.TemporaryFile() as made:
+            file = os.dup(made.fileno())
+    os.ftruncate(file, size)
+    return file
+
+
+def _in_words(status: int | None) -> str:
+    if status is None:
+        return "somebody"
+    return signal.Signals(-status).name if status < 0 else f"status {status}"

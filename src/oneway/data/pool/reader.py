@@ -1,0 +1,118 @@
+"""Images of a pool by number: read where the index says, compared with it, and decoded in part."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from oneway.common.bounded import open_regular
+from oneway.common.errors import UserError
+from oneway.data.dataset import Bytes
+from oneway.data.decode.images import Box, read_part
+from oneway.data.pool.entries import PoolIndex, digest_name
+from oneway.data.pool.files import Files, Unreachable, changed
+from oneway.data.pool.folder_index import time_stamp
+from oneway.data.pool.shard_index import first_member, member_name
+from oneway.data.pool.sources import PoolSource
+
+TIMES = 3  # that an image with another checksum is asked for
+MOST_BYTES = 2**28  # of an image file
+MOST_HEADER = 2**20  # bytes before it
+
+Choose = Callable[[tuple[int, int]], Box]
+"""Chooses a part of an image by its height and width."""
+
+
+class Part(NamedTuple):
+    """A part of a decoded image."""
+
+    size: tuple[int, int]  # height and width of the whole
+    box: Box  # its first row and column, and those behind its last
+    pixels: Bytes  # H×W×3, those of the box
+    image: int  # which it is of the pool: another than was asked for, where that cannot be decoded
+
+
+class Broken(UserError):
+    """An image that cannot be decoded."""
+
+
+class Reader:
+    """Reads images; safe from several threads, and from other processes."""
+
+    def __init__(
+        self, source: PoolSource, index: PoolIndex, files: Files, factor: Callable[[tuple[int, int]], int]
+    ) -> None:
+        """The reader.
+
+        Args:
+            source: The pool, as it was named.
+            index: Of its images.
+            files: What reads its shards.
+            factor: How many times smaller an image of some size is read, as the data set has them.
+        """
+        self.source, self.index, self.files, self.factor = source, index, files, factor
+
+    def name(self, image: int) -> str:
+        """The path of an image, with that of the shard that it is in."""
+        folder = self.source.folder
+        return member_name(self.index, self.files, image) if folder is None else str(folder / self.index.name(image))
+
+    def content(self, image: int) -> tuple[str, bytes]:
+        """Name and bytes of an image file; a UserError where they are not those that were indexed."""
+        return self._from_shard(image) if self.source.folder is None else self._from_folder(self.source.folder, image)
+
+    def decode(self, image: int, choose: Choose = lambda size: (0, 0, *size)) -> Part:
+        """A part of an image, chosen by its height and width.
+
+        Raises:
+            Broken: It cannot be decoded.
+            UserError: It cannot be read, or is another than was indexed.
+        """
+        name, content = self.content(image)
+        try:
+            if not content:
+                raise UserError(f"{name}: an empty file, or one of more than {MOST_BYTES} bytes.")
+            return Part(*read_part(Path(name), content, choose, self.factor), image)
+        except UserError as error:
+            raise Broken(str(error)) from error
+
+    def _from_shard(self, image: int) -> tuple[str, bytes]:
+        shard, (entry,) = self.index.shard_of(image), self.index.entries(image)
+        offset, size, header = (int(entry[column]) for column in ("offset", "size", "header"))
+        if header > min(MOST_HEADER, offset):  # an index may come from anywhere
+            raise changed(shard.path, shard.status, shard.status)
+        if size > MOST_BYTES:
+            return self.name(image), b""
+        for _ in range(TIMES if self.files.waits else 1):  # what is damaged on its way may come whole another time
+            found = self.files.read(shard.path, offset - header, header + size, shard.status)
+            whole = not entry["check"] or zlib.crc32(found[header:]) == entry["check"]
+            if whole:
+                break
+        member = first_member(shard, found)
+        if (digest_name(member.name), member.size, len(found)) != (int(entry["name"]), size, header + size):
+            raise changed(shard.path, shard.status, shard.status)
+        name = f"{shard.path}/{member.name}"
+        if not whole and self.files.waits:
+            raise Unreachable(f"{name}: damaged on its way; its checksum is another than in the index.")
+        return name, found[header:] if whole else b"damaged"
+
+    def _from_folder(self, folder: Path, image: int) -> tuple[str, bytes]:
+        (entry,) = self.index.entries(image)
+        path = folder / self.index.name(image)
+        try:
+            with open_regular(path) as file:
+                status = os.fstat(file.fileno())
+                content = file.read(min(status.st_size, MOST_BYTES + 1))
+        except FileNotFoundError:
+            raise UserError(f"{path}: gone since {folder} was indexed. Bring it back, or use --data.refresh.") from None
+        except OSError as error:
+            raise Unreachable(f"{path}: cannot be read ({error.strerror or error}).") from error
+        if (status.st_size, time_stamp(status)) != (entry["size"], entry["stamp"]):
+            raise UserError(
+                f"{path}: changed since it was indexed: it has {status.st_size} bytes, and had {entry['size']}, or was "
+                "written later. Restore it, or accept the change with --data.refresh."
+            )
+        return str(path), content if len(content) <= MOST_BYTES else b""
