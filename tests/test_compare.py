@@ -51,7 +51,7 @@ def both(tmp_path_factory) -> SimpleNamespace:
 
 def test_a_comparison_is_no_run_to_continue(both):
     """What goes on with one of its runs, or both, is said; they are no images to train on."""
-    with pytest.raises(UserError, match="holds runs, and is no recipe") as refused:
+    with pytest.raises(UserError, match="holds runs, and is not a recipe") as refused:
         app(["train", str(both.out), "--resume"], result_action="return_value")
     assert f"oneway train {both.out / 'fixmatch'} --resume" in str(refused.value)
     assert f"oneway train streets --compare --resume --out {both.out}" in str(refused.value)

@@ -207,7 +207,7 @@ def test_a_run_is_continued_by_its_folder(tmp_path, capsys):
         app(words, result_action="return_value")
     app([*words, "--model.factory", "package:function"], result_action="return_value")
     assert "factory: package:function" in capsys.readouterr().out
-    with pytest.raises(UserError, match="a run, and no recipe"):
+    with pytest.raises(UserError, match="a run, and not a recipe"):
         app([*words, "--compare"], result_action="return_value")
 
 

@@ -96,7 +96,7 @@ def test_values_that_are_no_numbers_are_not_written(tmp_path: Path) -> None:
 def test_a_run_does_not_say_where_decoded_images_go(run: Run, tmp_path: Path) -> None:
     """Only the user does; and with a folder of the user's, no other folder is read."""
     settings = run.config.data.model_copy(
-        update={"cache": tmp_path / "theirs", "unlabelled": tmp_path, "path": tmp_path}
+        update={"name": "folder", "cache": tmp_path / "theirs", "unlabelled": tmp_path, "path": tmp_path}
     )
     stranger = Run(run.path, run.config.model_copy(update={"data": settings}))
     assert data_of(stranger, QUIET).cache is None
@@ -105,11 +105,17 @@ def test_a_run_does_not_say_where_decoded_images_go(run: Run, tmp_path: Path) ->
     assert (given.path, given.unlabelled) == (tmp_path / "data", None)
 
 
+def test_embedded_data_are_in_no_folder(run: Run, tmp_path: Path) -> None:
+    """One that is named would be ignored, and scores taken for its own."""
+    with pytest.raises(UserError, match=r"^--data .*: .* was trained on streets, which reads no folder\.$"):
+        data_of(run, QUIET, tmp_path)
+
+
 def test_the_images_of_a_run_are_named_or_those_of_another_user_refused(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whose folder says where they are."""
-    settings = run.config.data.model_copy(update={"path": tmp_path})
+    settings = run.config.data.model_copy(update={"name": "folder", "path": tmp_path})
     theirs = Run(run.path, run.config.model_copy(update={"data": settings}))
     data_of(theirs, Console(width=1000))
     assert f"Images: {tmp_path}, as {run.path}/config.yaml says." in capsys.readouterr().out

@@ -77,7 +77,7 @@ def test_a_stopped_run_resumes_to_the_bit(whole, stop, status, named, tmp_path):
 
     refused = oneway("train", folder, cwd=tmp_path, **ONE_THREAD)
     assert refused.returncode == 1
-    assert "a run, and no recipe" in refused.stderr
+    assert "a run, and not a recipe" in refused.stderr
     done = oneway("train", *named, cwd=tmp_path, **ONE_THREAD)
     assert done.returncode == 0, done.stderr
 

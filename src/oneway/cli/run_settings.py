@@ -15,7 +15,7 @@ from oneway.config.recipes import PresetName, configured, with_preset
 
 
 def collect_changes(settings: Config, data: Path | None, file: Path | None) -> dict[str, Any]:
-    """What the user wants otherwise than the recipe; flags win over a file."""
+    """The settings that the user gives, by section; flags win over a file."""
     changes = prefer_epochs(settings.model_dump(exclude_unset=True))
     if data is not None:
         changes = merge(changes, {"data": {"path": data}})
@@ -30,9 +30,10 @@ def resolve(
     earlier: dict[str, Any],
     console: Console,
 ) -> tuple[Config, dict[str, Any]]:
-    """Every setting, and all changes: those that were asked for, and those of a preset.
+    """Every setting: those of a recipe, or of an `earlier` run, with a preset and then `asked` over them.
 
-    They are changes of a recipe; or of an earlier run's settings, which those of its recipe could contradict.
+    Returns:
+        The settings, and what was changed by the preset and by the user.
     """
     changes = asked if preset is None else with_preset(preset, recipe_name, asked)
     if (named := changes.get("recipe", recipe_name)) != recipe_name:
@@ -47,29 +48,38 @@ def resolve(
     return config, changes
 
 
-def recipe_of(place: Path, continued: bool) -> str:
-    """The recipe of a run that is named in its place, to be continued."""
-    if not (is_output(place) and (place / CONFIG).is_file()):
-        for inside in sorted(found.parent for found in place.glob(f"*/{CONFIG}") if is_output(found.parent)):
-            use, recipe = command("oneway", "train", inside, "--resume"), recipe_of(inside, continued=True)
-            both = command("oneway", "train", recipe, "--compare", "--resume", "--out", place)
-            raise UserError(
-                f"{place}: holds runs, and is no recipe. To go on with one: {use}; with a comparison: {both}"
-            )
-        use = command("oneway", "train", "folder", "--data", place)
-        raise UserError(f"{place}: a folder, and no recipe. Use: {use}")
-    if not continued:
-        use = command("oneway", "train", place, "--resume")
-        raise UserError(f"{place}: a run, and no recipe. To go on with it: {use}")
-    return str(read_yaml(place / CONFIG).get("recipe"))
+def recipe_of(run: Path, resume: bool) -> str:
+    """The recipe of a run folder that was named in a recipe's place.
+
+    Raises:
+        UserError: It is no run, or not to be continued; says which command was probably meant.
+    """
+    if not (is_output(run) and (run / CONFIG).is_file()):
+        raise _no_recipe(run)
+    if not resume:
+        use = command("oneway", "train", run, "--resume")
+        raise UserError(f"{run}: a run, and not a recipe. To continue it: {use}")
+    return str(read_yaml(run / CONFIG).get("recipe"))
+
+
+def _no_recipe(folder: Path) -> UserError:
+    """The error for a folder in a recipe's place that is no run: it holds runs, or else images."""
+    inside = sorted(file.parent for file in folder.glob(f"*/{CONFIG}") if is_output(file.parent))
+    if not inside:
+        use = command("oneway", "train", "folder", "--data", folder)
+        return UserError(f"{folder}: a folder, and not a recipe. Use: {use}")
+    use = command("oneway", "train", inside[0], "--resume")
+    both = command("oneway", "train", recipe_of(inside[0], resume=True), "--compare", "--resume", "--out", folder)
+    return UserError(f"{folder}: holds runs, and is not a recipe. To continue one: {use}; a comparison: {both}")
 
 
 def continue_run(
     folder: Path, given: Config, changes: dict[str, Any], source: str, console: Console
 ) -> tuple[Config, bool]:
-    """The settings of the run in a folder with some changed, and True; where there is none yet, those given, and False.
+    """The settings of the run in a folder, and over them the changes; where there is no run yet, those given.
 
-    What is not mentioned now is as it was, so that continuing needs no flags again.
+    Returns:
+        The settings, and whether there is a run.
     """
     from oneway.engine.ranks import join
     from oneway.runs import open_run, refuse_occupied
@@ -95,9 +105,9 @@ def continue_run(
 
 
 def compared_folder(config: Config, out: Path | None, begun: bool) -> Path:
-    """The folder of the run that is compared with `supervised`, inside that of both, which is `out` if there is one.
+    """The folder of the run that is compared with `supervised`, inside the folder of both, which is `out` if given.
 
-    Where a comparison has begun whose method the user has not named again, it is that of then.
+    Where a comparison has `begun`, it is that of its method: the user need not name it again.
     """
     both, method = out or Path("runs") / f"{folder_name(config)}-compare", config.method
     if begun:

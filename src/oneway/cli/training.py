@@ -212,11 +212,14 @@ def _train_one(config: Config, folder: Path, begun: bool, allow_changes: bool, l
     page = folder / "report.html"
     if not page.exists():
         write_report([folder], page, config.model.factory, trained=config.data)
-    value, given = summary["value"], counted(summary["labels"], "label")
-    known = value is not None and f"{value:.1f} % {METRIC_NAMES[summary['metric']]} on validation with {given}"
-    if known and (caution := rests_on_few(summary["validation_samples"], compared=False)):
-        known = f"{known}\n{caution}"
-    say(console, f"{known or f'Trained on {given}; no image validates, and no score is known'}\nReport: {page}")
+    given = counted(summary["labels"], "label")
+    if summary["value"] is None:
+        say(console, f"Trained on {given}; no image validates, and no score is known")
+    else:
+        say(console, f"{summary['value']:.1f} % {METRIC_NAMES[summary['metric']]} on validation with {given}")
+        if caution := rests_on_few(summary["validation_samples"], compared=False):
+            say(console, caution)
+    say(console, f"Report: {page}")
     say(console, str(describe_gain(read_runs([folder]))))
 
 

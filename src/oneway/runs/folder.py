@@ -22,6 +22,7 @@ from oneway.common.links import refuse_link
 from oneway.common.run_files import CHANGES, CONFIG, ENVIRONMENT, METRICS, MODEL, SPLIT, SUMMARY, TRACEBACK
 from oneway.common.words import listed, say
 from oneway.config import Config, Data
+from oneway.config.conflicts import EMBEDDED
 from oneway.data.pool import is_pool
 from oneway.data.splits import Split
 from oneway.runs import atomic, checkpoint, lock, records
@@ -197,11 +198,10 @@ def refuse_links(path: Path) -> None:
 def data_of(
     run: Run, console: Console, path: Path | None = None, refresh: bool = False, cache: Path | None = None
 ) -> Data:
-    """A run's data, to be read again where it found them, or in another folder.
+    """The data settings with which a run's images are read again: where it found them, or in another folder.
 
-    The folder may be a stranger's. Of the paths in its settings, those of the images are obeyed, without which its
-    result means nothing, if the folder is the user's own; the user is told. Where decoded images go, it never says.
-    That the run accepted changed files when it began does not mean that they may change again.
+    A run folder may come from a stranger: its paths to images are used only if it is the user's own, and are printed;
+    its `data.cache` never is. Its `data.refresh` was for the time when it began.
 
     Args:
         run: The run folder.
@@ -215,6 +215,8 @@ def data_of(
     if settings.reduction == "auto":  # a run that reads images smaller says how much
         given["reduction"] = 1
     if path is not None:
+        if settings.name in EMBEDDED:
+            raise UserError(f"--data {path}: {run.path} was trained on {settings.name}, which reads no folder.")
         return settings.model_copy(update={**given, "path": path, "unlabelled": None})
     for named in (place for place in (settings.path, settings.unlabelled) if place is not None):
         if not is_own(run.path / CONFIG):

@@ -63,12 +63,11 @@ def _how_to_compare(run: RunFacts) -> Gain:
         return Gain("What unlabelled images brought cannot be told where no image validates.")
     if run.semi_supervised:
         beside = f"{run.path}-{BASELINE}"
-        what, them = "What unlabelled images", "them"
-        if not run.further:
-            what, them = f"No image is without labels, and what {run.config.method} beside labels alone", "it"
+        what = "unlabelled images" if run.further else run.config.method
+        why = "" if run.further else "No image is without labels. "
         return Gain(
-            f"{what} brought is not known: nothing was compared. `oneway train --compare` trains both "
-            f"with and without {them}; to train only what is missing, and put both runs on one page:",
+            f"{why}What {what} brought over labels alone is not known: nothing was compared. `oneway train --compare` "
+            "trains both; to train only what is missing, and put both runs on one page:",
             (
                 train_command(with_method(run.config), "--out", beside),
                 join(["oneway", "report", beside, str(run.path)]),
