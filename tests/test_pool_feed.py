@@ -15,8 +15,8 @@ from oneway.common.streams import permuted
 from oneway.config import Jitter
 from oneway.data.dataset import Samples
 from oneway.draws import MOST_SHUFFLED, Plan, batch_of, draw, part
-from oneway.engine.feed import pooled, resident, streamed
 from oneway.engine.boxes import CropDraw, Cropping, most_needed, needed_box
+from oneway.engine.feed import pooled, resident, streamed
 from oneway.engine.jitter import _shifts, _window, jitter_inputs, jitter_labels, jitter_pairs
 from oneway.engine.store import Store
 from oneway.models.projector import CELL

@@ -206,6 +206,10 @@ class _Window:
             dense=samples.dense,
             box=torch.ones(images, 4, dtype=torch.int64, device=device) if cut else None,
         )
+        self.landing: list[Tensor] = []
+        if self.pinned:
+            self.landing = [torch.empty_like(place) for place in _columns(self.store)]
+            self.stream, self.landed = torch.cuda.Stream(device), torch.cuda.Event()
         self.thread = ThreadPoolExecutor(1)
         self.next: tuple[int, Future[_Batch]] | None = None
         self.on_its_way: _Batch | None = None
@@ -222,14 +226,26 @@ class _Window:
         if future and expected != iteration:
             wait((future,))  # two would be gathered at the same time
         batch = future.result() if future and expected == iteration else self._gather(iteration)
-        store = self.store
-        places = (store.pixels, store.labels, store.start, store.size, store.box)
-        for place, column in zip(places, batch[1:], strict=True):
-            if place is not None and column is not None:
-                place[: len(column)].copy_(column, non_blocking=True)
+        self._send(batch)
         self.on_its_way = batch  # kept while the device fetches it
         self.next = iteration + 1, self.thread.submit(self._gather, iteration + 1)
         return batch.draws
+
+    def _send(self, batch: _Batch) -> None:
+        """Into the store; a GPU fetches it while it computes with what is there, and then takes a short way."""
+        sent = [column for column in batch[1:] if column is not None]
+        places = [place[: len(column)] for place, column in zip(_columns(self.store), sent, strict=True)]
+        if self.landing:
+            landing = [place[: len(column)] for place, column in zip(self.landing, sent, strict=True)]
+            here, aside = torch.cuda.current_stream(), self.stream
+            aside.wait_event(self.landed)
+            with torch.cuda.stream(aside):
+                _copy_all(sent, landing)
+            here.wait_stream(aside)
+            _copy_all(landing, places)
+            self.landed.record(here)
+        else:
+            _copy_all(sent, places)
 
     def close(self) -> None:
         """Ends what is done in advance."""
@@ -284,6 +300,17 @@ class _Window:
 
     def _pinned(self, tensor: Tensor) -> Tensor:
         return tensor.pin_memory() if self.pinned else tensor
+
+
+def _columns(store: Store) -> list[Tensor]:
+    """As a batch has them."""
+    columns = (store.pixels, store.labels, store.start, store.size, store.box)
+    return [column for column in columns if column is not None]
+
+
+def _copy_all(columns: list[Tensor], into: list[Tensor]) -> None:
+    for column, place in zip(columns, into, strict=True):
+        place.copy_(column, non_blocking=True)
 
 
 def _whole(size: tuple[int, int]) -> Box:
