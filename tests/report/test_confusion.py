@@ -58,7 +58,7 @@ def test_the_most_confused_of_many_classes_are_shown() -> None:
         first[index, 59 - index] = 0.2 + index / 100
     second[20, 30] = 0.15
     second[21, 31] = 0.1
-    shown = confusion.most_confused([first, second])
+    shown = confusion.choose_classes([first, second])
     assert shown == [*range(14), 20, 30, *range(46, 60)]
     assert "Of 60 classes, the 30 with the largest confusions" in words.matrix_note(len(shown), 60)
     assert first.trace() == 60, "what was given is left as it was"
@@ -66,8 +66,8 @@ def test_the_most_confused_of_many_classes_are_shown() -> None:
 
 def test_few_classes_are_all_shown() -> None:
     """Also those that nothing is confused with; the plot needs no note."""
-    assert confusion.most_confused([np.eye(11)]) == list(range(11))
-    assert confusion.most_confused([np.eye(30)]) == list(range(30))
+    assert confusion.choose_classes([np.eye(11)]) == list(range(11))
+    assert confusion.choose_classes([np.eye(30)]) == list(range(30))
     assert words.matrix_note(11, 11) == ""
 
 

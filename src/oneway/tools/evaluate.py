@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -20,21 +20,20 @@ from torch import Tensor, nn
 from oneway import data, runs
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE, SplitName, Task
-from oneway.common.words import listed, say
-from oneway.config import Data
-from oneway.data.dataset import Dataset, Samples
+from oneway.common.words import listed
+from oneway.data.dataset import Samples
 from oneway.engine.ranks import ALONE, Ranks
 from oneway.models.mirrored import Mirrored
 from oneway.models.norm import population_statistics
 from oneway.ops.losses import pixels_of, upsample
+from oneway.tools.run_data import read_split, refuse_other_bands
 from oneway.tools.windows import SMALLEST, predict_in_windows
 
 PIXELS_AT_ONCE = 2**20
 """Bounds the memory that a batch of predictions takes."""
-NAMED = 5  # images that a message names
 CPU = torch.device("cpu")
 METRIC_NAMES = {"miou": "mIoU", "accuracy": "accuracy"}
-METRICS: dict[Task, Literal["miou", "accuracy"]] = {"segmentation": "miou", "classification": "accuracy"}
+METRIC_OF_TASK: dict[Task, Literal["miou", "accuracy"]] = {"segmentation": "miou", "classification": "accuracy"}
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Scores:
     @property
     def metric(self) -> Literal["miou", "accuracy"]:
         """What `value` is."""
-        return METRICS[self.task]
+        return METRIC_OF_TASK[self.task]
 
     @property
     def value(self) -> float:
@@ -61,8 +60,8 @@ class Scores:
     def per_class(self) -> list[float | None]:
         """Percent: IoU, or the share of a class that is recognised. None where a class does not occur.
 
-        One that is predicted all the same takes those pixels from the classes that they are of, and a zero of its own
-        would weigh a single such pixel as much as a whole class.
+        Predictions of an absent class already lower the IoU of the classes that those pixels have; a zero for it would
+        weigh a single such pixel as much as a whole class.
         """
         matrix = self.confusion.double()
         hits, occurring = matrix.diagonal(), matrix.sum(dim=1)
@@ -101,13 +100,13 @@ def evaluate(
     model: nn.Module,
     samples: Samples,
     classes: int,
-    without: Collection[int] = (),
+    skip: Collection[int] = (),
     ranks: Ranks = ALONE,
     window: tuple[int, int] | None = None,
 ) -> Scores:
-    """The model on whole inputs, or in sliding windows, at their own size, but for those with some numbers.
+    """The scores of a model on samples at their own size, whole or in sliding windows; `skip` has indices to leave out.
 
-    Several processes take turns at the batches, and all have the scores.
+    Several processes take turns at the batches, and all get the scores.
     """
     device = next(model.parameters()).device
 
@@ -115,20 +114,20 @@ def evaluate(
         x = as_input(inputs.to(device))
         return predict(model, x) if window is None else predict_in_windows(model, x, window)
 
-    return score(classify, samples, classes, without, ranks, device)
+    return score(classify, samples, classes, skip, ranks, device)
 
 
 def score(
     classify: Callable[[Tensor], Tensor],
     samples: Samples,
     classes: int,
-    without: Collection[int] = (),
+    skip: Collection[int] = (),
     ranks: Ranks = ALONE,
     device: torch.device = CPU,
 ) -> Scores:
-    """As `evaluate`, of any function from N×H×W×3 bytes to classes on a device."""
+    """As `evaluate`, for any function from N×H×W×3 bytes to the classes, on `device`."""
     confusion = torch.zeros(classes, classes, dtype=torch.int64, device=device)
-    for inputs, labels in _batches(samples, without, ranks):
+    for inputs, labels in _batches(samples, skip, ranks):
         ranks.tick()
         confusion += confusion_matrix(classify(inputs), labels.to(device), classes)
     return Scores(ranks.sum(confusion).cpu(), samples.task)
@@ -139,13 +138,13 @@ def as_input(images: Tensor) -> Tensor:
     return images.permute(0, 3, 1, 2).float() / 255 if images.ndim == 4 else images
 
 
-def _batches(samples: Samples, without: Collection[int], ranks: Ranks) -> Iterator[tuple[Tensor, Tensor]]:
-    """The labelled inputs and their labels, those of one size together, as many as memory should hold at once.
+def _batches(samples: Samples, skip: Collection[int], ranks: Ranks) -> Iterator[tuple[Tensor, Tensor]]:
+    """Labelled inputs of one size, and their labels, with at most PIXELS_AT_ONCE pixels in a batch.
 
-    Batches are the same for any number of processes, which take turns at them.
+    Batches do not depend on the number of processes, which take turns at them.
     """
     turns = count()
-    counted = np.setdiff1d(np.arange(samples.labelled), np.fromiter(without, dtype=np.int64))
+    counted = np.setdiff1d(np.arange(samples.labelled), np.fromiter(skip, dtype=np.int64))
     sizes, group = np.unique(samples.sizes[counted], axis=0, return_inverse=True)
     for kind, (height, width) in enumerate(sizes.tolist()):
         members = counted[group == kind]
@@ -171,10 +170,10 @@ def evaluate_run(
     mirror: bool = False,
     window: tuple[int, int] | None = None,
 ) -> dict[str, Any]:
-    """A run's kept model on a split of its data set, or of the same kind of data set elsewhere.
+    """The scores of a run's model on a split of its data set, or of the same kind of data set elsewhere.
 
-    With `mirror`, what it makes of an image is averaged with what it makes of the mirror image; with `window`, it sees
-    images in windows of that height and width.
+    With `mirror`, predictions are averaged over an image and its mirror image; with `window`, they are made in sliding
+    windows of that height and width.
     """
     run = runs.open_run(path)
     if window and min(window) < SMALLEST:
@@ -194,7 +193,7 @@ def evaluate_run(
     if window and samples.task != "segmentation":
         raise UserError(f"--window: {path} classifies {run.config.data.name}, whole inputs at once; leave it out.")
     network = Mirrored(trained.network) if mirror else trained.network
-    scores = evaluate(network, samples, len(trained.classes), without=seen, window=window)
+    scores = evaluate(network, samples, len(trained.classes), skip=seen, window=window)
     if not scores.confusion.any():
         where = data_path or run.config.data.path or run.config.data.name
         raise UserError(f"{where}: no pixel of its images to evaluate is labelled, and nothing can be scored.")
@@ -205,126 +204,12 @@ def evaluate_run(
     return {**about, **as_json(scores, trained.classes)}
 
 
-class NothingValidates(UserError):
-    """A run has no images that it may be judged by."""
-
-
-class ReadSplit(NamedTuple):
-    """A split of a run's data set, or of another one."""
-
-    dataset: Dataset
-    samples: Samples
-    seen: list[int]
-    """Numbers of samples whose labels taught, and which therefore do not count."""
-
-
-def read_split(
-    run: runs.Run,
-    split: SplitName,
-    classes: tuple[str, ...],
-    data_path: Path | None,
-    console: Console,
-    refresh: bool = False,
-    cache: Path | None = None,
-) -> ReadSplit:
-    """Images that a run may be judged by; the same kind of data set elsewhere where `data_path` names one."""
-    settings = runs.data_of(run, console, data_path, refresh, cache)
-    dataset = load_data(run, classes, settings, console, elsewhere=data_path is not None)
-    samples = dataset.read(split)
-    if not len(samples):
-        raise NothingValidates(
-            f"{run.path}: no image validates, since all that are labelled train (--data.holdout 0). Give others with "
-            "labels, with --data DIR; `oneway eval --split train` says how well it fits those it has learnt from."
-        )
-    seen: list[int] = []
-    if split != "train":
-        if data_path is None:
-            refuse_trained_on(run, samples)
-        else:
-            seen = leave_out_trained_on(run, samples, dataset.digests(split), data_path, console)
-    return ReadSplit(dataset, samples, seen)
-
-
 def _require_test_split(name: str) -> None:
     if name in data.READERS:
         raise UserError(f"{name} has no test split apart from its validation set; use --split val.")
     if name == "folder":
         raise UserError(
             "A folder has no test split. Put such images into a folder of their own, and name it with --data."
-        )
-
-
-def refuse_trained_on(run: runs.Run, samples: Samples) -> None:
-    """A share of the labelled images is held out where a folder has no validation set, and that share can move."""
-    known = set(run.split.labelled)
-    if trained_on := [name for name in samples.names[: samples.labelled] if name in known]:
-        raise UserError(
-            f"{run.path}: was trained on the labels of {listed(trained_on)}, which would validate it now that the "
-            "images with labels are others. Train again, or give it images that it has not seen with --data DIR."
-        )
-
-
-def leave_out_trained_on(
-    run: runs.Run, samples: Samples, digests: Mapping[str, str], folder: Path, console: Console
-) -> list[int]:
-    """The numbers of labelled images on whose labels a run was trained, under whatever names; says what it finds.
-
-    Raises:
-        UserError: No other is left.
-    """
-    split = run.split
-    if not split.digests and digests:
-        say(
-            console,
-            f"Note: an earlier version trained {run.path}: images in {folder} that taught it are not recognised.",
-        )
-    roles = {name: split.taught_by(digests.get(name, "")) for name in samples.names[: samples.labelled]}
-    taught, seen = ([name for name in roles if roles[name] == role] for role in ("labelled", "unlabelled"))
-    if taught and len(taught) == samples.labelled:
-        raise UserError(
-            f"{folder}: {run.path} was trained on the labels of all its {samples.labelled} images to evaluate "
-            f"({listed(taught, NAMED)}). Give it images that it has not seen."
-        )
-    if taught:
-        so = f"scores are of the other {samples.labelled - len(taught)}"
-        say(
-            console,
-            f"Left out: {len(taught)} of {samples.labelled} images, whose labels taught {run.path} "
-            f"({listed(taught, NAMED)}); {so}.",
-        )
-    if seen:
-        say(console, f"Note: {run.path} has seen {len(seen)} of these images without labels ({listed(seen, NAMED)}).")
-    return [number for number, name in enumerate(roles) if roles[name] == "labelled"]
-
-
-def load_data(
-    run: runs.Run, classes: tuple[str, ...], settings: Data, console: Console, elsewhere: bool = False
-) -> Dataset:
-    """A run's data, or those of another folder, in which the classes have to be those of its model.
-
-    In another folder, all that is labelled validates: none of it has taught. One that has all the images whose labels
-    taught, by their names, is the run's own that has moved.
-    """
-    all_validate = False
-    if elsewhere and settings.name == "folder":
-        labelled = {item.name for item in data.list_files(settings).train if item.mask}
-        all_validate = not labelled >= set(run.split.labelled)
-    dataset = data.load(settings, console, all_validate)
-    if dataset.classes != classes:
-        raise UserError(
-            f"{settings.path}: has the classes {', '.join(dataset.classes)}; {run.path} was trained on "
-            f"{', '.join(classes)}. Give a data set with the same classes in the same order."
-        )
-    return dataset
-
-
-def refuse_other_bands(run: runs.Run, model: runs.TrainedModel, dataset: Dataset) -> None:
-    """Refuses images of which other bands are used than those that a model has learnt from."""
-    if dataset.bands != model.bands:
-        bands = [f"bands {listed(found)}" if found else "the colours" for found in (dataset.bands, model.bands)]
-        raise UserError(
-            f"{run.path}: has learnt from {bands[1]} of images (`bands` in dataset.yaml), and {bands[0]} would be "
-            "shown to it. Let dataset.yaml name the same."
         )
 
 
@@ -340,7 +225,7 @@ def as_json(scores: Scores, classes: Sequence[str]) -> dict[str, Any]:
 
 
 def about_absent(scores: Mapping[str, Any]) -> str:
-    """Which classes no pixel has, and which are predicted all the same; nothing where all are there."""
+    """A note on classes that no labelled pixel has, and on predictions of them; nothing where there is none."""
     if not scores["absent"] or scores["metric"] != "miou":
         return ""
     columns = zip(*scores["confusion"], strict=True)

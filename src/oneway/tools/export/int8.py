@@ -22,9 +22,10 @@ from oneway.common.errors import UserError
 from oneway.common.extras import import_extra
 from oneway.common.words import counted, say
 from oneway.data.dataset import Bytes, Samples
-from oneway.tools.evaluate import METRIC_NAMES, NothingValidates, evenly_spaced, read_split, score
+from oneway.tools.evaluate import METRIC_NAMES, evenly_spaced, score
 from oneway.tools.export.formats import About, Opened
 from oneway.tools.export.graph import INPUT, explain_error
+from oneway.tools.run_data import NothingValidates, read_split
 
 CALIBRATION_IMAGES = 32
 FEW_IMAGES = 10

@@ -24,8 +24,8 @@ MOST = 30
 """Classes that one plot shows."""
 
 
-def most_confused(of_runs: Sequence[Shares]) -> list[int]:
-    """The MOST classes, in their own order, that take part in the largest confusions of any run; all if no more."""
+def choose_classes(of_runs: Sequence[Shares]) -> list[int]:
+    """Indices of the classes to show: up to MOST, those with the largest confusions in any run, in their own order."""
     shares = np.max(of_runs, axis=0)
     count = len(shares)
     np.fill_diagonal(shares, -1)

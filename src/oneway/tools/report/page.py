@@ -23,18 +23,17 @@ from oneway.data.pictures import data_uri
 from oneway.runs import TrainedModel, data_of, load_model
 from oneway.runs.atomic import refuse_unwritable, write_atomically
 from oneway.tools.baseline import compared_runs
-from oneway.tools.evaluate import load_data, refuse_other_bands, refuse_trained_on
 from oneway.tools.report import confusion, plots, words
 from oneway.tools.report.facts import RunFacts, differing_settings, read_runs
 from oneway.tools.report.gain import describe_gain
 from oneway.tools.report.gallery import gallery
 from oneway.tools.report.next_steps import next_steps
 from oneway.tools.report.robustness import STRENGTHS, Robustness, robustness
+from oneway.tools.run_data import load_data, refuse_other_bands, refuse_trained_on
 
 HERE = Path(__file__).parent
 LONGEST_NAME = 80
-"""Characters of a page's name: file systems take 255 bytes, people fewer."""
-
+"""Characters of a page's name."""
 
 MOST_LISTED = 1000
 """Names of validation images on the page; the split has them all."""
@@ -59,10 +58,10 @@ def write_report(
     cache: Path | None = None,
     trained: Data | None = None,
 ) -> Path:
-    """Writes the page about run folders, and returns its path; everything is asked for as `oneway report` says it.
+    """Writes the page about run folders, the baseline first, and returns its path; arguments as for `oneway report`.
 
-    The baseline comes first; the folder of a comparison stands for its two runs. `trained` are the settings of the data
-    with which the last run has just been trained.
+    The folder of a comparison stands for its two runs. `trained` are the data settings of a last run that has just
+    ended in this process, whose images are where they were.
     """
     facts = read_runs([run for folder in runs for run in compared_runs(folder)])
     out = out or runs[-1] / _file_name(runs)
@@ -118,7 +117,7 @@ def _gather(runs: list[RunFacts], models: list[TrainedModel], dataset: Dataset, 
     perturb, crop = last.config.perturb, last.config.jitter.crop
     images = dataset.read("val") if segmentation else None
     colours = zip(models[0].classes, models[0].colours, strict=True) if segmentation else ()
-    shown = confusion.most_confused([run.row_shares for run in runs])
+    shown = confusion.choose_classes([run.row_shares for run in runs])
     measured = robustness(images, models, crop) if images and crop else None
     gain = describe_gain(runs)
     return {

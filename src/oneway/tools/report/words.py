@@ -232,7 +232,7 @@ def present_classes(run: RunFacts) -> list[str]:
 
 
 def about_absent(runs: Sequence[RunFacts]) -> str:
-    """What classes that no validation image has mean for the numbers; nothing where all are there."""
+    """How classes without a validation pixel are counted; nothing where there is none."""
     if runs[0].metric != "miou" or not any(run.absent for run in runs):
         return ""
     note = (

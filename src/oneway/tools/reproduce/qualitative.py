@@ -15,13 +15,13 @@ from oneway.common.run_files import SUMMARY
 from oneway.common.words import say
 from oneway.runs import data_of, load_model, open_run
 from oneway.tools.baseline import BASELINE
-from oneway.tools.evaluate import load_data
 from oneway.tools.report.gallery import GalleryRow, gallery
 from oneway.tools.reproduce.figures import save
 from oneway.tools.reproduce.jobs import train_all
 from oneway.tools.reproduce.requests import Request, jobs_of
 from oneway.tools.reproduce.tables import TABLES
 from oneway.tools.reproduce.yardsticks import YARDSTICKS
+from oneway.tools.run_data import load_data
 
 WIDTH = 1.9
 """Inches of a picture."""

@@ -19,8 +19,7 @@ from oneway.engine.optim import total_iterations
 from oneway.runs import lock, open_run, records
 from oneway.runs.checkpoint import list_complete
 from oneway.runs.reading import read_whole
-from oneway.tools.evaluate import METRIC_NAMES
-from oneway.tools.evaluate import METRICS as METRIC_OF
+from oneway.tools.evaluate import METRIC_NAMES, METRIC_OF_TASK
 from oneway.tools.report.facts import losses_in, series_in
 from oneway.tools.report.plots import Line, average
 from oneway.tools.snapshots import CLASSES
@@ -145,7 +144,7 @@ def read_details(path: Path) -> dict[str, Any]:
     run = open_run(path)
     log = [line for line in records.read_log(path / METRICS) if not isinstance(line, str)]
     summary, split, config = run.summary, run.split, run.config
-    metric = METRIC_OF[config.data.task]
+    metric = METRIC_OF_TASK[config.data.task]
     validated = [line for line in log if metric in line]
     per_class = validated[-1].get("per_class", []) if validated else []
     names, colours = _classes(path / PICTURES / CLASSES)
