@@ -134,7 +134,7 @@ def test_what_every_method_computes_can_be_captured(method):
 def uncaptured(monkeypatch):
     """A captured step whose warm-up is over, without a GPU: what it would run is counted instead."""
     monkeypatch.setattr(torch.cuda, "Stream", object)
-    monkeypatch.setattr(CapturedStep, "_compile", lambda self: None)
+    monkeypatch.setattr(CapturedStep, "_compile", lambda self, consistent: None)
     said, ran = [], []
     captured = CapturedStep(*world(small_streets(method="simple-phtps")), small_streets(), said.append)
     captured.ordinary_steps_left = {True: 0, False: 0}

@@ -11,36 +11,79 @@ import pytest
 import torch
 from torch import nn
 
-from oneway.config import Config, Jitter, Model, Train
+from oneway import data, models
+from oneway.config import Config, Jitter
+from oneway.config.recipes import recipe
+from oneway.draws import draw
 from oneway.engine import warm
-from oneway.models.fuse import fuse
+from oneway.engine.start import plan_of, training_state
+from oneway.engine.step import step
+from oneway.engine.store import Store
+from oneway.methods import METHODS
 from oneway.models.swiftnet import SwiftNet
-from oneway.ops import ahead, rows
+from oneway.ops import ahead, backend, rows
+from oneway.runs.checkpoint.state import tensors_of
+from small_runs import small_streets
 
-SMALL = Config(
-    model=Model(width=0.125),
-    jitter=Jitter(crop=(32, 32)),
-    train=Train(batch_labelled=2, precision="bfloat16"),
-)
+CPU = torch.device("cpu")
 
 
-def test_a_network_stays_what_it_was(monkeypatch):
-    """Statistics and gradients: even if all kernels were launched, they would have been those of a copy."""
-    passes = []
-    monkeypatch.setattr(warm, "compile_ahead", lambda rehearse: passes.append(rehearse()))
-    network = fuse(SwiftNet(3, "resnet18", width=0.125))
-    before = deepcopy(network.state_dict())
-    warm.compile_kernels(network, SMALL, torch.device("cpu"))
-    assert passes == [None]
-    assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
-    assert all(parameter.grad is None for parameter in network.parameters())
+@pytest.fixture
+def rehearsals(monkeypatch):
+    """Names of the kernels that rehearsals launch, as on a GPU, of which none is compiled or runs."""
+    if ahead.JITFunction is None:
+        pytest.skip("no Triton")
+    launched, usual = [], ahead.JITFunction.run
+
+    def without_a_gpu(rehearse):
+        monkeypatch.setattr(ahead.JITFunction, "run", lambda self, *arguments, **options: launched.append(self))
+        with torch.autograd.set_multithreading_enabled(False), ahead._Zeros():
+            rehearse()
+        monkeypatch.setattr(ahead.JITFunction, "run", usual)
+
+    monkeypatch.setattr(backend, "INTERPRETED", True)
+    monkeypatch.setattr(warm, "compile_ahead", without_a_gpu)
+    return launched
+
+
+@pytest.mark.parametrize("method", sorted(METHODS.keys() - {"supervised-colour-cutmix-aug"}))  # takes larger batches
+def test_a_step_is_rehearsed_and_nothing_has_changed(rehearsals, method):
+    """With zeros for what kernels would have written, each method finds its way; weights and moments stay."""
+    config = small_streets(method=method)
+    dataset = data.load(config.data)
+    networks = [models.build(config.model, len(dataset.classes), seed) for seed in range(METHODS[method].students)]
+    state, store = training_state(networks, (), config, CPU), Store.hold(dataset.read("train"), CPU)
+    table = draw(plan_of(config, range(4), range(8), network=state.student), 0)
+    before, ended = deepcopy(tensors_of(state)), []
+    warm.compile_kernels(state, lambda copy: ended.append(step(copy, store, table, config)), config, CPU)
+    assert "supervised" in ended[0]
+    assert len(set(rehearsals)) >= 15
+    after = tensors_of(state)
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], value) for name, value in after.items())
+    assert all(parameter.grad is None for parameter in state.student.parameters())
 
 
 @pytest.mark.parametrize("changes", [{"jitter": {"crop": None}}, {"model": {"factory": "somewhere:network"}}])
 def test_strangers_and_points_are_left_alone(monkeypatch, changes):
     """Whose kernels are not known."""
     monkeypatch.setattr(warm, "compile_ahead", lambda rehearse: pytest.fail("compiles"))
-    warm.compile_kernels(nn.Identity(), SMALL.changed(**changes), torch.device("cpu"))
+    config = Config(jitter=Jitter(crop=(32, 32))).changed(**changes)
+    warm.compile_kernels(None, lambda copy: pytest.fail("steps"), config, CPU)
+
+
+def test_a_failing_rehearsal_ends_no_run(monkeypatch):
+    """What is wrong, the first step says."""
+    monkeypatch.setattr(warm, "compile_ahead", lambda rehearse: rehearse())
+    warm.compile_kernels(nn.Identity(), lambda copy: 1 / 0, Config(jitter=Jitter(crop=(32, 32))), CPU)
+
+
+def test_convolutions_are_tried_where_a_run_is_long_enough():
+    """The paper's training is; a thousand iterations on small crops are over before it would pay."""
+    network, config = SwiftNet(3, "resnet18", width=0.125), recipe("camvid")
+    assert not warm.pays_to_try(network, config, 2000)
+    assert warm.pays_to_try(network, config.changed(jitter={"crop": (448, 448)}), 74_200)
+    assert not warm.pays_to_try(nn.Conv2d(4, 4, 3, groups=4), config)
 
 
 def test_without_triton_nothing_is_done(monkeypatch):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -37,13 +38,18 @@ class Advance(Protocol):
 
 
 def choose_step(
-    state: TrainingState, store: Store, config: Config, say: Callable[[str], None], ranks: Ranks = ALONE
+    state: TrainingState,
+    store: Store,
+    config: Config,
+    say: Callable[[str], None],
+    ranks: Ranks = ALONE,
+    iterations: float = math.inf,
 ) -> Advance:
-    """The function that does an iteration: on a GPU the captured step, elsewhere the plain one."""
+    """The function that does an iteration, of so many: on a GPU the captured step, elsewhere the plain one."""
     device = store.pixels.device
     run: Callable[[Draws, bool], Measured]
     if accelerated(config, device) and device.type == "cuda":
-        run = CapturedStep(state, store, config, say, ranks)
+        run = CapturedStep(state, store, config, say, ranks, iterations)
     else:
 
         def run(draws: Draws, consistent: bool) -> Measured:
@@ -79,6 +85,7 @@ class CapturedStep:
         config: Config,
         say: Callable[[str], None],
         ranks: Ranks = ALONE,
+        iterations: float = math.inf,
     ) -> None:
         self.state, self.store, self.config, self.say, self.ranks = state, store, config, say, ranks
         # With and without unlabelled images an iteration is another one: each is warmed up and captured.
@@ -88,16 +95,16 @@ class CapturedStep:
         self.table: FixedTable | None = None
         self.graphs: dict[bool, tuple[torch.cuda.CUDAGraph, Measured]] = {}
         self.stream = torch.cuda.Stream()
-        self.autotune = pays_to_try(state.student)
+        self.autotune = pays_to_try(state.student, config, iterations)
 
     def __call__(self, draws: Draws, consistent: bool) -> Measured:
         """One iteration."""
         if self.table is None:
             self.table = FixedTable(draws, self.store.pixels.device)
-            if self.ranks.alone:
-                self._compile()
         self.table.fill(draws)
         if self.ordinary_steps_left[consistent] > 0:
+            if self.ranks.alone and self.ordinary_steps_left[consistent] == WARM_UP:
+                self._compile(consistent)
             self.ordinary_steps_left[consistent] -= 1
             return self._on_side_stream(consistent)
         if consistent not in self.graphs:
@@ -113,22 +120,22 @@ class CapturedStep:
         graph.replay()
         return measured
 
-    def _step(self, consistent: bool) -> Measured:
+    def _step(self, consistent: bool, state: TrainingState) -> Measured:
         assert self.table is not None
         with cudnn_autotune(self.autotune), sharing_batches(self.ranks.group):
-            return step(self.state, self.store, self.table.draws, self.config, consistent)
+            return step(state, self.store, self.table.draws, self.config, consistent)
 
-    def _compile(self) -> None:
+    def _compile(self, consistent: bool) -> None:
         """Where steps will run, so that they find its memory."""
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
-            compile_kernels(self.state.student, self.config, self.store.pixels.device)
+            compile_kernels(self.state, partial(self._step, consistent), self.config, self.store.pixels.device)
 
     def _on_side_stream(self, consistent: bool) -> Measured:
         """A capture must not find work of the default stream in its way."""
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
-            measured = self._step(consistent)
+            measured = self._step(consistent, self.state)
         torch.cuda.current_stream().wait_stream(self.stream)
         return measured
 
@@ -138,7 +145,7 @@ class CapturedStep:
         # Other threads, such as NCCL's, may ask the device something while this one captures.
         mode = "global" if self.ranks.alone else "thread_local"
         with torch.cuda.graph(graph, pool=pool, stream=self.stream, capture_error_mode=mode):
-            measured = self._step(consistent)
+            measured = self._step(consistent, self.state)
         return graph, measured
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 
@@ -10,34 +11,31 @@ import torch
 from torch import nn
 
 from oneway.config import Config
-from oneway.engine.step import in_bfloat16
+from oneway.engine.start import batch_of
+from oneway.engine.state import TrainingState
 from oneway.models.norm import population_statistics
-from oneway.models.precision import weights_in
 from oneway.ops import compile_ahead
 
+TRIED = 5e10
+"""Pixels of a run in which faster convolutions gain what trying takes: an H200 needs two nanoseconds for each."""
 
-def compile_kernels(network: nn.Module, config: Config, device: torch.device) -> None:
-    """Those that a network of ours takes, as a student and as a teacher of crops, and where it is validated.
 
-    What is computed is thrown away, and so is the network: a copy, since norms would move their statistics.
+def compile_kernels(
+    state: TrainingState, step: Callable[[TrainingState], object], config: Config, device: torch.device
+) -> None:
+    """Those of a step of our networks, and of the one that is validated.
+
+    What is computed is thrown away; a step changes a copy of the state.
     """
-    crop, batch = config.jitter.crop, config.train.batch_labelled
+    crop = config.jitter.crop
     if crop is None or config.model.factory is not None:
         return
-    network = deepcopy(network)
-    lower = in_bfloat16(config, device)
 
     def rehearse() -> None:
-        images = torch.zeros(batch, 3, *crop, device=device)
-        learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
-        cast = weights_in(torch.bfloat16, *([network] if lower else []))
-        half = torch.autocast(device.type, torch.bfloat16, enabled=lower)
-        with cudnn_autotune(pays_to_try(network)), half, cast:  # which remembers what it has chosen for a shape
-            torch.autograd.grad(network(images).float().sum(), learning, allow_unused=True)
-            with torch.no_grad(), population_statistics(network):
-                network(images)
-        with torch.no_grad(), population_statistics(network):
-            network(images)
+        copy = deepcopy(state)
+        step(copy)
+        with torch.no_grad(), population_statistics(copy.kept):
+            copy.kept(torch.zeros(1, 3, *crop, device=device))
 
     try:
         compile_ahead(rehearse)
@@ -46,13 +44,15 @@ def compile_kernels(network: nn.Module, config: Config, device: torch.device) ->
             torch.cuda.empty_cache()
 
 
-def pays_to_try(network: nn.Module) -> bool:
-    """Whether convolutions should try their algorithms, and not take what cuDNN guesses.
+def pays_to_try(network: nn.Module, config: Config, iterations: float = math.inf) -> bool:
+    """Whether convolutions of a run should try their algorithms, and not take what cuDNN guesses.
 
-    On an H200, a ResNet-18 is 4 % faster for three seconds of trying. Depthwise-separable networks have twice as many
-    convolutions, try for ten seconds, and are as fast as by guessing: most of them are products of matrices.
+    On an H200, a ResNet-18 is 4 % faster for four seconds of trying, which is for longer runs. Depthwise-separable
+    networks have twice as many convolutions, try for ten seconds, and are as fast as by guessing: most of them are
+    products of matrices.
     """
-    return not any(isinstance(layer, nn.Conv2d) and layer.groups > 1 for layer in network.modules())
+    pixels = iterations * sum(batch_of(config)) * math.prod(config.jitter.crop or (0,))
+    return pixels > TRIED and not any(isinstance(part, nn.Conv2d) and part.groups > 1 for part in network.modules())
 
 
 @contextmanager

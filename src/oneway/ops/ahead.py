@@ -7,11 +7,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 try:
     from triton.runtime import JITFunction
@@ -24,9 +26,10 @@ THREADS = 16
 
 
 def compile_ahead(function: Callable[[], object]) -> None:
-    """Compiles the kernels that a function of a network launches, but launches none: what it computes is of no use.
+    """Compiles and loads the kernels that a function launches, but launches none: what it computes is of no use.
 
-    Where Triton cannot, nothing is done, and each kernel is compiled when it is launched first.
+    What they would have written is zero. Where Triton cannot, nothing is done, and each kernel is compiled when it is
+    launched first.
     """
     if AsyncCompileMode is None:
         return
@@ -35,12 +38,47 @@ def compile_ahead(function: Callable[[], object]) -> None:
     threads = min(THREADS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     # What fails here fails again, where it is launched.
     with (
-        ThreadPoolExecutor(threads) as pool,
+        _Compilers(threads, initializer=_use_device, initargs=_device()) as pool,
         _without_launching(),
         one_thread,
         AsyncCompileMode(pool, ignore_errors=True),
+        _Zeros(),
     ):
         function()
+
+
+class _Compilers(ThreadPoolExecutor):
+    """Threads that also load what they have compiled: for some versions of Triton, a C compiler has work to do then."""
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
+        def compile_and_load() -> Any:
+            kernel = function(*arguments, **options)
+            try:
+                kernel._init_handles()
+            except Exception:
+                kernel._run = None  # or it would be launched, half loaded as it is
+            return kernel
+
+        return super().submit(compile_and_load)
+
+
+class _Zeros(TorchFunctionMode):
+    """New memory has zeros, since no kernel fills it: they are labels and places, and what was there might be none."""
+
+    EMPTY = (torch.empty, torch.empty_like, Tensor.new_empty)
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = function(*args, **(kwargs or {}))
+        return made.zero_() if function in self.EMPTY else made
+
+
+def _device() -> tuple[int, ...]:
+    return (torch.cuda.current_device(),) if torch.cuda.is_initialized() else ()
+
+
+def _use_device(*index: int) -> None:
+    for number in index:  # threads begin with the first
+        torch.cuda.set_device(number)
 
 
 @contextmanager

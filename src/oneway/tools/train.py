@@ -103,7 +103,7 @@ def _iterate(training: Training, console: Console, turn: str) -> int | None:
     """
     config, ranks, state, fed = training.config, training.ranks, training.state, training.fed
     iterations = training.iterations
-    advance = choose_step(state, fed.store, config, training.say, ranks)
+    advance = choose_step(state, fed.store, config, training.say, ranks, iterations)
     training.started = time.monotonic()
     if training.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(training.device)
