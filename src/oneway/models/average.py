@@ -10,6 +10,8 @@ from copy import deepcopy
 import torch
 from torch import Tensor, nn
 
+from oneway.ops.moving import move
+
 
 def average_of(student: nn.Module) -> nn.Module:
     """A frozen copy to start the average from."""
@@ -24,9 +26,6 @@ def update_average(teacher: nn.Module, student: nn.Module, share: Tensor) -> Non
     """
     averages, values = teacher.state_dict(), student.state_dict()
     floating = [name for name, average in averages.items() if average.is_floating_point()]
-    moving = [averages[name] for name in floating]
-    changes = torch._foreach_sub([values[name] for name in floating], moving)
-    torch._foreach_mul_(changes, share)
-    torch._foreach_add_(moving, changes)
+    move(teacher, [averages[name] for name in floating], [values[name] for name in floating], share)
     if counters := averages.keys() - floating:
         torch._foreach_copy_([averages[name] for name in counters], [values[name] for name in counters])
