@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
@@ -33,7 +34,8 @@ def compile_kernels(
 
     def rehearse() -> None:
         copy = deepcopy(state)
-        step(copy)
+        with warnings.catch_warnings(action="ignore"):  # a copied optimiser warns of steps outside a captured graph
+            step(copy)
         with torch.no_grad(), population_statistics(copy.kept):
             copy.kept(torch.zeros(1, 3, *crop, device=device))
 
