@@ -1,7 +1,7 @@
 """A family of processes that decode images of a pool, into memory that they share with the process that asks.
 
-The first imports what is needed, once, and divides itself. Nobody survives who was asked by: a process whose
-connection has ended ends as well, however the other side did.
+The first imports what is needed, once, and divides itself. A process ends when its connection does, however the one at
+the other end came to its own.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import weakref
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -76,10 +77,19 @@ class Threads:
 class _Worker:
     """One of the processes, as the other end of a connection."""
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+    def __init__(self, connection: Connection, family: subprocess.Popen[bytes]) -> None:
+        self.connection, self.family = connection, family
         self.slots: deque[int] = deque()  # that it has been given, in their order
         self.status: int | None = None
+
+    def end(self) -> str:
+        """What ended it, in words; where its family has not said so, what ended that."""
+        if self.status is None:
+            with suppress(subprocess.TimeoutExpired):
+                self.status = self.family.wait(1)
+        if self.status is None:
+            return "something unknown"
+        return signal.Signals(-self.status).name if self.status < 0 else f"status {self.status}"
 
 
 class Processes:
@@ -99,6 +109,7 @@ class Processes:
         self.reader, self.read, self.seed = reader, read, seed
         self.room = -(-room // PAGE) * PAGE
         self.file = _shared(slots * self.room)
+        weakref.finalize(self, os.close, self.file)
         self.memory = np.frombuffer(mmap.mmap(self.file, slots * self.room), np.uint8).reshape(slots, self.room)
         self.asked: dict[int, tuple[int, Choose]] = {}
         self.outcomes: dict[int, Any] = {}  # by slot, of those that are done
@@ -174,51 +185,50 @@ class Processes:
         worker.connection.close()
         if self.closed:
             raise CancelledError
+        end = worker.end()
         if worker.slots:
             image, _ = self.asked[worker.slots[0]]
             self.deaths[image] += 1
             if self.deaths[image] == DEATHS:
-                self.outcomes[worker.slots.popleft()] = self._error(image, worker.status)
+                self.outcomes[worker.slots.popleft()] = self._error(image, end)
         self.deaths[-1] += 1
         if self.deaths[-1] > MOST_DEATHS:
             raise Unreachable(
                 f"{self.reader.source.name}: {MOST_DEATHS} processes that decoded its images have ended before their "
-                f"time, the last one by {_in_words(worker.status)}. Look for what ends them; memory may be short."
+                f"time, the last one by {end}. The system ends them (SIGKILL) where memory is short."
             )
         self._start(1)
         for slot in worker.slots:
             self._give(slot)
 
-    def _error(self, image: int, status: int | None) -> Exception:
-        words = _in_words(status)
+    def _error(self, image: int, end: str) -> Exception:
         name = self.reader.name(image)
-        if words in CRASHES:
-            return Broken(f"{name}: the decoder crashes on it ({words}).")
+        if end in CRASHES:
+            return Broken(f"{name}: the decoder crashes on it ({end}).")
         return Unreachable(
-            f"{name}: the process that decodes it was ended by {words}, {DEATHS} times. If memory is short, use fewer "
-            "processes, or smaller images."
+            f"{name}: the process that decodes it was ended by {end}, {DEATHS} times. The system "
+            "does so (SIGKILL) where memory is short."
         )
 
     def _start(self, count: int) -> None:
         ours, theirs = zip(*(Pipe() for _ in range(count)), strict=True)
         numbers = self.file, *(connection.fileno() for connection in theirs)
         path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
-        self.families.append(
-            subprocess.Popen(
-                [sys.executable, "-c", CODE, *map(str, numbers)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env=os.environ | ENVIRONMENT | {"PYTHONPATH": path},
-                pass_fds=(*numbers, self.reader.index.file),
-                start_new_session=True,  # out of reach of Ctrl-C
-            )
+        family = subprocess.Popen(
+            [sys.executable, "-c", CODE, *map(str, numbers)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env=os.environ | ENVIRONMENT | {"PYTHONPATH": path},
+            pass_fds=(*numbers, self.reader.index.file),
+            start_new_session=True,  # out of reach of Ctrl-C
         )
+        self.families.append(family)
         for connection in theirs:
             connection.close()
         with suppress(OSError):
             ours[0].send_bytes(pickle.dumps((self.reader, self.room)))
         for connection in ours:
-            self.workers.append(worker := _Worker(connection))
+            self.workers.append(worker := _Worker(connection, family))
             self.selector.register(connection, selectors.EVENT_READ, worker)
 
 
@@ -231,9 +241,3 @@ def _shared(size: int) -> int:
             file = os.dup(made.fileno())
     os.ftruncate(file, size)
     return file
-
-
-def _in_words(status: int | None) -> str:
-    if status is None:
-        return "somebody"
-    return signal.Signals(-status).name if status < 0 else f"status {status}"
