@@ -24,11 +24,11 @@ from oneway.ops.rows import (
     REDUCED,
     Rows,
     Sum,
-    Sums,
     affine_of,
     channels_of_program,
     load_sum,
-    store_and_sum,
+    store_parts,
+    summed,
     tile_of,
 )
 
@@ -85,12 +85,12 @@ def norm_gradients(
     # A residual's gradient is what passed the ReLU: the first pass writes it, and the second need not look again.
     passed = upstream if y is None else torch.empty_like(upstream)
     rows = Rows.of(x, REDUCED // 2)  # of two tensors
-    into = Sums.of(rows, group, x.device)
+    parts = rows.parts(x.device)
     arguments = (*affine, *rows.size, eps)
     output = upstream if y is None else y
-    flags = {"ACTIVATION": activation, "RESIDUAL": y is not None, **into.constants()}
-    _norm_reduce[rows.walk](upstream, x, output, passed, *into[:3], *arguments, **flags, **rows.constants())
-    sums, taken_back, shares = into.finish(group)
+    flags = {"ACTIVATION": activation, "RESIDUAL": y is not None}
+    _norm_reduce[rows.walk](upstream, x, output, passed, parts, *arguments, **flags, **rows.constants())
+    sums, taken_back, shares = summed(parts, group)
 
     gradient = torch.empty_like(x)
     rows = Rows.of(x, MAPPED)
@@ -142,8 +142,6 @@ def _norm_reduce(
     y,
     passed,
     parts,
-    sums,
-    counters,
     mean,
     variance,
     weight,
@@ -153,7 +151,6 @@ def _norm_reduce(
     eps,
     ACTIVATION: tl.constexpr,
     RESIDUAL: tl.constexpr,
-    COPIES: tl.constexpr,
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
     UNIT: tl.constexpr,
@@ -176,7 +173,7 @@ def _norm_reduce(
         total += gradient
         product += gradient * (away * sharpness)
     total, product = tl.sum(total, axis=0, keep_dims=True), tl.sum(product, axis=0, keep_dims=True)
-    store_and_sum(parts, sums, counters, channel, total, product, C, COPIES, ROWS, CHANNELS)
+    store_parts(parts, channel, total, product, C)
 
 
 @triton.jit(do_not_specialize=["count", "C"])

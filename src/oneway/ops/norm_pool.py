@@ -23,7 +23,7 @@ from oneway.ops.activation import rectified
 from oneway.ops.backend import tl, triton
 from oneway.ops.norm import kernel_normalises, norm
 from oneway.ops.norm_passes import mean_of
-from oneway.ops.rows import MAPPED, Rows, Sums, affine_of, channels_last, channels_of_program, store_and_sum
+from oneway.ops.rows import MAPPED, Rows, affine_of, channels_last, channels_of_program, store_parts, summed
 from oneway.ops.statistics import Statistics, batch_statistics, following, population
 
 NOBODY = tl.constexpr(9)
@@ -66,11 +66,10 @@ class _NormPool(torch.autograd.Function):
         of_batch, group, eps = ctx.settings
         upstream, gradient = channels_last(upstream), torch.empty_like(x)
         quads = Rows.of(upstream, MAPPED // 4)
-        into = Sums.of(quads, group, x.device)
+        parts = quads.parts(x.device)
         arguments = (mean, variance, weight, bias, *quads.size, *x.shape[2:], eps)
-        constants = {**into.constants(), **quads.constants()}
-        _norm_pool_reduce[quads.walk](upstream, winners, x, *into[:3], *arguments, **constants)
-        sums, taken_back, shares = into.finish(group)
+        _norm_pool_reduce[quads.walk](upstream, winners, x, parts, *arguments, **quads.constants())
+        sums, taken_back, shares = summed(parts, group)
         _norm_pool_backward[quads.grid](
             upstream, winners, x, gradient, taken_back, shares, *arguments, OF_BATCH=of_batch, **quads.constants()
         )
@@ -117,8 +116,6 @@ def _norm_pool_reduce(
     winners,
     x,
     parts,
-    sums,
-    counters,
     mean,
     variance,
     weight,
@@ -128,7 +125,6 @@ def _norm_pool_reduce(
     H,
     W,
     eps,
-    COPIES: tl.constexpr,
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
     UNIT: tl.constexpr,
@@ -147,7 +143,7 @@ def _norm_pool_reduce(
             total += won[pixel]
             product += won[pixel] * (tl.load(x + place, inside, other=0).to(tl.float32) - centre) * sharpness
     total, product = tl.sum(total, axis=0, keep_dims=True), tl.sum(product, axis=0, keep_dims=True)
-    store_and_sum(parts, sums, counters, channel, total, product, C, COPIES, ROWS, CHANNELS)
+    store_parts(parts, channel, total, product, C)
 
 
 @triton.jit(do_not_specialize=["count", "C", "H", "W"])

@@ -1,14 +1,13 @@
 """A channels-last tensor as a matrix: a row for each pixel, a column for each channel, and how programs divide it.
 
 Sums over all rows are made in two steps, and never in an order that could change. In the first, P programs walk through
-the matrix side by side and leave one part each; in the second, the program that finishes last adds up all parts, or,
-where there are many, another launch does.
+the matrix side by side and leave one part each; in the second, one small program adds the parts of a few channels.
 
 Shapes: M rows (N·H·W), C channels, P parts.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
-# ruff: noqa: N803, SIM102 (what a kernel is compiled for is upper case, shapes are letters, and its ifs stand alone)
+# ruff: noqa: N803 (what a kernel is compiled for is upper case, and shapes are letters)
 
 from __future__ import annotations
 
@@ -29,12 +28,7 @@ PROGRAMS = 512
 """Programs that add up a matrix: about as many as a large GPU runs at once, since the slowest are waited for."""
 LARGEST_WIDTH = 64
 """Channels of a tile, at most: 128 bytes of bfloat16."""
-WARPS = 4
 MERGED_CHANNELS = 4
-MERGED_AT_ONCE = 512
-"""Parts of a channel, at most, that the program which finishes last adds up: it is alone with them."""
-COUNTERS = 4096
-"""Columns of tiles, at most, of a matrix whose parts are added up that way."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +62,6 @@ class Rows:
         tiles, columns = self.grid
         return min(tiles, max(1, PROGRAMS // columns)), columns
 
-    @property
-    def merges(self) -> bool:
-        """Whether the program of the walk that finishes last adds up the parts of its channels."""
-        return self.walk[0] <= MERGED_AT_ONCE and self.walk[1] <= COUNTERS
-
     def parts(self, device: torch.device) -> Tensor:
         """2×P×C: room for two numbers of each channel from each program of the walk."""
         return torch.empty(2, self.walk[0], self.channels, device=device)
@@ -85,7 +74,7 @@ class Rows:
     def constants(self) -> dict[str, int]:
         """The tile, as kernels name it, and the unit of channels."""
         rows, width = self.tile
-        return {"ROWS": rows, "CHANNELS": width, "UNIT": unit_of(self.channels), "num_warps": WARPS}
+        return {"ROWS": rows, "CHANNELS": width, "UNIT": unit_of(self.channels)}
 
 
 def unit_of(channels: int) -> int:
@@ -112,53 +101,16 @@ def merging(parts: Tensor) -> tuple[tuple[int], dict[str, int]]:
     return (triton.cdiv(channels, MERGED_CHANNELS),), {"PARTS": room, "CHANNELS": MERGED_CHANNELS}
 
 
-_counters: dict[tuple[torch.device, int], Tensor] = {}
-
-
-def counters_on(device: torch.device) -> Tensor:
-    """Zeros that the launches of a stream count their programs with; who finishes last sets them back.
-
-    Launches of one stream follow one another, so that one place will do for all; those of others have their own.
-    """
-    if device.type != "cuda":
-        return torch.zeros(COUNTERS, dtype=torch.int32, device=device)
-    place = device, torch.cuda.current_stream(device).cuda_stream
-    if place in _counters:
-        return _counters[place]
-    fresh = torch.zeros(COUNTERS, dtype=torch.int32, device=device)
-    if not torch.cuda.is_current_stream_capturing():  # else they are zeros in a replay, and not before
-        _counters[place] = fresh
-    return fresh
-
-
-class Sums(NamedTuple):
-    """Room for the sums of 2×P×C parts, and what the first step needs to make them itself, where it does."""
-
-    parts: Tensor  # 2×P×C
-    sums: Tensor  # R×2×C
-    counters: Tensor
-    merged: bool
-
-    @classmethod
-    def of(cls, rows: Rows, group: Group | None, device: torch.device) -> Sums:
-        """One copy of the sums, or, where processes of a group add theirs, another one for that."""
-        copies = 1 if group is None else 2
-        sums = torch.empty(copies, 2, rows.channels, device=device)
-        return cls(rows.parts(device), sums, counters_on(device), rows.merges)
-
-    def constants(self) -> dict[str, int]:
-        """How many copies the first step writes: none where it does not merge."""
-        return {"COPIES": len(self.sums) if self.merged else 0}
-
-    def finish(self, group: Group | None) -> tuple[Tensor, Tensor, int]:
-        """2×C: the sums; those of all processes of a group; and how many there are."""
-        if not self.merged:
-            grid, constants = merging(self.parts)
-            _norm_sum_parts[grid](self.parts, self.sums, *self.parts.shape[1:], COPIES=len(self.sums), **constants)
-        if group is None:
-            return self.sums[0], self.sums[0], 1
-        group.add_up(self.sums[1])
-        return self.sums[0], self.sums[1], group.size
+def summed(parts: Tensor, group: Group | None) -> tuple[Tensor, Tensor, int]:
+    """2×C: the sum of 2×P×C parts; that of all processes of a group; and how many there are."""
+    copies = 1 if group is None else 2
+    sums = torch.empty(copies, 2, parts.shape[2], device=parts.device)
+    grid, constants = merging(parts)
+    _norm_sum_parts[grid](parts, sums, *parts.shape[1:], COPIES=copies, **constants)
+    if group is None:
+        return sums[0], sums[0], 1
+    group.add_up(sums[1])
+    return sums[0], sums[1], group.size
 
 
 @triton.jit(do_not_specialize=["parts_count", "C"])
@@ -166,63 +118,9 @@ def _norm_sum_parts(parts, sums, parts_count, C, COPIES: tl.constexpr, PARTS: tl
     part, channel, exists = parts_of_program(parts_count, C, PARTS, CHANNELS)
     place = parts + part * C + channel
     first, second = tl.load(place, exists, other=0), tl.load(place + parts_count * C, exists, other=0)
-    total, product = tl.sum(first, axis=0, keep_dims=True), tl.sum(second, axis=0, keep_dims=True)
-    _store_sums(sums, channel, total, product, C, COPIES)
-
-
-@triton.jit
-def store_and_sum(
-    parts, sums, counters, channel, first, second, C, COPIES: tl.constexpr, PARTS: tl.constexpr, CHANNELS: tl.constexpr
-):
-    """Writes a program's two numbers for each of its channels; the last to do so adds them all up, part by part."""
-    store_parts(parts, channel, first, second, C)
-    if COPIES > 0:
-        if is_last(counters):
-            count = tl.num_programs(0)
-            total, product = tl.zeros((PARTS, CHANNELS), tl.float32), tl.zeros((PARTS, CHANNELS), tl.float32)
-            for begin in range(0, count, PARTS):
-                place, exists = some_parts(parts, begin, channel, count, C, PARTS)
-                total += load_parts(place, exists)
-                product += load_parts(place + count * C, exists)
-            total, product = tl.sum(total, axis=0, keep_dims=True), tl.sum(product, axis=0, keep_dims=True)
-            _store_sums(sums, channel, total, product, C, COPIES)
-
-
-@triton.jit
-def _store_sums(sums, channel, total, product, C, COPIES: tl.constexpr):
     for copy in tl.static_range(COPIES):
-        tl.store(sums + 2 * C * copy + channel, total, channel < C)
-        tl.store(sums + 2 * C * copy + C + channel, product, channel < C)
-
-
-@triton.jit
-def is_last(counters):
-    """Whether every other program of these channels has stored its parts before: true for one of them, and once.
-
-    All threads of a program have stored theirs before the barrier, and one thread counts behind it, which releases them
-    (PTX's causality order runs through barriers). Counts of one place follow one another, each acquires what the ones
-    before it have released, and no thread goes on before it knows the count: who counts last sees all parts. It is
-    alone then, and sets the counter back for the next launch, which begins when this one has ended.
-    """
-    tl.debug_barrier()
-    counter = counters + tl.program_id(1)
-    last = tl.atomic_add(counter, 1, sem="acq_rel", scope="gpu") == tl.num_programs(0) - 1
-    if last:
-        tl.store(counter, 0)
-    return last
-
-
-@triton.jit
-def some_parts(parts, begin, channel, count, C, PARTS: tl.constexpr):
-    """Where the first numbers of the next parts lie, and which of them exist."""
-    part = begin + tl.arange(0, PARTS)[:, None]
-    return parts + part * C + channel, (part < count) & (channel < C)
-
-
-@triton.jit
-def load_parts(place, exists):
-    """From the cache that all programs share: the nearer one may hold what was there before."""
-    return tl.load(place, exists, other=0, cache_modifier=".cg")
+        tl.store(sums + 2 * C * copy + channel, tl.sum(first, axis=0, keep_dims=True), channel < C)
+        tl.store(sums + 2 * C * copy + C + channel, tl.sum(second, axis=0, keep_dims=True), channel < C)
 
 
 @triton.jit

@@ -4,7 +4,7 @@ Shapes: N×C×H×W, which is M rows (N·H·W) of C channels; P parts.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
-# ruff: noqa: N803, N806, SIM102 (what a kernel is compiled for is upper case, shapes are letters, and its ifs stand alone)
+# ruff: noqa: N803, N806 (what a kernel is compiled for is upper case, and shapes are letters)
 
 from __future__ import annotations
 
@@ -20,13 +20,9 @@ from oneway.ops.rows import (
     Rows,
     Sum,
     channels_of_program,
-    counters_on,
-    is_last,
-    load_parts,
     load_sum,
     merging,
     parts_of_program,
-    some_parts,
     store_parts,
     tile_of,
 )
@@ -92,16 +88,13 @@ def batch_statistics(x: Tensor, running: Running | None = None, of_sum: Sum | No
 def _own_statistics(x: Tensor, running: Running | None, of_sum: Sum | None, into: Tensor | None = None) -> Statistics:
     rows = Rows.of(x, REDUCED if of_sum is None else REDUCED // 2)  # of two tensors
     parts = rows.parts(x.device)
-    mean, variance = torch.empty(2, rows.channels, device=x.device) if into is None else into
-    tracked = _tracked_by(running, mean, variance)
     # What is absent is never touched, but a kernel wants a pointer.
-    places = (x, *(of_sum or (x, x)), parts, counters_on(x.device), mean, variance, *tracked)
-    flags = {"SUM": of_sum is not None, "MERGE": rows.merges}
-    _norm_statistics[rows.walk](*places, *rows.size, **flags, **rows.constants())
-    if not rows.merges:
-        grid, constants = merging(parts)
-        arguments = (*tracked, rows.count, *parts.shape[1:], rows.tile[0])
-        _norm_merge_statistics[grid](parts, mean, variance, *arguments, **constants, num_warps=8)
+    _norm_statistics[rows.walk](x, *(of_sum or (x, x)), parts, *rows.size, SUM=of_sum is not None, **rows.constants())
+
+    mean, variance = torch.empty(2, rows.channels, device=x.device) if into is None else into
+    grid, constants = merging(parts)
+    arguments = (*_tracked_by(running, mean, variance), rows.count, *parts.shape[1:], rows.tile[0])
+    _norm_merge_statistics[grid](parts, mean, variance, *arguments, **constants, num_warps=8)
     _tell_autograd(running)
     return Statistics(mean, variance, of_batch=True)
 
@@ -119,29 +112,20 @@ def _tell_autograd(running: Running | None) -> None:
         torch.autograd.graph.increment_version((running.mean, running.variance, running.batches))
 
 
-@triton.jit(do_not_specialize=["tracked", "count", "C"])
+@triton.jit(do_not_specialize=["count", "C"])
 def _norm_statistics(
     x,
     addend,
     kept,
     parts,
-    counters,
-    mean,
-    variance,
-    running_mean,
-    running_variance,
-    batches,
-    momentum,
-    tracked,
     count,
     C,
     SUM: tl.constexpr,
-    MERGE: tl.constexpr,
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
     UNIT: tl.constexpr,
 ):
-    """Each program's mean and sum of squared deviations from it; and those of the matrix, by the one that is last."""
+    """Each program's mean and sum of squared deviations from it."""
     C = C * UNIT
     first, programs, channel = tl.program_id(0), tl.num_programs(0), channels_of_program(CHANNELS)
     # Sums of what is left of a good guess at the mean: without it, a large mean takes a small variance's digits.
@@ -161,37 +145,6 @@ def _norm_statistics(
     mine = _rows_of(first, count, programs, ROWS).to(tl.float32)
     sums = tl.sum(total, axis=0, keep_dims=True)
     store_parts(parts, channel, guess + sums / mine, tl.sum(squares, axis=0, keep_dims=True) - sums * sums / mine, C)
-    if MERGE:
-        if is_last(counters):
-            centre, spread = merged_statistics(parts, channel, count, programs, C, ROWS, CHANNELS)
-            inside = channel < C
-            tl.store(mean + channel, centre, inside)
-            tl.store(variance + channel, spread / count, inside)
-            if tracked != 0:
-                _move(running_mean + channel, centre, momentum, inside)
-                _move(running_variance + channel, spread / (count - 1), momentum, inside)
-                if tl.program_id(1) == 0:
-                    tl.store(batches, tl.load(batches) + 1)
-
-
-@triton.jit
-def merged_statistics(parts, channel, count, programs, C, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
-    """1×CHANNELS each: the mean, and squared deviations from it, which are those from a part's, and the part's own."""
-    guess = load_parts(parts + channel, channel < C)
-    sums = tl.zeros((ROWS, CHANNELS), tl.float32)
-    for begin in range(0, programs, ROWS):
-        place, exists = some_parts(parts, begin, channel, programs, C, ROWS)
-        mine = _rows_of(begin + tl.arange(0, ROWS)[:, None], count, programs, ROWS)
-        sums += tl.where(exists, (load_parts(place, exists) - guess) * mine, 0)
-    centre = tl.sum(sums, axis=0, keep_dims=True) / count
-    squares = tl.zeros((ROWS, CHANNELS), tl.float32)
-    for begin in range(0, programs, ROWS):
-        place, exists = some_parts(parts, begin, channel, programs, C, ROWS)
-        mine = _rows_of(begin + tl.arange(0, ROWS)[:, None], count, programs, ROWS)
-        apart = load_parts(place, exists) - guess - centre
-        squares += tl.where(exists, load_parts(place + programs * C, exists) + mine * apart * apart, 0)
-    spread = tl.maximum(tl.sum(squares, axis=0, keep_dims=True), 0, propagate_nan=tl.PropagateNan.ALL)
-    return guess + centre, spread
 
 
 @triton.jit(do_not_specialize=["tracked", "count", "parts_count", "C", "ROWS"])
