@@ -254,7 +254,7 @@ def test_a_baseline_differs_in_nothing_that_is_learnt(changes, counts):
     [
         {},
         {"labels": "1/4", "seed": 7, "data": {"path": Path("/some where/photos"), "holdout": 0.25}},
-        {"jitter": {"crop": (96, 128), "flip": False}, "train": {"iterations": 50, "device": "cpu"}},
+        {"jitter": {"crop": (96, 128), "fit": False, "flip": False}, "train": {"iterations": 50, "device": "cpu"}},
         {"train": {"iterations": None, "epochs": 3.0}, "data": {"skip_unreadable": True}},
         {"model": {"weights": None, "backbone": "resnet34"}, "optimiser": {"betas": (0.8, 0.95)}},
     ],

@@ -1,7 +1,8 @@
-"""`--preset best`: larger crops where the images have room for them."""
+"""Crops that fit: no larger than most labelled images, unless a size was asked for."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,67 +13,107 @@ from data.folders import mask, photo
 from oneway.cli.app import app
 from oneway.common.run_files import CONFIG
 from oneway.config.recipes import configured
+from oneway.tools.crops import fit
+
+TINY = "--method supervised --model.width 0.125 --model.weights none --train.batch-labelled 2 --train.iterations 1"
 
 
 def images(root: Path, *sizes: tuple[int, int]) -> Path:
-    """A folder of labelled images of these heights and widths, two classes in each."""
+    """Labelled images of these heights and widths, two classes in each, and two large ones without labels."""
     for number, size in enumerate(sizes):
         photo(root / f"images/{number:02d}.png", number, size)
         mask(root / f"masks/{number:02d}.png", np.indices(size)[0] // 9 % 2)
+    for number in range(2):
+        photo(root / f"unlabelled/{number}.png", number, (600, 600))
     return root
 
 
-def crop(folder: Path, capsys: pytest.CaptureFixture[str], *flags: str) -> tuple[int, str]:
-    """The side of the crops that `train --preset best` would use, and what it says about it."""
-    words = ["train", "folder", "--data", str(folder), "--preset", "best", *flags, "--dry-run"]
-    app(words, print_error=False, exit_on_error=False, result_action="return_value")
-    settings, said = capsys.readouterr()
-    height, width = yaml.safe_load(settings)["jitter"]["crop"]
-    assert height == width
-    return height, said
+def run(*words: str) -> None:
+    app(list(words), print_error=False, exit_on_error=False, result_action="return_value")
+
+
+def crop(run: Path) -> list[int]:
+    """Height and width of the crops of a run, which are decided."""
+    jitter = yaml.safe_load((run / CONFIG).read_text())["jitter"]
+    assert jitter["fit"] is False
+    return jitter["crop"]
 
 
 @pytest.mark.parametrize(
-    ("sizes", "side"),
+    ("sizes", "fitted"),
     [
-        ([(448, 512)] * 4, 448),
-        ([(1000, 447)] * 4, 416),  # the largest multiple of 32
-        ([(360, 480)] * 4, 352),
-        ([(500, 500)] * 19 + [(30, 500)], 448),  # a single small one is padded
-        ([(500, 500)] * 17 + [(390, 500)] * 3, 384),
-        ([(48, 64)] * 4, 352),  # never smaller than without the preset
+        ([(352, 352)] * 4, (352, 352)),
+        ([(1000, 447)] * 4, (352, 352)),
+        ([(192, 256)] * 4, (192, 256)),  # each side by itself
+        ([(200, 1000)] * 4, (192, 352)),
+        ([(351, 400)] * 4, (320, 352)),  # the largest multiple of 32
+        ([(500, 500)] * 3 + [(100, 100)] * 2, (352, 352)),  # few small ones are padded
+        ([(500, 500)] * 2 + [(100, 100)] * 3, (96, 96)),
+        ([(100, 500)] * 2 + [(500, 100)] * 2, (352, 352)),  # as many high as wide ones
+        ([(28, 40)] * 4, (64, 64)),
+        ([], (352, 352)),
     ],
 )
-def test_crops_are_no_larger_than_the_images(tmp_path, capsys, sizes, side):
-    """And one line says so."""
-    found, said = crop(images(tmp_path, *sizes), capsys)
-    assert found == side
-    lines = " ".join(said.split()).count(f"takes crops of {side}×{side} here, not 448×448")
-    assert lines == (side < 448)
+def test_crops_fit_most_images(sizes, fitted):
+    assert fit((352, 352), sizes) == fitted
 
 
-def test_a_size_that_was_asked_for_is_kept(tmp_path, capsys):
-    assert crop(images(tmp_path, *[(48, 64)] * 4), capsys, "--jitter.crop", "640", "640") == (640, "")
+def test_small_images_have_small_crops(tmp_path, capsys):
+    """Labelled ones decide, one line says so, and the run keeps to it though its images change."""
+    folder, out = images(tmp_path / "photos", *[(130, 70)] * 4), tmp_path / "run"
+    train = ["train", "folder", "--data", str(folder), *TINY.split(), "--out", str(out)]
+    run(*train)
+    said = " ".join(capsys.readouterr().out.split())
+    assert crop(out) == [128, 64]
+    assert said.count("Crops have 64×128 pixels, not 352×352") == 1
+    (out / "report.html").unlink()
+    run(*train, "--resume")  # has ended: other crops would be refused
+    assert crop(out) == [128, 64]
 
 
-def test_what_cannot_be_looked_at_decides_nothing(tmp_path, capsys):
-    """A folder that is not there, whose absence training itself explains; and an image that is none."""
-    assert crop(tmp_path / "nowhere", capsys) == (448, "")
-    (images(tmp_path, *[(500, 500)] * 4) / "images/00.png").write_bytes(b"no image")
-    assert crop(tmp_path, capsys, "--data.skip-unreadable") == (448, "")
+@pytest.mark.parametrize("sizes", [[(130, 70)] * 4, [(400, 360)] * 4])
+def test_what_is_asked_for_is_kept(tmp_path, capsys, sizes):
+    """Also by a file of settings, such as those of an earlier version; and images with room have the recipe's crops."""
+    folder = images(tmp_path / "photos", *sizes)
+    (tmp_path / "settings.yaml").write_text("jitter: {crop: [96, 96]}")
+    train = ["train", "folder", "--data", str(folder), *TINY.split(), "--out"]
+    run(*train, str(tmp_path / "flag"), "--jitter.crop", "160", "96")
+    run(*train, str(tmp_path / "file"), "--config", str(tmp_path / "settings.yaml"))
+    assert (crop(tmp_path / "flag"), crop(tmp_path / "file")) == ([160, 96], [96, 96])
+    assert "Crops have" not in capsys.readouterr().out
 
 
-def test_images_that_are_read_smaller_hold_the_crop_still(tmp_path, capsys):
-    side, said = crop(images(tmp_path, *[(1100, 1200)] * 4), capsys, "--data.reduction", "2")
-    assert side == 448
-    assert "preset" not in said
+@pytest.mark.parametrize("preset", ["cpu", "best"])
+def test_presets_have_crops_that_fit(tmp_path, capsys, preset):
+    folder, out = images(tmp_path / "photos", *[(130, 420)] * 4), tmp_path / "run"
+    train = ["train", "folder", "--data", str(folder), *TINY.split(), "--preset", preset, "--out", str(out)]
+    run(*train)
+    fitted = {"cpu": [128, 160], "best": [128, 416]}[preset]
+    assert crop(out) == fitted
+    run(*train, "--resume")
+    assert crop(out) == fitted
+    capsys.readouterr()
+    run(*train, "--jitter.crop", "640", "640", "--dry-run")
+    assert re.search("crop:\n  - 640\n  - 640\n  fit: false", capsys.readouterr().out)
 
 
-def test_a_run_goes_on_with_crops_that_fitted(tmp_path, capsys):
-    """What is taken of the preset again is what the run began with."""
-    folder, run = images(tmp_path / "photos", *[(400, 480)] * 4), tmp_path / "run"
-    run.mkdir()
-    began = configured("folder", {"data": {"path": folder}, "jitter": {"crop": (384, 384)}}, "test")
-    (run / CONFIG).write_text(began.to_yaml())
-    side, _ = crop(folder, capsys, "--out", str(run), "--resume")
-    assert side == 384
+def test_a_run_of_an_earlier_version_goes_on_with_its_crops(tmp_path, capsys):
+    """Its settings do not know of crops that fit."""
+    folder, out = images(tmp_path / "photos", *[(70, 70)] * 4), tmp_path / "run"
+    train = ["train", "folder", "--data", str(folder), *TINY.split(), "--out", str(out)]
+    run(*train, "--jitter.crop", "96", "96")
+    settings = yaml.safe_load((out / CONFIG).read_text())
+    del settings["jitter"]["fit"]
+    (out / CONFIG).write_text(yaml.safe_dump(settings))
+    run(*train, "--resume")
+    run("train", str(out), "--resume")
+    assert yaml.safe_load((out / CONFIG).read_text()) == settings
+    assert "has ended" in capsys.readouterr().out
+
+
+def test_commands_to_copy_name_the_crop_alone():
+    from oneway.tools.baseline import train_command
+
+    fitted = configured("folder", {"data": {"path": "photos"}, "jitter": {"crop": (192, 256)}}, "test")
+    assert "--jitter.crop 192 256" in train_command(fitted)
+    assert "fit" not in train_command(fitted)

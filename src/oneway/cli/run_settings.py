@@ -28,7 +28,6 @@ def resolve(
     preset: PresetName | None,
     source: str,
     earlier: dict[str, Any],
-    console: Console,
 ) -> tuple[Config, dict[str, Any]]:
     """Every setting: those of a recipe, or of an `earlier` run, with a preset and then `asked` over them.
 
@@ -40,11 +39,6 @@ def resolve(
         use = command("oneway", "train", named, "--config", source)
         raise UserError(f"{source}: has settings of the recipe {named}, not of {recipe_name}. Use: {use}")
     config = build(merge(earlier, changes), source) if earlier else configured(recipe_name, changes, source)
-    if preset == "best" and "crop" not in asked.get("jitter", {}):
-        from oneway.tools.presets import fit_crops
-
-        config = fit_crops(config, console)
-        changes = merge(changes, {"jitter": {"crop": config.jitter.crop}})
     return config, changes
 
 

@@ -166,9 +166,7 @@ def train(
         earlier = read_yaml(place / CONFIG)
     source = str(config or "command line")
     changes = run_settings.collect_changes(settings, data, config)
-    resolved, changes = run_settings.resolve(
-        recipe_name, changes, preset, source, earlier, messages if dry_run else console
-    )
+    resolved, changes = run_settings.resolve(recipe_name, changes, preset, source, earlier)
     folder = out or Path("runs") / run_settings.folder_name(resolved)
     if compare:
         folder = run_settings.compared_folder(resolved, out, resume and "method" not in changes)

@@ -67,10 +67,12 @@ def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def prefer_epochs(changes: dict[str, Any]) -> dict[str, Any]:
-    """The changes; where they ask for epochs alone, also one that drops the iterations of a recipe, which would win."""
-    train = changes.get("train")
-    only_epochs = isinstance(train, dict) and {"epochs"} == train.keys() & {"epochs", "iterations"}
-    return merge(changes, {"train": {"iterations": None}}) if only_epochs else changes
+    """The changes, and what goes with them: epochs win over the iterations of a recipe, a crop over one that fits."""
+    for section, given, other, value in (("train", "epochs", "iterations", None), ("jitter", "crop", "fit", False)):
+        settings = changes.get(section)
+        if isinstance(settings, dict) and {given} == settings.keys() & {given, other}:
+            changes = merge(changes, {section: {other: value}})
+    return changes
 
 
 def explain(error: ValidationError) -> str:

@@ -168,6 +168,9 @@ class Jitter(Section):
     crop: Pixels | None = (448, 448)
     """Height and width of the training crops; smaller images are padded."""
 
+    fit: bool = False
+    """Make crops smaller where most labelled images are; a crop that is given stays as it is, unless this is too."""
+
     padding: Annotated[int, Field(ge=0, le=2**15)] = 0
     """Pixels that a crop may reach beyond each border of the scaled image."""
 

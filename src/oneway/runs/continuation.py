@@ -65,7 +65,7 @@ class Continued:
 
 
 def keep_paths_and_reduction(path: Path, config: Config, say: Callable[[str], None]) -> Config:
-    """The settings of a continued run, with paths and `data.reduction` as they were resolved when it began.
+    """The settings of a continued run, with paths, `data.reduction` and crops as they were resolved when it began.
 
     A relative path counts as one typed in another working directory, and keeps its meaning, where it leads to nothing
     here and the run has a path with the same end.
@@ -74,6 +74,9 @@ def keep_paths_and_reduction(path: Path, config: Config, say: Callable[[str], No
     changes: dict[str, Any] = {}
     if now["data.reduction"] == "auto":
         changes = _nested("data.reduction", before["data.reduction"])
+    if now["jitter.fit"]:
+        for key in ("jitter.crop", "jitter.fit"):
+            changes = configuration.merge(changes, _nested(key, before[key]))
     for key in PATHS:
         then, given = before[key], now[key]
         if None in (then, given) or then == given or not Path(given).is_relative_to(here) or is_there(Path(given)):

@@ -38,7 +38,7 @@ COMPARED_AS_DONE = {"labels", "train.iterations", "train.epochs"}
 OF_LABELLED_IMAGES = {"balance"}
 """Settings that a method may bring, and its baseline keeps: a gain should be that of unlabelled images alone."""
 
-NOT_REPEATED = ("recipe", "method", "data.name", "data.path", "data.refresh", "data.cache")
+NOT_REPEATED = ("recipe", "method", "data.name", "data.path", "data.refresh", "data.cache", "jitter.fit")
 """Settings that a command to copy does not repeat: they are said otherwise, or are for each user to say."""
 
 

@@ -34,6 +34,7 @@ from oneway.runs import TrainedModel, atomic, continuation
 from oneway.runs.checkpoint.state import bytes_needed, tensors_of
 from oneway.runs.checkpoint.state import restore as restore_tensors
 from oneway.runs.continuation import Continued, Notes
+from oneway.tools.crops import fit_crops
 from oneway.tools.evaluate import Scores
 from oneway.tools.networks import digest_of, load_teacher, locate_weights, prepare, refuse_other_classes, student_seed
 from oneway.tools.snapshots import Snapshots
@@ -169,8 +170,11 @@ def open_training(
         continuation.keep_teacher(continued, noted.teacher, notes["teacher"])
 
     samples, held_out = _read_images(dataset, notes, ranks)
+    config, fitted = fit_crops(config, samples.sizes[: samples.labelled])
     for remark in dataset.review():
         say(f"Note: {remark}")
+    if fitted:
+        say(f"Note: {fitted}")
     split = ranks.same(partial(_find_split, config, continued, dataset, samples, held_out))
     if teacher is not None:
         refuse_other_classes(teacher, dataset.classes, config)

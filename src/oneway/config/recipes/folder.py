@@ -18,7 +18,7 @@ def folder() -> Config:
         method="mt-colour-cutmix-drop",
         labels="all",
         data=Data(name="folder", reduction="auto"),
-        jitter=Jitter(crop=(352, 352), scale=(1 / 1.5, 1.5)),
+        jitter=Jitter(crop=(352, 352), fit=True, scale=(1 / 1.5, 1.5)),
         model=Model(weights="imagenet"),
         optimiser=Optimiser(learning_rate=4e-4, learning_rate_pretrained=1e-4, weight_decay=1e-4),
         train=Train(iterations=2000, batch_labelled=8, batch_unlabelled=8, alpha=0.5),
