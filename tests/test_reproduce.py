@@ -26,11 +26,11 @@ from oneway.runs.environment import hardware
 from oneway.tools.baseline import alike
 from oneway.tools.reproduce import EXPERIMENTS, Request, reproduce
 from oneway.tools.reproduce.fill_table import Cell, to_markdown
+from oneway.tools.reproduce.paired_tables import PAIRED_TABLES
 from oneway.tools.reproduce.quoted import QUOTED
 from oneway.tools.reproduce.results import Trained
 from oneway.tools.reproduce.tables import TABLES
 from oneway.tools.reproduce.two_moons import panel_config
-from oneway.tools.reproduce.yardsticks import YARDSTICKS
 from small_runs import stub
 
 QUIET = Console(quiet=True)
@@ -183,7 +183,7 @@ def facade(out: Path, scores: dict[tuple[str, str], Sequence[float]], **changes:
     """Runs of `reproduce facade` that scored so, seed by seed."""
     for (method, labels), values in scores.items():
         for seed, value in enumerate(values):
-            config = YARDSTICKS["facade"].config(method, labels, "").changed(seed=seed, **changes)
+            config = PAIRED_TABLES["facade"].config(method, labels, "").changed(seed=seed, **changes)
             stub(out / "facade" / f"{method}-{labels}" / f"seed{seed}", config, value)
 
 
@@ -246,7 +246,9 @@ def test_other_runs_are_no_pair(changes, tmp_path):
     """Of another network or batch, or of another length."""
     facade(tmp_path, {("supervised", "20"): [40.0]})
     facade(tmp_path, {("cps", "20"): [43.0]}, **changes)
-    stub(tmp_path / "facade/fixmatch-20/seed0", YARDSTICKS["facade"].config("fixmatch", "20", ""), 44.0, iterations=9)
+    stub(
+        tmp_path / "facade/fixmatch-20/seed0", PAIRED_TABLES["facade"].config("fixmatch", "20", ""), 44.0, iterations=9
+    )
     cells, table = table_of("facade", tmp_path)
     assert cells["cps", "20"]["difference"] is None
     assert cells["fixmatch", "20"]["difference"] is None
@@ -255,10 +257,10 @@ def test_other_runs_are_no_pair(changes, tmp_path):
 
 def test_a_seed_counts_when_all_its_drives_are_there(tmp_path):
     """A mean over other drives would be of something else; each drive's own table has what there is."""
-    yardstick = YARDSTICKS["camvid"]
+    table = PAIRED_TABLES["camvid"]
     for method, drive, seed in product(("supervised", "mt-phtps"), DRIVES, range(2)):
         if (method, drive, seed) != ("mt-phtps", "0016E5", 1):
-            config = yardstick.config(method, "45", drive).changed(seed=seed)
+            config = table.config(method, "45", drive).changed(seed=seed)
             value = 10.0 * DRIVES.index(drive) + seed + 3 * (method == "mt-phtps")
             stub(tmp_path / "camvid" / f"{method}-45" / drive / f"seed{seed}", config, value)
     cells, table = table_of("camvid", tmp_path)
@@ -270,15 +272,15 @@ def test_a_seed_counts_when_all_its_drives_are_there(tmp_path):
     assert "the mean over 0001TP, 0006R0 and 0016E5" in table
 
 
-def test_yardsticks_have_a_configuration_for_every_cell():
+def test_paired_tables_have_a_configuration_for_every_cell():
     """All of one length, and each a valid pair with labels alone."""
-    for name, yardstick in YARDSTICKS.items():
+    for name, table in PAIRED_TABLES.items():
         assert name in EXPERIMENTS
-        for row, column, drive in product(yardstick.usual_rows or yardstick.rows, yardstick.columns, yardstick.parts):
-            config = yardstick.config(row, column, drive)
+        for row, column, drive in product(table.usual_rows or table.rows, table.columns, table.parts):
+            config = table.config(row, column, drive)
             assert build(config.model_dump(), "test") == config
             assert (config.labels, config.train.iterations, config.data.holdout_drive) == (column, 2000, drive or None)
-            assert alike(yardstick.config("supervised", column, drive), config)
+            assert alike(table.config("supervised", column, drive), config)
 
 
 def test_the_command_takes_several_of_each(monkeypatch, tmp_path):

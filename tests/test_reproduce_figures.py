@@ -19,7 +19,7 @@ from files import contents
 from oneway.runs import open_run
 from oneway.tools.reproduce import Request, reproduce
 from oneway.tools.reproduce.jobs import Job
-from oneway.tools.reproduce.yardsticks import YARDSTICKS
+from oneway.tools.reproduce.paired_tables import PAIRED_TABLES
 from oneway.tools.train import train
 from small_runs import QUIET, stub
 
@@ -44,7 +44,7 @@ def in_this_process(monkeypatch) -> None:
         for job in jobs:
             train(job.config, job.folder, resume=(job.folder / "config.yaml").is_file(), console=QUIET)
 
-    for module in ("fill_yardstick", "qualitative"):
+    for module in ("fill_paired_table", "qualitative"):
         monkeypatch.setattr(f"oneway.tools.reproduce.{module}.train_all", train_all)
 
 
@@ -62,7 +62,7 @@ def test_settings_are_drawn_beside_the_papers(tmp_path):
     out = tmp_path / "facade-settings"
     for row, values in scores.items():
         for seed, value in enumerate(values):
-            config = YARDSTICKS["facade-settings"].config(row, "50", "").changed(seed=seed)
+            config = PAIRED_TABLES["facade-settings"].config(row, "50", "").changed(seed=seed)
             stub(out / f"{row.replace(',', '').replace(' ', '-')}-50" / f"seed{seed}", config, value)
     reproduce("facade-settings", Request(tmp_path, table_only=True), QUIET)
     cells = {cell["row"]: cell for cell in json.loads((out / "results.json").read_text())["cells"]}

@@ -9,14 +9,14 @@ from functools import partial
 from rich.console import Console
 
 from oneway.common.errors import unknown
+from oneway.tools.reproduce.fill_paired_table import fill_paired_table
 from oneway.tools.reproduce.fill_table import fill_table
-from oneway.tools.reproduce.fill_yardstick import fill_yardstick
+from oneway.tools.reproduce.paired_tables import PAIRED_TABLES
 from oneway.tools.reproduce.qualitative import QUALITATIVE, draw_qualitative
 from oneway.tools.reproduce.requests import Request
 from oneway.tools.reproduce.rounds import SHOWS, run_rounds
 from oneway.tools.reproduce.tables import TABLES
 from oneway.tools.reproduce.two_moons import two_moons
-from oneway.tools.reproduce.yardsticks import YARDSTICKS
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Experiment:
 
 
 EXPERIMENTS: dict[str, Experiment] = {
-    **{name: Experiment(yardstick.shows, partial(fill_yardstick, name)) for name, yardstick in YARDSTICKS.items()},
+    **{name: Experiment(table.shows, partial(fill_paired_table, name)) for name, table in PAIRED_TABLES.items()},
     "rounds": Experiment(SHOWS, run_rounds),
     "two-moons": Experiment("Decision surfaces of four kinds of consistency on two moons, as a figure", two_moons),
     **{name: Experiment(table.shows, partial(fill_table, name)) for name, table in TABLES.items()},

@@ -10,10 +10,10 @@ from typing import TypeVar
 import numpy as np
 
 from oneway.common.drawing import Axes, Figure, style
-from oneway.tools.reproduce.gains import PairedCell
+from oneway.tools.reproduce.paired_cells import PairedCell
+from oneway.tools.reproduce.paired_tables import BOTH_INPUTS, STANDARD
 from oneway.tools.reproduce.results import Mean
 from oneway.tools.reproduce.tables import BY_STRENGTH, BY_WEIGHT, STRENGTHS, STRENGTHS_IN_PAPER, strength_name
-from oneway.tools.reproduce.yardsticks import BOTH_INPUTS, STANDARD
 
 SUPERVISED_IN_PAPER = 61.5
 """With a quarter of the labels of half-resolution Cityscapes."""
@@ -63,7 +63,7 @@ def _draw_column(folder: Path, column: str, rows: Mapping[str, PairedCell]) -> l
 
 
 def save(figure: Figure, file: Path) -> None:
-    """As PNG and as SVG, whose bytes say nothing of the day."""
+    """Saves a figure as PNG and SVG, without a date, so that equal figures are equal files."""
     for kind in ("png", "svg"):
         figure.savefig(
             file.with_name(f"{file.name}.{kind}"), dpi=200, metadata={"Date": None} if kind == "svg" else None

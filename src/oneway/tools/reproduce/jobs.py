@@ -31,20 +31,20 @@ class Job:
     """The folder of another job that has to end first."""
 
     prepare: Callable[[], None] | None = None
-    """What is done just before, in the same process."""
+    """Called just before training, in the same process."""
 
 
-def train_all(jobs: Sequence[Job], side_by_side: int, console: Console) -> list[dict[str, Any]]:
-    """The summaries of all runs, in their order; one that has ended is not trained again, one that stopped goes on.
+def train_all(jobs: Sequence[Job], side_by_side: int, console: Console) -> None:
+    """Trains all runs, as many at once as `side_by_side`: ended ones are skipped, and stopped ones continued.
 
-    They begin in their order too: whenever there is room, the first that need not wait for another.
+    They start in their order, except that a run which waits for another lets those behind it pass.
     """
     processes = min(len(jobs), side_by_side)
     threads = max(1, count_cores() // processes)
     context = get_context("forkserver")
     context.set_forkserver_preload(["oneway.tools.train"])  # PyTorch is loaded once, and not by every process
     waiting = list(jobs)
-    summaries: dict[Path, dict[str, Any]] = {}
+    ended: set[Path] = set()
     with ProcessPoolExecutor(
         processes,
         mp_context=context,
@@ -56,15 +56,15 @@ def train_all(jobs: Sequence[Job], side_by_side: int, console: Console) -> list[
         quiet = console.quiet or processes > 1
         running: dict[Future[dict[str, Any]], Job] = {}
         while waiting or running:
-            ready = [job for job in waiting if job.after is None or job.after in summaries]
+            ready = [job for job in waiting if job.after is None or job.after in ended]
             begun = ready[: processes - len(running)]
             waiting = [job for job in waiting if job not in begun]
             running |= {pool.submit(_train, job, quiet): job for job in begun}
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 job = running.pop(future)
-                summary = summaries[job.folder] = future.result()
+                summary = future.result()
+                ended.add(job.folder)
                 say(console, f"{job.name}  {summary['value']:.1f} %  {summary['seconds']:,.0f} s")
-    return [summaries[job.folder] for job in jobs]
 
 
 def _train(job: Job, quiet: bool) -> dict[str, Any]:

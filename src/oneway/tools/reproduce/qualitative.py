@@ -18,9 +18,9 @@ from oneway.tools.baseline import BASELINE
 from oneway.tools.report.gallery import GalleryRow, gallery
 from oneway.tools.reproduce.figures import save
 from oneway.tools.reproduce.jobs import train_all
+from oneway.tools.reproduce.paired_tables import PAIRED_TABLES
 from oneway.tools.reproduce.requests import Request, jobs_of
 from oneway.tools.reproduce.tables import TABLES
-from oneway.tools.reproduce.yardsticks import YARDSTICKS
 from oneway.tools.run_data import load_data
 
 WIDTH = 1.9
@@ -53,7 +53,7 @@ QUALITATIVE: dict[str, Qualitative] = {
 def draw_qualitative(name: str, request: Request, console: Console) -> None:
     """Trains what is missing of the first seed, and draws the figure; runs are in the folder of their table."""
     one = QUALITATIVE[name]
-    table = YARDSTICKS.get(one.table) or TABLES[one.table]
+    table = PAIRED_TABLES.get(one.table) or TABLES[one.table]
     if len(request.columns) > 1 or len(request.drives) > 1 or request.seeds > 1:
         raise UserError(f"reproduce {name}: is one figure, of one number of labels, one drive and the first seed.")
     asked = replace(

@@ -23,21 +23,21 @@ class Request:
     seeds: int = 1
     data: Path | None = None
     rows: tuple[str, ...] = ()
-    """Of a table; the usual ones if none are named, and so for columns."""
+    """Rows of the table; the usual ones if none are named. Likewise `columns`."""
 
     columns: tuple[str, ...] = ()
     iterations: int | None = None
-    """Of every run, where not the paper's."""
+    """Length of every run, where not the table's."""
 
     changes: dict[str, Any] = field(default_factory=dict)
-    """Of every run, by section and setting."""
+    """Settings of every run, by section."""
 
     side_by_side: int | None = None
     drives: tuple[str, ...] = ()
-    """To hold out, of those of a table; all if none are named."""
+    """Drives to hold out; all of the table's if none are named."""
 
     table_only: bool = False
-    """Train nothing: show what is there."""
+    """Whether to train nothing, and show the runs that are there."""
 
 
 def jobs_of(name: str, table: RunTable, request: Request) -> list[Job]:
@@ -54,7 +54,7 @@ def jobs_of(name: str, table: RunTable, request: Request) -> list[Job]:
         Job(
             f"{row}, {column} labels, {f'{drive} held out, ' if drive else ''}seed {seed}",
             cell_folder(request.out, row, column) / drive / f"seed{seed}",
-            configured(table.config(row, column, drive), seed, request),
+            run_config(table.config(row, column, drive), seed, request),
         )
         for seed, row, column, drive in product(range(request.seeds), rows, columns, drives)
     ]
@@ -83,7 +83,7 @@ def check_request(
         raise UserError(f"--config: the table decides {listed(surplus)}, by row, column and seed; leave them out.")
 
 
-def configured(config: Config, seed: int, request: Request) -> Config:
+def run_config(config: Config, seed: int, request: Request) -> Config:
     """A cell's configuration for a seed, with the changes that were asked for."""
     changed = build(merge(config.model_dump(), prefer_epochs(request.changes)), "reproduce")
     length = {} if request.iterations is None else {"iterations": request.iterations}

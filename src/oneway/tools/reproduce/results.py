@@ -26,10 +26,10 @@ class Trained:
     config: Config
     summary: dict[str, Any]
     environment: dict[str, Any]
-    """In which it was trained; a table may be written on another machine."""
+    """Of its training; the table may be written on another machine."""
 
     drive: str = ""
-    """Held out, where there are drives."""
+    """The drive that was held out, where there are drives."""
 
     def as_json(self) -> dict[str, Any]:
         """All that a document could claim about it, without the folders of the machine it was trained on."""
@@ -74,7 +74,7 @@ def runs_as_json(runs: Runs) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Mean:
-    """Over seeds, each with a value of its own."""
+    """A mean over seeds, with the value of each."""
 
     by_seed: dict[int, float]
 

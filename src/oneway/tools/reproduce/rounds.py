@@ -21,12 +21,12 @@ from oneway.common.terms import SuggestBy
 from oneway.common.words import counted, listed, say
 from oneway.config import Data
 from oneway.config.recipes import recipe
-from oneway.data import list_files
+from oneway.data import QUIET, list_files
 from oneway.runs import open_run
 from oneway.runs.atomic import write_atomically, write_json
 from oneway.tools.reproduce.figures import save
 from oneway.tools.reproduce.jobs import Job, train_all
-from oneway.tools.reproduce.requests import Request, cell_folder, check_request, configured
+from oneway.tools.reproduce.requests import Request, cell_folder, check_request, run_config
 from oneway.tools.reproduce.results import Mean, markdown_table, read_runs, runs_as_json
 from oneway.tools.suggest.choose import choose_among
 from oneway.tools.suggest.scores import candidates_of_run, load_judge
@@ -38,7 +38,6 @@ RANDOM = "random"
 ROWS: tuple[str, ...] = (RANDOM, *get_args(SuggestBy))
 LABELS = ("20", "35", "50")
 ITERATIONS = 2000
-QUIET = Console(quiet=True)
 
 Values = Mapping[tuple[str, str], Mean]
 """mIoU, by who chooses and the number of labels."""
@@ -119,13 +118,13 @@ def _jobs(request: Request, columns: Sequence[str]) -> Iterator[Job]:
 
     def at_random(column: str) -> Iterator[Job]:
         for seed in range(request.seeds):
-            one = configured(config.changed(labels=column), seed, request)
+            one = run_config(config.changed(labels=column), seed, request)
             yield Job(_title(RANDOM, column, seed), run_folder(request.out, RANDOM, column, seed), one)
 
     yield from at_random(columns[0])
     for (before, column), row in product(pairwise(columns), rows):
         for seed in range(request.seeds) if row != RANDOM else ():
-            one = configured(config, seed, request)
+            one = run_config(config, seed, request)
             folder = run_folder(request.out, row, column, seed)
             previous = run_folder(request.out, RANDOM if before == columns[0] else row, before, seed)
             file = folder.with_suffix(".txt").absolute()
@@ -140,7 +139,7 @@ def _title(row: str, column: str, seed: int) -> str:
 
 
 def run_folder(out: Path, row: str, column: str, seed: int) -> Path:
-    """Of a run."""
+    """The folder of a run."""
     return cell_folder(out, row, column) / f"seed{seed}"
 
 

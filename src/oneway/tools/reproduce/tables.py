@@ -20,7 +20,7 @@ class Setup:
     variant: VariantName = "1w-ct"
     paper: str = ""
     changes: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Of the recipe, by section and setting."""
+    """Settings that differ from the recipe's, by section."""
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,16 @@ class RunTable:
 
     rows: Mapping[str, Setup]
     iterations: Mapping[str, int] = field(default_factory=dict)
-    """Of semi-supervised runs, by column, where the recipe's are those of another column."""
+    """Iterations of semi-supervised runs by column, where they are not the recipe's."""
 
     length: int | None = None
     """Iterations of every run, with labels alone too, where they are not the recipe's."""
 
     drives: tuple[str, ...] = ()
-    """Of CamVid, each held out in turn; a cell is the mean over them."""
+    """Drives of CamVid that are held out in turn; a cell is the mean over them."""
 
     usual_rows: tuple[str, ...] = ()
-    """Those that are trained where none are asked for; all, if empty, and so for columns."""
+    """Rows that are trained where none are asked for; all, if empty. Likewise `usual_columns`."""
 
     usual_columns: tuple[str, ...] = ()
 
@@ -53,7 +53,7 @@ class RunTable:
         return self.drives or ("",)
 
     def config(self, row: str, column: str, drive: str = "") -> Config:
-        """Of the runs in a cell, but for seed and data."""
+        """The configuration of a cell's runs, without seed and data."""
         one = self.rows[row]
         config = recipe(self.recipe, one.method).changed(variant=one.variant, labels=column, **one.changes)
         length = self.length if METHODS[one.method].supervised else self.iterations.get(column, self.length)

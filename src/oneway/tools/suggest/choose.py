@@ -12,12 +12,12 @@ import numpy as np
 from rich.console import Console
 
 from oneway.common.terms import SuggestBy
+from oneway.data import QUIET
 from oneway.data.check.duplicates import ALIKE, nearest
 from oneway.data.check.survey import fingerprint
 from oneway.models.features import feature_channels, has_encoder
 from oneway.tools.suggest.scores import NEEDS_FEATURES, Candidate, Doubts, Judge, Score, score_images
 
-QUIET = Console(quiet=True)
 SMALLEST = 1e-6
 
 

@@ -1,4 +1,4 @@
-"""Tables that can tell methods apart: real photographs, and each run beside one with the same seed and labels alone."""
+"""Tables on real photographs in which each run is paired with one on labels alone that has the same seed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SETTINGS: Mapping[str, Setup] = {
 
 DRIVES = ("0001TP", "0006R0", "0016E5")
 
-YARDSTICKS: dict[str, RunTable] = {
+PAIRED_TABLES: dict[str, RunTable] = {
     "camvid": RunTable(
         "CamVid by drive: three drives, each held out in turn; methods, numbers of labels",
         "camvid",

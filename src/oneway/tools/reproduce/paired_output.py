@@ -1,4 +1,4 @@
-"""A yardstick's results as tables, in the terminal and in Markdown."""
+"""The cells of a paired table, printed in the terminal and as Markdown."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from rich.table import Table
 
 from oneway.common.words import counted, listed
 from oneway.tools.baseline import BASELINE
-from oneway.tools.reproduce.gains import PairedCell
+from oneway.tools.reproduce.paired_cells import PairedCell
 from oneway.tools.reproduce.results import markdown_table
 from oneway.tools.reproduce.tables import RunTable
 
 
-def to_rich(yardstick: RunTable, cells: Sequence[PairedCell], title: str) -> Table:
+def to_rich(table: RunTable, cells: Sequence[PairedCell], title: str) -> Table:
     """A line for each cell, those of one number of labels together."""
-    printed = Table(title=title, caption=_describe(yardstick, cells))
+    printed = Table(title=title, caption=_describe(table, cells))
     for head in ("labels", "method", "mIoU in %", "n", f"over {BASELINE}", "n", "distance closed"):
         # Names are whole in a narrow terminal too: they are what the next command is given.
         printed.add_column(head, justify="left" if head == "method" else "right", no_wrap=head == "method")
     usual = _usual_length(cells)
-    for cell in sorted(cells, key=lambda cell: yardstick.columns.index(cell.column)):
+    for cell in sorted(cells, key=lambda cell: table.columns.index(cell.column)):
         over = cell.difference
         paired = ("", "") if over is None else (over.with_error("+"), str(len(over.by_seed)))
         count = str(len(cell.score.by_seed))
@@ -29,29 +29,29 @@ def to_rich(yardstick: RunTable, cells: Sequence[PairedCell], title: str) -> Tab
     return printed
 
 
-def to_markdown(yardstick: RunTable, cells: Sequence[PairedCell], by_drive: dict[str, list[PairedCell]]) -> str:
+def to_markdown(table: RunTable, cells: Sequence[PairedCell], by_drive: dict[str, list[PairedCell]]) -> str:
     """The table of all methods, the distance to all labels, and a table for each drive."""
     everything = [*cells, *(cell for found in by_drive.values() for cell in found)]
-    parts = [f"{yardstick.shows}.", _describe(yardstick, everything)]
-    parts.append(_scores(yardstick, cells) if cells else "No seed has been trained with every drive held out.")
+    parts = [f"{table.shows}.", _describe(table, everything)]
+    parts.append(_scores(table, cells) if cells else "No seed has been trained with every drive held out.")
     if any(cell.distance for cell in cells):
-        fewer = [cell for cell in cells if cell.column != yardstick.columns[-1]]
+        fewer = [cell for cell in cells if cell.column != table.columns[-1]]
         parts += [
             f"Points from `{BASELINE}` to `{BASELINE}` with all labels, ± standard error; below, the share of that "
             "distance that unlabelled images close.",
-            _grid(yardstick, fewer, _distance),
+            _grid(table, fewer, _distance),
         ]
     for drive, found in by_drive.items():
         if found:
-            parts += [f"{drive} held out:", _scores(yardstick, found)]
+            parts += [f"{drive} held out:", _scores(table, found)]
     return "\n".join(f"{part.rstrip()}\n" for part in parts)
 
 
-def _describe(yardstick: RunTable, cells: Sequence[PairedCell]) -> str:
+def _describe(table: RunTable, cells: Sequence[PairedCell]) -> str:
     """How to read the numbers."""
     seeds = sorted({len(cell.score.by_seed) for cell in cells})
-    same = f"seed and drive, the mean over {listed(yardstick.drives, most=None)}" if yardstick.drives else "seed"
-    folds = " Each drive is held out in turn; a seed's value is the mean over them." if yardstick.drives else ""
+    same = f"seed and drive, the mean over {listed(table.drives, most=None)}" if table.drives else "seed"
+    folds = " Each drive is held out in turn; a seed's value is the mean over them." if table.drives else ""
     return (
         f"mIoU in percent after {counted(_usual_length(cells), 'iteration')}, the last, mean ± sample deviation over "
         f"{counted(seeds, 'seed', joint=' or ')}.{folds} Signed: the difference to `{BASELINE}` of the same {same}, ± "
@@ -59,7 +59,7 @@ def _describe(yardstick: RunTable, cells: Sequence[PairedCell]) -> str:
     )
 
 
-def _scores(yardstick: RunTable, cells: Sequence[PairedCell]) -> str:
+def _scores(table: RunTable, cells: Sequence[PairedCell]) -> str:
     usual, most = _usual_length(cells), max(len(cell.score.by_seed) for cell in cells)
 
     def write(cell: PairedCell) -> str:
@@ -70,12 +70,12 @@ def _scores(yardstick: RunTable, cells: Sequence[PairedCell]) -> str:
             words.append(f"n = {len(cell.score.by_seed)}")
         return " ".join(words)
 
-    return _grid(yardstick, cells, write)
+    return _grid(table, cells, write)
 
 
-def _grid(yardstick: RunTable, cells: Sequence[PairedCell], write: Callable[[PairedCell], str]) -> str:
+def _grid(table: RunTable, cells: Sequence[PairedCell], write: Callable[[PairedCell], str]) -> str:
     """A row for each method, a column for each number of labels that has a cell."""
-    columns = [column for column in yardstick.columns if any(cell.column == column for cell in cells)]
+    columns = [column for column in table.columns if any(cell.column == column for cell in cells)]
     rows: dict[str, dict[str, str]] = {}
     for cell in cells:
         rows.setdefault(f"`{cell.row}`", {})[f"{cell.column} labels"] = write(cell)

@@ -1,4 +1,4 @@
-"""What runs of several seeds say about a method beside labels alone, seed by seed."""
+"""Cells of a paired table: the score of a method, and its difference to labels alone, seed by seed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oneway.tools.baseline import BASELINE, alike
 from oneway.tools.reproduce.results import Mean, Runs, Trained
 
 SMALLEST_DISTANCE = 1.0
-"""Points to all labels below which no share of them is told: it is less than what two seeds differ by."""
+"""Points below which the distance to all labels is not divided by: two seeds differ by more."""
 
 
 @dataclass(frozen=True)

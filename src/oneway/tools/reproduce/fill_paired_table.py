@@ -1,4 +1,4 @@
-"""Fills a yardstick: trains its runs, and sets each method beside labels alone."""
+"""Fills a paired table: trains its runs, and compares each method with labels alone, seed by seed."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from oneway.common.errors import UserError
 from oneway.common.words import listed, say
 from oneway.runs.atomic import write_atomically, write_json
 from oneway.tools.reproduce.figures import draw_settings
-from oneway.tools.reproduce.gain_tables import to_markdown, to_rich
-from oneway.tools.reproduce.gains import PairedCell, measure
 from oneway.tools.reproduce.jobs import train_all
+from oneway.tools.reproduce.paired_cells import PairedCell, measure
+from oneway.tools.reproduce.paired_output import to_markdown, to_rich
+from oneway.tools.reproduce.paired_tables import PAIRED_TABLES
 from oneway.tools.reproduce.requests import Request, jobs_of
 from oneway.tools.reproduce.results import Runs, read_runs, runs_as_json
 from oneway.tools.reproduce.tables import RunTable
-from oneway.tools.reproduce.yardsticks import YARDSTICKS
 
 
-def fill_yardstick(name: str, request: Request, console: Console) -> None:
+def fill_paired_table(name: str, request: Request, console: Console) -> None:
     """Trains the missing runs of those asked for; prints the results of all runs, and writes them beside the runs."""
-    yardstick = YARDSTICKS[name]
+    table = PAIRED_TABLES[name]
     if not request.table_only:
-        train_all(jobs_of(name, yardstick, request), request.side_by_side or 1, console)
-    runs = read_runs(request.out, yardstick.rows, yardstick.columns, yardstick.parts)
+        train_all(jobs_of(name, table, request), request.side_by_side or 1, console)
+    runs = read_runs(request.out, table.rows, table.columns, table.parts)
     if not runs:
         raise UserError(f"{request.out}: no run of {name} has ended there.")
-    cells = _measure_all(yardstick, runs, yardstick.parts)
-    by_drive = {drive: _measure_all(yardstick, runs, (drive,)) for drive in yardstick.drives}
+    cells = _measure_all(table, runs, table.parts)
+    by_drive = {drive: _measure_all(table, runs, (drive,)) for drive in table.drives}
     shown = {"": cells} if cells else by_drive  # until a seed has all its drives
     for drive, found in shown.items():
         if found:
-            console.print(to_rich(yardstick, found, f"{yardstick.shows}{f', {drive}' if drive else ''}"))
+            console.print(to_rich(table, found, f"{table.shows}{f', {drive}' if drive else ''}"))
     results = {
         "experiment": name,
         "cells": [cell.as_json() for cell in cells],
@@ -40,12 +40,12 @@ def fill_yardstick(name: str, request: Request, console: Console) -> None:
         "runs": runs_as_json(runs),
     }
     write_json(request.out / "results.json", results)
-    write_atomically(request.out / "table.md", to_markdown(yardstick, cells, by_drive).encode())
+    write_atomically(request.out / "table.md", to_markdown(table, cells, by_drive).encode())
     say(console, f"{request.out / 'results.json'} and table.md")
     if drawn := draw_settings(request.out, cells):
         say(console, f"Figures, as .png and .svg: {listed(drawn, most=None)}")
 
 
-def _measure_all(yardstick: RunTable, runs: Runs, drives: Sequence[str]) -> list[PairedCell]:
-    cells = [measure(runs, row, column, yardstick.columns[-1], drives) for row, column in runs]
+def _measure_all(table: RunTable, runs: Runs, drives: Sequence[str]) -> list[PairedCell]:
+    cells = [measure(runs, row, column, table.columns[-1], drives) for row, column in runs]
     return [cell for cell in cells if cell is not None]
