@@ -28,6 +28,7 @@ from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.data.check import Finding, check_data, refuse_errors
 from oneway.data.check.contact_sheet import choose, fitted, items_by_heading, overlay, write_contact_sheet
+from oneway.data.check.findings import summarise
 from oneway.data.check.inspection import check_folder
 from oneway.data.check.survey import Survey
 from oneway.data.dataset import Item
@@ -219,3 +220,12 @@ def test_an_overlay_has_the_colours_of_classes_and_hatches_what_is_ignored():
 def test_a_picture_of_any_shape_fits_its_cell(size, shown):
     """In 300×225 pixels, as large as can be; of the thinnest, a line is left."""
     assert fitted(*size) == shown
+
+
+def test_training_counts_findings_where_there_are_several():
+    """A kind that is found once needs no number beside it."""
+    found = [Finding("warning", kind, name, "odd") for kind, name in (("Alone", "a"), ("Both", "b"), ("Both", "c"))]
+    alone, both = summarise(found)
+    assert alone.startswith("Alone: a")
+    assert both.startswith("Both (2): b")
+    assert both.endswith(", …")

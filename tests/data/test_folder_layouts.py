@@ -277,5 +277,6 @@ def test_two_data_sets_below_are_both_named(tmp_path):
     for name in ("cups", "plates"):
         pairs(tmp_path / name, 4)
     assert refusal(tmp_path).endswith(
-        f"{tmp_path / 'cups'} and {tmp_path / 'plates'} look like data sets: name one of them."
+        f"{tmp_path / 'cups'} and {tmp_path / 'plates'} look like data sets: name one of them. To train on all, move "
+        f"images and masks to folders such as images/cups and masks/cups in {tmp_path}."
     )

@@ -56,7 +56,8 @@ def summarise(findings: Iterable[Finding]) -> list[str]:
     for finding in findings:
         kinds.setdefault(finding.kind, []).append(finding)
     return [
-        f"{kind} ({len(found)}): {in_words(found[0])}{', …' if len(found) > 1 else ''}" for kind, found in kinds.items()
+        f"{kind}{f' ({len(found)})' if len(found) > 1 else ''}: {in_words(found[0])}{', …' if len(found) > 1 else ''}"
+        for kind, found in kinds.items()
     ]
 
 

@@ -22,7 +22,7 @@ from oneway.data.folder.description import FILE, Description, Part, read_descrip
 from oneway.data.folder.formats import READERS, Annotations, AnnotationSource
 from oneway.data.folder.infer import Inferred
 from oneway.data.folder.layout import recognise
-from oneway.data.folder.names import IMAGES, MASK_FOLDERS, TRAIN, UNLABELLED, VAL
+from oneway.data.folder.names import IMAGES, MASK_FOLDERS, MASKS, TRAIN, UNLABELLED, VAL
 from oneway.data.folder.walk import Problem, entries_of, images_in, require_inside, stem_below, unsupported_images
 from oneway.data.splits import names_in_list
 
@@ -107,7 +107,11 @@ def name_another(root: Path) -> str:
     entries = [entry for entry in entries_of(root)[:MOST_BELOW] if entry.is_dir(follow_symlinks=False)]
     below = [path for path in (root / entry.name for entry in entries) if not is_output(path) and _labelled_parts(path)]
     if len(below) > 1:
-        return f"{listed(below)} look like data sets: name one of them."
+        gather = f"{IMAGES[0]}/{below[0].name} and {MASKS[0]}/{below[0].name}"
+        return (
+            f"{listed(below)} look like data sets: name one of them. To train on all, move images and masks to folders "
+            f"such as {gather} in {root}."
+        )
     return f"{below[0]} looks like a data set: name that folder." if below else ""
 
 
