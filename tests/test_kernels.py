@@ -11,10 +11,12 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from kernel_facts import DEVICE, assert_facts
 from oneway.common.terms import IGNORE
 from oneway.draws import Boxes, Colours, Photometric
+from oneway.models.average import average_of, update_average
 from oneway.ops.backend import references
 from oneway.ops.cells import kernel_upsamples
 from oneway.ops.colour import jitter_colours, jitter_colours_by_kernel
@@ -30,7 +32,7 @@ from oneway.ops.warp import Warp, sampling_points, valid_points, warp
 UPSTREAM = 0.7
 
 
-@pytest.mark.parametrize("kernel", ["cross_entropy", "moved_kl", "perturb", "colours", "crops"])
+@pytest.mark.parametrize("kernel", ["cross_entropy", "moved_kl", "perturb", "colours", "crops", "averages"])
 def test_facts_hold(kernel):
     """Everything below about one kernel."""
     assert_facts(__file__, kernel)
@@ -286,6 +288,26 @@ def fact_perturb_keeps_the_type():
     torch.testing.assert_close(
         recolour_and_warp_by_kernel(x, draw_of_colours(), None), expected.bfloat16(), rtol=2**-7, atol=2**-9
     )
+
+
+def fact_averages_move_as_pytorch_moves_them():
+    """To the bit, in several pieces and short ones, also where memory has another order, or was given anew."""
+    torch.manual_seed(0)
+    student = nn.Sequential(nn.Conv2d(3, 300, 5), nn.BatchNorm2d(300), nn.Conv2d(300, 7, 3)).to(DEVICE)
+    teachers = [average_of(student), average_of(student)]
+    share = torch.tensor(0.013, device=DEVICE)
+    for step in range(4):
+        if step == 2:
+            for network in (student, *teachers):
+                network.to(memory_format=torch.channels_last)
+        for parameter in student.parameters():
+            parameter.data += torch.randn_like(parameter)
+        student[1].num_batches_tracked += 1
+        update_average(teachers[0], student, share)
+        with references():
+            update_average(teachers[1], student, share)
+        for a, b in zip(*(teacher.state_dict().values() for teacher in teachers), strict=True):
+            assert torch.equal(a, b)
 
 
 def fact_crops_are_those_of_grid_sample():
