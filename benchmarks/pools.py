@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,10 @@ from rich.console import Console
 
 from oneway.config import Data
 from oneway.data.pool import Pool, find_pool, open_pool
+from oneway.data.pool.decoders import Processes, Threads
 from oneway.data.pool.entries import ENTRY, PART, Shard, load, save
 from oneway.data.pool.files import LocalFiles
+from oneway.data.pool.reader import Reader
 from oneway.data.pool.shard_index import index_shards
 from oneway.draws import Plan, draw
 
@@ -75,15 +76,28 @@ def measure_run(data: Path, named: str, cache: Path, seconds: list[float], memor
     memory.append(used.ru_maxrss / 1024)
 
 
-def measure_decoding(pool: Pool, threads: int, images: int = 4000) -> dict[str, Any]:
-    """Images that are read at random places and decoded, by so many threads."""
-    chosen = np.random.default_rng(0).integers(len(pool), size=images).tolist()
-    with ThreadPoolExecutor(threads) as executor:
-        began = time.perf_counter()
-        parts = executor.map(lambda image: pool.read(image, 0, lambda size: (0, 0, *size)).pixels.nbytes, chosen)
-        decoded = sum(parts)
-        seconds = time.perf_counter() - began
-    return {"threads": threads, "images_per_second": images / seconds, "megapixels_per_second": decoded / 3e6 / seconds}
+def measure_decoding(pool: Pool, workers: int, threads: bool, images: int = 4000) -> dict[str, Any]:
+    """Images that are read at random places and decoded as a run has them, by so many processes or threads."""
+    chosen, slots = np.random.default_rng(0).integers(len(pool), size=images).tolist(), 8 * workers
+    largest = max(pool.decode(image).pixels.nbytes for image in chosen[:32])
+    reader = Reader(pool.source, pool.index, pool.files, pool.factor)
+    decoders = Threads(pool.read, 0, workers) if threads else Processes(reader, pool.read, 0, workers, slots, largest)
+    decoded = 0
+    for number in range(-2 * slots, images):  # the first ones wait for processes
+        if number == 0:
+            began, decoded = time.perf_counter(), 0
+        if number >= -slots:
+            decoded += decoders.result(number % slots).pixels.nbytes
+        decoders.begin(number % slots, chosen[number], whole)
+    seconds = time.perf_counter() - began
+    decoders.close()
+    kind = "threads" if threads else "processes"
+    return {kind: workers, "images_per_second": images / seconds, "megapixels_per_second": decoded / 3e6 / seconds}
+
+
+def whole(size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """All of an image."""
+    return 0, 0, *size
 
 
 def measure_ten_million(place: Path, shards: int = 10_000, images: int = 1000) -> dict[str, Any]:
@@ -153,7 +167,9 @@ def main() -> None:
         for name, (seconds, memory) in runs.items():
             found[name] |= {"run_seconds": statistics.median(seconds), "run_peak_mib": statistics.median(memory)}
         pool = pool_of(str(given.pool), cache)
-        found["decoding"] = [measure_decoding(pool, threads) for threads in (1, 2, 4)]
+        found["decoding"] = [
+            measure_decoding(pool, workers, threads) for threads in (False, True) for workers in (1, 2, 4)
+        ]
     text = json.dumps(found, indent=1)
     print(text)
     if given.out:
