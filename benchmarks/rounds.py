@@ -32,7 +32,7 @@ from oneway.data.check.survey import fingerprint
 from oneway.data.dataset import Samples
 from oneway.tools.evaluate import Scores, as_input, confusion_matrix
 from oneway.tools.suggest.choose import choose, standardise
-from oneway.tools.suggest.scores import Doubts, Score, balance_classes
+from oneway.tools.suggest.scores import Floats, Score, balance_classes
 
 ROUNDS = (20, 35, 50)
 STRIDE, CELLS = 8, 160  # of a labelled image; one that validates has twice as many
@@ -47,7 +47,7 @@ class Known:
         random = np.random.default_rng(0)
         cells_of, labels_of = [], []
         self.prints: list[bytes] = []
-        self.features: list[Doubts] = []
+        self.features: list[Floats] = []
         for index in range(samples.labelled):
             x = as_input(torch.from_numpy(np.asarray(samples.image(index))[None].copy()))
             with torch.inference_mode():

@@ -29,7 +29,7 @@ from oneway.tools.suggest import suggest
 from oneway.tools.suggest.choose import choose, choose_among
 from oneway.tools.suggest.scores import (
     DRAWS,
-    MOST_PIXELS,
+    MOST_PIXELS_CPU,
     SEED,
     SHEET_PIXELS,
     Candidate,
@@ -309,7 +309,7 @@ def test_large_images_are_looked_at_in_small(run):
     pixels = np.tile(scene(0), (40, 20, 1))
     assert pixels.shape == (1280, 1280, 3)
     judge.look([pixels])
-    assert 0.9 * MOST_PIXELS["cpu"] < seen.pop() <= 1.01 * MOST_PIXELS["cpu"]
+    assert 0.9 * MOST_PIXELS_CPU < seen.pop() <= 1.01 * MOST_PIXELS_CPU
     judge.contradiction(pixels)
     assert len(seen) == DRAWS + 1
     assert max(seen) <= 1.01 * SHEET_PIXELS

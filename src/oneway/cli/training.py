@@ -150,7 +150,7 @@ def train(
             `oneway train RUN --resume` continues a run with its own settings.
         allow_changes: With --resume, go on although settings, split or data are not those the run began with.
         config: Take the settings of a YAML file, such as the config.yaml of an earlier run; flags win over it.
-        log: Also draw the curves there, while it trains; a continued run goes on with its curve without this flag.
+        log: Also log losses and scores to these services; a continued run goes on logging without this flag.
         dry_run: Print the settings that would be used, and stop.
         settings: The configuration.
     """
@@ -256,7 +256,7 @@ def evaluate(
     Args:
         run: Run folder.
         data: Folder of the data set, where it is not the one trained on.
-        split: Which images.
+        split: Which split of the data set.
         mirror: Average the predictions for an image and its mirror image: twice the time, often some tenths better.
         window: Height and width of sliding windows, each seen by itself, as benchmarks on Cityscapes do; by default a
             model sees whole images.

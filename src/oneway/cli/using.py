@@ -59,8 +59,8 @@ def predict(
         background: With --to: also write the class called background, void or unlabelled.
         as_json: Print JSON: for each image its mask, the share of each class and the mean confidence; and errors.
         device: auto, cpu, cuda, cuda:1, …
-        precision: Of the network; auto is bfloat16 on a GPU, float32 on a CPU. On CPUs with AVX-512 BF16 or AMX,
-            bfloat16 takes half the time, and a few pixels between two classes differ.
+        precision: Number format of the network; auto is bfloat16 on a GPU, float32 on a CPU. On CPUs with AVX-512 BF16
+            or AMX, bfloat16 takes half the time, and a few pixels between two classes differ.
         factory: The function that makes the network, where it is one of your own.
     """
     from oneway.tools.annotations import AnnotationSettings
@@ -100,7 +100,7 @@ def export(
             most CPUs. mIoU on the validation set is measured before and after.
         int8_loss: With --int8: points of mIoU that may be lost on the validation set; more, and nothing is written. By
             default 1.
-        licence: Under which the model may be used, for its card.
+        licence: Licence of the model, for its card.
         data: With --int8: folder of the data set, where it is not the one trained on.
         refresh: With --int8: accept that files have changed or vanished since they were decoded.
         cache: With --int8: where decoded images are kept; by default a folder of the user's cache folder.
@@ -172,7 +172,7 @@ def suggest(
     Args:
         run: Run folder.
         data: Folder of images to choose from; by default the run's own without labels.
-        count: How many.
+        count: Number of images to suggest.
         by: What decides: doubt, how unsure the model is, every class counting the same; features, how unlike all
             labelled images an image is; or both, the default.
         out: The table (CSV); a contact sheet (PNG) lies beside it. By default suggest.csv in the run folder.

@@ -112,10 +112,10 @@ class Data(Section):
     """Further images without labels: a folder with its subfolders, a video, or tar shards: `pool/{000..123}.tar`."""
 
     frames_every: Annotated[float, Field(ge=0.01, le=3600)] = 1.0
-    """Seconds between the frames that are used, where these images are a video."""
+    """Seconds between the frames that are used of a video in `data.unlabelled`."""
 
     pool: Literal["auto", "always", "never"] = "auto"
-    """Whether that folder is a pool, read while training, as shards are; `auto`: where it is too large to decode."""
+    """Whether the folder `data.unlabelled` is read while training, as shards are; `auto`: if too large to decode."""
 
     most_broken: Fraction = 0.01
     """Share of a pool's images that may turn out unreadable before the run stops; others take their places."""
@@ -235,10 +235,10 @@ class Optimiser(Section):
     """Adam; with decoupled weight decay (`adamw`); or stochastic gradient descent with momentum."""
 
     learning_rate: Rate = 4e-4
-    """For randomly initialised parameters."""
+    """Learning rate of randomly initialised parameters."""
 
     learning_rate_pretrained: Rate = 1e-4
-    """For parameters that came with `model.weights`."""
+    """Learning rate of parameters that came with `model.weights`."""
 
     weight_decay: NonNegative = 1e-4
     """L2 regularisation of randomly initialised parameters."""
@@ -256,7 +256,7 @@ class Optimiser(Section):
     """Momentum of stochastic gradient descent."""
 
     nesterov: bool = True
-    """Whether that momentum looks ahead, as Nesterov's does."""
+    """Nesterov's momentum for stochastic gradient descent."""
 
     schedule: Literal["quarter-cosine", "polynomial", "steps", "constant"] = "quarter-cosine"
     """How the learning rate falls over the run."""
@@ -296,7 +296,7 @@ class Train(Section):
     """Decay of the mean teacher's moving average (methods `mt-…` and others with such a teacher)."""
 
     teacher_warm_up: bool = False
-    """Whether that average begins as a plain mean of the first students: its decay is 1 − 1/t until it is the above."""
+    """Begin that average as a plain mean of the first students: decay 1 − 1/t up to `train.teacher_decay`."""
 
     batch_norm: BatchNorm = "clean"
     """Which inputs of the student update the running statistics: clean ones, `both`, or none (`frozen`)."""
@@ -323,7 +323,7 @@ class Train(Section):
     """How a GPU computes a step: fused kernels in a captured CUDA graph, or `plain` PyTorch, the reference."""
 
     precision: Precision = "auto"
-    """Of the activations; `auto` is bfloat16 on a GPU, float32 on a CPU. Weights, losses and norms stay in float32."""
+    """Of activations: `auto` is bfloat16 on a GPU, float32 on a CPU. Weights, losses and norms stay in float32."""
 
 
 class Config(Section):

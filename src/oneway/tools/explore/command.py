@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from oneway import runs
+from oneway.common.console import close_streams
 from oneway.common.errors import UserError
 from oneway.common.extras import import_extra
 from oneway.common.words import say
@@ -20,7 +19,7 @@ from oneway.tools.explore.compute import Comparer
 from oneway.tools.explore.images import ImageStore, load_pictures, most_pixels, render_scenes
 
 LAST_SECONDS = 0.2
-"""That a computation has to end, when the page is left."""
+"""Seconds that a computation has to end once the page is interrupted."""
 
 if TYPE_CHECKING:  # needs packages that not everyone has
     from oneway.tools.explore.server import PageContent
@@ -38,9 +37,7 @@ def explore(page_content: PageContent, console: Console, port: int | None = None
         say(console, page_content.remark)
     serve(application(page_content, limits, workers), console, port, preferred=8421)
     if not workers.stop(LAST_SECONDS):  # Python would wait for what is being computed, which nobody wants any more
-        for stream in filter(None, (sys.stdout, sys.stderr)):
-            with suppress(OSError):
-                stream.flush()
+        close_streams()
         os._exit(0)
 
 

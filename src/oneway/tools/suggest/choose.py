@@ -16,7 +16,7 @@ from oneway.data import QUIET
 from oneway.data.check.duplicates import ALIKE, nearest
 from oneway.data.check.survey import fingerprint
 from oneway.models.features import feature_channels, has_encoder
-from oneway.tools.suggest.scores import NEEDS_FEATURES, Candidate, Doubts, Judge, Score, score_images
+from oneway.tools.suggest.scores import NEEDS_FEATURES, Candidate, Floats, Judge, Score, score_images
 
 SMALLEST = 1e-6
 
@@ -32,7 +32,7 @@ class Choice:
     unreadable: tuple[str, ...]
     """Why single files could not be used."""
 
-    among: int = 0
+    among: int
     """Images to choose from."""
 
 
@@ -104,7 +104,7 @@ def choose(
     return taken, int((similarity >= ALIKE).sum()) - len(taken)
 
 
-def worth(scores: Sequence[Score], away: Doubts, by: SuggestBy) -> Doubts:
+def worth(scores: Sequence[Score], away: Floats, by: SuggestBy) -> Floats:
     """N: what the label of each image is worth, given how far it is from the nearest that is labelled or taken."""
     if by == "features":
         return away
@@ -121,7 +121,7 @@ def standardise(scores: Sequence[Score], there: Sequence[Score]) -> tuple[list[S
     return found[: len(scores)], found[len(scores) :]
 
 
-def distances(scores: Sequence[Score], there: Sequence[Score]) -> Doubts:
+def distances(scores: Sequence[Score], there: Sequence[Score]) -> Floats:
     """From the features of each image to the nearest of M others: k-centre takes the farthest first.
 
     With no other, it is 1 for the one in the middle, and less for those farther from it.

@@ -20,7 +20,7 @@ from torch import Tensor
 from oneway import runs
 from oneway.common.errors import UserError
 from oneway.common.progress import progress_bar
-from oneway.common.run_files import CONTACT_SHEET, SUGGESTIONS
+from oneway.common.run_files import SUGGESTIONS
 from oneway.common.terms import SuggestBy
 from oneway.common.words import table_cell
 from oneway.data.check import contact_sheet
@@ -44,12 +44,12 @@ from oneway.tools.suggest.scores import (
 
 @dataclass(frozen=True)
 class Suggestions(Choice):
-    """With the files that show it."""
+    """A choice, and the files that show it."""
 
-    table: Path = Path(SUGGESTIONS)
-    sheet: Path = Path(CONTACT_SHEET)
-    annotations: str = ""
-    """What was written for an annotation tool."""
+    table: Path
+    sheet: Path
+    annotations: str
+    """What was written for an annotation tool, in words; empty where nothing was."""
 
 
 def suggest(
@@ -68,8 +68,7 @@ def suggest(
 ) -> Suggestions:
     """Writes a table of the images to label next, and a contact sheet that shows where they are difficult.
 
-    Everything is asked for as `oneway suggest` says it; `folder` holds the images to choose from, where they are not
-    the run's own that have no labels.
+    Arguments as for `oneway suggest`; `folder` is its `--data`, the images to choose from.
     """
     home = None if to is None else out or path / f"suggest-{to.to}"
     if home is not None:

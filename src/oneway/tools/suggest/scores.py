@@ -1,4 +1,4 @@
-"""What a model makes of images without labels, as far as it tells which to label; and where it contradicts itself.
+"""Scores of unlabelled images for choosing which to label: the model's doubt, its features, its self-contradiction.
 
 Shapes: N images, or N draws of one image, of H×W pixels; C classes; K features.
 """
@@ -43,11 +43,10 @@ SEED = 0
 STRENGTH = 0.5
 """Share of the run's strengths. At all of it, some draws break a model whatever an image shows, and only they count."""
 
-MOST_PIXELS = {"cpu": 5 * 2**18}
-"""Pixels of an image whose doubts are asked for, by device; larger ones are made smaller, which is said, so that two
-cores take a second for each at most. Other devices need not hurry: `MOST_ELSEWHERE`."""
+MOST_PIXELS_CPU, MOST_PIXELS_GPU = 5 * 2**18, 2**21
+"""Pixels of an image that is scored; larger ones are made smaller, with a note, so that two cores take at most a second
+for each."""
 
-MOST_ELSEWHERE = 2**21
 NEEDS_FEATURES = ("features", "both")
 SHEET_PIXELS = 2**16
 """Pixels of an image whose contradictions are looked at: as many as the contact sheet shows."""
@@ -55,7 +54,7 @@ SHEET_PIXELS = 2**16
 MOST_VALUES = 2**26
 """Probabilities of one prediction, 256 MiB: with very many classes, images are made smaller."""
 
-Doubts = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ class Score:
     """Entropy of the prediction: mean over pixels."""
 
     fingerprint: bytes
-    features: Doubts = field(default_factory=lambda: np.zeros(0), compare=False)
+    features: Floats = field(default_factory=lambda: np.zeros(0), compare=False)
     """K: what the encoder makes of it, mean over the cells of each feature map."""
 
     distance: float | None = None
@@ -125,10 +124,10 @@ class Score:
 class Seen:
     """What a model makes of N images, mean over pixels."""
 
-    doubts: Doubts
+    doubts: Floats
     """N×C: what each class adds to the entropy of the prediction."""
 
-    features: Doubts
+    features: Floats
     """N×K."""
 
 
@@ -140,13 +139,13 @@ class Judge:
     device: torch.device
     perturb: Perturb
     most: int
-    """Pixels of an image whose doubts are asked for; larger ones are made smaller."""
+    """Pixels of an image that is scored; larger ones are made smaller."""
 
     bands: Bands | None = None
-    """Of files, those that the model has learnt to see as colours."""
+    """Bands of image files that the model was trained to see as colours."""
 
     at_once: int = 0
-    """Pixels of images of one size that are looked at in one pass; one image in any case."""
+    """Pixels of a batch of images of one size; a batch has at least one image."""
 
     reduction: int = 1
     """How many times smaller than they are, each way, the model has learnt to see images."""
@@ -185,7 +184,7 @@ class Judge:
         return as_input(torch.from_numpy(shrink(pixels, most))[None].to(self.device))
 
 
-def balance_classes(doubts: Doubts) -> Doubts:
+def balance_classes(doubts: Floats) -> Floats:
     """N values from N×C doubts: how many times the average of all images each has, as a mean over classes.
 
     A sum over classes would be about those that fill images. Here every class counts the same, as it does in mIoU: what
@@ -201,8 +200,9 @@ def load_judge(run: runs.Run, factory: str | None = None, device: str = "auto") 
     place = runs.choose_device(device)
     model = runs.load_model(run.model_file, place, factory)
     network = model.network.to(memory_format=torch.channels_last)
-    most = min(MOST_PIXELS.get(place.type, MOST_ELSEWHERE), MOST_VALUES // len(model.classes))
-    at_once = 0 if place.type == "cpu" else MOST_VALUES // len(model.classes)
+    fitting = MOST_VALUES // len(model.classes)
+    on_cpu = place.type == "cpu"
+    most, at_once = min(MOST_PIXELS_CPU if on_cpu else MOST_PIXELS_GPU, fitting), 0 if on_cpu else fitting
     return Judge(network, place, weaken(run.config.perturb), most, model.bands, at_once, model.reduction)
 
 
