@@ -106,11 +106,11 @@ def export(
         cache: With --int8: where decoded images are kept; by default a folder of the user's cache folder.
         factory: The function that makes the network, where it is one of your own.
     """
-    from oneway.tools.targets import refuse_target
+    from oneway.tools.export_names import refuse_export_name
 
     if not int8 and (int8_loss, data, refresh, cache) != (None, None, False, None):
         raise UserError("--int8-loss and the flags of data go with --int8, which alone looks at images of the run.")
-    refuse_target(to, int8)
+    refuse_export_name(to, int8)
     from oneway.tools.export import Int8, export_model  # which loads PyTorch
 
     asked = Int8(1.0 if int8_loss is None else int8_loss, data, refresh, cache) if int8 else None

@@ -24,7 +24,7 @@ def refuse_link(path: Path) -> Path:
 
 
 def is_ordinary(path: Path) -> bool:
-    """Whether there is a file that is none but a file: no link to one, no pipe, no device."""
+    """Whether there is a regular file: no link to one, no pipe, no device."""
     try:
         return stat.S_ISREG(os.lstat(path).st_mode)
     except (OSError, ValueError):

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 ROUNDS = 6
-"""Of the network that permutes numbers."""
+"""Rounds of the Feistel network in `permuted`."""
 
 
 def stream(seed: int, purpose: str, index: int = 0) -> np.random.Generator:
@@ -27,7 +27,8 @@ def stream(seed: int, purpose: str, index: int = 0) -> np.random.Generator:
 def permuted(seed: int, purpose: str, index: int, count: int, positions: range) -> npt.NDArray[np.int64]:
     """What a random permutation of `count` numbers has at some positions; the others are not computed.
 
-    A Feistel network permutes the numbers of an even number of bits; who lands beyond `count` is permuted again.
+    A Feistel network permutes the numbers of an even number of bits; results beyond `count` are permuted again until
+    they are below it (cycle walking).
     """
     half = math.ceil((count - 1).bit_length() / 2)
     keys = stream(seed, purpose, index).integers(2**64, size=ROUNDS, dtype=np.uint64)

@@ -87,7 +87,7 @@ def _published(backbone: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def _out_of_reach(url: str) -> str:
-    """Why a file of the hub cannot be asked for; nothing if it can.
+    """Why the hub does not answer a request for a file; empty if it does.
 
     The hub's own functions repeat a request for up to a minute, and looking up an address knows no time limit.
     """

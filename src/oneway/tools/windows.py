@@ -17,16 +17,16 @@ from oneway.models.norm import population_statistics
 from oneway.ops.losses import upsample
 
 Span = tuple[int, int]
-"""The first, and the one behind the last, along a side."""
+"""Start and end of a window along a side; the end is exclusive."""
 
 SMALLEST = 32
-"""Pixels of a window's side: those of a cell of the coarsest features, in which a network sees nothing smaller."""
+"""Least pixels of a window's side: the stride of the coarsest features."""
 
 
 def spans(length: int, window: int) -> list[Span]:
     """Windows along a side: one every two thirds of its size, and the last ends with the side."""
     step = max(1, window * 2 // 3)
-    last = max(0, -(-(length - window) // step))  # one more would lie within it
+    last = max(0, -(-(length - window) // step))  # rounded up: the index of the first window that reaches the end
     return [(index * step, min(index * step + window, length)) for index in range(last + 1)]
 
 

@@ -1,4 +1,4 @@
-"""What one-way consistency compares, for parameters that someone chose instead of drawing them.
+"""The two predictions that one-way consistency compares, for perturbation parameters chosen by hand.
 
 Shapes: N images of H×W pixels, C classes; logits at h×w.
 """

@@ -29,8 +29,8 @@ from oneway.tools.export.card import model_card
 from oneway.tools.export.formats import FORMATS, About, Call, Onnx, Opened, Pt2
 from oneway.tools.export.graph import Output
 from oneway.tools.export.int8 import Cost, Images, Int8, measure, quantise, read_images, refuse_loss
+from oneway.tools.export_names import refuse_export_name
 from oneway.tools.predict.predictor import load
-from oneway.tools.targets import refuse_target
 
 TIMED_SIZES = {False: (256, 512), True: (32, 32)}
 """Of images to segment, and to classify."""
@@ -135,7 +135,7 @@ def export_model(
 
 def _choose_format(to: Path, int8: Int8 | None) -> Onnx | Pt2:
     """Refuses what cannot be written, before anything is loaded."""
-    refuse_target(to, int8 is not None)
+    refuse_export_name(to, int8 is not None)
     kind = FORMATS[to.suffix.lower()]
     for beside in kind.files(to):
         if beside.exists() and not to.exists():

@@ -32,7 +32,7 @@ MOST_BYTES = 2**23
 """Of a file in the folder of pictures."""
 
 REST = 20
-"""Times that a long log takes to be read, before it is read again: the processor is for those who train."""
+"""A log is read again after so many times as long as reading it took: the processor is for training."""
 
 PICTURE = re.compile(r"(image-\d|truth-\d|\d{8,12}-\d)\.(jpg|png)")
 WATCHED = (CONFIG, METRICS, SUMMARY)
@@ -113,11 +113,11 @@ class Watcher:
         with suppress(UserError):
             if state == "stopped" and (saved := list_complete(run.path / "checkpoint")):
                 brief["done"] = int(saved[-1].stem)  # it goes on from there; the log may have fewer iterations, or more
-        return {"number": number, "name": run.name, "version": run.version, "state": state, **brief,
-                "left": self._left(run) if trains else None}  # fmt: skip
+        left = self._left(run) if trains else None
+        return {"number": number, "name": run.name, "version": run.version, "state": state, **brief, "left": left}
 
     def _left(self, run: WatchedRun) -> float | None:
-        """Seconds, by what was seen since the page was first asked for."""
+        """Seconds until the run ends, by its pace since the page was first asked for; None where that is not known."""
         done, iterations, now = run.details.get("done", 0), run.details.get("iterations", 0), time.monotonic()
         if run.first is None or done < run.first[1]:
             run.first = now, done
@@ -203,7 +203,7 @@ def _classes(file: Path) -> tuple[list[str], list[str]]:
 
 
 def _read_bytes(file: Path) -> bytes:
-    """A file of whatever origin in the folder of pictures; neither of the two may be a link."""
+    """A file in the folder of pictures; neither the file nor the folder may be a link."""
 
     def check_size(size: int) -> None:
         if size > MOST_BYTES:

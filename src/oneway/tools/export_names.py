@@ -1,4 +1,4 @@
-"""Which files a model can be exported to. Loads nothing, so that a wrong name is refused at once."""
+"""Names that an exported file may have; `tools/export` loads PyTorch, and a wrong name should fail before that."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ SUFFIXES = (".onnx", ".xml", ".pt2")
 INT8_SUFFIXES = (".onnx", ".xml")
 
 
-def refuse_target(to: Path, int8: bool) -> None:
-    """Raises a UserError for a file that no export is written to."""
+def refuse_export_name(to: Path, int8: bool) -> None:
+    """Raises a UserError for a file of another format, or a folder."""
     suffix = to.suffix.lower()
     if suffix not in SUFFIXES:
         raise UserError(f"{to}: unknown format. The name must end in {' or '.join(SUFFIXES)}.")
