@@ -1,4 +1,4 @@
-"""Memory that a process frees stays with it, for the next tensor of that size."""
+"""Keeps freed memory in the process, for the next tensor of that size (glibc's malloc)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where oneway prints: text from files is shown and never obeyed, and no run ends because nobody reads it."""
+"""Consoles: control characters in text are never obeyed, and a closed or full output ends no run."""
 
 from __future__ import annotations
 

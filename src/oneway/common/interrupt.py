@@ -1,4 +1,4 @@
-"""Signals that ask a run to stop, asked about between iterations instead of breaking into one."""
+"""Signals that ask a run to stop: noted when they come, and acted on between iterations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU)
 """Ctrl-C, a scheduler, a terminal that is closed, and processor time that is used up."""
 
 IMPATIENT = (signal.SIGINT, signal.SIGTERM)
-"""Those that somebody sends again on purpose; the system repeats the others by itself."""
+"""Signals whose second arrival acts at once: somebody sent it on purpose, while the system repeats the others."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Names, counts and durations in words; and names from anywhere, made harmless for where they are shown."""
+"""Text for messages: counts, durations and lists in words, and untrusted names made safe to print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run without unlabelled images beside which another shows what they brought."""
+"""The baseline of a run: the same settings, trained on labels alone; and the commands that train either."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ MAY_DIFFER = {
 """Between a run and its baseline: settings that concern unlabelled images, or nothing that is learnt."""
 
 COMPARED_AS_DONE = {"labels", "train.iterations", "train.epochs"}
-"""Settings that can say one thing in several ways; who compares runs, compares what came of them."""
+"""Settings with several spellings of one value: callers compare the labelled images and iterations themselves."""
 
 OF_LABELLED_IMAGES = {"balance"}
 """Settings that a method may bring, and its baseline keeps: a gain should be that of unlabelled images alone."""
 
 NOT_REPEATED = ("recipe", "method", "data.name", "data.path", "data.refresh", "data.cache", "jitter.fit")
-"""Settings that a command to copy does not repeat: they are said otherwise, or are for each user to say."""
+"""Settings that a command to copy leaves out: it has other words for them, or each user has their own."""
 
 
 def find_compared(out: Path) -> str | None:
@@ -84,7 +84,7 @@ def with_method(config: Config, method: str = BASELINE) -> Config:
 
 
 def is_baseline_of(one: Config, other: Config) -> bool:
-    """Whether what `other` has and `one` lacks are unlabelled images; number of labels and length are not compared."""
+    """Whether `one` is `other` on labels alone; labels and length are not compared, only the remaining settings."""
     if not METHODS[one.method].supervised or METHODS[other.method].supervised or not alike(one, other):
         return False
     return all(getattr(one.train, name) == getattr(other.train, name) for name in OF_LABELLED_IMAGES)
@@ -119,7 +119,7 @@ def train_command(config: Config, *more: str) -> str:
 
 
 def _flags(config: Config, usual: Config) -> dict[str, Any]:
-    """The settings to say where the others are as usual."""
+    """The settings of a command to copy: those that differ from `usual` and matter to the method."""
     method, before = METHODS[config.method], usual.flat()
     unused = OF_UNLABELLED_IMAGES if method.supervised else set()
     said = {*before} - {*NOT_REPEATED} - (unused - PERTURBING if method.augment else unused)

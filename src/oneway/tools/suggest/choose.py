@@ -44,10 +44,10 @@ def choose_among(
     by: SuggestBy | None,
     console: Console,
 ) -> Choice:
-    """Looks at all candidates, and chooses up to `count` of them.
+    """Scores all candidates, and chooses up to `count` of them.
 
-    What decides: `doubt`, what the model is unsure of, classes alike; `features`, how unlike all labelled images it is
-    to the encoder; or `both`, their product, which is the default where the model has an encoder.
+    By `doubt`, the model's entropy with every class weighing the same; by `features`, the distance to all labelled
+    images in the encoder's features; or by `both`, their product, the default where the model has an encoder.
     """
     by = by or ("both" if has_encoder(judge.network) else "doubt")
     if by in NEEDS_FEATURES:
@@ -92,7 +92,7 @@ def choose(
         away = 1 - np.clip(similarity, 0, 1) if by == "doubt" else distances(scores, there)
         values = worth(scores, away, by)
         best = int(np.argmax(np.where(free, values, -1)))
-        comparable = by == "doubt" or there  # or it is the one in the middle
+        comparable = by == "doubt" or there  # the first of all has no other image to be far from
         figures = (float(away[best]), float(values[best])) if comparable else (None, None)
         taken.append(replace(scores[best], distance=figures[0], worth=figures[1]))
         # All fingerprints go in every time, since similarity is judged against what a whole set has in common.
@@ -113,7 +113,7 @@ def worth(scores: Sequence[Score], away: Floats, by: SuggestBy) -> Floats:
 
 
 def standardise(scores: Sequence[Score], there: Sequence[Score]) -> tuple[list[Score], list[Score]]:
-    """The same with features of length 1, to which each has contributed alike: how it differs from the mean of all."""
+    """The scores with standardised features: mean 0 and deviation 1 over all images, then scaled to unit length."""
     features = np.stack([score.features for score in (*scores, *there)])
     features = (features - features.mean(axis=0)) / features.std(axis=0).clip(min=SMALLEST)
     features /= np.linalg.norm(features, axis=1, keepdims=True).clip(min=SMALLEST)
@@ -122,9 +122,9 @@ def standardise(scores: Sequence[Score], there: Sequence[Score]) -> tuple[list[S
 
 
 def distances(scores: Sequence[Score], there: Sequence[Score]) -> Floats:
-    """From the features of each image to the nearest of M others: k-centre takes the farthest first.
+    """From the features of each image to the nearest of M others, as greedy k-centre selection needs them.
 
-    With no other, it is 1 for the one in the middle, and less for those farther from it.
+    Without others, images closer to the mean get more, so that the most typical one is taken first.
     """
     features = np.array([score.features for score in scores])
     if not there:
