@@ -10,16 +10,16 @@ from rich.console import Console
 from oneway.common.errors import UserError
 from oneway.common.run_files import CONFIG, is_output
 from oneway.common.words import command, say
-from oneway.config import Config, build, merge, prefer_epochs, read_yaml
+from oneway.config import Config, build, merge, read_yaml, unset_alternatives
 from oneway.config.recipes import PresetName, configured, with_preset
 
 
 def collect_changes(settings: Config, data: Path | None, file: Path | None) -> dict[str, Any]:
     """The settings that the user gives, by section; flags win over a file."""
-    changes = prefer_epochs(settings.model_dump(exclude_unset=True))
+    changes = unset_alternatives(settings.model_dump(exclude_unset=True))
     if data is not None:
         changes = merge(changes, {"data": {"path": data}})
-    return changes if file is None else merge(prefer_epochs(read_yaml(file)), changes)
+    return changes if file is None else merge(unset_alternatives(read_yaml(file)), changes)
 
 
 def resolve(

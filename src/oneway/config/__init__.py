@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oneway.config.conflicts import unused_settings
-from oneway.config.reading import build, confirm_factory, explain, merge, prefer_epochs, read_yaml
+from oneway.config.reading import build, confirm_factory, explain, merge, read_yaml, unset_alternatives
 from oneway.config.tree import (
     BatchNorm,
     Config,

@@ -66,8 +66,8 @@ def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def prefer_epochs(changes: dict[str, Any]) -> dict[str, Any]:
-    """The changes, and what goes with them: epochs win over the iterations of a recipe, a crop over one that fits."""
+def unset_alternatives(changes: dict[str, Any]) -> dict[str, Any]:
+    """The changes, which unset what they replace: epochs the iterations of a recipe, a crop the one that fits."""
     for section, given, other, value in (("train", "epochs", "iterations", None), ("jitter", "crop", "fit", False)):
         settings = changes.get(section)
         if isinstance(settings, dict) and {given} == settings.keys() & {given, other}:

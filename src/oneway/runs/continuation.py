@@ -64,7 +64,7 @@ class Continued:
         self.changes.extend(change for change in changes if change not in self.changes)
 
 
-def keep_paths_and_reduction(path: Path, config: Config, say: Callable[[str], None]) -> Config:
+def keep_resolved_settings(path: Path, config: Config, say: Callable[[str], None]) -> Config:
     """The settings of a continued run, with paths, `data.reduction` and crops as they were resolved when it began.
 
     A relative path counts as one typed in another working directory, and keeps its meaning, where it leads to nothing

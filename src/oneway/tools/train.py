@@ -65,7 +65,7 @@ def train(
     with ranks.watching(), note_run_folder(out), memory.explained(config), ExitStack() as resources:
         device, say = agree(config, resume, ranks), partial(words.say, console)
         if resume:
-            config = ranks.same(partial(continuation.keep_paths_and_reduction, out, config, say))
+            config = ranks.same(partial(continuation.keep_resolved_settings, out, config, say))
             if (ended := find_ended(config, out, ranks, say)) is not None:
                 return ended
         training = open_training(config, out, device, resume, allow_changes, console, resources, ranks, turn)

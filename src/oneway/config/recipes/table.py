@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from oneway.common.errors import UserError, unknown
-from oneway.config import Config, build, merge, prefer_epochs, unused_settings
+from oneway.config import Config, build, merge, unset_alternatives, unused_settings
 from oneway.config.recipes import cifar10, cityscapes, everyday
 from oneway.config.recipes.camvid import camvid
 from oneway.config.recipes.folder import folder
@@ -65,7 +65,7 @@ def configured(name: str, changes: dict[str, Any], source: str) -> Config:
         UserError: A change is wrong; says `source`, key and value.
     """
     base = recipe(name, changes.get("method")).model_dump()
-    config = build(merge(base, prefer_epochs(changes)), source)
+    config = build(merge(base, unset_alternatives(changes)), source)
     for reason in unused_settings(config.data):
         raise UserError(f"{source}: {reason}.")
     return config

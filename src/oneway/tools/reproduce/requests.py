@@ -10,7 +10,7 @@ from typing import Any
 
 from oneway.common.errors import UserError, unknown
 from oneway.common.words import listed
-from oneway.config import Config, build, merge, names_of, prefer_epochs
+from oneway.config import Config, build, merge, names_of, unset_alternatives
 from oneway.tools.reproduce.jobs import Job
 from oneway.tools.reproduce.tables import RunTable
 
@@ -85,7 +85,7 @@ def check_request(
 
 def run_config(config: Config, seed: int, request: Request) -> Config:
     """A cell's configuration for a seed, with the changes that were asked for."""
-    changed = build(merge(config.model_dump(), prefer_epochs(request.changes)), "reproduce")
+    changed = build(merge(config.model_dump(), unset_alternatives(request.changes)), "reproduce")
     length = {} if request.iterations is None else {"iterations": request.iterations}
     return changed.changed(seed=seed, data={"path": request.data}, train=length)
 
