@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -73,15 +74,16 @@ def write(
         if not tensor.isfinite().all():
             raise UserError(f"At iteration {iteration}, {name} is not finite: no checkpoint is made of it.")
     data = tensors.serialise(content, {"format": FORMAT, **(notes or {})})
-    manifest = Manifest(
-        iteration=iteration, seconds=seconds, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), **about
-    )
     require()
     if not folder.is_dir():
         folder.mkdir()
         atomic.sync_folder(folder.parent)
     path = folder / f"{iteration:08d}{MANIFEST}"
-    atomic.write_atomically(path.with_suffix(TENSORS), data)
+    with ThreadPoolExecutor(1) as beside:  # hashing takes as long as writing
+        digest = beside.submit(hashlib.sha256, data)
+        atomic.write_atomically(path.with_suffix(TENSORS), data)
+    sha256 = digest.result().hexdigest()
+    manifest = Manifest(iteration=iteration, seconds=seconds, bytes=len(data), sha256=sha256, **about)
     require()
     atomic.write_atomically(path, seal_manifest(manifest.model_dump()))
     require()

@@ -46,6 +46,11 @@ class GalleryRow:
     truth: Image.Image
     attempts: list[Attempt]  # one per model
 
+    @property
+    def pictures(self) -> list[Image.Image]:
+        """All that it shows."""
+        return [self.image, self.truth, *(attempt.picture for attempt in self.attempts)]
+
 
 def gallery(images: Samples, models: Sequence[TrainedModel], config: Perturb) -> list[GalleryRow]:
     """Clean and perturbed rows in turn, of images evenly spaced over all."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,8 +107,11 @@ def _render(page: dict[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"duration": duration, "data_uri": data_uri}
-    return environment.get_template("page.html.j2").render(page=page)
+    shown = [picture for row in page["rows"] for picture in row.pictures]
+    with ThreadPoolExecutor() as pool:  # Pillow encodes without Python's lock
+        uris = {id(one): pool.submit(data_uri, one, "PNG", optimize=True) for one in shown}
+        environment.filters |= {"duration": duration, "data_uri": lambda picture: uris[id(picture)].result()}
+        return environment.get_template("page.html.j2").render(page=page)
 
 
 def _gather(runs: list[RunFacts], models: list[TrainedModel], dataset: Dataset, command: str) -> dict[str, Any]:
