@@ -107,7 +107,7 @@ def test_a_run_does_not_say_where_decoded_images_go(run: Run, tmp_path: Path) ->
 
 def test_embedded_data_are_in_no_folder(run: Run, tmp_path: Path) -> None:
     """One that is named would be ignored, and scores taken for its own."""
-    with pytest.raises(UserError, match=r"^--data .*: .* was trained on streets, which reads no folder\.$"):
+    with pytest.raises(UserError, match=r"^--data .*: .* is of streets, which reads no folder\. Leave it out\.$"):
         data_of(run, QUIET, tmp_path)
 
 

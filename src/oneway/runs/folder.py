@@ -216,7 +216,7 @@ def data_of(
         given["reduction"] = 1
     if path is not None:
         if settings.name in EMBEDDED:
-            raise UserError(f"--data {path}: {run.path} was trained on {settings.name}, which reads no folder.")
+            raise UserError(f"--data {path}: {run.path} is of {settings.name}, which reads no folder. Leave it out.")
         return settings.model_copy(update={**given, "path": path, "unlabelled": None})
     for named in (place for place in (settings.path, settings.unlabelled) if place is not None):
         if not is_own(run.path / CONFIG):
