@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections import defaultdict
 from copy import deepcopy
 
@@ -84,6 +85,20 @@ def test_convolutions_are_tried_where_a_run_is_long_enough():
     assert not warm.pays_to_try(network, config, 2000)
     assert warm.pays_to_try(network, config.changed(jitter={"crop": (448, 448)}), 74_200)
     assert not warm.pays_to_try(nn.Conv2d(4, 4, 3, groups=4), config)
+
+
+def test_a_gpu_that_fails_to_wake_up_ends_no_run(monkeypatch):
+    """In a thread of its own, which says nothing; without a GPU, nothing is begun."""
+    asked = []
+    monkeypatch.setattr(torch, "zeros", lambda *shape, device: asked.append(device) or 1 / 0)
+    before = threading.active_count()
+    warm.awaken(CPU)
+    assert threading.active_count() == before
+    warm.awaken(torch.device("cuda"))
+    for thread in threading.enumerate():
+        if thread.name == "awaken":
+            thread.join()
+    assert asked == [torch.device("cuda")]
 
 
 def test_without_triton_nothing_is_done(monkeypatch):

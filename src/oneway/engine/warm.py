@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
+from threading import Thread
 
 import torch
 from torch import nn
@@ -15,10 +16,25 @@ from oneway.config import Config
 from oneway.engine.start import batch_of
 from oneway.engine.state import TrainingState
 from oneway.models.norm import population_statistics
-from oneway.ops import compile_ahead
+from oneway.ops import compile_ahead, hash_compiler
 
 TRIED = 5e10
 """Pixels of a run in which faster convolutions gain what trying takes: an H200 needs two nanoseconds for each."""
+
+
+def awaken(device: torch.device) -> None:
+    """Begins what a GPU takes before its first kernel, beside what is read meanwhile: a context, and Triton's own hash.
+
+    Whoever needs them sooner makes them; what fails here, fails there.
+    """
+
+    def begin() -> None:
+        with suppress(Exception):
+            torch.zeros(1, device=device)
+            hash_compiler()
+
+    if device.type == "cuda":
+        Thread(target=begin, name="awaken", daemon=True).start()
 
 
 def compile_kernels(

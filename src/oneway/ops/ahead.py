@@ -47,6 +47,13 @@ def compile_ahead(function: Callable[[], object]) -> None:
         function()
 
 
+def hash_compiler() -> None:
+    """What Triton does once in a process before it finds a kernel: it reads itself, half a gigabyte, and remembers."""
+    from triton.runtime.cache import triton_key
+
+    triton_key()
+
+
 class _Compilers(ThreadPoolExecutor):
     """Threads that also load what they have compiled: for some versions of Triton, a C compiler has work to do then."""
 

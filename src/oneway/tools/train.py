@@ -30,6 +30,7 @@ from oneway.engine.capture import choose_step
 from oneway.engine.feed import Feed
 from oneway.engine.ranks import Ranks, join
 from oneway.engine.step import Measured
+from oneway.engine.warm import awaken
 from oneway.runs import TrainedModel, continuation
 from oneway.runs.checkpoint.writer import Writer, open_writer
 from oneway.tools.evaluate import METRIC_NAMES, Scores, as_json, evaluate
@@ -68,6 +69,8 @@ def train(
             config = ranks.same(partial(continuation.keep_resolved_settings, out, config, say))
             if (ended := find_ended(config, out, ranks, say)) is not None:
                 return ended
+        if ranks.alone:
+            awaken(device)
         training = open_training(config, out, device, resume, allow_changes, console, resources, ranks, turn)
         with _watched(training, log), keep_freed_memory(device.type == "cpu"):
             signal_at_end = _iterate(training, console, turn.title)
