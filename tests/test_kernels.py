@@ -15,7 +15,10 @@ from torch import nn
 
 from kernel_facts import DEVICE, assert_facts
 from oneway.common.terms import IGNORE
-from oneway.draws import Boxes, Colours, Photometric
+from oneway.config import Jitter
+from oneway.draws import Boxes, Colours, Jitters, Photometric
+from oneway.engine.jitter import _window
+from oneway.engine.store import Store
 from oneway.models.average import average_of, update_average
 from oneway.ops.backend import references
 from oneway.ops.cells import kernel_upsamples
@@ -308,6 +311,24 @@ def fact_averages_move_as_pytorch_moves_them():
             update_average(teachers[1], student, share)
         for a, b in zip(*(teacher.state_dict().values() for teacher in teachers), strict=True):
             assert torch.equal(a, b)
+
+
+def fact_crops_lie_where_pytorch_puts_them():
+    """To the bit, as without kernels: images smaller and larger than their crops, scaled or not, flipped, reflected."""
+    random_state = torch.Generator().manual_seed(0)
+    size = torch.randint(5, 200, (9, 2), generator=random_state)
+    pixels = torch.zeros(int(size.prod(dim=1).sum()), 3, dtype=torch.uint8)
+    start = size.prod(dim=1).cumsum(0) - size.prod(dim=1)
+    store = Store(*(tensor.to(DEVICE) for tensor in (pixels, pixels[:, 0], start, size)), dense=True)
+    uniform = torch.rand(3, 40, generator=random_state)
+    scale = torch.where(uniform[0] < 0.2, 1.0, 0.5 + 2 * uniform[0])
+    columns = (torch.arange(40) % 9, scale, *uniform[1:], torch.arange(40) % 2 == 0)
+    draw = Jitters(*(column.to(DEVICE) for column in columns))
+    for config in (Jitter(crop=(33, 70)), Jitter(crop=(48, 32), padding=4, beyond="mirror")):
+        with references():
+            expected = _window(store, draw, config, config.crop)
+        found = _window(store, draw, config, config.crop)
+        assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
 def fact_crops_are_those_of_grid_sample():

@@ -17,7 +17,8 @@ from oneway.draws import Jitters, Pairs
 from oneway.engine.boxes import OVERLAP
 from oneway.engine.store import Store
 from oneway.methods.interface import Pair
-from oneway.ops.crops import Window, crop_images, crop_labels
+from oneway.ops import kernels_run
+from oneway.ops.crops import Window, crop_images, crop_labels, window_by_kernel
 
 PADDING = 0.5
 """Middle grey, beyond the border of an image that does not go on as its mirror image."""
@@ -59,11 +60,14 @@ def jitter_pairs(store: Store, draw: Jitters, pairs: Pairs, config: Jitter, cell
 def _window(
     store: Store, draw: Jitters, config: Jitter, crop: tuple[int, int], shifts: Sequence[Tensor] | None = None
 ) -> Window:
-    start, (height, width) = store.start[draw.item], store.size[draw.item].T
-    down, right = shifts or (None, None)
-    y = _places(height, draw.scale, crop[0], config.padding, draw.top, down)
-    x = _places(width, draw.scale, crop[1], config.padding, draw.left, right)
-    x = torch.where(draw.flip[:, None], width[:, None] - x, x)
+    if shifts is None and kernels_run(store.size.device):
+        start, height, width, y, x = window_by_kernel(store.start, store.size, *draw, crop, config.padding)
+    else:
+        start, (height, width) = store.start[draw.item], store.size[draw.item].T
+        down, right = shifts or (None, None)
+        y = _places(height, draw.scale, crop[0], config.padding, draw.top, down)
+        x = _places(width, draw.scale, crop[1], config.padding, draw.left, right)
+        x = torch.where(draw.flip[:, None], width[:, None] - x, x)
     if config.beyond == "mirror":
         y, x = _mirrored(y, height), _mirrored(x, width)
     if store.box is None:

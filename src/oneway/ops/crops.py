@@ -94,6 +94,80 @@ def _launch(kernel: Any, source: Tensor, window: Window, out: Tensor, **constant
     return out
 
 
+def window_by_kernel(
+    start: Tensor,
+    size: Tensor,
+    item: Tensor,
+    scale: Tensor,
+    top: Tensor,
+    left: Tensor,
+    flip: Tensor,
+    crop: tuple[int, int],
+    padding: int,
+) -> Window:
+    """In one launch instead of dozens, where crops lie in the images that they are drawn from, to the bit.
+
+    Args:
+        start: Of all images, their first pixels in the row; int64.
+        size: Their height and width, S×2, int64.
+        item: N, which images.
+        scale: N.
+        top: N, in [0, 1]: where a crop lies between the highest and the lowest possible place.
+        left: N, likewise.
+        flip: N, bool.
+        crop: Rows and columns.
+        padding: Pixels that a crop may reach beyond each border of the scaled image.
+    """
+    n, device = len(item), size.device
+    found = Window(
+        *torch.empty(3, n, dtype=torch.int64, device=device),
+        *(torch.empty(n, length, device=device) for length in crop),
+    )
+    columns = (tensor.contiguous() for tensor in (start, size, item, scale, top, left, flip))
+    constants = {"LENGTH": triton.next_power_of_2(max(crop)), "enable_fp_fusion": False}  # rounded as PyTorch does it
+    _window[n, 2](*columns, *found, *crop, padding, **constants)
+    return found
+
+
+@triton.jit
+def _window(
+    starts,
+    sizes,
+    item,
+    scale,
+    top,
+    left,
+    flip,
+    start,
+    height,
+    width,
+    y,
+    x,
+    h,
+    w,
+    padding,
+    LENGTH: tl.constexpr,
+):
+    """Rows and columns of a crop, each by a program of their own."""
+    n, across = tl.program_id(0), tl.program_id(1) == 1
+    image = tl.load(item + n)
+    size = tl.load(sizes + 2 * image + tl.program_id(1))
+    if across:
+        tl.store(width + n, size)
+    else:
+        tl.store(height + n, size)
+        tl.store(start + n, tl.load(starts + image))
+    length, cropped = size.to(tl.float32), tl.where(across, w, h)
+    factor, fraction = tl.load(scale + n), tl.load(tl.where(across, left, top) + n)
+    slack = factor * length + 2 * padding - cropped
+    sign = tl.where(slack > 0, 1.0, tl.where(slack < 0, -1.0, 0.0))
+    begin = sign * tl.floor(fraction * (tl.floor(tl.abs(slack)) + 1)) - padding
+    pixel = tl.arange(0, LENGTH)
+    place = tl.math.div_rn(begin + (pixel + 0.5), factor)
+    place = tl.where(across & (tl.load(flip + n) != 0), length - place, place)
+    tl.store(tl.where(across, x, y) + n * cropped + pixel, place, pixel < cropped)
+
+
 @triton.jit
 def _crop_colours(pixels, start, height, width, y, x, out, h, w, PADDING: tl.constexpr, PIXELS: tl.constexpr):
     n, place = tl.program_id(1).to(tl.int64), tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)
