@@ -85,7 +85,7 @@ def test_check_tells_what_is_there(place):
         assert size in done.stdout
     for label in range(len(streets.CLASSES)):
         assert f"■ class {label} " in done.stdout
-    assert "2 of the 8 labelled images are held out to validate" in done.stdout
+    assert "2 of the 8 images with a mask are held out to validate" in done.stdout
     assert "it can be trained on" in done.stdout
     assert "Contact sheet: check-photos.png" in done.stdout
     assert sorted(path.name for path in place.iterdir()) == ["check-photos.png", "photos"]
@@ -138,7 +138,7 @@ def test_check_tells_machines_the_same(place):
 def test_check_holds_out_what_training_would(place):
     """As many, or none."""
     told = [forked("check", "photos", "--data.holdout", share, cwd=place).stdout for share in ("0.5", "0")]
-    assert "4 of the 8 labelled images are held out" in told[0]
+    assert "4 of the 8 images with a mask are held out" in told[0]
     assert "No image validates: all that are labelled train (--data.holdout 0)" in told[1]
 
 
@@ -218,6 +218,11 @@ def test_other_classes_are_refused_and_the_same_elsewhere_are_evaluated(trained,
     shutil.copytree(trained / "photos", tmp_path / "photos")
     same = call("eval", trained / "run", "--data", "photos", "--json", cwd=tmp_path)
     assert json.loads(same.stdout)["samples"] == 2
+    shutil.copytree(trained / "photos", tmp_path / "fewer")
+    (validating, *_) = json.loads((trained / "run/split.json").read_text())["validating"]
+    (tmp_path / "fewer" / "masks" / Path(validating).name).with_suffix(".png").unlink()
+    fewer = call("eval", trained / "run", "--data", "fewer", cwd=tmp_path)
+    assert fewer.stdout.splitlines()[0].endswith(" on 1 val sample")
     description = tmp_path / "photos" / "dataset.yaml"
     description.write_text(description.read_text().replace("class 5", "lorry"))
     other = call("eval", trained / "run", "--data", "photos", cwd=tmp_path)

@@ -21,8 +21,9 @@ from data.defects import (
     first_pixel,
     told_to_a_person,
     truncate,
+    with_orientation,
 )
-from data.folders import listing
+from data.folders import SCENE, listing, pairs, photo
 from files import contents
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
@@ -84,9 +85,8 @@ def test_a_class_without_a_name_is_its_number(tmp_path, capsys):
     (root / "dataset.yaml").write_text((root / "dataset.yaml").read_text().replace("car, tree", "car, class 3, bus"))
     edit_mask(lambda mask: np.where(mask == 3, 0, mask), "val/masks/*.png")(root)
     assert [found.message for found in findings(root, capsys)] == [
-        "class 3 has no pixel in any validation mask",
-        "class 4 (bus) has no pixel in any training mask",
-        "class 4 (bus) has no pixel in any validation mask",
+        "no training mask has a pixel of class 4 (bus)",
+        "no validation mask has a pixel of class 3 or class 4 (bus)",
     ]
 
 
@@ -127,6 +127,35 @@ def test_saving_writes_a_description_that_is_then_used_and_never_written_over(tm
     assert findings(root, capsys) == []
     with pytest.raises(UserError, match="exists already"):
         check_folder(root, Console(), save=True)
+
+
+def test_where_no_mask_can_be_used(tmp_path, capsys, monkeypatch):
+    """No count contradicts another, and training says what to do about it once, as `check` does."""
+    monkeypatch.chdir(tmp_path)
+    root = pairs(tmp_path / "data", 8, SCENE + 70)
+    (root / "dataset.yaml").write_text("classes: [a, b, c]")
+    _, text = told_to_a_person(root)
+    assert "0 labelled   0 unlabelled   0 for validation   8 cannot be used" in text
+    assert "2 of the 8 images with a mask are held out" in text
+    with pytest.raises(UserError) as error:
+        refuse_errors(findings(root, capsys), listing(root))
+    for told in (text, str(error.value)):
+        assert told.count("which stands for no class") == 5
+        assert told.count("Correct the mask") == 1
+
+
+def test_files_that_are_not_used_are_said_under_a_heading_that_fits(tmp_path, capsys):
+    """A name that cannot be shown has nothing to do with pairs."""
+    root = pairs(tmp_path / "data", 8)
+    photo(root / "images" / "a\x1b[2Jb.png")
+    found = [one for one in findings(root, capsys) if "cannot be shown" in one.message]
+    assert [(one.kind, one.file) for one in found] == [("Files that are not used, or do not pair up", "images")]
+
+
+def test_training_names_the_command_that_draws_the_sheet_it_speaks_of(tmp_path, capsys):
+    """It draws none itself."""
+    with_orientation(3)(root := clean_set(tmp_path / "data"))
+    assert "the contact sheet of `oneway check`: " in summarise(findings(root, capsys))[0]
 
 
 def test_training_refuses_errors_and_tells_the_first_five(tmp_path):

@@ -142,7 +142,7 @@ def test_a_validation_set_is_held_out(tmp_path):
     assert not {*names(first.train)} & {*names(first.val)}
     assert len(labelled(first.train)) == 6
     assert names(first.train)[-1] == "images/free.jpg"
-    assert any("2 of the 8 labelled images are held out" in remark for remark in first.remarks)
+    assert any("2 of the 8 images with a mask are held out" in remark for remark in first.remarks)
     assert len(listing(tmp_path, holdout=0.999).val) == 7
     assert len(listing(tmp_path, holdout=0.001).val) == 1
 
@@ -186,15 +186,19 @@ def test_a_second_folder_of_masks_is_mentioned(tmp_path):
     assert all(item.mask.parent.name == "masks_new" for item in (*found.train, *found.val) if item.mask)
 
 
-def test_images_with_a_fourth_band_are_said(tmp_path):
-    """Once for all of them."""
+@pytest.mark.parametrize(("kind", "advice"), [("PNG", "and alpha is not"), ("TIFF", "`bands: [4, 3, 2]`")])
+def test_images_with_a_fourth_band_are_said(tmp_path, kind, advice):
+    """Once for all of them; nobody is told to take alpha for red."""
     pairs(tmp_path, 4)
     for index in range(2):
-        Image.new("RGBA", SCENE.shape[::-1], (index, 0, 0, 9)).save(tmp_path / "images" / f"{index}.jpg", "PNG")
+        (tmp_path / "images" / f"{index}.jpg").unlink()
+        Image.new("RGBA", SCENE.shape[::-1], (index, 0, 0, 9)).save(tmp_path / "images" / f"{index}.{kind.lower()}")
     found = listing(tmp_path)
     told = [one for one in apply_rules(found, survey_all(found, found.items, int)) if "Bands" in one.kind]
     assert len(told) == 1
     assert told[0].message.startswith("2 of 4 images have a band besides their colours")
+    assert advice in told[0].message
+    assert ("[4, 3, 2]" in told[0].message) == (kind == "TIFF")
 
 
 @pytest.mark.parametrize(
@@ -267,16 +271,83 @@ def test_one_folder_too_deep(tmp_path, inside):
         pairs(tmp_path / "photos" / part, 4)
     named = tmp_path / "photos" / inside
     assert refusal(named) == (
-        f"{named}: none of its 4 images has labels. It is part of {tmp_path / 'photos'}, which looks like a data set: "
+        f"{named}: none of its images has labels. It is part of {tmp_path / 'photos'}, which looks like a data set: "
         "name that folder."
     )
 
 
-def test_two_data_sets_below_are_both_named(tmp_path):
-    """Which one is meant, the user knows."""
+def patients(root, *, yaml: str = ""):
+    """`p1/images` and `p1/masks` to `p4/masks`, with three labelled images each, and one without a mask."""
+    for patient in ("p1", "p2", "p3", "p4"):
+        pairs(root / patient, 3)
+        photo(root / patient / "images" / "later.jpg")
+    if yaml:
+        write(root / "dataset.yaml", yaml)
+    return root
+
+
+@pytest.mark.parametrize("yaml", ["", "groups: folder", "train: {images: ., masks: .}"])
+def test_folders_with_images_and_masks_of_their_own(tmp_path, yaml):
+    """Those of patients are read together, and that is said where nobody has asked for it; masks are no images."""
+    (tmp_path / "p1").mkdir()
+    Image.new("RGB", (8, 6)).save(tmp_path / "p1" / "overview.png")
+    found = find(patients(tmp_path, yaml=yaml))
+    assert labelled(found.train) == [f"p{patient}/images/{index}.jpg" for patient in (1, 2, 3, 4) for index in range(3)]
+    assert len(found.train) == 16
+    assert all(item.mask == tmp_path / item.name[:2] / "masks" / f"{item.image.stem}.png" for item in found.train[:12])
+    assert not found.problems
+    told = [remark for remark in listing(tmp_path).remarks if "read together" in remark]
+    assert told == (
+        []
+        if yaml
+        else [
+            "Images and masks are those of p1, p2, p3 and 1 more, read together; to read one alone, name that folder."
+        ]
+    )
+
+
+def test_folders_of_patients_in_train_and_val(tmp_path):
+    """Each part has its own, at any depth, in upper and lower case; a mask without an image is named."""
+    patients(tmp_path / "train" / "ward")
+    for patient in ("p7", "p8"):
+        photo(tmp_path / "val" / patient / "Images" / "left" / "0.jpg")
+        mask(tmp_path / "val" / patient / "LABELS" / "left" / "0_mask.png")
+    stray = mask(tmp_path / "val" / "p8" / "LABELS" / "stray.png")
+    found = find(tmp_path)
+    assert len(labelled(found.train)) == 12
+    assert names(found.val) == ["val/p7/Images/left/0.jpg", "val/p8/Images/left/0.jpg"]
+    assert [problem.file for problem in found.problems] == [stray]
+
+
+@pytest.mark.parametrize("own", ["plates/dataset.yaml", "plates/classes.txt", "plates/images/val/0.txt"])
+def test_two_data_sets_below_are_both_named(tmp_path, own):
+    """Those that say themselves how they are read, or have splits; which one is meant, the user knows."""
     for name in ("cups", "plates"):
         pairs(tmp_path / name, 4)
-    assert refusal(tmp_path).endswith(
-        f"{tmp_path / 'cups'} and {tmp_path / 'plates'} look like data sets: name one of them. To train on all, move "
-        f"images and masks to folders such as images/cups and masks/cups in {tmp_path}."
+    write(tmp_path / own, "")
+    assert refusal(tmp_path) == (
+        f"{tmp_path}: none of its images has labels. {tmp_path / 'cups'} and {tmp_path / 'plates'} look like data "
+        "sets: name one of them."
     )
+
+
+def leaks(root, **options) -> list[str]:
+    return [message for kind, message in listing(root, **options).warnings if "both train and validate" in kind]
+
+
+def test_folders_on_both_sides_of_a_hold_out_are_said(tmp_path):
+    """With the line that prevents it; not where that line is, nor where folders say nothing."""
+    (told,) = leaks(patients(tmp_path / "patients"))
+    found = listing(tmp_path / "patients")
+    both = {item.image.parent for item in found.val} & {item.image.parent for item in found.train if item.mask}
+    assert told.startswith(f"{len(both)} of 4 folders (p")
+    assert told.endswith("scores will be too high. To hold out whole folders, write `groups: folder` into dataset.yaml")
+    assert not leaks(tmp_path / "patients", holdout=0)
+    assert not leaks(patients(tmp_path / "grouped", yaml="groups: folder"))
+    assert not leaks(pairs(tmp_path / "flat", 8))
+    for name in ("a", "b"):
+        for index in range(4):
+            photo(tmp_path / "two" / "images" / name / f"{index}.jpg")
+            mask(tmp_path / "two" / "masks" / name / f"{index}.png")
+    assert len(listing(tmp_path / "two").val) == 2
+    assert not leaks(tmp_path / "two")

@@ -275,7 +275,7 @@ def evaluate(
     taught = ", from which it has learnt" if split == "train" else ""
     averaged = ", averaged with mirror images" if mirror else ""
     windows = f", in windows of {window[0]}×{window[1]} pixels" if window else ""
-    say(results, f"{run} on {result['samples']} {split} samples{taught}{windows}{averaged}")
+    say(results, f"{run} on {counted(result['samples'], f'{split} sample')}{taught}{windows}{averaged}")
     table = Table()
     table.add_column("class")
     table.add_column("IoU in %" if result["metric"] == "miou" else "recognised in %", justify="right")

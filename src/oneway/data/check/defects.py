@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from oneway.common.terms import IGNORE
+from oneway.common.words import listed
 from oneway.data.check.duplicates import ALIKE, nearest, nearest_other
 from oneway.data.check.survey import UPRIGHT, Fault, Survey
 from oneway.data.dataset import Item, Listing
@@ -20,6 +21,7 @@ TINY = 32  # height or width below which a network with stride 32 has less than 
 FORGOTTEN = 0.1  # up to this share of a folder's images, those without a mask were probably forgotten
 UNREADABLE = 0.1  # up to this share of the unlabelled images, those that cannot be read are left out by default
 REPEATED = 0.1  # share of a split's images from which repeated scenes are reported
+SHOWN = 8  # classes that a message names
 WHOLE_SET = "."  # the file of a finding that is about no single file
 
 Surveys = Mapping[str, Survey]
@@ -134,11 +136,12 @@ def absent_classes(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
         zero = _named(0, listing).removeprefix("class ")
         message = f"classes from {min(present)} to {max(present)} occur, and never {zero}"
         yield Finding("warning", "Labels that may be counted from 1", WHOLE_SET, message)
-    for label in range(len(listing.classes)):
-        for split, count in counts.items():
-            if count.keys() - {IGNORE} and label not in count and (label or 0 in present):
-                message = f"{_named(label, listing)} has no pixel in any {split} mask"
-                yield Finding("warning", f"Classes that never occur in {split}", WHOLE_SET, message)
+    for split, count in counts.items():
+        expected = range(0 not in present, len(listing.classes))
+        absent = [_named(label, listing) for label in expected if label not in count]
+        if absent and count.keys() - {IGNORE}:
+            message = f"no {split} mask has a pixel of {listed(absent, SHOWN, 'or')}"
+            yield Finding("warning", f"Classes that never occur in {split}", WHOLE_SET, message)
 
 
 def _named(label: int, listing: Listing) -> str:
@@ -183,17 +186,20 @@ def odd_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
         # Where an image lay on its side, an oblong mask that fits is upright too; elsewhere one cannot tell.
         if survey.orientation != UPRIGHT and (survey.orientation not in SIDEWAYS or height == width):
             message = f"EXIF orientation {survey.orientation} is undone in the image; the mask is read as it is stored"
-            yield Finding("warning", "Images that may be turned against their mask: see the sheet", file, message)
+            kind = "Images that may be turned against their mask: see the contact sheet of `oneway check`"
+            yield Finding("warning", kind, file, message)
 
 
 def further_bands(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     """Images with a band that is not used."""
     found = [item for item in listing.items if surveys[item.name].further_band]
     if found and listing.bands is None:
+        infrared = ". If the fourth is infra-red, and not alpha, `bands: [4, 3, 2]` in dataset.yaml takes it for red"
+        may_be = any(item.image.suffix.lower() in (".tif", ".tiff") for item in found)
         message = (
-            f"{len(found)} of {len(listing.items)} images have a band besides their colours, alpha or infra-red "
-            f"({image_file(found[0], listing)} is the first): the first three are used, as red, green and blue. For "
-            "others, write `bands: [4, 3, 2]` into dataset.yaml"
+            f"{len(found)} of {len(listing.items)} images have a band besides their colours "
+            f"({image_file(found[0], listing)} is the first): the first three are used, as red, green and blue"
+            f"{infrared if may_be else ', and alpha is not'}"
         )
         yield Finding("warning", "Bands that are not used", WHOLE_SET, message)
 

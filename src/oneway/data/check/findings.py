@@ -5,7 +5,8 @@ Files that cannot be read are left out where the user says so, as long as they a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from oneway.common.errors import UserError
@@ -44,7 +45,7 @@ def refuse_errors(findings: Iterable[Finding], listing: Listing, where: str = "d
 
 def refusal(headline: str, findings: Sequence[Finding], way_out: str) -> UserError:
     """The error with the first findings, one on each line, and how many more there are."""
-    lines = [headline, *(f"  {in_words(finding)}" for finding in findings[:NAMED])]
+    lines = [headline, *(f"  {words}" for words in in_few_words(findings[:NAMED]))]
     if len(findings) > NAMED:
         lines.append(f"  … and {len(findings) - NAMED} more")
     return UserError("\n".join([*lines, way_out]))
@@ -64,6 +65,20 @@ def summarise(findings: Iterable[Finding]) -> list[str]:
 def in_words(finding: Finding) -> str:
     """A finding as one line: its file, and the message."""
     return finding.message if finding.file == WHOLE_SET else f"{finding.file}: {finding.message}"
+
+
+def in_few_words(findings: Iterable[Finding]) -> Iterator[str]:
+    """Each as one line; the same advice is said once."""
+    said = set()
+    for finding in findings:
+        words = in_words(finding)
+        yield re.split("[;.] ", words, maxsplit=1)[0] if wording(finding) in said else words
+        said.add(wording(finding))
+
+
+def wording(finding: Finding) -> str:
+    """What is left of a message without file and numbers."""
+    return re.sub(r"\d+", "", finding.message.replace(finding.file, ""))
 
 
 def errors_first(findings: Iterable[Finding]) -> list[Finding]:

@@ -66,7 +66,7 @@ def check_folder(
             file.write_text(folder.description.to_yaml(), encoding="utf-8")
         folder = describe(root, further)  # as it is read from now on
     known = [
-        Finding("warning", "Files that do not pair up", relative(problem.file, root), problem.message)
+        Finding("warning", "Files that are not used, or do not pair up", relative(problem.file, root), problem.message)
         for problem in folder.problems
     ]
     folder = replace(folder, problems=())  # which are said now

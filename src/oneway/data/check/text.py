@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +13,7 @@ from rich.text import Text
 from oneway.common.words import counted, listed
 from oneway.data.check.contact_sheet import percentage
 from oneway.data.check.defects import Finding
-from oneway.data.check.findings import in_words
+from oneway.data.check.findings import in_few_words, wording
 from oneway.data.check.result import Check
 
 EXAMPLES = 5  # findings of a kind that are shown
@@ -61,12 +60,7 @@ def _group(findings: list[Finding]) -> Iterator[RenderableType]:
     level, style = {"error": ("✗ error", "bold red"), "warning": ("! warning", "bold yellow")}[findings[0].level]
     count = f"  ({len(findings):,})" if len(findings) > 1 else ""
     yield Text.assemble((level, style), "  ", (findings[0].kind, "bold"), count)
-    said = set()
-    for finding in _examples(findings):
-        words = in_words(finding)
-        if _wording(finding) in said:
-            words = re.split("[;.] ", words, maxsplit=1)[0]  # the same advice is said once
-        said.add(_wording(finding))
+    for words in in_few_words(_examples(findings)):
         yield Padding(Text(words), (0, 0, 0, 4), expand=False)
     if len(findings) > EXAMPLES:
         yield Padding(Text(f"… and {len(findings) - EXAMPLES} more", "dim"), (0, 0, 0, 4), expand=False)
@@ -78,14 +72,9 @@ def _examples(findings: list[Finding]) -> list[Finding]:
     turns = Counter[str]()
     ranked = []
     for position, finding in enumerate(findings):
-        turns[_wording(finding)] += 1
-        ranked.append((turns[_wording(finding)], position))
+        turns[wording(finding)] += 1
+        ranked.append((turns[wording(finding)], position))
     return [findings[position] for position in sorted(position for _, position in sorted(ranked)[:EXAMPLES])]
-
-
-def _wording(finding: Finding) -> str:
-    """What is left of a message without file and numbers."""
-    return re.sub(r"\d+", "", finding.message.replace(finding.file, ""))
 
 
 def _sizes(check: Check) -> Text:

@@ -67,7 +67,7 @@ class Part(Section):
 
     images: str
     list: str | None = None  # a file with the names of the images that have labels here; the others are without
-    masks: str | None = None  # a folder with the subfolders of the images'; without it, they are beside the images
+    masks: str | None = None  # with the subfolders of `images`; the same one for `a/masks` to `a/images`; else beside
     coco: str | None = None  # a file of instance annotations, in place of masks
     labelme: str | None = None  # a folder of Labelme's JSON files, one for each image
     yolo: str | None = None  # a folder of text files with polygons; their classes are in `names` of data.yaml

@@ -21,7 +21,7 @@ from oneway.data.dataset import Item
 from oneway.data.folder.description import FILE, Description, Part, read_description
 from oneway.data.folder.formats import READERS, Annotations, AnnotationSource
 from oneway.data.folder.infer import Inferred
-from oneway.data.folder.layout import recognise
+from oneway.data.folder.layout import BELOW, recognise
 from oneway.data.folder.names import IMAGES, MASK_FOLDERS, MASKS, TRAIN, UNLABELLED, VAL
 from oneway.data.folder.walk import Problem, entries_of, images_in, require_inside, stem_below, unsupported_images
 from oneway.data.splits import names_in_list
@@ -107,11 +107,7 @@ def name_another(root: Path) -> str:
     entries = [entry for entry in entries_of(root)[:MOST_BELOW] if entry.is_dir(follow_symlinks=False)]
     below = [path for path in (root / entry.name for entry in entries) if not is_output(path) and _labelled_parts(path)]
     if len(below) > 1:
-        gather = f"{IMAGES[0]}/{below[0].name} and {MASKS[0]}/{below[0].name}"
-        return (
-            f"{listed(below)} look like data sets: name one of them. To train on all, move images and masks to folders "
-            f"such as {gather} in {root}."
-        )
+        return f"{listed(below)} look like data sets: name one of them."
     return f"{below[0]} looks like a data set: name that folder." if below else ""
 
 
@@ -246,10 +242,14 @@ def _masked(root: Path, folder: Path, files: list[Path], part: Part, key: str, p
     else:
         place = _subfolder(root, part.masks, f"{key}.masks")
         found = images_in(place, root, problems, masks=True)
-        images = _stems(sorted({*files} - {*found}), folder)  # where one folder is inside the other
+        if place == folder:
+            images, drawn = (_stems_below(paths, folder, names) for paths, names in ((files, IMAGES), (found, MASKS)))
+        else:
+            images = _stems(sorted({*files} - {*found}), folder)  # where one folder is inside the other
+            drawn = _stems(found, place)
         masks = defaultdict(list)
         shared = _shared(images)
-        for stem, paths in _stems(found, place).items():
+        for stem, paths in drawn.items():
             masks[_image_of(stem, images, shared)] += paths
     problems += _mismatches(images, masks)
     return [
@@ -262,6 +262,15 @@ def _stems(files: Iterable[Path], folder: Path) -> Stems:
     stems: Stems = defaultdict(list)
     for path in files:
         stems[stem_below(path, folder)].append(path)
+    return stems
+
+
+def _stems_below(files: Iterable[Path], folder: Path, names: Sequence[str]) -> Stems:
+    """Files in subfolders of these names, without those: `a/images/1.jpg` and `a/masks/1.png` are both `a/1`."""
+    stems: Stems = defaultdict(list)
+    for path in files:
+        if (found := BELOW.fullmatch(stem_below(path, folder))) and found[2].lower() in names:
+            stems[f"{found[1] or '.'}/{found[3]}"].append(path)
     return stems
 
 

@@ -252,9 +252,6 @@ def _remarks(classes: Classes, values: Sequence[int], masks: int, ignored: float
             f"Masks hold {IGNORE} as well, in {100 * ignored:.1f} % of their pixels, which are ignored. If it is a "
             "class, list it in dataset.yaml."
         )
-    if absent := sorted({value for value in classes.table if isinstance(value, int)} - {*values}):
-        whose = "its class" if len(absent) == 1 else "their classes"
-        yield f"No mask holds {_shown(absent)}; {whose} cannot be learnt."
 
 
 def _shown(values: Iterable[object]) -> str:

@@ -14,14 +14,22 @@ from pathlib import Path, PurePosixPath
 from oneway.common.errors import UserError
 from oneway.common.run_files import is_output
 from oneway.data.dataset import Item
-from oneway.data.folder.description import Description, Part
+from oneway.data.decode.images import hidden
+from oneway.data.decode.masks import MASK_SUFFIXES
+from oneway.data.folder.description import FILE, Description, Part
 from oneway.data.folder.formats import FINDERS, LAYOUTS, TWO_FILES, begins_with
-from oneway.data.folder.names import IMAGES, MASKS, TRAIN, UNLABELLED, VAL
+from oneway.data.folder.infer import TABLES
+from oneway.data.folder.names import IMAGES, MASKS, TEST, TRAIN, UNLABELLED, VAL
 from oneway.data.folder.walk import choose_folder, require_inside
 
 CAMVID = "annot"  # appended to the name of an image folder, the folder of its masks
 
 LISTS = ("imagesets", "segmentation")  # folders in which Pascal VOC has the lists of its splits
+
+BELOW = re.compile(rf"(?:(.*?)/)??({'|'.join((*IMAGES, *MASKS))})/(.+)", re.IGNORECASE)
+"""A path: what is before the first folder of images or masks in it, the name of that folder, and what is behind."""
+
+APART = frozenset((FILE, *TABLES, *TRAIN, *VAL, *TEST, LISTS[0]))  # names in a folder that is a data set by itself
 
 FOREIGN = {
     ".json": ("Labelme", re.compile(rb'"shapes"\s*:')),
@@ -56,9 +64,9 @@ def recognise(root: Path) -> Description:
         return Description(train=parts[0], val=parts[1], unlabelled=unlabelled)
     train = None if labelled_here else choose_folder(root, ".", TRAIN)
     val = choose_folder(root, ".", VAL)
-    return Description(
-        train=_part(root, train) if train else whole, val=_part(root, val) if val else None, unlabelled=unlabelled
-    )
+    parts = [_part(root, train) if train else whole, _part(root, val) if val else None]
+    train_part, val_part = (part and _with_masks_below(root, part) for part in parts)
+    return Description(train=train_part, val=val_part, unlabelled=unlabelled)
 
 
 def _part(root: Path, folder: str) -> Part:
@@ -72,6 +80,25 @@ def _part(root: Path, folder: str) -> Part:
         return Part(images=images, masks=masks)
     found = ((key, find(root, folder)) for key, find in FINDERS.items())
     return Part(images=images, **dict(next((((key, place),) for key, place in found if place), ())))
+
+
+def _with_masks_below(root: Path, part: Part) -> Part:
+    """A part without labels; with them, if folders in it, such as those of patients, each have images and masks.
+
+    There are two of them at least, and none is a data set by itself, with splits, a table of classes or a description.
+    """
+    if part.masks or part.annotations:
+        return part
+    top, kinds = str(root / part.images), defaultdict[str, set[bool]](set)
+    for folder, inner, files in os.walk(top):
+        inner[:] = [name for name in inner if not hidden(PurePosixPath(name)) and not is_output(Path(folder, name))]
+        if not APART.isdisjoint(map(str.lower, inner if folder == top else (*inner, *files))):
+            return part
+        found = BELOW.fullmatch(Path(folder, "file").relative_to(top).as_posix())
+        if found and any(Path(name).suffix.lower() in MASK_SUFFIXES for name in files):
+            kinds[found[1]].add(found[2].lower() in MASKS)
+    both = sum(len(found) == 2 for found in kinds.values())
+    return part.model_copy(update={"masks": part.images}) if both > 1 else part
 
 
 def _lists(root: Path) -> tuple[str, str | None] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,12 +24,14 @@ from oneway.data.folder.classes import default_colours
 from oneway.data.folder.description import FILE, Description
 from oneway.data.folder.files import Found, find, name_another
 from oneway.data.folder.formats import Annotations
-from oneway.data.folder.groups import group_of
+from oneway.data.folder.groups import FOLDER, group_of
 from oneway.data.folder.infer import SHOWN, find_table, infer
 from oneway.data.folder.layout import unsupported_labels
 from oneway.data.folder.other_masks import remark_other_masks
 from oneway.data.folder.reduction import Reduction, with_reduction
 from oneway.data.mask_style import style_of
+
+SEVERAL = 3  # folders from which on, each with two labelled images or more, they may be patients, places or videos
 
 
 def describe(root: Path, unlabelled: Path | None = None) -> Found:
@@ -46,7 +48,7 @@ def describe(root: Path, unlabelled: Path | None = None) -> Found:
     given = found.description
     masks = [item.mask for item in (*found.train, *found.val) if item.mask]
     if not masks and (another := name_another(root)):
-        raise UserError(f"{root}: none of its {counted(len(found.train), 'image')} has labels. {another}")
+        raise UserError(f"{root}: none of its images has labels. {another}")
     if given.classes is not None or found.annotations or not masks:
         return found
     parts = (given.train, given.val)
@@ -136,7 +138,7 @@ def list_described(
         train=tuple(item for item in found.train if item.name not in names),
         val=found.val or held_out,
         read_labels=read_labels,
-        warnings=tuple(_warnings(found)),
+        warnings=tuple(_warnings(found, held_out)),
         remarks=tuple(_remarks(found, len(held_out), len(labelled), holdout)),
         label_coding=coding,
         selection=_selection(found, chosen_by),
@@ -191,8 +193,8 @@ def _remarks(found: Found, held_out: int, labelled: int, holdout: float) -> Iter
     if found.description.resize_masks:
         yield f"Masks of another size than their image get its size, by the nearest pixel, as {FILE} says."
     if held_out:
-        are = "is" if held_out == 1 else "are"
-        yield f"No validation set: {held_out} of the {labelled} labelled images {are} held out to validate."
+        are, what = "is" if held_out == 1 else "are", "annotations" if found.annotations else "a mask"
+        yield f"No validation set: {held_out} of the {labelled} images with {what} {are} held out to validate."
     elif not found.val and not holdout:
         yield "No image validates: all that are labelled train (--data.holdout 0), and no score will be known."
     if found.annotations and (given := found.description.names) and undrawn_class(given) == IGNORE:
@@ -251,8 +253,17 @@ def _read_annotations(annotations: Sequence[Annotations], classes: Sequence[str]
     raise UserError(f"{item.image}: no annotations list it.")
 
 
-def _warnings(found: Found) -> Iterator[tuple[str, str]]:
-    """What may well be wrong, by its heading."""
+def _warnings(found: Found, held_out: Sequence[Item] = ()) -> Iterator[tuple[str, str]]:
+    """What may well be wrong, by its heading; `held_out` are images that validate for want of a validation set."""
+    folders = Counter(group_of(item.name, FOLDER) for item in found.train if item.mask)
+    held = Counter(group_of(item.name, FOLDER) for item in held_out)
+    divided = [name for name, count in folders.items() if 0 < held[name] < count]
+    if divided and found.description.groups is None and sum(count > 1 for count in folders.values()) >= SEVERAL:
+        yield (
+            "Folders that both train and validate",
+            f"{len(divided)} of {len(folders)} folders ({divided[0]} is the first): where each is a patient, place or "
+            f"video, scores will be too high. To hold out whole folders, write `groups: {FOLDER}` into {FILE}",
+        )
     if found.bare:
         listed = sum(len(one.files) for one in found.annotations)
         count = f"on {len(found.bare)} of {listed} listed images nothing is annotated ({found.bare[0]} is the first)"

@@ -7,13 +7,14 @@ from pathlib import Path, PurePosixPath
 
 from oneway.common.errors import UserError
 from oneway.common.run_files import is_output
+from oneway.common.words import listed
 from oneway.data.dataset import Item
 from oneway.data.decode.images import SUFFIXES
 from oneway.data.folder.description import FILE, Description
 from oneway.data.folder.files import Found, unmarked
 from oneway.data.folder.mask_summary import summarise_mask
 from oneway.data.folder.names import INSTANCES
-from oneway.data.folder.walk import entries_of, require_inside, walk
+from oneway.data.folder.walk import entries_of, require_inside, stem_below, walk
 
 FITS = 0.5  # of the images that have a mask, the share that has one there as well
 MOST_VALUES = 64  # in a mask; a photograph has more
@@ -23,6 +24,10 @@ def remark_other_masks(found: Found) -> Iterator[str]:
     """A remark for each such folder beside that of the masks, if nobody has chosen."""
     part = found.description.train
     if part is None or part.masks is None or (found.root / FILE).is_file():
+        return
+    if part.masks == part.images:
+        inside = dict.fromkeys(stem_below(item.image, found.root / part.images).split("/")[0] for item in found.train)
+        yield f"Images and masks are those of {listed(inside)}, read together; to read one alone, name that folder."
         return
     labelled = [item for item in found.train if item.mask]
     parent = PurePosixPath(part.masks).parent

@@ -19,12 +19,12 @@ from oneway.data.decode.outlines import Mask
 from oneway.data.decode.regions import Region, Regions
 from oneway.data.folder.description import Description, Part
 from oneway.data.folder.formats.interface import Annotations, AnnotationSource
-from oneway.data.folder.names import TRAIN, UNLABELLED, VAL
+from oneway.data.folder.names import TEST, TRAIN, UNLABELLED, VAL
 from oneway.data.folder.walk import choose_folder, entries_of, walk
 
 CLASS = "object"
 IMAGES, MASKS = ("images", "image"), ("masks", "mask")
-PARTS = frozenset((*TRAIN, *VAL, *UNLABELLED, "test", "testing"))  # folders that are of no single image
+PARTS = frozenset((*TRAIN, *VAL, *UNLABELLED, *TEST))  # folders that are of no single image
 LOOKED_AT = 32  # folders
 
 
