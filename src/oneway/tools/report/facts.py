@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from oneway import runs
 from oneway.common.errors import UserError
-from oneway.common.words import command
 from oneway.config import Config
 from oneway.methods import METHODS
 from oneway.tools.evaluate import METRIC_NAMES
@@ -134,10 +133,7 @@ def differing_settings(facts: list[RunFacts]) -> dict[str, list[Any]]:
 def _read(run: runs.Run, name: str, colour: int) -> RunFacts:
     summary = run.summary
     if summary is None:
-        raise UserError(
-            f"{run.path}: this run has not ended (it has no summary.json). "
-            f"Continue it with: {command('oneway', 'train', run.path, '--resume')}"
-        )
+        raise runs.not_ended(run.path)
     split = run.split
     return RunFacts(
         folder=run,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from rich.console import Console
 
 from oneway.common.errors import UserError
@@ -30,7 +30,7 @@ from oneway.tools.report.gain import describe_gain
 from oneway.tools.report.gallery import gallery
 from oneway.tools.report.next_steps import next_steps
 from oneway.tools.report.robustness import STRENGTHS, Robustness, robustness
-from oneway.tools.run_data import load_data, refuse_other_bands, refuse_trained_on
+from oneway.tools.run_data import check_validating, load_data, refuse_other_bands
 
 HERE = Path(__file__).parent
 LONGEST_NAME = 80
@@ -79,7 +79,7 @@ def write_report(
         refuse_other_bands(run.folder, model, dataset)
     if data is None and facts[-1].config.data.task == "segmentation":
         for run in facts:
-            refuse_trained_on(run.folder, dataset.read("val"))
+            check_validating(run.folder, dataset.read("val"), console)
     elsewhere = [] if data is None else ["--data", str(data)]
     command = shlex.join(["oneway", "report", *(str(run.path) for run in facts), *elsewhere])
     page = _render(_gather(facts, models, dataset, command))
@@ -110,8 +110,22 @@ def _render(page: dict[str, Any]) -> str:
     shown = [picture for row in page["rows"] for picture in row.pictures]
     with ThreadPoolExecutor() as pool:  # Pillow encodes without Python's lock
         uris = {id(one): pool.submit(data_uri, one, "PNG", optimize=True) for one in shown}
-        environment.filters |= {"duration": duration, "data_uri": lambda picture: uris[id(picture)].result()}
+        pictures = {"data_uri": lambda picture: uris[id(picture)].result()}
+        environment.filters |= {"duration": duration, "unbroken": _unbroken, "marked": _marked, **pictures}
         return environment.get_template("page.html.j2").render(page=page)
+
+
+def _unbroken(command: str) -> Markup:
+    """A command whose lines end between its words: browsers would also end one behind a hyphen, within a flag."""
+    return Markup(" ").join(Markup("<span>{}</span>").format(word) for word in command.split(" "))
+
+
+def _marked(sentence: str) -> Markup:
+    """A sentence in which the commands, which stand between backticks, are set as such."""
+    parts = enumerate(sentence.split("`"))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(_unbroken(part)) if at % 2 else escape(part) for at, part in parts
+    )
 
 
 def _gather(runs: list[RunFacts], models: list[TrainedModel], dataset: Dataset, command: str) -> dict[str, Any]:

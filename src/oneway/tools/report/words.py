@@ -165,10 +165,8 @@ def robustness_text(runs: Sequence[RunFacts], found: Robustness) -> str:
             f"changed colours bring {listed(colours, most=None)} % mIoU{_doubt(found.photometric)}; "
             f"a warp brings {listed(warped, most=None)}{_doubt(found.geometric)}"
         )
-    where = ""
-    if found.cropped_to is not None:
-        where = f", and in {_middle(found)} of each image, where figures are not those of whole images"
-    return f"At twice the paper’s strength{where}, {changed}."
+    part = f" Only {_middle(found)} of each image were measured, so scores differ from those of whole images."
+    return f"At twice the paper’s strength, {changed}.{'' if found.cropped_to is None else part}"
 
 
 def measurement_note(runs: Sequence[RunFacts], found: Robustness) -> str:
