@@ -273,7 +273,7 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"not a run folder \(it has no config\.yaml\)"):
         load(tmp_path, "cpu")
     (tmp_path / "config.yaml").touch()
-    with pytest.raises(UserError, match=r"has not ended\. Continue it with: oneway train .* --resume"):
+    with pytest.raises(UserError, match=r"has not ended\. Continue it with: oneway train \S+ --resume$"):
         load(tmp_path, "cpu")
 
 

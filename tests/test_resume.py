@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -87,6 +89,21 @@ def test_a_stopped_run_resumes_to_the_bit(whole, stop, status, named, tmp_path):
     assert (folder / "metrics.jsonl").read_text() == (whole / "metrics.jsonl").read_text()
     values = [json.loads((run / "summary.json").read_text())["value"] for run in (whole, folder)]
     assert values[0] == values[1]
+
+
+def test_a_stopped_run_can_be_ended_where_it_was_saved(whole, tmp_path):
+    """By the command that the refusal to evaluate it names."""
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    for name in ("summary.json", "model.safetensors", f"checkpoint/{ITERATIONS:08d}.json"):
+        (folder / name).unlink()
+    refused = forked("eval", "run", cwd=tmp_path)
+    assert refused.returncode == 1
+    words = shlex.split(refused.stderr.rpartition("after 30 iterations: ")[2])
+    assert words[0] == "oneway", refused.stderr
+    done = forked(*words[1:], cwd=tmp_path, report=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((folder / "summary.json").read_text())["iterations"] == 30
 
 
 def test_only_the_last_two_checkpoints_are_kept(whole):

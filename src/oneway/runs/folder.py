@@ -20,7 +20,7 @@ from oneway import config as configuration
 from oneway.common.errors import UserError, missing
 from oneway.common.links import refuse_link
 from oneway.common.run_files import CHANGES, CONFIG, ENVIRONMENT, METRICS, MODEL, SPLIT, SUMMARY, TRACEBACK
-from oneway.common.words import listed, say
+from oneway.common.words import command, listed, say
 from oneway.config import Config, Data
 from oneway.config.conflicts import EMBEDDED
 from oneway.data.pool import is_pool
@@ -186,6 +186,17 @@ def no_run(path: Path) -> UserError:
     if path.name == MODEL:
         hint = f" Name its folder: {path.parent}."
     return UserError(f"{path}: not a run folder (it has no {CONFIG}).{hint}")
+
+
+def not_ended(path: Path) -> UserError:
+    """The error where a run is asked for its results too early: how to continue it, or to end it where it was saved."""
+    resume = ("oneway", "train", path, "--resume")
+    ways = f"Continue it with: {command(*resume)}"
+    if saved := checkpoint.list_complete(path / "checkpoint"):
+        done = int(saved[-1].stem)
+        here = command(*resume, "--train.iterations", done, "--allow-changes")
+        ways += f". To end it where it was saved, after {done:,} iterations: {here}"
+    return UserError(f"{path}: this run has not ended. {ways}")
 
 
 def refuse_links(path: Path) -> None:

@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from oneway import models
 from oneway.common.errors import UserError
 from oneway.common.run_files import CONFIG
-from oneway.common.words import command
 from oneway.config import Model, confirm_factory
 from oneway.data.dataset import class_name
 from oneway.data.mask_style import MaskStyle
 from oneway.runs.atomic import write_atomically
 from oneway.runs.checkpoint import tensors
+from oneway.runs.folder import not_ended
 
 MODEL_FORMAT = 2
 """The only one: every model file has a checksum."""
@@ -98,8 +98,7 @@ def load_model(path: Path, device: torch.device, factory: str | None = None) -> 
     """
     if not path.is_file():
         if (path.parent / CONFIG).is_file():
-            use = command("oneway", "train", path.parent, "--resume")
-            raise UserError(f"{path}: no such file: the run has not ended. Continue it with: {use}")
+            raise not_ended(path.parent)
         raise UserError(f"{path}: no such file; has the run ended?")
     with tensors.open_file(path) as file:
         words = tensors.read_about(file, path)
