@@ -58,6 +58,24 @@ def test_every_verb_says_the_same_of_what_is_no_run(place, verb):
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("model.onnx", "an ONNX file. Run it with ONNX Runtime"),
+        ("model.xml", "a file for OpenVINO. Run it with OpenVINO"),
+        ("model.bin", "a file for OpenVINO. Run it with OpenVINO"),
+        ("model.pt2", "a file of torch.export. Run it with PyTorch"),
+        ("model.engine", "a TensorRT engine. Run it with TensorRT"),
+    ],
+)
+def test_an_exported_model_is_no_run(tmp_path, name, kind):
+    """It is known by its name, before it is read."""
+    for file in {name, "model.xml"}:
+        (tmp_path / file).write_bytes(b"\x08\x09\x12\x07pytorch")
+    said = f"oneway: {name}: {kind} (docs/export.md), or give the run folder that it came from."
+    assert [refusal(tmp_path, "eval", name), refusal(tmp_path, "predict", name, ".")] == [said] * 2
+
+
 def test_a_page_to_watch_names_what_it_may_have_been(place):
     """It also takes a folder of runs."""
     assert "Did you mean runs/both?" in refusal(place, "watch", "runs/bot")
@@ -81,6 +99,7 @@ def test_a_page_to_watch_names_what_it_may_have_been(place):
         ("train folder --crop 64 64", "Unknown flag '--crop'. Did you mean --jitter.crop? `oneway train --help` lists"),
         ("train folder --iteration 5", "Unknown flag '--iteration'. Did you mean --train.iterations?"),
         ("train folder --batch-size 5", "Unknown flag '--batch-size'. Did you mean --train.batch-labelled, --train."),
+        ("train folder --lr 0.1", "Unknown flag '--lr'. Did you mean --optimiser.learning-rate? `oneway train --help`"),
         ("train folder --gpu 0", "Unknown flag '--gpu'. `oneway train --help` lists all."),
         ("train", "RECIPE is missing; `oneway train --help` says what it is."),
         ("reproduce camvd", "Unknown experiment 'camvd'. Did you mean 'camvid'?"),

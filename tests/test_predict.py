@@ -372,6 +372,12 @@ def test_masks_of_data_sets_are_no_images(tmp_path):
     }
 
 
+def test_shards_are_not_predicted(tmp_path):
+    (tmp_path / "pool-000000.tar").write_bytes(bytes(1024))
+    with pytest.raises(UserError, match=r"pool-000000\.tar: shards and archives are not predicted\. Unpack it"):
+        find_sources([str(tmp_path / "pool-000000.tar")], tmp_path / "out")
+
+
 def test_pictures_that_are_not_read_are_counted(model, photos, tmp_path, capfd):
     """By kind, with the way out; what Pillow reads is predicted."""
     for name in ("a.HEIC", "b.heic", "c.jxl"):

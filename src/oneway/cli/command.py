@@ -144,7 +144,7 @@ def _explain_verb(word: str) -> str:
 
 
 def _explain_option(error: UnknownOptionError) -> str:
-    """The message for a flag that there is not: one spelt nearly so, or those that begin with its first word."""
+    """The message for a flag that there is not: one spelt nearly so, or with its first word or letters (`--lr`)."""
     given = (error.token.keyword or error.token.value).partition("=")[0]
     word = given.lstrip("-").replace("_", "-")
     settings = {
@@ -155,9 +155,14 @@ def _explain_option(error: UnknownOptionError) -> str:
         get_close_matches(given, settings, n=1, cutoff=0.8)
         or [name for name, setting in settings.items() if setting in nearest]
         or [name for name, setting in settings.items() if setting.partition("-")[0] == word.partition("-")[0]]
+        or [name for name, setting in settings.items() if "-" in setting and _initials(setting) == word]
     )
     hint = f"Did you mean {listed(near, joint='or')}? " if near else ""
     return f"Unknown flag '{visible(given[:200], lines=False)}'. {hint}`{_verb(error)} --help` lists all."
+
+
+def _initials(name: str) -> str:
+    return "".join(part[:1] for part in name.split("-"))
 
 
 def _explain_unused(error: UnusedCliTokensError) -> str:

@@ -141,9 +141,10 @@ def train(
         recipe_name: What to start from.
         data: Folder or zip file of the data set, for recipes that read one.
         out: Run folder; by default one below runs/ named after recipe (or own data), method, labels and seed.
-        preset: Settings that go together: a first model on small crops, minutes without a GPU (cpu); half the time of
-            the recipe (fast); twice the unlabelled images in a batch and larger crops, which gained a point on façades
-            for 2.8 times the work (best). Flags win over it. `eval` and `predict` gain some tenths by --mirror.
+        preset: Settings that go together: a first model on small crops, minutes without a GPU, for which --method
+            supervised is enough (cpu); half the time of the recipe (fast); twice the unlabelled images in a batch and
+            larger crops, which gained a point on façades for 2.8 times the work (best). Flags win over it. `eval` and
+            `predict` gain some tenths by --mirror.
         compare: Also train without unlabelled images, with the same seed, labels and length, and report what they
             brought; the folder then holds two runs, named after their methods.
         resume: Continue the run in the folder from its last checkpoint, to the bit; start it where there is none yet.
@@ -177,7 +178,13 @@ def train(
     confirm_factory(resolved.model.factory, settings.model.factory, config or folder)
     if dry_run:
         print_result(resolved.to_yaml().rstrip("\n"))
-    elif compare:
+        return
+    if preset == "cpu" and not begun and (note := run_settings.note_on_cpu_preset(resolved)):
+        from oneway.engine.ranks import join
+
+        if join(resolved.train.device).is_first:
+            say(console, note)
+    if compare:
         _train_both(resolved, folder.parent, resume, allow_changes, log)
     else:
         _train_one(resolved, folder, begun, allow_changes, log)

@@ -17,6 +17,23 @@ PICTURES = "pictures"  # of predictions, while a run trains
 TRACEBACK = "traceback.txt"
 PREDICTIONS = "predictions.json"  # beside predicted masks and overlays
 
+EXPORTED = {
+    ".onnx": ("an ONNX file", "ONNX Runtime"),
+    ".xml": ("a file for OpenVINO", "OpenVINO"),
+    ".pt2": ("a file of torch.export", "PyTorch"),
+    ".engine": ("a TensorRT engine", "TensorRT"),
+}
+"""What exported models are, by suffix, and what runs them."""
+
+
+def describe_exported(path: Path) -> str:
+    """What to do with an exported model in place of a run; nothing where the path is no such file."""
+    weights = path.suffix == ".bin" and path.with_suffix(".xml").is_file()  # OpenVINO's, beside its network
+    kind, runtime = EXPORTED.get(".xml" if weights else path.suffix.lower(), ("", ""))
+    if not kind or not path.is_file():
+        return ""
+    return f"{path}: {kind}. Run it with {runtime} (docs/export.md), or give the run folder that it came from."
+
 
 def is_contact_sheet(path: Path) -> bool:
     """Whether a file shows the images to label next, and is none of them."""

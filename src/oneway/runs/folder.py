@@ -19,7 +19,17 @@ from rich.console import Console
 from oneway import config as configuration
 from oneway.common.errors import UserError, missing
 from oneway.common.links import refuse_link
-from oneway.common.run_files import CHANGES, CONFIG, ENVIRONMENT, METRICS, MODEL, SPLIT, SUMMARY, TRACEBACK
+from oneway.common.run_files import (
+    CHANGES,
+    CONFIG,
+    ENVIRONMENT,
+    METRICS,
+    MODEL,
+    SPLIT,
+    SUMMARY,
+    TRACEBACK,
+    describe_exported,
+)
 from oneway.common.words import command, listed, say
 from oneway.config import Config, Data
 from oneway.config.conflicts import EMBEDDED
@@ -181,6 +191,8 @@ def no_run(path: Path) -> UserError:
     """The error for a path that is no run folder: there is nothing, runs are inside, or it is something else."""
     if not is_there(path):
         return missing(path)
+    if exported := describe_exported(path):
+        return UserError(exported)
     inside = sorted(found.parent for found in path.glob(f"*/{CONFIG}"))
     hint = f" It holds runs; name one: {listed(inside, joint='or')}." if inside else ""
     if path.name == MODEL:

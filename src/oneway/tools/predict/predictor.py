@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from oneway.common.errors import UserError, unknown
 from oneway.common.links import refuse_link
-from oneway.common.run_files import CONFIG, MODEL
+from oneway.common.run_files import CONFIG, MODEL, describe_exported
 from oneway.config import Precision
 from oneway.data.dataset import Bytes, Colour, factor_of
 from oneway.data.decode.images import Bands, read_image, reduced, stripes
@@ -267,7 +267,7 @@ def load(
         raise unknown("precision", precision, known)
     path = Path(run)
     file = refuse_link(path / MODEL) if path.is_dir() else path
-    if not file.exists() and not (path / CONFIG).exists():
+    if (not file.exists() and not (path / CONFIG).exists()) or describe_exported(path):
         raise no_run(path)
     chosen = choose_device(device)
     trained = load_model(file, chosen, factory)

@@ -19,6 +19,8 @@ from oneway.data.folder import FILE, find
 from oneway.data.folder.names import IMAGES, MASK_FOLDERS
 from oneway.data.folder.walk import PICTURES, choose_folder
 
+ARCHIVES = frozenset({".tar", ".zip", ".tgz", ".gz"})
+
 
 @dataclass(frozen=True)
 class Source:
@@ -93,6 +95,8 @@ def _matches(text: str, out: Path, skipped: Skipped) -> Iterator[tuple[Path, Pat
     elif path.exists() or not glob.has_magic(text):
         if not path.exists():
             raise UserError(f"{path}: no such file or folder.")
+        if path.suffix.lower() in ARCHIVES and path.is_file():
+            raise UserError(f"{path}: shards and archives are not predicted. Unpack it, and give the folder.")
         files = [(path.parent, path)]
     else:
         root = next(folder for folder in path.parents if not glob.has_magic(str(folder)))  # above the first wildcard
