@@ -45,9 +45,12 @@ def assert_as_in_python(page: chromium.Page, two_runs: list[Path], page_content:
 
 @needs_browser
 def test_what_a_browser_shows_is_what_python_computes(opened, address, page_content, two_runs, tmp_path):
-    """Slider, mouse, keys, random draw, upload: after each, both columns have Python's numbers; reset brings zero."""
+    """On opening, and after slider, mouse, keys, random draw and upload, columns have Python's numbers; reset is 0."""
     page = opened(address)
     page.resize(1280, 800)
+    assert min(assert_as_in_python(page, two_runs, page_content)) > 0
+    page.evaluate("document.querySelector('#reset').click()")
+    page.wait("JSON.parse(document.documentElement.dataset.answered).contrast == 1")
     assert assert_as_in_python(page, two_runs, page_content) == pytest.approx([0, 0], abs=1e-4)
 
     set_slider = (
@@ -112,7 +115,7 @@ STRICT_BROWSER = """
 @needs_browser
 def test_a_long_drag_keeps_the_page_alive_and_its_address_right(opened, address):
     """The address changes twice a second at most, and has the last value in the end; reloading keeps that."""
-    page = opened(address)
+    page = opened(address + "/#b=0")
     page.resize(1280, 800)
     numbers(page)
     page.evaluate(STRICT_BROWSER)

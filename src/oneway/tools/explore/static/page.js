@@ -428,7 +428,9 @@ try {
   state = stateFromAddress();
   build();
   showState();
-  refresh();
+  // There is little to see in an image as it is: unless the address says what to show, the page begins with a draw.
+  if (location.hash) refresh();
+  else await drawRandomly();
 } catch (error) {
   say(error.message);
 }
