@@ -227,8 +227,8 @@ def test_other_classes_are_refused_and_the_same_elsewhere_are_evaluated(trained,
     description.write_text(description.read_text().replace("class 5", "lorry"))
     other = call("eval", trained / "run", "--data", "photos", cwd=tmp_path)
     assert other.returncode == 1
-    assert "photos: has the classes" in other.stderr
-    assert "lorry" in other.stderr
+    assert "photos: has lorry, which " in other.stderr
+    assert "lacks class 5, which " in other.stderr
     assert "Traceback" not in other.stderr
 
 

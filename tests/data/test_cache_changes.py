@@ -143,7 +143,7 @@ def test_labelling_more_images_asks_no_question(tmp_path):
         after = {part: dataset.read(part).names for part in ("train", "val")}
     assert {*after["train"], *after["val"]} == {*before["train"], *before["val"]}
     assert len(after["val"]) == 8
-    note = next(line for line in capture.get().splitlines() if "now validate" in line)
+    note = next(line for line in capture.get().splitlines() if "other images validate" in line)
     assert next(name for name in after["val"] if name not in before["val"]) in note
     with console.capture() as capture:
         load(settings(folder), console).read("val")

@@ -54,9 +54,20 @@ def test_runs_validated_on_other_images_are_refused(copies: list[Path]) -> None:
     change_json(copies[1] / "split.json", validation="0123456789abcdef")
     with pytest.raises(
         UserError,
-        match=r"cannot be compared.*data\.path: None → .*other; content of the validation data: \w{8} → 012345",
+        match=r"cannot be compared.*data\.path: None → .*other; content of the validation images, whose names are the",
     ):
         read_runs(copies)
+
+
+def test_other_validation_images_are_named(copies: list[Path]) -> None:
+    """Those that only one of two runs was validated by, and what to do about it."""
+    shared, *_ = open_run(copies[0]).split.validating
+    change_json(copies[0] / "split.json", validating=[shared, "photo25.png"])
+    change_json(copies[1] / "split.json", validating=[shared, "photo07.jpg"], validation="0123456789abcdef")
+    named = "photo25.png validated only the first, photo07.jpg validated only the second"
+    with pytest.raises(UserError, match=f"differ in validation images: {named}.*`val` in dataset.yaml") as error:
+        read_runs(copies)
+    assert shared not in str(error.value)
 
 
 def test_different_numbers_of_images_without_labels_are_said(copies: list[Path], tmp_path: Path) -> None:

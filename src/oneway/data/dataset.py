@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -106,6 +106,19 @@ class Listing:
         recipe = () if self.recipe == "folder" else ("--recipe", self.recipe)
         unlabelled = () if self.unlabelled is None else ("--unlabelled", str(self.unlabelled))
         return shlex.join(("oneway", "check", str(self.root), *recipe, *unlabelled))
+
+
+class Known(NamedTuple):
+    """What was decided about a folder when a run began; it holds as long as the folder does not say otherwise."""
+
+    validating: Collection[str] = ()
+    """Names of the images that were held out."""
+
+    classes: tuple[str, ...] = ()
+    """Names, in order of class index; for masks in which some of them may not occur."""
+
+
+NO_RUN = Known()
 
 
 class PoolRecord(NamedTuple):

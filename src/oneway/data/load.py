@@ -18,7 +18,7 @@ from oneway.data import moons, streets
 from oneway.data.cache import Cache
 from oneway.data.cache.unpack import unpacked
 from oneway.data.check import apply_rules, refuse_errors, summarise
-from oneway.data.dataset import NOTHING, Dataset, Listing, Samples
+from oneway.data.dataset import NO_RUN, NOTHING, Dataset, Known, Listing, Samples
 from oneway.data.decode.images import GDAL
 from oneway.data.folder import list_folder
 from oneway.data.pool import Pool, is_pool, open_pool_beside
@@ -37,19 +37,20 @@ STREETS_VALIDATION_IMAGES = 100
 QUIET = Console(quiet=True)
 
 
-def load(config: Data, console: Console = QUIET, all_validate: bool = False) -> Dataset:
+def load(config: Data, console: Console = QUIET, all_validate: bool = False, known: Known = NO_RUN) -> Dataset:
     """The data set a configuration names; decoding shows its progress on the console.
 
     Args:
         config: The settings of the data.
         console: Where to show progress.
         all_validate: See `list_files`.
+        known: What a run has decided.
     """
     if config.name in READERS:
         return READERS[config.name](config)
     before, typed = time.time(), config.unlabelled
     config = unpacked(config, console)
-    listing = list_files(config, all_validate)
+    listing = list_files(config, all_validate, known=known)
     files = _Files(listing, config, console, before, str(typed))
     return Dataset(
         classes=listing.classes,
@@ -64,13 +65,14 @@ def load(config: Data, console: Console = QUIET, all_validate: bool = False) -> 
     )
 
 
-def list_files(config: Data, all_validate: bool = False, console: Console = QUIET) -> Listing:
+def list_files(config: Data, all_validate: bool = False, console: Console = QUIET, known: Known = NO_RUN) -> Listing:
     """The files of a data set that is read file by file.
 
     Args:
         config: The settings of the data.
         all_validate: In a folder without a validation set, all labelled images validate, and not only a share.
         console: Where to show progress, should an archive have to be unpacked.
+        known: What a run has decided.
 
     Raises:
         UserError: Files are missing, or make no data set; says which, and the way out.
@@ -82,7 +84,7 @@ def list_files(config: Data, all_validate: bool = False, console: Console = QUIE
         listing = with_further_images(LISTERS[config.name](config), further)
     else:
         listing = list_folder(
-            require_folder(config), further, config.holdout, config.seed, all_validate, config.reduction
+            require_folder(config), further, config.holdout, config.seed, all_validate, config.reduction, known
         )
     if not listing.val and (config.name != "folder" or config.holdout):  # asked for there, and nowhere else
         raise UserError(f"{listing.root}: no image validates, and no score would be known. Unpack the data again.")

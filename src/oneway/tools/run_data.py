@@ -53,18 +53,52 @@ def read_split(
     if split != "train":
         if data_path is None:
             refuse_trained_on(run, samples)
+            if split == "val":
+                compare_validating(run, samples, console)
         else:
             seen = leave_out_trained_on(run, samples, dataset.digests(split), data_path, console)
     return ReadSplit(dataset, samples, seen)
 
 
 def refuse_trained_on(run: runs.Run, samples: Samples) -> None:
-    """Refuses validation images that the run was trained on: the held-out share of a folder changes with its files."""
+    """Refuses validation images that the run was trained on, as a validation set that is named later may have."""
     known = set(run.split.labelled)
     if trained_on := [name for name in samples.names[: samples.labelled] if name in known]:
         raise UserError(
             f"{run.path}: was trained on the labels of {listed(trained_on)}, which would validate it now that the "
             "images with labels are others. Train again, or give it images that it has not seen with --data DIR."
+        )
+
+
+def compare_validating(run: runs.Run, samples: Samples, console: Console) -> None:
+    """Says where the images that validate a run are not those that did so in training, or not as they were."""
+    before, now = run.split.validating, samples.names
+    if not before:  # of an earlier version
+        return
+    gone, others = ([name for name in some if name not in rest] for some, rest in ((before, {*now}), (now, {*before})))
+    if others:
+        sides = [
+            f"{len(some)} {what}: {listed(some, NAMED)}"
+            for what, some in (("new", others), ("no longer", gone))
+            if some
+        ]
+        say(
+            console,
+            f"Note: other images validate {run.path} than in training ({'; '.join(sides)}): a `val` names them now, or "
+            "those of training are gone. Scores are of these.",
+        )
+    elif gone:
+        say(
+            console,
+            f"Note: {len(gone)} of the {len(before)} images that validated {run.path} in training "
+            f"{'is' if len(gone) == 1 else 'are'} gone, or without labels ({listed(gone, NAMED)}): scores are of the "
+            f"other {len(now)}.",
+        )
+    elif samples.content != run.split.validation:
+        say(
+            console,
+            f"Note: the images that validate {run.path}, or their labels, are not as they were in training: nor are "
+            "scores.",
         )
 
 
@@ -106,18 +140,27 @@ def load_data(
 ) -> Dataset:
     """A run's data, or those of another folder; refuses classes that are not the model's.
 
-    In another folder, all labelled images validate, unless it has all those that the run was trained on, by name: then
-    it is the run's own folder, moved, and is split as before.
+    In the run's own folder, the images validate that did so in training, whichever would be held out by now. In
+    another one, all labelled images do, unless it has all those that the run was trained on, by name: then it is the
+    run's own, moved.
     """
     all_validate = False
     if elsewhere and settings.name == "folder":
-        labelled = {item.name for item in data.list_files(settings).train if item.mask}
+        labelled = {item.name for item in data.list_files(settings).items if item.mask}
         all_validate = not labelled >= set(run.split.labelled)
-    dataset = data.load(settings, console, all_validate)
+    dataset = data.load(settings, console, all_validate, data.Known({*run.split.validating}, classes))
     if dataset.classes != classes:
+        more, fewer = (
+            [name for name in some if name not in rest]
+            for some, rest in ((dataset.classes, classes), (classes, dataset.classes))
+        )
+        has = [f"has {listed(more)}, which {run.path} was not trained on"] if more else []
+        lacks = [f"lacks {listed(fewer)}, which {run.path} was trained on"] if fewer else []
+        own = run.config.data.path or "the run's own data"
         raise UserError(
-            f"{settings.path}: has the classes {', '.join(dataset.classes)}; {run.path} was trained on "
-            f"{', '.join(classes)}. Give a data set with the same classes in the same order."
+            f"{settings.path}: {'; '.join(has + lacks) or f'has the classes of {run.path} in another order'}. Where "
+            f"its labels mean the same, copy `classes:` of {own} into its dataset.yaml (`oneway check --save` writes "
+            "that file where there is none)."
         )
     return dataset
 

@@ -183,9 +183,9 @@ class Index(BaseModel):
     def other_names(self, items: Sequence[Item]) -> str:
         """A note on items that have come into the split since it was decoded, or have left it; or nothing."""
         was, now = {*self.surveys, *self.surveys_left_out}, {item.name for item in items}
-        sides = {"now validate": sorted(now - was), "no longer validate": sorted(was - now)}
-        words = [f"{listed(names)} {what}" for what, names in sides.items() if names]
-        return f"{'; '.join(words)}. Scores before and after are of different images." if words else ""
+        sides = {"new": sorted(now - was), "no longer among them": sorted(was - now)}
+        words = [f"{what}: {listed(names)}" for what, names in sides.items() if names]
+        return f"other images validate ({'; '.join(words)}): earlier scores are not of the same." if words else ""
 
 
 def files_of(item: Item) -> list[str]:

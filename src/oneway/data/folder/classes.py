@@ -6,7 +6,7 @@ import colorsys
 import re
 import reprlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +57,12 @@ def by_number(names: dict[int, str]) -> Classes:
     """Classes by the numbers of masks; several may have one name, and are one class."""
     distinct = tuple(dict.fromkeys(names.values()))
     return Classes(distinct, {value: distinct.index(name) for value, name in names.items()})
+
+
+def by_own_numbers(names: Sequence[str]) -> Classes | None:
+    """Classes that are called `class 3` after the number that masks hold, as inferred ones are; None for others."""
+    numbers = {int(name.removeprefix("class ")): name for name in names if re.fullmatch(r"class \d{1,5}", name)}
+    return by_number(numbers) if numbers and [*numbers.values()] == [*names] else None
 
 
 def by_colour(colours: dict[str, Colour]) -> Classes:

@@ -16,11 +16,11 @@ from oneway.common.streams import stream
 from oneway.common.terms import IGNORE, SplitName
 from oneway.common.words import counted, listed
 from oneway.data.check.survey import ALIKE_SHAPES
-from oneway.data.dataset import Bytes, Item, Listing
+from oneway.data.dataset import NO_RUN, Bytes, Item, Known, Listing
 from oneway.data.decode.images import image_size
 from oneway.data.decode.masks import Coding, read_mask
 from oneway.data.decode.regions import BACKGROUND, is_background, paint_over, undrawn_class
-from oneway.data.folder.classes import default_colours
+from oneway.data.folder.classes import by_own_numbers, default_colours
 from oneway.data.folder.description import FILE, Description
 from oneway.data.folder.files import Found, find, name_another
 from oneway.data.folder.formats import Annotations
@@ -34,12 +34,13 @@ from oneway.data.mask_style import style_of
 SEVERAL = 3  # folders from which on, each with two labelled images or more, they may be patients, places or videos
 
 
-def describe(root: Path, unlabelled: Path | None = None) -> Found:
+def describe(root: Path, unlabelled: Path | None = None, known: Known = NO_RUN) -> Found:
     """Finds the files of a folder, and infers the classes from all masks where no description gives them.
 
     Args:
         root: The data folder; nothing outside is read.
         unlabelled: Another folder, all of whose images join the training set without labels.
+        known: What a run has decided.
 
     Raises:
         UserError: A folder is missing or without an image, or its masks hold no classes; says why, and the way out.
@@ -52,9 +53,10 @@ def describe(root: Path, unlabelled: Path | None = None) -> Found:
     if given.classes is not None or found.annotations or not masks:
         return found
     parts = (given.train, given.val)
-    inferred = infer(
-        masks, given.ignore, find_table(found.root, dict.fromkeys((".", *(part.images for part in parts if part))))
-    )
+    table = find_table(found.root, dict.fromkeys((".", *(part.images for part in parts if part))))
+    inferred = infer(masks, given.ignore, table)
+    if table is None and (of_run := by_own_numbers(known.classes)) and of_run.table.keys() > {*inferred.classes.table}:
+        inferred = replace(inferred, classes=of_run, colours=None)  # some of its classes do not occur here
     classes = inferred.classes
     ignore = None if classes.coloured or IGNORE in classes.table else (IGNORE,)
     changes = {
@@ -72,13 +74,19 @@ def list_folder(
     seed: int,
     all_validate: bool = False,
     reduction: Reduction = "auto",
+    known: Known = NO_RUN,
 ) -> Listing:
     """The data set in a folder, ready to decode; see `describe` and `list_described`."""
-    return list_described(describe(root, unlabelled), holdout, seed, all_validate, reduction)
+    return list_described(describe(root, unlabelled, known), holdout, seed, all_validate, reduction, known)
 
 
 def list_described(
-    found: Found, holdout: float, seed: int, all_validate: bool = False, reduction: Reduction = "auto"
+    found: Found,
+    holdout: float,
+    seed: int,
+    all_validate: bool = False,
+    reduction: Reduction = "auto",
+    known: Known = NO_RUN,
 ) -> Listing:
     """The data set in a folder that has been described.
 
@@ -88,6 +96,7 @@ def list_described(
         seed: Decides which ones.
         all_validate: Where there is no validation set, all labelled images validate, and none of them trains.
         reduction: See `with_reduction`.
+        known: What a run has decided: those that were held out for it and still have labels are held out again.
 
     Raises:
         UserError: The files make no data set; says why, and the way out.
@@ -118,6 +127,9 @@ def list_described(
     elif not found.val:
         held_out = _hold_out(labelled, holdout, seed, description.groups)
         chosen_by = (holdout, seed, description.groups) if description.groups else (holdout, seed)
+        before = tuple(item for item in labelled if item.name in known.validating)
+        if before and (before != held_out or len(before) < len(known.validating)):
+            held_out, chosen_by = before, [item.name for item in before]
     names = {item.name for item in held_out}
     classes, colours, masks = description.names, description.palette, None
     if found.annotations:

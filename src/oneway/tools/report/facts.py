@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from oneway import runs
 from oneway.common.errors import UserError
+from oneway.common.words import listed
 from oneway.config import Config
 from oneway.methods import METHODS
 from oneway.tools.evaluate import METRIC_NAMES
@@ -173,9 +174,10 @@ def _names(configs: list[Config], paths: list[Path]) -> list[str]:
 
 def _refuse_if_incomparable(first: RunFacts, other: RunFacts) -> None:
     if differences := list(_differences(first, other)):
+        again = "; or train both with the same validation images, by a `val` in dataset.yaml"
         raise UserError(
             f"{first.path} and {other.path} cannot be compared: they differ in {'; '.join(differences)}. "
-            "Write a report about each."
+            f"Write a report about each{again if first.validation != other.validation else ''}."
         )
 
 
@@ -191,4 +193,12 @@ def _differences(first: RunFacts, other: RunFacts) -> Iterator[str]:
     for key in DECIDE_VALIDATION:
         if of_first[key] != of_other[key]:
             yield f"data.{key}: {of_first[key]} → {of_other[key]}"
-    yield f"content of the validation data: {first.validation[:8]} → {other.validation[:8]}"
+    one, two = ({*run.validating} for run in (first, other))
+    if not one or not two:
+        yield f"content of the validation data: {first.validation[:8]} → {other.validation[:8]}"
+    elif one == two:
+        yield "content of the validation images, whose names are the same"
+    else:
+        alone = {"first": sorted(one - two), "second": sorted(two - one)}
+        sides = [f"{listed(names)} validated only the {which}" for which, names in alone.items() if names]
+        yield f"validation images: {', '.join(sides)}"

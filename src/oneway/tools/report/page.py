@@ -30,7 +30,7 @@ from oneway.tools.report.gain import describe_gain
 from oneway.tools.report.gallery import gallery
 from oneway.tools.report.next_steps import next_steps
 from oneway.tools.report.robustness import STRENGTHS, Robustness, robustness
-from oneway.tools.run_data import check_validating, load_data, refuse_other_bands
+from oneway.tools.run_data import compare_validating, load_data, refuse_other_bands, refuse_trained_on
 
 HERE = Path(__file__).parent
 LONGEST_NAME = 80
@@ -79,7 +79,8 @@ def write_report(
         refuse_other_bands(run.folder, model, dataset)
     if data is None and facts[-1].config.data.task == "segmentation":
         for run in facts:
-            check_validating(run.folder, dataset.read("val"), console)
+            refuse_trained_on(run.folder, dataset.read("val"))
+            compare_validating(run.folder, dataset.read("val"), console)
     elsewhere = [] if data is None else ["--data", str(data)]
     command = shlex.join(["oneway", "report", *(str(run.path) for run in facts), *elsewhere])
     page = _render(_gather(facts, models, dataset, command))

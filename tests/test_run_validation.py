@@ -1,0 +1,182 @@
+"""Which images a run on a folder without a validation set is judged by later: those that were held out for it."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from oneway.common.errors import UserError
+from oneway.config import build, merge
+from oneway.config.recipes import recipe
+from oneway.data import list_files, streets
+from oneway.runs import open_run
+from oneway.tools.evaluate import evaluate_run
+from oneway.tools.report import write_report
+from oneway.tools.run_data import read_split
+from oneway.tools.train import train
+from small_runs import QUIET, SMALL
+
+LABELLED, UNLABELLED = 8, 6
+
+
+def write_mask(root: Path, number: int) -> None:
+    Image.fromarray(streets.render(6, number, 32, 64)[1]).save(root / "masks" / f"{number:02d}.png")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Street scenes, the first of them with masks, whose classes nothing names; and a run of two iterations."""
+    place = tmp_path_factory.mktemp("trained")
+    root = place / "photos"
+    for kind in ("images", "masks"):
+        (root / kind).mkdir(parents=True)
+    for number in range(LABELLED + UNLABELLED):
+        Image.fromarray(streets.render(6, number, 32, 64)[0]).save(root / "images" / f"{number:02d}.png")
+        if number < LABELLED:
+            write_mask(root, number)
+    settings = {"path": root, "cache": place / "cache"}
+    changes = {"labels": "all", "data": settings, "model": {"weights": None}, "train": {"iterations": 2}}
+    train(
+        build(merge(merge(recipe("folder").model_dump(), SMALL), changes), source="test"), place / "run", False, QUIET
+    )
+    return place
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """The same, with data of its own."""
+    for name in ("photos", "run", "cache"):
+        shutil.copytree(trained / name, tmp_path / name)
+    opened = open_run(tmp_path / "run")
+    config = opened.config.changed(data={"path": tmp_path / "photos", "cache": tmp_path / "cache"})
+    replace(opened, config=config).write_settings(opened.split)
+    return tmp_path / "run"
+
+
+def evaluated(run: Path, data: Path | None = None) -> tuple[dict[str, Any], str]:
+    """The scores, and what is said."""
+    said = io.StringIO()
+    return evaluate_run(run, "val", data, Console(file=said, width=10_000), cache=run.parent / "cache"), said.getvalue()
+
+
+def label_until_another_validates(run: Path) -> None:
+    """Draws a mask for the first image without one that would displace another among those that are held out."""
+    held_out, root = {*open_run(run).split.validating}, run.parent / "photos"
+    for number in range(LABELLED, LABELLED + UNLABELLED):
+        write_mask(root, number)
+        if held_out - {item.name for item in list_files(open_run(run).config.data).val}:
+            return
+        (root / "masks" / f"{number:02d}.png").unlink()
+    raise AssertionError("no mask would change what is held out")
+
+
+def test_a_mask_more_changes_no_score_of_a_run(run: Path) -> None:
+    """Though another image would be held out by now, the run is scored on its own, whichever command comes first."""
+    before, _ = evaluated(run)
+    label_until_another_validates(run)
+    for _ in range(2):
+        after, said = evaluated(run)
+        assert after == before
+        assert "Note" not in said
+    said = io.StringIO()
+    write_report([run], None, console=Console(file=said), cache=run.parent / "cache")
+    assert "Note" not in said.getvalue()
+    assert evaluated(run, Path(shutil.copytree(run.parent / "photos", run.parent / "moved")))[0] == before
+
+
+def lose_a_mask(root: Path, name: str) -> None:
+    (root / "masks" / Path(name).name).unlink()
+
+
+def lose_an_image(root: Path, name: str) -> None:
+    lose_a_mask(root, name)
+    (root / name).unlink()
+
+
+@pytest.mark.parametrize("lose", [lose_a_mask, lose_an_image])
+@pytest.mark.parametrize("another", [False, True])
+def test_images_that_are_gone_are_named_every_time(run: Path, lose: Callable[..., None], another: bool) -> None:
+    """The others are scored, and no image takes the place of one that is gone."""
+    gone, *others = open_run(run).split.validating
+    if another:
+        label_until_another_validates(run)
+    lose(run.parent / "photos", gone)
+    for _ in range(2):
+        scores, said = evaluated(run)
+        assert scores["samples"] == len(others) == 1
+        assert f"1 of the 2 images that validated {run} in training is gone, or without labels ({gone})" in said
+
+
+def test_a_validation_set_that_is_named_later_is_used_and_said(run: Path) -> None:
+    """Every time: scores are no longer of the images of training."""
+    root = run.parent / "photos"
+    for kind in ("images", "masks"):
+        (root / "val" / kind).mkdir(parents=True)
+    Image.fromarray(streets.render(7, 0, 32, 64)[0]).save(root / "val/images/new.png")
+    Image.fromarray(streets.render(7, 0, 32, 64)[1]).save(root / "val/masks/new.png")
+    (root / "dataset.yaml").write_text(
+        "train: {images: images, masks: masks}\nval: {images: val/images, masks: val/masks}\n", encoding="utf-8"
+    )
+    for _ in range(2):
+        scores, said = evaluated(run)
+        assert scores["samples"] == 1
+        assert f"other images validate {run} than in training (1 new: val/images/new.png; 2 no longer: images/" in said
+
+
+def test_changed_labels_of_validation_images_are_said(run: Path) -> None:
+    """Where they are decoded anew and nothing else notices it."""
+    shutil.rmtree(run.parent / "cache")
+    name = open_run(run).split.validating[0]
+    mask = run.parent / "photos/masks" / Path(name).name
+    Image.fromarray(np.flip(np.array(Image.open(mask)), axis=1)).save(mask)
+    assert "are not as they were in training" in evaluated(run)[1]
+
+
+def test_a_run_of_the_first_version_is_judged_by_what_is_held_out_now(run: Path) -> None:
+    """It does not say which images validated it."""
+    label_until_another_validates(run)
+    opened = open_run(run)
+    opened.write_settings(replace(opened.split, validating=()))
+    found = read_split(
+        open_run(run), "val", tuple(evaluated(run)[0]["per_class"]), None, QUIET, cache=run.parent / "cache"
+    )
+    assert {*found.samples.names} == {item.name for item in list_files(opened.config.data).val}
+    assert {*found.samples.names} != {*opened.split.validating}
+
+
+def other_folder(run: Path, largest: int) -> Path:
+    """New scenes whose masks hold no number above `largest`: 0 in place of it."""
+    root = run.parent / "other"
+    for kind in ("images", "masks"):
+        (root / kind).mkdir(parents=True)
+    for number in range(3):
+        image, labels = streets.render(9, number, 32, 64)
+        Image.fromarray(image).save(root / "images" / f"{number}.png")
+        Image.fromarray(np.where(labels > largest, 0, labels).astype(np.uint8)).save(root / "masks" / f"{number}.png")
+    return root
+
+
+@pytest.mark.parametrize("largest", [3, 1])
+def test_a_folder_without_some_classes_is_scored(run: Path, largest: int) -> None:
+    """Where classes are called by the numbers in masks, these say which they are: even 0 and 1 alone."""
+    scores, _ = evaluated(run, other_folder(run, largest))
+    assert scores["samples"] == 3
+    assert [*scores["per_class"]] == [*evaluated(run)[0]["per_class"]]
+    assert {f"class {number}" for number in range(largest + 1, len(scores["per_class"]))} <= {*scores["absent"]}
+
+
+def test_classes_that_are_named_otherwise_are_refused_by_their_difference(run: Path) -> None:
+    """With the way out."""
+    other = other_folder(run, 1)
+    (other / "dataset.yaml").write_text("classes: [class 0, road]\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"other: has road, which .*lacks class 1, class 2, class 3 and .*`classes:`"):
+        evaluated(run, other)
