@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import oneway
+from oneway.cli.app import app
 from test_methods import SEGMENTATION
 
 
@@ -55,6 +56,19 @@ def test_training_works_in_any_thread(tmp_path):
     thread.start()
     thread.join()
     assert [run.summary["iterations"] for run in runs] == [3]
+
+
+def test_a_preset_is_that_of_the_command_line(tmp_path, capsys):
+    """What is given beside it wins, and a crop of one's own is kept; the data may be named by their path alone."""
+    flags = "--preset cpu --seed 3 --jitter.crop 96 96 --dry-run"
+    words = ["train", "folder", "--data", str(tmp_path), *flags.split()]
+    app(words, print_error=False, exit_on_error=False, result_action="return_value")
+    config = oneway.configure("folder", preset="cpu", data=tmp_path, seed=3, jitter={"crop": (96, 96)})
+    assert config.to_yaml() == capsys.readouterr().out
+    assert oneway.configure("folder", data=str(tmp_path)) == oneway.configure("folder", data={"path": tmp_path})
+    for recipe, preset in (("folder", "quick"), ("streets", "cpu")):
+        with pytest.raises(oneway.UserError, match=preset):
+            oneway.configure(recipe, preset=preset)
 
 
 def test_settings_are_checked():

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from oneway.config import Config, Precision
+    from oneway.config.recipes import PresetName
     from oneway.runs import Run
     from oneway.tools.predict import Predictor
 
@@ -20,18 +21,26 @@ __all__ = ["UserError", "__version__", "configure", "fit", "load"]
 # PyTorch takes seconds to import, and the science must load alone: each function imports what it needs.
 
 
-def configure(recipe: str, **changes: Any) -> Config:
+def configure(recipe: str, preset: PresetName | None = None, **changes: Any) -> Config:
     """Every setting of a run: `oneway.configure("streets", method="mt-phtps", train={"iterations": 500})`.
 
     Args:
         recipe: What to start from; `folder` for images of your own.
-        changes: Settings as in a YAML file, with a dict for each section.
+        preset: Settings that go together, as `oneway train --preset` has them: `cpu`, `fast`, `best`.
+        changes: Settings as in a YAML file, with a dict for each section; for `data`, its path alone will do.
 
     Raises:
         UserError: A setting does not exist, is out of range, or contradicts another.
     """
-    from oneway.config.recipes import configured
+    from os import PathLike
 
+    from oneway.config import unset_alternatives
+    from oneway.config.recipes import configured, with_preset
+
+    if isinstance(changes.get("data"), str | PathLike):
+        changes["data"] = {"path": changes["data"]}
+    if preset is not None:
+        changes = with_preset(preset, recipe, unset_alternatives(changes))
     return configured(recipe, changes, source="configure")
 
 

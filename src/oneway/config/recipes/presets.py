@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from oneway.common.errors import UserError
+from oneway.common.errors import UserError, unknown
 from oneway.config.reading import merge
 
 PresetName = Literal["cpu", "fast", "best"]
@@ -25,8 +25,10 @@ def with_preset(name: PresetName, recipe: str, changes: dict[str, Any]) -> dict[
     """The settings of a preset, and over them the changes.
 
     Raises:
-        UserError: The recipe has the paper's own settings, which a preset would spoil.
+        UserError: There is no such preset, or the recipe has the paper's own settings, which it would spoil.
     """
+    if name not in PRESETS:
+        raise unknown("preset", name, PRESETS)
     if recipe not in PHOTOGRAPHS:
         raise UserError(
             f"--preset {name}: for {' and '.join(PHOTOGRAPHS)}. {recipe} has settings of its own; change single ones "
