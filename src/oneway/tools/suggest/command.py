@@ -33,7 +33,6 @@ from oneway.tools.explore import heat
 from oneway.tools.suggest.choose import Choice, choose_among
 from oneway.tools.suggest.pre_annotate import pre_annotate, refuse_occupied, refuse_without_files
 from oneway.tools.suggest.scores import (
-    DRAWS,
     Candidate,
     Score,
     candidates_in_folder,
@@ -138,5 +137,5 @@ def cell(pixels: Bytes, where: Tensor, name: str, *found: str) -> Image.Image:
 def draw_sheet(cells: Sequence[Image.Image]) -> bytes:
     """The cells under a heading, as the content of a PNG file."""
     title = f"Label these {len(cells)} next" if len(cells) > 1 else "Label this next"
-    meaning = f"Bright where the model contradicts itself: KL over {DRAWS} perturbations, from 0 to {heat.TOP:g} nats"
+    meaning = "Brighter: the model is less sure, and slight changes of the image change its mind"
     return encoded(sheet([heading(title, meaning), *rows_of(cells)]), "PNG")
