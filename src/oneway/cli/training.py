@@ -69,7 +69,7 @@ def check(
         save: Write what was understood to dataset.yaml in the folder, for you to edit.
         as_json: Print JSON, for machines.
     """
-    from oneway.data.check.inspection import check_folder, check_listing
+    from oneway.data.check.inspection import check_folder, check_listing, print_refusal
 
     if recipe == "folder":
         found = check_folder(
@@ -84,7 +84,13 @@ def check(
 
     settings = recipe_named(recipe).data.model_copy(update={"path": folder, "unlabelled": unlabelled})
     pool = unlabelled if has_pool(settings) else None
-    sys.exit(check_listing(list_files(settings), results, out=out, as_json=as_json, pool=pool))
+    try:
+        listing = list_files(settings)
+    except UserError as error:
+        if not as_json:
+            raise
+        sys.exit(print_refusal(folder, error))
+    sys.exit(check_listing(listing, results, out=out, as_json=as_json, pool=pool))
 
 
 @verb(TRAIN)

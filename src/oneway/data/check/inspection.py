@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from oneway.data.check.pool import check_pool
 from oneway.data.check.result import check_data
 from oneway.data.check.text import findings_text, summary
 from oneway.data.dataset import Listing
-from oneway.data.folder import FILE, describe, list_described
+from oneway.data.folder import FILE, Found, describe, list_described
 from oneway.data.pool import is_pool
 
 
@@ -60,8 +60,16 @@ def check_folder(
         raise UserError(f"{file}: exists already. Remove it to have it written anew, or leave out --save.")
     pool = unlabelled if unlabelled is not None and is_pool(unlabelled) else None
     further = None if unlabelled is None or pool is not None else Path(unlabelled)
-    folder = describe(root, further)
-    if save:
+    try:
+        folder = describe(root, further)
+    except UserError as error:
+        if not as_json:
+            raise
+        return print_refusal(root, error)
+    defaults = Data()
+    share = defaults.holdout if holdout is None else holdout
+    understood = not save or _makes_a_set(folder, share, defaults.seed)
+    if save and understood:
         with _writing(file):
             file.write_text(folder.description.to_yaml(), encoding="utf-8")
         folder = describe(root, further)  # as it is read from now on
@@ -70,32 +78,52 @@ def check_folder(
         for problem in folder.problems
     ]
     folder = replace(folder, problems=())  # which are said now
-    defaults = Data()
     try:
-        listing = list_described(folder, defaults.holdout if holdout is None else holdout, defaults.seed)
+        listing = list_described(folder, share, defaults.seed)
     except UserError as error:
-        findings = [Finding("error", "Not a data set yet", WHOLE_SET, str(error)), *known]
         if as_json:
-            print_result(
-                json.dumps(
-                    {"data": str(root), "findings": [asdict(finding) for finding in findings]},
-                    indent=1,
-                    allow_nan=False,
-                )
-            )
-        else:
-            console.print(findings_text(findings), highlight=False)
-        status = 1
+            return print_refusal(root, error, known)
+        status, understood = 1, _makes_a_set(folder, share, defaults.seed)
+        console.print(findings_text([_refusal(root, error), *known]), highlight=False)
     else:
         status = check_listing(listing, console, known=known, out=out, as_json=as_json, pool=pool)
     if not as_json:
-        if save:
+        if save and understood:
             say(console, f"Written: {file}")
-        elif inferred:
+        elif save:
+            say(console, f"Not written: {file}. Nothing that can be trained on was understood.")
+        elif not inferred and folder.inferred and (folder.inferred.numbered or not folder.inferred.named):
+            say(console, f"To name the classes, put these lines into {file}, and edit them:")
+            say(console, indent(folder.description.classes_to_yaml(), "    "))
+        elif inferred and understood:
             writes = f"unpack the archive ({by_hand}), and `--save` writes" if by_hand else "`--save` writes"
             say(console, f"No {FILE} says what is what; {writes} this one, which you can edit:")
             say(console, indent(folder.description.to_yaml().rstrip(), "    "))
     return status
+
+
+def _makes_a_set(folder: Found, holdout: float, seed: int) -> bool:
+    """Whether what was understood makes a data set, once it is written down with names for all classes."""
+    try:
+        list_described(replace(folder, inferred=None), holdout, seed, reduction=1)
+    except UserError:
+        return False
+    return True
+
+
+def _refusal(root: Path, error: UserError) -> Finding:
+    """What keeps a folder from being a data set, about the file that the error begins with."""
+    place, _, message = str(error).partition(": ")
+    inside = message and Path(place).is_relative_to(root) and Path(place) != root
+    file, message = (relative(Path(place), root), message) if inside else (WHOLE_SET, str(error))
+    return Finding("error", "Not a data set yet", file, message)
+
+
+def print_refusal(root: Path, error: UserError, known: Sequence[Finding] = ()) -> int:
+    """Prints, for machines, what keeps a folder from being a data set, and what else is known; the exit status."""
+    findings = [asdict(finding) for finding in (_refusal(root, error), *known)]
+    print_result(json.dumps({"data": str(root), "findings": findings}, indent=1, allow_nan=False))
+    return 1
 
 
 def check_listing(

@@ -152,6 +152,10 @@ class Description(Section):
         packed = {pack(value) if isinstance(value, tuple) else value: label for value, label in table.items()}
         return Coding(packed, coloured, self.names, self.colour_tolerance)
 
+    def classes_to_yaml(self) -> str:
+        """The lines of a `dataset.yaml` that name the classes."""
+        return "\n".join(_lines(Description(classes=self.classes)))
+
     def to_yaml(self) -> str:
         """The content of a `dataset.yaml` that is read as this description, with comments."""
         rename = " Rename the classes as you like." if self.classes else ""
@@ -230,28 +234,28 @@ def _lines(description: Description) -> Iterator[str]:
         meaning = "the colour of each in the masks: red, green, blue" if classes.coloured else f"masks hold {where}"
         yield f"classes:  # {'in the order of class numbers' if named else meaning}"
         for value, label in classes.table.items():
-            name = _flow(classes.names[label])
+            name = to_flow(classes.names[label])
             if classes.plain:
                 yield f"  - {name}  # {value}"
             else:
                 stray = "  # hardly occurs, in a single mask: a stray?" if value in classes.rare else ""
-                yield f"  {name}: {_flow(value)}{stray}" if classes.coloured else f"  {value}: {name}"
+                yield f"  {name}: {to_flow(value)}{stray}" if classes.coloured else f"  {value}: {name}"
     if description.colours is not None:
         yield "colours:  # in which the classes are shown"
-        yield from (f"  - {_flow(colour)}" for colour in description.colours)
+        yield from (f"  - {to_flow(colour)}" for colour in description.colours)
     if description.ignore is not None:
-        yield f"ignore: {_flow(description.ignore)}  # neither trains nor counts"
+        yield f"ignore: {to_flow(description.ignore)}  # neither trains nor counts"
     for key, part in (("train", description.train), ("val", description.val)):
         if part is not None:
-            yield f"{key}: {_flow(part.model_dump(exclude_none=True))}"
+            yield f"{key}: {to_flow(part.model_dump(exclude_none=True))}"
     if description.unlabelled:
-        yield f"unlabelled: {_flow(description.unlabelled)}"
+        yield f"unlabelled: {to_flow(description.unlabelled)}"
     for option in OPTIONS:
         if option in description.model_fields_set:
-            yield f"{option}: {_flow(getattr(description, option))}"
+            yield f"{option}: {to_flow(getattr(description, option))}"
 
 
-def _flow(value: Any) -> str:
+def to_flow(value: Any) -> str:
     """A value on one line of YAML."""
     return yaml.dump(
         [value], Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=2**20, sort_keys=False

@@ -5,8 +5,7 @@ The mask of an image, and its entry in a file of annotations, have the same path
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
@@ -21,21 +20,15 @@ from oneway.data.dataset import Item
 from oneway.data.folder.description import FILE, Description, Part, read_description
 from oneway.data.folder.formats import READERS, Annotations, AnnotationSource
 from oneway.data.folder.infer import Inferred
-from oneway.data.folder.layout import BELOW, recognise
-from oneway.data.folder.names import IMAGES, MASK_FOLDERS, MASKS, TRAIN, UNLABELLED, VAL
-from oneway.data.folder.walk import Problem, entries_of, images_in, require_inside, stem_below, unsupported_images
+from oneway.data.folder.layout import recognise
+from oneway.data.folder.names import IMAGES, MASK_FOLDERS, MASKS, PHOTOS, TEST, TRAIN, UNLABELLED, VAL
+from oneway.data.folder.pairing import mismatches, pair_beside, pair_masks, stems, stems_below
+from oneway.data.folder.walk import Problem, entries_of, images_in, require_inside, unsupported_images
 from oneway.data.splits import names_in_list
 
 ELSEWHERE = "unlabelled"  # what the names of images from another folder begin with
-MARKERS = ("_mask", "_masks", "_label", "_labels", "_seg", "_gt")
-"""What the name of a mask may have in addition to that of its image, before the suffix."""
-
 MOST_BELOW = 32  # subfolders that are looked at
-
-IMAGE_MARKERS = ("_image", "_img", "_photo", "_rgb", "_sat")
-"""What the name of an image may have in addition to what it shares with that of its mask."""
-
-Stems = dict[str, list[Path]]  # files by their path below a folder, without the suffix
+OTHER_PARTS = frozenset((*TRAIN, *VAL, *TEST, *UNLABELLED))  # of a data set than the images of masks beside them
 
 
 @dataclass(frozen=True)
@@ -52,6 +45,7 @@ class Found:
     unlabelled: Path | None  # another folder, whose images are among those of training
     annotations: tuple[Annotations, ...] = ()  # where labels come from these, and not from masks
     bare: tuple[str, ...] = ()  # names of images that they list, and on which nothing is annotated
+    guessed: bool = False  # whether the folder of images was known by the names of its files alone
     inferred: Inferred | None = None  # how the classes of masks were, where no description gives them
 
 
@@ -69,6 +63,11 @@ def find(root: Path, unlabelled: Path | None = None) -> Found:
     description = _with_folders(root)
     problems: list[Problem] = []
     (train, *taught), (val, *validated) = (_pair(root, description, key, problems) for key in ("train", "val"))
+    partner = None if any(item.mask for item in train) else _find_partner(root, description)
+    if partner is not None:
+        description = _with_folders(root, (*IMAGES, partner))
+        problems.clear()
+        (train, *taught), (val, *validated) = (_pair(root, description, key, problems) for key in ("train", "val"))
     annotations = tuple(found for found in (*taught, *validated) if found)
     _refuse_other_classes(annotations)
     bare = [item.name for item in (*train, *val) if any(item.image in found.empty for found in annotations)]
@@ -97,6 +96,7 @@ def find(root: Path, unlabelled: Path | None = None) -> Found:
         unlabelled=unlabelled,
         annotations=annotations,
         bare=tuple(dict.fromkeys(bare)),
+        guessed=partner is not None and partner not in PHOTOS,
     )
 
 
@@ -151,8 +151,8 @@ def _require_folder(folder: Path) -> None:
         raise UserError(f"{folder}: not a folder. Folders and .zip files are read; unpack any other archive.")
 
 
-def _with_folders(root: Path) -> Description:
-    """The description in the folder, if there is one, with the folders it does not name."""
+def _with_folders(root: Path, names: tuple[str, ...] = IMAGES) -> Description:
+    """The description in the folder, if there is one, with the folders it does not name; see `recognise`."""
     file = require_inside(root / FILE, root)
     if (misnamed := file.with_suffix(".yml")).exists():
         raise UserError(f"{misnamed}: would not be read. Call it {FILE}.")
@@ -160,12 +160,36 @@ def _with_folders(root: Path) -> Description:
     if given.train is not None:
         return given
     try:
-        layout = recognise(root)
+        layout = recognise(root, names)
         said = {key: getattr(given, key) for key in given.model_fields_set}
         unlabelled = tuple(dict.fromkeys((*layout.unlabelled, *given.unlabelled)))
         return Description(**said | {"train": layout.train, "val": layout.val, "unlabelled": unlabelled})
     except ValidationError as error:
         raise UserError(f"{file}: {error.errors()[0]['msg'].removeprefix('Value error, ')}.") from None
+
+
+def _find_partner(root: Path, description: Description) -> str | None:
+    """What the folder of images beside the masks is called, in lower case, if none of the known names pairs anything.
+
+    It is one of the usual names, or else the only folder there with images for at least half of the masks.
+    """
+    part = description.train
+    if part is None or part.masks is None:
+        return None
+    parent, fitting = root / PurePosixPath(part.masks).parent, []
+    for entry in entries_of(parent)[:MOST_BELOW]:
+        name = entry.name.lower()
+        if not entry.is_dir(follow_symlinks=False) or name in OTHER_PARTS or name.startswith(tuple(MASK_FOLDERS)):
+            continue
+        other = _with_folders(root, (*IMAGES, name))
+        if other.train is None or other.train.masks is None or other.train == part or is_output(parent / entry.name):
+            continue
+        pairs = sum(item.mask is not None for item in _pair(root, other, "train", [])[0])
+        masks = len(images_in(root / other.train.masks, root, [], masks=True))
+        if pairs and (name in PHOTOS or 2 * pairs >= masks):
+            fitting.append(name)
+    usual = [name for name in PHOTOS if name in fitting]
+    return next(iter(usual or fitting)) if usual or len(fitting) == 1 else None
 
 
 def _files(items: Iterable[Item]) -> set[Path]:
@@ -238,116 +262,18 @@ def _only_listed(file: Path, items: list[Item], problems: list[Problem]) -> list
 def _masked(root: Path, folder: Path, files: list[Path], part: Part, key: str, problems: list[Problem]) -> list[Item]:
     """Images with masks beside them, or in a folder of their own."""
     if part.masks is None:
-        images, masks = _beside(_stems(files, folder))
+        images, masks = pair_beside(stems(files, folder))
     else:
         place = _subfolder(root, part.masks, f"{key}.masks")
         found = images_in(place, root, problems, masks=True)
         if place == folder:
-            images, drawn = (_stems_below(paths, folder, names) for paths, names in ((files, IMAGES), (found, MASKS)))
+            images, drawn = (stems_below(paths, folder, names) for paths, names in ((files, IMAGES), (found, MASKS)))
         else:
-            images = _stems(sorted({*files} - {*found}), folder)  # where one folder is inside the other
-            drawn = _stems(found, place)
-        masks = defaultdict(list)
-        shared = _shared(images)
-        for stem, paths in drawn.items():
-            masks[_image_of(stem, images, shared)] += paths
-    problems += _mismatches(images, masks)
+            images = stems(sorted({*files} - {*found}), folder)  # where one folder is inside the other
+            drawn = stems(found, place)
+        masks = pair_masks(images, drawn)
+    problems += mismatches(images, masks)
     return [
         Item(_name_below(root, image), image, masks[stem][0] if stem in masks else None)
         for stem, (image, *_) in images.items()
     ]
-
-
-def _stems(files: Iterable[Path], folder: Path) -> Stems:
-    stems: Stems = defaultdict(list)
-    for path in files:
-        stems[stem_below(path, folder)].append(path)
-    return stems
-
-
-def _stems_below(files: Iterable[Path], folder: Path, names: Sequence[str]) -> Stems:
-    """Files in subfolders of these names, without those: `a/images/1.jpg` and `a/masks/1.png` are both `a/1`."""
-    stems: Stems = defaultdict(list)
-    for path in files:
-        if (found := BELOW.fullmatch(stem_below(path, folder))) and found[2].lower() in names:
-            stems[f"{found[1] or '.'}/{found[3]}"].append(path)
-    return stems
-
-
-def unmarked(stem: str, markers: Sequence[str] = MARKERS) -> str:
-    """The name of a mask without what it may have in addition to that of its image."""
-    return next((stem[: -len(marker)] for marker in markers if stem.lower().endswith(marker)), stem)
-
-
-def _image_of(stem: str, images: Collection[str], shared: Mapping[str, str]) -> str:
-    """The name of the image to which a mask of this name belongs; its own where there is none.
-
-    Args:
-        stem: The name of the mask.
-        images: Names of images.
-        shared: Of those with something in addition, by what they share with their mask.
-    """
-    names = (stem, unmarked(stem), shared.get(stem), shared.get(unmarked(stem)))
-    return next((name for name in names if name is not None and name in images), stem)
-
-
-def _shared(stems: Iterable[str]) -> dict[str, str]:
-    return {unmarked(stem, IMAGE_MARKERS): stem for stem in stems if unmarked(stem, IMAGE_MARKERS) != stem}
-
-
-def _beside(files: Stems) -> tuple[Stems, Stems]:
-    """Images and masks in one folder: `X.jpg` with `X.png`, or `X.png` with `X_mask.png` and the like."""
-    images: Stems = defaultdict(list)
-    masks: Stems = defaultdict(list)
-    shared = _shared(files)
-    for stem, paths in files.items():
-        pngs = [path for path in paths if path.suffix.lower() == ".png"]
-        if unmarked(stem) != stem and (image := _image_of(unmarked(stem), files, shared)) in files:
-            masks[image] += paths
-        elif 0 < len(pngs) < len(paths):
-            images[stem] += [path for path in paths if path not in pngs]
-            masks[stem] += pngs
-        else:
-            images[stem] += paths
-    return images, masks
-
-
-def _beginning_of(stem: str, images: Stems) -> str | None:
-    """The longest name of an image that the name of a mask begins with, up to a sign such as `_`."""
-    start = stem.rfind("/") + 1
-    ends = (end for end in range(len(stem) - 1, start, -1) if not stem[end].isalnum())
-    return next((stem[:end] for end in ends if stem[:end] in images), None)
-
-
-def _mismatches(images: Stems, masks: Stems) -> Iterator[Problem]:
-    for first, *others in images.values():
-        for path in others:
-            yield Problem(path, f"left out: but for the suffix it has the name of {first.name}. Rename or remove it.")
-    names = {PurePosixPath(stem).name for stem in images}
-    misplaced: dict[Path, int] = defaultdict(int)
-    longer: Stems = defaultdict(list)
-    for stem, (first, *others) in masks.items():
-        for path in others:
-            yield Problem(path, f"left out: {first.name} is the mask of the same image. Remove one of them.")
-        if stem in images:
-            continue
-        if {first.stem, unmarked(first.stem)} & names:
-            misplaced[first.parent] += 1
-        elif image := _beginning_of(stem, images):
-            longer[image].append(first)
-        else:
-            yield Problem(first, "no image has the name of this mask. Add the image, or remove the mask.")
-    for stem, paths in longer.items():
-        image, alone = images[stem][0].name, len(paths) == 1 and stem not in masks
-        name = f"{PurePosixPath(stem).name}{paths[0].suffix}"
-        way_out = f"rename it to {name}" if alone else f"paint all masks of this image into one, {name}"
-        for path in paths:
-            yield Problem(
-                path, f"no image has the name of this mask. It seems to be that of the image {image}: {way_out}."
-            )
-    for folder, count in misplaced.items():
-        yield Problem(
-            folder,
-            f"{count} masks here have the names of images elsewhere. Give both the same subfolders; where masks show "
-            "one class each, paint those of an image into one, with a number for each class.",
-        )

@@ -70,6 +70,7 @@ class Inferred:
     remarks: tuple[str, ...] = ()  # first where the classes are from, then what else was decided
     ignore: tuple[Value, ...] | None = None  # what stands for no class, where the table says so
     named: bool = True  # False for colours that no table explains: the names are placeholders
+    numbered: bool = False  # whether the names are made of numbers: they serve, and the user may have better ones
 
 
 def infer(masks: Iterable[Path], ignore: tuple[Value, ...] | None, table: Table | None) -> Inferred:
@@ -149,7 +150,7 @@ def _renamed(inferred: Inferred, table: Table) -> Inferred:
     names, values = table.classes.names, [*inferred.classes.table]
     remarks = (_source(table), *inferred.remarks[1:])
     if len(names) == len(inferred.classes.names):
-        return replace(inferred, classes=Classes(names, inferred.classes.table), remarks=remarks)
+        return replace(inferred, classes=Classes(names, inferred.classes.table), remarks=remarks, numbered=False)
     if set(values) <= table.classes.table.keys():
         return Inferred(table.classes, remarks=remarks)
     raise UserError(
@@ -196,7 +197,8 @@ def _from_numbers(summaries: Sequence[MaskSummary], ignore: tuple[Value, ...] | 
     colours = tuple(palettes[0][value] for value in values) if indexed else None
     shown = colours if colours and len(set(colours)) == len(colours) else None
     ignored = _share_of_ignored(summaries) if ignore is None and IGNORE in found - {*values} else None
-    return Inferred(classes, shown, tuple(_remarks(classes, values, len(summaries), ignored)))
+    remarks = tuple(_remarks(classes, values, len(summaries), ignored))
+    return Inferred(classes, shown, remarks, numbered=values != [*TWO])
 
 
 def _counts_up(values: Sequence[int]) -> bool:
@@ -243,10 +245,7 @@ def _remarks(classes: Classes, values: Sequence[int], masks: int, ignored: float
     if values == [*TWO]:
         yield "Masks hold 0 and 1: taken for background and foreground."
     else:
-        yield (
-            f"{len(classes.names)} classes, from the values {_shown(values)} of {masks} masks; `oneway check --save` "
-            "writes a dataset.yaml in which they can be named."
-        )
+        yield f"{len(classes.names)} classes, from the values {_shown(values)} of {masks} masks"
     if ignored is not None:
         yield (
             f"Masks hold {IGNORE} as well, in {100 * ignored:.1f} % of their pixels, which are ignored. If it is a "

@@ -46,15 +46,20 @@ WAYS_OUT = {
 MOST_READ = 2**20  # bytes of such a file that are looked at
 
 
-def recognise(root: Path) -> Description:
-    """Finds the training, validation and unlabelled images of a folder by the names of its subfolders."""
+def recognise(root: Path, names: tuple[str, ...] = IMAGES) -> Description:
+    """Finds the training, validation and unlabelled images of a folder by the names of its subfolders.
+
+    Args:
+        root: The data folder.
+        names: What a folder of images beside one of masks may be called.
+    """
     unlabelled = _images_of(root, choose_folder(root, ".", UNLABELLED))
     masks = choose_folder(root, ".", MASKS, with_images=True)
     bare = masks is None or masks.lower() == "annotations"  # where COCO has pictures beside its files
     for known in (*LAYOUTS, *(TWO_FILES if bare else ())):
         if (layout := known(root)) is not None:
             return layout.model_copy(update={"unlabelled": (*layout.unlabelled, *unlabelled)})
-    whole = _part(root, ".")
+    whole = _part(root, ".", names)
     labelled_here = whole.images != "." and (whole.masks or whole.annotations)
     if labelled_here and (split := _split(root, whole)):
         unlabelled += _images_of(root, choose_folder(root, whole.images, UNLABELLED))
@@ -64,14 +69,14 @@ def recognise(root: Path) -> Description:
         return Description(train=parts[0], val=parts[1], unlabelled=unlabelled)
     train = None if labelled_here else choose_folder(root, ".", TRAIN)
     val = choose_folder(root, ".", VAL)
-    parts = [_part(root, train) if train else whole, _part(root, val) if val else None]
+    parts = [_part(root, train, names) if train else whole, _part(root, val, names) if val else None]
     train_part, val_part = (part and _with_masks_below(root, part) for part in parts)
     return Description(train=train_part, val=val_part, unlabelled=unlabelled)
 
 
-def _part(root: Path, folder: str) -> Part:
+def _part(root: Path, folder: str, names: tuple[str, ...]) -> Part:
     """Images in a folder called so, or right here; masks in another, or in CamVid's, or else annotations."""
-    images = choose_folder(root, folder, IMAGES) or folder
+    images = choose_folder(root, folder, names) or folder
     masks = choose_folder(root, folder, MASKS, with_images=True)
     if masks is None and folder != ".":
         parent, name = PurePosixPath(folder).parent.as_posix(), PurePosixPath(folder).name

@@ -21,14 +21,14 @@ from oneway.data.decode.images import image_size
 from oneway.data.decode.masks import Coding, read_mask
 from oneway.data.decode.regions import BACKGROUND, is_background, paint_over, undrawn_class
 from oneway.data.folder.classes import by_own_numbers, default_colours
-from oneway.data.folder.description import FILE, Description
+from oneway.data.folder.description import FILE, Description, read_description
 from oneway.data.folder.files import Found, find, name_another
 from oneway.data.folder.formats import Annotations
 from oneway.data.folder.groups import FOLDER, group_of
 from oneway.data.folder.infer import SHOWN, find_table, infer
 from oneway.data.folder.layout import unsupported_labels
-from oneway.data.folder.other_masks import remark_other_masks
 from oneway.data.folder.reduction import Reduction, with_reduction
+from oneway.data.folder.unread import remark_other_masks, remark_unused_images
 from oneway.data.mask_style import style_of
 
 SEVERAL = 3  # folders from which on, each with two labelled images or more, they may be patients, places or videos
@@ -106,19 +106,12 @@ def list_described(
     if len(labelled) < (1 if found.val or not holdout else 2):
         doubts = (f"{message[:1].upper()}{message[1:]}." for _, message in _warnings(found))
         hints = (*doubts, *unsupported_labels(root, found.train), *_misfits(found))
-        less = "one will do with --data.holdout 0, or with a `val` folder"
-        needed = "one is needed" if found.val or not holdout else f"one has to train and one to validate ({less})"
-        raise UserError(
-            f"{root}: {len(labelled)} of {counted(len(found.train), 'training image')} "
-            f"{'has' if len(labelled) == 1 else 'have'} labels, which is too few: {needed}. "
-            f"Put images into {root / 'images'} and masks of the same names into {root / 'masks'}, "
-            f"or say in {FILE} where they are.{''.join(f' {hint}' for hint in hints)}"
-        )
+        raise UserError(f"{_too_few(found, len(labelled), holdout)}{''.join(f' {hint}' for hint in hints)}")
     if inferred and not inferred.named:
         shown = listed((list(colour) for colour in description.palette), SHOWN)
         raise UserError(
             f"{root}: the masks are painted in colours, and nothing says which class each stands for: {shown}. "
-            f"`oneway check --save` writes a {FILE} to complete.{''.join(f' {remark}' for remark in inferred.remarks)}"
+            f"{_naming(root)}.{''.join(f' {remark}' for remark in inferred.remarks)}"
         )
     held_out: tuple[Item, ...] = ()
     chosen_by: Sequence[object] | None = None  # where images are held out
@@ -161,6 +154,29 @@ def list_described(
     return with_reduction(listing, reduction)
 
 
+def _too_few(found: Found, labelled: int, holdout: float) -> str:
+    """That there are too few labels, or none at all, and what to do about it."""
+    root, part = found.root, found.description.train
+    less = "one will do with --data.holdout 0, or with a `val` folder"
+    needed = "one is needed" if found.val or not holdout else f"one has to train and one to validate ({less})"
+    images = counted(len(found.train), "training image")
+    way_out = f"Put images into {root / 'images'} and masks of the same names into {root / 'masks'}"
+    way_out += f", or say in {FILE} where they are."
+    if (file := root / FILE).is_file() and (said := read_description(file).train):
+        places = ", ".join(f"`{key}: {place}`" for key, place in said.model_dump(exclude_none=True).items())
+        way_out = f"{file} has the last word, and its `train` says {places}: correct that."
+    missing = "" if labelled or (part and (part.masks or part.annotations)) else "masks are missing: "
+    have = "has" if labelled == 1 else "have"
+    return f"{root}: {missing}{labelled} of {images} {have} labels, which is too few: {needed}. {way_out}"
+
+
+def _naming(root: Path) -> str:
+    """How classes are given names."""
+    if (root / FILE).is_file():
+        return f"`oneway check` prints lines for {FILE} in which they can be named"
+    return f"`oneway check --save` writes a {FILE} in which they can be named"
+
+
 def _hold_out(labelled: list[Item], holdout: float, seed: int, groups: str | None) -> tuple[Item, ...]:
     """A share of the labelled images, in order of name: none, or else some and not all; of groups, all or none.
 
@@ -198,8 +214,13 @@ def _selection(found: Found, held_out: Sequence[object] | None) -> dict[SplitNam
 
 def _remarks(found: Found, held_out: int, labelled: int, holdout: float) -> Iterator[str]:
     """What was decided for the user."""
-    if found.inferred:
+    if found.inferred and found.inferred.numbered:
+        first, *others = found.inferred.remarks
+        yield from (f"{first}; {_naming(found.root)}.", *others)
+    elif found.inferred:
         yield from found.inferred.remarks
+    if found.guessed and found.description.train:
+        yield f"Images are those in {found.description.train.images}: they have the names of the masks."
     if found.description.bands:
         yield f"Bands {listed(found.description.bands)} of images are taken for red, green and blue, as {FILE} says."
     if found.description.resize_masks:
@@ -213,6 +234,7 @@ def _remarks(found: Found, held_out: int, labelled: int, holdout: float) -> Iter
         yield f"Pixels that no region covers are ignored: {FILE} lists no background."
     yield from dict.fromkeys(remark for one in found.annotations for remark in one.remarks)
     yield from remark_other_masks(found)
+    yield from remark_unused_images(found)
     yield from unsupported_labels(found.root, found.train)
     yield from _misfits(found)
 

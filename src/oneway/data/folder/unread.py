@@ -1,0 +1,118 @@
+"""Folders of a data set that are not read: masks that fit the images as well, and images that nothing names.
+
+How to choose them, or to add them, is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from oneway.common.errors import UserError
+from oneway.common.run_files import is_output
+from oneway.common.words import counted, listed
+from oneway.data.dataset import Item
+from oneway.data.decode.images import SUFFIXES
+from oneway.data.folder.description import FILE, Description, to_flow
+from oneway.data.folder.files import Found
+from oneway.data.folder.layout import CAMVID
+from oneway.data.folder.mask_summary import summarise_mask
+from oneway.data.folder.names import IMAGES, INSTANCES, MASK_FOLDERS, MASKS, PHOTOS
+from oneway.data.folder.pairing import pair_beside, stems, unmarked
+from oneway.data.folder.walk import choose_folder, entries_of, images_in, require_inside, stem_below, walk
+
+FITS = 0.5  # of the images that have a mask, the share that has one there as well
+SHOWN = 4  # folders that a remark names
+MOST_VALUES = 64  # in a mask; a photograph has more
+
+
+def remark_other_masks(found: Found) -> Iterator[str]:
+    """A remark for each such folder beside that of the masks, if nobody has chosen."""
+    part = found.description.train
+    if part is None or part.masks is None or (found.root / FILE).is_file():
+        return
+    if part.masks == part.images:
+        inside = dict.fromkeys(stem_below(item.image, found.root / part.images).split("/")[0] for item in found.train)
+        yield f"Images and masks are those of {listed(inside)}, read together; to read one alone, name that folder."
+        return
+    labelled = [item for item in found.train if item.mask]
+    parent = PurePosixPath(part.masks).parent
+    for entry in entries_of(found.root / parent):
+        folder = (parent / entry.name).as_posix()
+        if not entry.is_dir(follow_symlinks=False) or entry.name.lower() in INSTANCES or folder == part.masks:
+            continue
+        if folder in _named(found.description) or is_output(found.root / folder):
+            continue
+        count = _fitting(found.root / folder, found.root, labelled)
+        if count >= max(1, FITS * len(labelled)):
+            yield (
+                f"Masks are those in {part.masks}; the ones in {folder} fit as well ({count} of {len(labelled)}). To "
+                f"read these, write `train: {{images: {part.images}, masks: {folder}}}` into {FILE}."
+            )
+
+
+def remark_unused_images(found: Found) -> Iterator[str]:
+    """A remark on folders of images without labels, beside those that are read or around them."""
+    parts = [part for part in (found.description.train, found.description.val) if part]
+    places = {above: None for part in parts for above in PurePosixPath(part.images).parents}
+    unused: dict[str, int] = {}
+    for place in places:
+        for entry in entries_of(found.root / place):
+            folder = (place / entry.name).as_posix()
+            if entry.is_dir(follow_symlinks=False) and not _is_known(found, folder):
+                unused |= _count_unlabelled(found, folder)
+    if folders := [folder for folder, count in unused.items() if count]:
+        count = sum(unused.values())
+        added = [*(found.description.unlabelled if (found.root / FILE).is_file() else ()), *folders]
+        yield (
+            f"{counted(count, 'image')} in {listed(folders, SHOWN)} {'is' if count == 1 else 'are'} not used; "
+            f"`unlabelled: {to_flow(added)}` in {FILE} adds {'it' if count == 1 else 'them'}."
+        )
+
+
+def _is_known(found: Found, folder: str) -> bool:
+    """Whether a folder has a part to play, holds labels by its name, or was written by oneway."""
+    name = PurePosixPath(folder).name.lower()
+    labels = name.startswith(tuple(MASK_FOLDERS)) or name.endswith(CAMVID)
+    inside = any(PurePosixPath(folder).is_relative_to(path) for path in _used(found.description))
+    return labels or inside or folder in _named(found.description) or is_output(found.root / folder)
+
+
+def _count_unlabelled(found: Found, folder: str) -> dict[str, int]:
+    """How many images are in a folder, by where they are in it; nothing if it has masks, or is one of masks."""
+    labelled = [item for item in found.train if item.mask]
+    try:
+        inner = choose_folder(found.root, folder, (*IMAGES, *PHOTOS)) or folder
+        files = images_in(found.root / inner, found.root, [])
+        masks = choose_folder(found.root, folder, MASKS, with_images=True)
+    except UserError:
+        return {}
+    drawn = masks or pair_beside(stems(files, found.root / inner))[1]
+    fits = _fitting(found.root / inner, found.root, labelled) >= max(1, FITS * len(labelled))
+    return {} if drawn or fits else {inner: len(files)}
+
+
+def _used(description: Description) -> set[str]:
+    """Folders that have a part to play already."""
+    parts = [part for part in (description.train, description.val) if part]
+    return {*description.unlabelled, *(path for part in parts for path in (part.images, part.masks) if path)}
+
+
+def _named(description: Description) -> set[str]:
+    """Those, and the ones around them."""
+    used = _used(description)
+    return used | {above.as_posix() for path in used for above in PurePosixPath(path).parents}
+
+
+def _fitting(folder: Path, home: Path, labelled: list[Item]) -> int:
+    """How many of the images have a mask in a folder; none if what is there are no masks."""
+    try:
+        files = [path for path in walk(folder, home, []) if path.suffix.lower() in SUFFIXES - {".jpg", ".jpeg"}]
+        stems = {unmarked(path.stem): path for path in files}
+        fitting = [stems[item.image.stem] for item in labelled if item.image.stem in stems]
+        if not fitting:
+            return 0
+        summary = summarise_mask(require_inside(fitting[0], home))
+    except UserError:
+        return 0
+    return 0 if isinstance(summary, UserError) or len(summary.values) > MOST_VALUES else len(fitting)

@@ -1,0 +1,150 @@
+"""Folders and files of unusual names: what has the names of masks is found, and what is not used is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from data.folders import labelled, listing, mask, names, pairs, photo, refusal, write
+from oneway.data.folder import find
+
+
+def with_masks(root, images="photos", count=4, masks="masks"):
+    for index in range(count):
+        photo(root / images / f"IMG_{index:04}.JPG", index)
+        mask(root / masks / f"IMG_{index:04}.png")
+    return root
+
+
+def masks_of(found):
+    return {item.name: item.mask.name for item in found.train if item.mask}
+
+
+@pytest.mark.parametrize("name", ["photos", "Pictures", "photographs", "imgs", "holiday 2024"])
+def test_photos_beside_masks(tmp_path, name):
+    """Whatever their folder is called; one that is not usual is named."""
+    found = listing(with_masks(tmp_path, name), holdout=0)
+    assert labelled(found.train) == [f"{name}/IMG_{index:04}.JPG" for index in range(4)]
+    guessed = [remark for remark in found.remarks if "they have the names of the masks" in remark]
+    assert len(guessed) == (name == "holiday 2024")
+
+
+def test_photos_in_splits(tmp_path):
+    """Inside and outside, the validation set stays one."""
+    for part, count in (("train", 4), ("val", 2)):
+        with_masks(tmp_path / "outside" / part, count=count)
+        with_masks(tmp_path / "inside", f"photos/{part}", count, f"masks/{part}")
+    for place in ("outside", "inside"):
+        found = find(tmp_path / place)
+        assert [len(labelled(items)) for items in (found.train, found.val)] == [4, 2]
+
+
+def test_the_partner_is_unique(tmp_path):
+    """Of two folders with these names neither is taken, unless one of them has a usual name; masks are none."""
+    root = with_masks(with_masks(tmp_path, "morning"), "evening")
+    mask(root / "masks_coloured" / "IMG_0000.png")
+    assert not labelled(find(root).train)
+    with_masks(root, "pictures")
+    assert labelled(find(root).train)[0] == "pictures/IMG_0000.JPG"
+
+
+def test_a_few_names_in_common_are_no_sign(tmp_path):
+    """One of four."""
+    with_masks(tmp_path, "other", 1)
+    for index in range(1, 4):
+        mask(tmp_path / "masks" / f"IMG_{index:04}.png")
+    assert not labelled(find(tmp_path).train)
+
+
+def test_what_was_understood_before_is_read_as_before(tmp_path):
+    """Pairs below several folders, masks in a folder of the same name, and patients, each with a folder of photos."""
+    for place in ("photos", "scans"):
+        photo(tmp_path / "beside" / place / "a.jpg")
+        mask(tmp_path / "beside" / place / "a.png")
+    assert labelled(find(tmp_path / "beside").train) == ["photos/a.jpg", "scans/a.jpg"]
+    photo(tmp_path / "inside" / "photos" / "a.jpg")
+    mask(tmp_path / "inside" / "masks" / "photos" / "a.png")
+    assert find(tmp_path / "inside").description.train.images == "."
+    for patient in ("p1", "p2"):
+        photo(tmp_path / "patients" / "photos" / patient / "images" / "a.jpg")
+        mask(tmp_path / "patients" / "photos" / patient / "masks" / "a.png")
+    assert len(labelled(find(tmp_path / "patients").train)) == 2
+
+
+@pytest.mark.parametrize("word", ["mask", "label", "gt", "GT"])
+@pytest.mark.parametrize("image", ["", "image_"])
+def test_words_before_the_name_of_a_mask(tmp_path, word, image):
+    """Beside images, and in a folder of their own, with subfolders."""
+    for index in range(3):
+        photo(tmp_path / "beside" / f"{image}{index:04}.png")
+        mask(tmp_path / "beside" / f"{word}_{index:04}.png")
+        photo(tmp_path / "apart" / "images" / "day" / f"{image}{index:04}.jpg")
+        mask(tmp_path / "apart" / "masks" / "day" / f"{word}_{index:04}.png")
+    for place, folder, suffix in (("beside", "", "png"), ("apart", "images/day/", "jpg")):
+        found = find(tmp_path / place)
+        expected = {f"{folder}{image}{index:04}.{suffix}": f"{word}_{index:04}.png" for index in range(3)}
+        assert masks_of(found) == expected
+        assert len(found.train) == 3
+        assert not found.problems
+
+
+def test_words_before_names_mean_nothing_where_others_pair(tmp_path):
+    """As before: beside X.jpg and X.png, mask_X.png is an image; a JPEG file may be a photograph of a mask."""
+    photo(tmp_path / "x.jpg")
+    photo(tmp_path / "y.jpg")
+    mask(tmp_path / "x.png")
+    mask(tmp_path / "mask_x.png")
+    mask(tmp_path / "mask_y.png")
+    found = find(tmp_path)
+    assert masks_of(found) == {"x.jpg": "x.png"}
+    assert names(found.train) == ["x.jpg", "mask_x.png", "mask_y.png", "y.jpg"]
+    photo(tmp_path / "faces" / "1.jpg")
+    photo(tmp_path / "faces" / "mask_1.jpg")
+    assert not labelled(find(tmp_path / "faces").train)
+
+
+def unused(root):
+    return [remark for remark in listing(root).remarks if "not used" in remark]
+
+
+def test_images_that_are_not_used_are_counted(tmp_path):
+    """Their folders too; the line that is given adds them, beside those that are there."""
+    pairs(tmp_path)
+    for index in range(5):
+        photo(tmp_path / "more_photos" / f"{index}.jpg")
+        photo(tmp_path / "test" / "images" / f"{index}.jpg")
+    (remark,) = unused(tmp_path)
+    line = "unlabelled: [more_photos, test/images]"
+    assert remark == f"10 images in more_photos and test/images are not used; `{line}` in dataset.yaml adds them."
+    write(tmp_path / "dataset.yaml", line)
+    assert not unused(tmp_path)
+    assert len(listing(tmp_path).train) == 3 + 10
+    photo(tmp_path / "video" / "1.jpg")
+    assert "`unlabelled: [more_photos, test/images, video]`" in unused(tmp_path)[0]
+
+
+def test_what_is_used_or_holds_labels_is_not_named(tmp_path):
+    """A labelled test set, masks in colours, depth of the same images, and folders inside the one that is read."""
+    pairs(tmp_path / "a")
+    pairs(tmp_path / "a" / "test")
+    for index in range(4):
+        mask(tmp_path / "a" / "painted" / f"{index}.png", kind="RGB")
+    photo(tmp_path / "a" / "images" / "deep" / "u.jpg")
+    photo(tmp_path / "a" / "unlabelled" / "u.jpg")
+    assert not unused(tmp_path / "a")
+    for part in ("", "val", "further"):
+        photo(tmp_path / "b" / part / "x.jpg")
+        photo(tmp_path / "b" / part / "y.jpg")
+        mask(tmp_path / "b" / part / "x.png")
+        mask(tmp_path / "b" / part / "y.png")
+    photo(tmp_path / "b" / "others" / "z.jpg")
+    assert "others/z.jpg" in names(listing(tmp_path / "b").train)
+    assert not unused(tmp_path / "b")
+
+
+def test_the_description_has_the_last_word(tmp_path):
+    """Where it is what fails, it is named, with what it says; images alone lack masks."""
+    root = with_masks(tmp_path / "set")
+    file = write(root / "dataset.yaml", "train: {images: ., masks: masks}")
+    assert f"{file} has the last word, and its `train` says `images: .`, `masks: masks`" in refusal(root)
+    photo(tmp_path / "bare" / "a.jpg")
+    assert f"{tmp_path / 'bare'}: masks are missing: 0 of 1 training image have labels" in refusal(tmp_path / "bare")
