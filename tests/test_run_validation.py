@@ -107,6 +107,7 @@ def lose_an_image(root: Path, name: str) -> None:
 def test_images_that_are_gone_are_named_every_time(run: Path, lose: Callable[..., None], another: bool) -> None:
     """The others are scored, and no image takes the place of one that is gone."""
     gone, *others = open_run(run).split.validating
+    evaluated(run)  # which remembers what the files are
     if another:
         label_until_another_validates(run)
     lose(run.parent / "photos", gone)

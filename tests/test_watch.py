@@ -141,7 +141,10 @@ def test_a_browser_shows_a_run_as_it_grows(training):
 
 @pytest.mark.skipif(chromium.EXECUTABLE is None, reason="Chromium is not installed")
 def test_many_runs_are_told_apart(training):
-    """No value at the end of a curve covers another or leaves its plot; other classes have a table of their own."""
+    """No value at the end of a curve covers another or leaves its plot; other classes have a table of their own.
+
+    Nor is a curve taken for one of the same images.
+    """
     for number in range(4):
         copy = Path(shutil.copytree(training / "supervised", training / f"more-{number}"))
         if number:
@@ -151,6 +154,7 @@ def test_many_runs_are_told_apart(training):
         lines = [json.loads(line) for line in (copy / METRICS).read_text().splitlines()]
         lines = [{**line, "per_class": [50.0, 40.0]} if "per_class" in line else line for line in lines]
         (copy / METRICS).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    change_json(training / "more-3/split.json", validation="0123456789abcdef")
     with served(training) as address, chromium.browser() as open_page:
         page = open_page(address)
         page.wait("document.querySelectorAll('#curves figure:first-child .end').length == 6")
@@ -161,5 +165,8 @@ def test_many_runs_are_told_apart(training):
             assert places[-1] <= 192
         names = "[...bars.querySelectorAll('.name')].map(name => name.textContent)"
         tables = page.evaluate(f"[...document.querySelectorAll('.bars')].map(bars => {names})")
+        said = page.evaluate("[...document.querySelectorAll('.runs li')].map(run => run.textContent)")
+        (other,) = (run for run in said if "validated by other images than more-0" in run)  # whose log is the latest
+        assert other.startswith("more-3")
         assert len(tables) == 2
         assert min(tables, key=len) == ["wall", "door"]

@@ -185,7 +185,7 @@ class Index(BaseModel):
         was, now = {*self.surveys, *self.surveys_left_out}, {item.name for item in items}
         sides = {"new": sorted(now - was), "no longer among them": sorted(was - now)}
         words = [f"{what}: {listed(names)}" for what, names in sides.items() if names]
-        return f"other images validate ({'; '.join(words)}): earlier scores are not of the same." if words else ""
+        return f"other images validate now ({'; '.join(words)}): earlier scores are not of these." if words else ""
 
 
 def files_of(item: Item) -> list[str]:

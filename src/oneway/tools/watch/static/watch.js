@@ -55,6 +55,8 @@ function list(folder) {
   const name = folder.split('/').filter(part => part && part !== '.').at(-1) ?? folder
   find('folder').textContent = runs.length === 1 && runs[0].name === name ? name : folder
   document.title = `${runs.some(run => run.state === 'training') ? '▶ ' : ''}${name} · oneway watch`
+  const [first, ...rest] = shown().filter(run => run.value !== null)
+  const others = new Set(rest.filter(run => details.get(run.number).validation !== details.get(first.number).validation))
   find('runs').replaceChildren(...runs.map(run => {
     const box = make('input', {type: 'checkbox', checked: chosen.get(run.number)})
     box.addEventListener('change', () => { chosen.set(run.number, box.checked); look() })
@@ -64,6 +66,7 @@ function list(folder) {
       make('span', {className: 'value', textContent: run.value === null ? '' : `${run.value.toFixed(1)} % ${run.metric}`}),
       make('progress', {max: run.iterations ?? 1, value: run.done ?? 0}),
       make('span', {className: 'facts', textContent: `${facts}${run.state}, ${count(run.done ?? 0)} of ${count(run.iterations ?? 0)} iterations${left}`}))
+    if (others.has(run)) entry.append(make('span', {className: 'facts', textContent: `validated by other images than ${first.name}`}))
     if (run.problem) entry.append(make('span', {className: 'facts problem', textContent: run.problem}))
     if (chosen.get(run.number)) entry.style.setProperty('--c', colour(run.number))
     return make('li', {}, entry)
