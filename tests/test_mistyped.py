@@ -73,7 +73,8 @@ def test_an_exported_model_is_no_run(tmp_path, name, kind):
     for file in {name, "model.xml"}:
         (tmp_path / file).write_bytes(b"\x08\x09\x12\x07pytorch")
     said = f"oneway: {name}: {kind} (docs/export.md), or give the run folder that it came from."
-    assert [refusal(tmp_path, "eval", name), refusal(tmp_path, "predict", name, ".")] == [said] * 2
+    commands = (("eval", name), ("suggest", name), ("predict", name, "."))
+    assert [refusal(tmp_path, *words) for words in commands] == [said] * 3
 
 
 def test_a_page_to_watch_names_what_it_may_have_been(place):

@@ -69,6 +69,7 @@ def suggest(
 
     Arguments as for `oneway suggest`; `folder` is its `--data`, the images to choose from.
     """
+    run = runs.open_run(path)
     home = None if to is None else out or path / f"suggest-{to.to}"
     if home is not None:
         refuse_occupied(home)
@@ -76,7 +77,6 @@ def suggest(
     if table.suffix.lower() != ".csv":
         raise UserError(f"--out {table}: the table is a .csv file; the contact sheet gets the same name with .png.")
     refuse_unwritable(table)
-    run = runs.open_run(path)
     judge = load_judge(run, factory, device)
     if folder is None:
         candidates, labelled = candidates_of_run(run, console, refresh, cache)
