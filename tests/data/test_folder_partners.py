@@ -39,9 +39,12 @@ def test_photos_in_splits(tmp_path):
 
 
 def test_the_partner_is_unique(tmp_path):
-    """Of two folders with these names neither is taken, unless one of them has a usual name; masks are none."""
-    root = with_masks(with_masks(tmp_path, "morning"), "evening")
-    mask(root / "masks_coloured" / "IMG_0000.png")
+    """Of two folders with these names neither is taken, unless one of them has a usual name; other masks are no images."""
+    for index in range(2):
+        mask(tmp_path / "masks only" / "masks" / f"{index}.png")
+        mask(tmp_path / "masks only" / "masks_coloured" / f"{index}.png", kind="RGB")
+    assert not labelled(find(tmp_path / "masks only").train)
+    root = with_masks(with_masks(tmp_path / "set", "morning"), "evening")
     assert not labelled(find(root).train)
     with_masks(root, "pictures")
     assert labelled(find(root).train)[0] == "pictures/IMG_0000.JPG"
