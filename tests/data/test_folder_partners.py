@@ -39,7 +39,7 @@ def test_photos_in_splits(tmp_path):
 
 
 def test_the_partner_is_unique(tmp_path):
-    """Of two folders with these names neither is taken, unless one of them has a usual name; other masks are no images."""
+    """Of two folders with these names neither is taken, unless one of them has a usual name; nor masks."""
     for index in range(2):
         mask(tmp_path / "masks only" / "masks" / f"{index}.png")
         mask(tmp_path / "masks only" / "masks_coloured" / f"{index}.png", kind="RGB")
