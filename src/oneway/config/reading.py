@@ -107,7 +107,7 @@ def _explain_one(key: str, details: Sequence[ErrorDetails]) -> str:
     # Only of strings: a few lines of YAML can stand for a value that no memory holds once it is written out.
     named = isinstance(value, str) and any(detail["type"] in ("literal_error", "value_error") for detail in details)
     options = re.findall(r"'([^']+)'", reason) if named else []
-    near = get_close_matches(str(value), options, n=1)
+    near = get_close_matches(value, options, n=1) if named else []
     if near or len(options) > 1:  # the value first: the names that it should be may be many
         suggestion = f" Did you mean '{near[0]}'?" if near else ""
         return f"{place}unknown value {reprlib.repr(value)}.{suggestion} It {reason}."
