@@ -5,7 +5,6 @@ Images of different sizes need nothing special, and a batch is never gathered: c
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -14,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from oneway.engine.boxes import Box
+from oneway.engine.boxes import Box, Choose
 
 AT_ONCE = 2**24
 """Pixels on their way from the disk to the device."""
@@ -39,10 +38,6 @@ class FlatArrayOnDisk(FlatArray, Protocol):
 
     def read(self, start: int, into: Array) -> None:
         """Fills an array with the values from a place onwards."""
-
-
-Choose = Callable[[tuple[int, int]], Box]
-"""Chooses a part of an image by its height and width."""
 
 
 class Part(Protocol):

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from oneway.data.dataset import Bytes
-
-Box = tuple[int, int, int, int]
+from oneway.engine.boxes import Box
 
 
 def decode_part(content: bytes, size: tuple[int, int], box: Box) -> Bytes | None:

@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 
 from oneway.data.pool.files import Unreachable
-from oneway.data.pool.reader import Broken, Choose, Part, Reader
+from oneway.data.pool.reader import Broken, Part, Reader
+from oneway.engine.boxes import Choose
 
 Read = Callable[..., Part]
 """`Pool.read`."""
