@@ -6,16 +6,12 @@ Coordinates: an image covers [0, W] × [0, H]; pixel (i, j) has its centre at (j
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 Box = tuple[int, int, int, int]
 """Of an image: its first row and column, and those behind its last."""
-
-Choose = Callable[[tuple[int, int]], Box]
-"""Chooses a part of an image by its height and width."""
 
 OVERLAP = 0.43
 """Of each side of two crops, at least: √0.18, so that the intersection is a tenth of their union, as in CAC."""

@@ -22,8 +22,8 @@ from torch import Tensor
 from oneway.config import Jitter
 from oneway.draws import Draws, Jitters, Pairs, Plan, draw
 from oneway.engine import memory
-from oneway.engine.boxes import Box, Choose, CropDraw, Cropping, most_needed, needed_box
-from oneway.engine.store import Array, FlatArray, FlatArrayOnDisk, Images, Part, Pool, Store
+from oneway.engine.boxes import Box, CropDraw, Cropping, most_needed, needed_box
+from oneway.engine.store import Array, Choose, FlatArray, FlatArrayOnDisk, Images, Part, Pool, Store
 from oneway.models.projector import CELL
 
 SHARE_OF_DEVICE = 0.5

@@ -5,6 +5,7 @@ Images of different sizes need nothing special, and a batch is never gathered: c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -13,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from oneway.engine.boxes import Box, Choose
+from oneway.engine.boxes import Box
 
 AT_ONCE = 2**24
 """Pixels on their way from the disk to the device."""
@@ -38,6 +39,10 @@ class FlatArrayOnDisk(FlatArray, Protocol):
 
     def read(self, start: int, into: Array) -> None:
         """Fills an array with the values from a place onwards."""
+
+
+Choose = Callable[[tuple[int, int]], Box]
+"""Chooses a part of an image by its height and width."""
 
 
 class Part(Protocol):

@@ -21,11 +21,10 @@ from PIL.TiffImagePlugin import TiffImageFile
 from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
 from oneway.data.dataset import Bytes
-from oneway.data.decode.jpeg import decode_part
+from oneway.data.decode.jpeg import Box, decode_part
 from oneway.data.decode.many_bands import FIRST, read_bands
 from oneway.data.decode.pillow import PillowSettings
 from oneway.data.decode.structure import FOUR, SAMPLES, ManyBands, directories, examine, many_bands
-from oneway.engine.boxes import Box, Choose
 
 OPTIONAL = {"AVIF": ("avif", {".avif"}), "JPEG2000": ("jpg_2000", {".jp2", ".j2k"})}
 """Formats that not every Pillow reads: its name for the library behind each, and suffixes."""
@@ -193,7 +192,7 @@ def _colours(image: Image.Image, bands: Bands | None) -> Bytes:
 def read_part(
     path: Path,
     content: bytes,
-    choose: Choose,
+    choose: Callable[[tuple[int, int]], Box],
     factor: Callable[[tuple[int, int]], int] = lambda size: 1,
 ) -> tuple[tuple[int, int], Box, Bytes]:
     """A part of what `read_image` gives: height and width of the whole, which part, and its pixels.
@@ -201,7 +200,7 @@ def read_part(
     Args:
         path: The file, as messages name it.
         content: What it holds.
-        choose: Chooses the part.
+        choose: Chooses the part by height and width: its first row and column, and those behind its last.
         factor: How many times smaller an image of some height and width is wanted, see `reduced`.
 
     Raises:

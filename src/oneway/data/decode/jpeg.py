@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from oneway.data.dataset import Bytes
-from oneway.engine.boxes import Box
+
+Box = tuple[int, int, int, int]
 
 
 def decode_part(content: bytes, size: tuple[int, int], box: Box) -> Bytes | None:

@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 
 from oneway.data.pool.files import Unreachable
-from oneway.data.pool.reader import Broken, Part, Reader
-from oneway.engine.boxes import Choose
+from oneway.data.pool.reader import Broken, Choose, Part, Reader
 
 Read = Callable[..., Part]
 """`Pool.read`."""

@@ -21,10 +21,9 @@ from oneway.data.pool.decoders import Processes, Threads, can_divide
 from oneway.data.pool.entries import PoolIndex
 from oneway.data.pool.files import Files, files_for
 from oneway.data.pool.folder_index import index_folder
-from oneway.data.pool.reader import Broken, Part, Reader
+from oneway.data.pool.reader import Broken, Choose, Part, Reader
 from oneway.data.pool.shard_index import index_shards
 from oneway.data.pool.sources import PoolSource, find_pool
-from oneway.engine.boxes import Choose
 
 FEW = 10
 """Images that may be unreadable in any case, before a share of them means anything."""

@@ -11,17 +11,19 @@ from typing import NamedTuple
 from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
 from oneway.data.dataset import Bytes
-from oneway.data.decode.images import read_part
+from oneway.data.decode.images import Box, read_part
 from oneway.data.pool.entries import PoolIndex, digest_name
 from oneway.data.pool.files import Files, Unreachable, changed
 from oneway.data.pool.folder_index import time_stamp
 from oneway.data.pool.shard_index import first_member, member_name
 from oneway.data.pool.sources import PoolSource
-from oneway.engine.boxes import Box, Choose
 
 TIMES = 3  # that an image with another checksum is asked for
 MOST_BYTES = 2**28  # of an image file
 MOST_HEADER = 2**20  # bytes before it
+
+Choose = Callable[[tuple[int, int]], Box]
+"""Chooses a part of an image by its height and width."""
 
 
 class Part(NamedTuple):
