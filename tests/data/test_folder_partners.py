@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from data.folders import labelled, listing, mask, names, pairs, photo, refusal, write
@@ -142,6 +144,26 @@ def test_what_is_used_or_holds_labels_is_not_named(tmp_path):
     photo(tmp_path / "b" / "others" / "z.jpg")
     assert "others/z.jpg" in names(listing(tmp_path / "b").train)
     assert not unused(tmp_path / "b")
+
+
+def test_labelled_images_in_another_folder_are_counted(tmp_path):
+    """At any depth; the line that is given reads them too. Beside a validation or a test set, it would mix those in."""
+    pairs(tmp_path, 4)
+    pairs(tmp_path / "batch2", 3)
+    photo(tmp_path / "batch2" / "images" / "u.jpg")
+    pairs(tmp_path / "more" / "batch3", 1)
+    (remark,) = unused(tmp_path)
+    line = "train: {images: ., masks: .}"
+    said = "4 images with their masks in batch2 and more are not used"
+    assert remark == f"{said}; `{line}` in dataset.yaml reads `images` and `masks` in every folder."
+    pairs(tmp_path / "test", 2)
+    assert unused(tmp_path) == [f"{said}; to train on them, put them into images and masks."]
+    shutil.rmtree(tmp_path / "test")
+    write(tmp_path / "dataset.yaml", line)
+    found = listing(tmp_path)
+    assert len(labelled(found.train)) + len(found.val) == 4 + 3 + 1
+    assert "batch2/images/u.jpg" in names(found.train)
+    assert not unused(tmp_path)
 
 
 def test_the_description_has_the_last_word(tmp_path):

@@ -15,10 +15,10 @@ from oneway.data.dataset import Item
 from oneway.data.decode.images import SUFFIXES
 from oneway.data.folder.description import FILE, Description, to_flow
 from oneway.data.folder.files import Found
-from oneway.data.folder.layout import CAMVID
+from oneway.data.folder.layout import BELOW, CAMVID
 from oneway.data.folder.mask_summary import summarise_mask
-from oneway.data.folder.names import IMAGES, INSTANCES, MASK_FOLDERS, MASKS, PHOTOS
-from oneway.data.folder.pairing import pair_beside, stems, unmarked
+from oneway.data.folder.names import IMAGES, INSTANCES, MASK_FOLDERS, MASKS, PHOTOS, TEST
+from oneway.data.folder.pairing import pair_beside, pair_masks, stems, stems_below, unmarked
 from oneway.data.folder.walk import choose_folder, entries_of, images_in, require_inside, stem_below, walk
 
 FITS = 0.5  # of the images that have a mask, the share that has one there as well
@@ -52,15 +52,24 @@ def remark_other_masks(found: Found) -> Iterator[str]:
 
 
 def remark_unused_images(found: Found) -> Iterator[str]:
-    """A remark on folders of images without labels, beside those that are read or around them."""
+    """Remarks on folders of images, with masks of their own or without, beside those that are read or around them."""
     parts = [part for part in (found.description.train, found.description.val) if part]
     places = {above: None for part in parts for above in PurePosixPath(part.images).parents}
+    labelled: dict[str, int] = {}
     unused: dict[str, int] = {}
     for place in places:
         for entry in entries_of(found.root / place):
             folder = (place / entry.name).as_posix()
             if entry.is_dir(follow_symlinks=False) and not _is_known(found, folder):
-                unused |= _count_unlabelled(found, folder)
+                if count := _count_labelled(found, folder):
+                    labelled[folder] = count
+                else:
+                    unused |= _count_unlabelled(found, folder)
+    if more := {folder: count for folder, count in labelled.items() if PurePosixPath(folder).name.lower() not in TEST}:
+        is_one = sum(more.values()) == 1
+        which = f"{counted(sum(more.values()), 'image')} with {'its mask' if is_one else 'their masks'}"
+        way_out = _add_labelled(found, tests=len(more) < len(labelled))
+        yield f"{which} in {listed(more, SHOWN)} {'is' if is_one else 'are'} not used; {way_out}."
     if folders := [folder for folder, count in unused.items() if count]:
         count = sum(unused.values())
         added = [*(found.description.unlabelled if (found.root / FILE).is_file() else ()), *folders]
@@ -70,12 +79,38 @@ def remark_unused_images(found: Found) -> Iterator[str]:
         )
 
 
+def _add_labelled(found: Found, tests: bool) -> str:
+    """How images with masks in folders of their own join those that train; `tests`: a test set is among them."""
+    train = found.description.train
+    apart = found.description.val is not None or tests
+    if (
+        train
+        and train.masks
+        and not apart
+        and all(BELOW.fullmatch(f"{name}/x") for name in (train.images, train.masks))
+    ):
+        return f"`train: {{images: ., masks: .}}` in {FILE} reads `images` and `masks` in every folder"
+    beside = [name for name in (train.images, train.masks) if name] if train else ["images"]
+    return f"to train on them, put them into {listed(beside)}"
+
+
 def _is_known(found: Found, folder: str) -> bool:
     """Whether a folder has a part to play, holds labels by its name, or was written by oneway."""
     name = PurePosixPath(folder).name.lower()
     labels = name.startswith(tuple(MASK_FOLDERS)) or name.endswith(CAMVID)
     inside = any(PurePosixPath(folder).is_relative_to(path) for path in _used(found.description))
     return labels or inside or folder in _named(found.description) or is_output(found.root / folder)
+
+
+def _count_labelled(found: Found, folder: str) -> int:
+    """How many images have a mask beside their own folder, as in `images/` and `masks/`, in a folder or below it."""
+    place = found.root / folder
+    try:
+        files = images_in(place, found.root, [], masks=True)
+    except UserError:
+        return 0
+    images, masks = (stems_below(files, place, names) for names in (IMAGES, MASKS))
+    return len(images.keys() & pair_masks(images, masks).keys())
 
 
 def _count_unlabelled(found: Found, folder: str) -> dict[str, int]:
