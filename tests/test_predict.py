@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from oneway.tools import evaluate
 from oneway.tools.predict import Outputs, Prediction, Predictor, load, predict_files
 from oneway.tools.predict.batches import batches
 from oneway.tools.predict.sources import Skipped, Source, find_sources
+from oneway.tools.shards import pack
 from small_runs import QUIET
 
 FORMATS = {".jpg": "JPEG", ".png": "PNG", ".webp": "WEBP", ".bmp": "BMP", ".tif": "TIFF"}
@@ -372,10 +374,29 @@ def test_masks_of_data_sets_are_no_images(tmp_path):
     }
 
 
-def test_shards_are_not_predicted(tmp_path):
-    (tmp_path / "pool-000000.tar").write_bytes(bytes(1024))
-    with pytest.raises(UserError, match=r"pool-000000\.tar: shards and archives are not predicted\. Unpack it"):
-        find_sources([str(tmp_path / "pool-000000.tar")], tmp_path / "out")
+def test_shards_are_not_predicted(photos, tmp_path):
+    """Named, in a folder or by a pattern: the command that is given unpacks them, and their images are found."""
+    pool = tmp_path / "a pool"
+    pack(photos, pool, 2, QUIET)
+    shards = sorted(pool.glob("*.tar"))
+    for named, what in (
+        (shards[0], "predicted"),
+        (pool, "no image or video in this folder"),
+        (pool / "*.tar", "match"),
+    ):
+        with pytest.raises(UserError, match=what) as refused:
+            find_sources([str(named)], tmp_path / "out")
+        message = str(refused.value)
+        assert str(shards[0]) in message
+        place = tmp_path / f"unpacked-{what.split()[0]}"
+        place.mkdir()
+        subprocess.run(["bash", "-c", message.partition("give the folder: ")[2]], cwd=place, check=True)
+        expected = 2 if named == shards[0] else len([*photos.rglob("*.*")])
+        assert len(find_sources([str(place / "photos")], tmp_path / "out")) == expected
+    shutil.copy(shards[0], photos)
+    skipped = Skipped()
+    assert find_sources([str(photos)], tmp_path / "out", skipped)
+    assert "Not read, and left out: 1 shard or archive (" in next(skipped.messages())
 
 
 def test_pictures_that_are_not_read_are_counted(model, photos, tmp_path, capfd):

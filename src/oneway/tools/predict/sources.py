@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -12,7 +13,8 @@ from pathlib import Path
 
 from oneway.common.errors import UserError
 from oneway.common.run_files import is_contact_sheet, is_output
-from oneway.common.words import listed
+from oneway.common.words import counted, listed
+from oneway.data.cache.unpack import unzip_command
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.video import VIDEO_SUFFIXES
 from oneway.data.folder import FILE, find
@@ -20,6 +22,7 @@ from oneway.data.folder.names import IMAGES, MASK_FOLDERS
 from oneway.data.folder.walk import PICTURES, choose_folder
 
 ARCHIVES = frozenset({".tar", ".zip", ".tgz", ".gz"})
+KINDS = SUFFIXES | VIDEO_SUFFIXES | PICTURES | ARCHIVES  # of files about which there is something to say
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,9 @@ class Skipped:
     kinds: Counter[str] = field(default_factory=Counter)
     """Pictures that are not read, by suffix."""
 
+    archives: list[Path] = field(default_factory=list)
+    """Among them shards, which training alone can read."""
+
     masks: list[Path] = field(default_factory=list)
 
     def messages(self) -> Iterator[str]:
@@ -56,6 +62,9 @@ class Skipped:
         if self.kinds:
             counts = listed(f"{count} of kind {suffix}" for suffix, count in sorted(self.kinds.items()))
             yield f"Not read, and left out: {counts}. Convert them to JPEG or PNG."
+        if self.archives:
+            what = counted(len(self.archives), "shard or archive", "shards or archives")
+            yield f"Not read, and left out: {what} ({self.archives[0]} is the first). {_unpack(*self.archives)}"
         if self.masks:
             what = "1 file is a mask" if len(self.masks) == 1 else f"{len(self.masks)} files are masks"
             yield f"{what} of a data set, and left out ({self.masks[0]} is the first). To predict them, name the files."
@@ -88,7 +97,7 @@ def _matches(text: str, out: Path, skipped: Skipped) -> Iterator[tuple[Path, Pat
         masks = {file for file in inside if is_mask(file)}
         files = [(path, file) for file in inside if file not in masks]
         skipped.masks += sorted(masks)
-        if not files and skipped.kinds:
+        if not files and (skipped.kinds or skipped.archives):
             raise UserError(f"{path}: no image or video in this folder. {next(skipped.messages())}")
         if not files:
             raise UserError(f"{path}: no image or video in this folder, apart from results and masks.")
@@ -96,11 +105,14 @@ def _matches(text: str, out: Path, skipped: Skipped) -> Iterator[tuple[Path, Pat
         if not path.exists():
             raise UserError(f"{path}: no such file or folder.")
         if path.suffix.lower() in ARCHIVES and path.is_file():
-            raise UserError(f"{path}: shards and archives are not predicted. Unpack it, and give the folder.")
+            raise UserError(f"{path}: shards and archives are not predicted. {_unpack(path)}")
         files = [(path.parent, path)]
     else:
         root = next(folder for folder in path.parents if not glob.has_magic(str(folder)))  # above the first wildcard
-        files = [(root, file) for file in _wanted(map(Path, glob.glob(text, recursive=True)), root)]
+        passed = Skipped()
+        files = [(root, file) for file in _wanted(map(Path, glob.glob(text, recursive=True)), root, passed)]
+        if not files and passed.archives:
+            raise UserError(f"{text}: no image or video matches. {next(passed.messages())}")
         if not files:
             raise UserError(f"{text}: no image or video matches, apart from results.")
     for _, file in files:
@@ -109,21 +121,34 @@ def _matches(text: str, out: Path, skipped: Skipped) -> Iterator[tuple[Path, Pat
     yield from files
 
 
-def _wanted(paths: Iterable[Path], root: Path, skipped: Skipped | None = None) -> list[Path]:
+def _wanted(paths: Iterable[Path], root: Path, skipped: Skipped) -> list[Path]:
     """Images and videos among paths below a folder, in order of name: for all to see, and nothing we wrote."""
     ours = cache(is_output)
 
     def wanted(path: Path) -> bool:
         suffix = path.suffix.lower()
-        if suffix not in SUFFIXES | VIDEO_SUFFIXES | PICTURES or hidden(path.relative_to(root)) or not path.is_file():
+        if suffix not in KINDS or hidden(path.relative_to(root)) or not path.is_file():
             return False
         if is_contact_sheet(path) or any(ours(folder) for folder in path.parents if folder.is_relative_to(root)):
             return False
-        if suffix in PICTURES and skipped is not None:
+        if suffix in ARCHIVES:
+            skipped.archives.append(path)
+        elif suffix in PICTURES:
             skipped.kinds[suffix] += 1
-        return suffix not in PICTURES
+        return suffix not in PICTURES | ARCHIVES
 
-    return sorted(filter(wanted, paths))
+    return list(filter(wanted, sorted(paths)))
+
+
+def _unpack(first: Path, *others: Path) -> str:
+    """How to come by the files in archives."""
+    tar = shlex.quote(str(first))
+    if first.suffix.lower() == ".zip":
+        return f"Unpack {'each' if others else 'it'}, and give the folder: {unzip_command(first)}"
+    if not others:
+        return f"Unpack it, and give the folder: mkdir photos && tar -xf {tar} -C photos"
+    every = f"{shlex.quote(str(first.parent))}/*{first.suffix}"
+    return f'Unpack them, and give the folder: mkdir photos; for f in {every}; do tar -xf "$f" -C photos; done'
 
 
 def _masks(folder: Path) -> Callable[[Path], bool]:
