@@ -13,6 +13,7 @@ from torch import Tensor
 
 from oneway.config import Config, build, merge
 from oneway.config.recipes import recipe
+from oneway.engine.optim import total_iterations
 from oneway.runs.atomic import write_json
 from oneway.runs.environment import environment
 from oneway.tools.train import train
@@ -64,8 +65,9 @@ def _tensors(folder: Path) -> dict[str, Tensor]:
     return {f"model.{name}": tensor for name, tensor in model.items()} | safetensors.torch.load_file(last)
 
 
-def stub(folder: Path, config: Config, value: float, iterations: int = 4000) -> None:
+def stub(folder: Path, config: Config, value: float, iterations: int | None = None) -> None:
     """A run folder as far as a table reads it."""
+    iterations = iterations or total_iterations(config.train, labelled=20)
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text(config.to_yaml())
     write_json(folder / "environment.json", environment(torch.device("cpu")))

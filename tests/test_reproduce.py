@@ -25,10 +25,8 @@ from oneway.runs import open_run
 from oneway.runs.environment import hardware
 from oneway.tools.baseline import alike
 from oneway.tools.reproduce import EXPERIMENTS, Request, reproduce
-from oneway.tools.reproduce.fill_table import Cell, to_markdown
 from oneway.tools.reproduce.paired_tables import PAIRED_TABLES
 from oneway.tools.reproduce.quoted import QUOTED
-from oneway.tools.reproduce.results import Trained
 from oneway.tools.reproduce.tables import TABLES
 from oneway.tools.reproduce.two_moons import panel_config
 from small_runs import stub
@@ -57,15 +55,14 @@ def test_runs_are_as_long_as_the_papers(column, labels):
     assert semi_supervised.iterations == 1000 * 4000 // labels * (labels // 128)
 
 
-def test_results_of_others_stand_beside_ours():
+def test_results_of_others_stand_beside_ours(tmp_path):
     """With network and source, in brackets, and only where they are known and a column of ours is."""
     for name, rows in QUOTED.items():
         assert all(row.by_column(TABLES[name].columns) for row in rows)
     config = TABLES["cityscapes"].config("supervised", "1/2")
-    run = Trained(config, {"value": 70.0, "iterations": 9}, environment={})
-    cell = Cell("supervised", "1/2", [run], "71.9 ± 0.1", usual_length=9)
-    table = to_markdown([cell], QUOTED["cityscapes"], TABLES["cityscapes"].columns)
-    assert "| supervised | 70.0 (71.9 ± 0.1) |" in table
+    stub(tmp_path / "cityscapes/supervised-1of2/seed0", config, 70.0)
+    _, table = table_of("cityscapes", tmp_path)
+    assert "| `supervised` | 70.0 (71.9 ± 0.1) |" in table
     assert "| ECS, DeepLab v3+-RN50, quoted from Mendel et al., ECCV 2020 | (72.9) |" in table
     assert "| CAC, DeepLab v3+-RN50, quoted from Lai et al., CVPR 2021 |  |" in table
 
@@ -83,11 +80,11 @@ def test_a_table_is_filled_once(tiny_cifar, tmp_path):
     summaries = [folder / "supervised-250" / f"seed{seed}" / "summary.json" for seed in range(2)]
     values = [json.loads(summary.read_text())["value"] for summary in summaries]
     (cell,) = json.loads((folder / "results.json").read_text())["cells"]
-    assert cell["values"] == values
-    assert (cell["mean"], cell["deviation"]) == (mean(values), stdev(values))
-    assert (cell["paper"], cell["labels"], cell["iterations"]) == ("31.8 ± 0.6", [250, 250], [1, 1])
+    assert cell["score"]["values"] == values
+    assert (cell["score"]["mean"], cell["score"]["deviation"]) == (mean(values), stdev(values))
+    assert (cell["paper"], cell["iterations"]) == ("31.8 ± 0.6", [1])
     table = (folder / "table.md").read_text()
-    assert f"| supervised | {mean(values):.1f} ± {stdev(values):.1f} after 1 iteration (31.8 ± 0.6) |" in table
+    assert f"| `supervised` | {mean(values):.1f} ± {stdev(values):.1f} after 1 iteration (31.8 ± 0.6) |" in table
 
     written = [summary.stat().st_mtime_ns for summary in summaries]
     reproduce("cifar10", request, QUIET)
@@ -101,7 +98,7 @@ def test_a_table_is_filled_in_parts(tiny_cifar, tmp_path):
     reproduce("cifar10", request, QUIET)
     reproduce("cifar10", replace(request, rows=("supervised-phtps-aug",), columns=("250",)), QUIET)
     cells = json.loads((tmp_path / "cifar10" / "results.json").read_text())["cells"]
-    assert [(cell["row"], cell["column"], cell["seed"]) for cell in cells] == [
+    assert [(cell["row"], cell["column"], cell["score"]["seeds"]) for cell in cells] == [
         ("supervised", "250", [0]),
         ("supervised-phtps-aug", "250", [0]),
     ]
@@ -114,11 +111,10 @@ def test_results_carry_the_hardware_of_the_runs(tiny_cifar, tmp_path):
     folder = tmp_path / "cifar10"
     change_json(folder / "supervised-250" / "seed1" / "environment.json", hardware="Abacus, 10 beads")
     reproduce("cifar10", request, QUIET)
-    results = json.loads((folder / "results.json").read_text())
-    (cell,) = results["cells"]
+    runs = json.loads((folder / "results.json").read_text())["runs"]
     here = hardware(torch.device("cpu")).partition(",")[0]
-    assert [environment["hardware"].partition(",")[0] for environment in cell["environment"]] == [here, "Abacus"]
-    assert "environment" not in results
+    assert [run["environment"]["hardware"].partition(",")[0] for run in runs] == [here, "Abacus"]
+    assert [run["labels"] for run in runs] == [250, 250]
 
 
 TINY: dict[str, Any] = {
@@ -175,7 +171,7 @@ def test_drives_are_held_out_in_turn(drives, tmp_path):
     assert len(results["runs"]) == 6
     assert str(drives) not in (folder / "results.json").read_text()
     table = (folder / "table.md").read_text()
-    assert f"| `mt-phtps` | {means[1]:.1f} ({means[1] - means[0]:+.1f}) |" in table
+    assert f"| `mt-phtps` | {means[1]:.1f} after 1 iteration ({means[1] - means[0]:+.1f}) |" in table
     assert "0006R0 held out:" in table
 
 
@@ -239,7 +235,7 @@ def test_only_seeds_with_a_pair_are_compared(tmp_path):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"train": {"iterations": 4000, "batch_labelled": 4}}, {"model": {"weights": None, "backbone": "resnet34"}}],
+    [{"train": {"batch_labelled": 4}}, {"model": {"weights": None, "backbone": "resnet34"}}],
     ids=str,
 )
 def test_other_runs_are_no_pair(changes, tmp_path):

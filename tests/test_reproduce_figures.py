@@ -44,7 +44,7 @@ def in_this_process(monkeypatch) -> None:
         for job in jobs:
             train(job.config, job.folder, resume=(job.folder / "config.yaml").is_file(), console=QUIET)
 
-    for module in ("fill_paired_table", "qualitative"):
+    for module in ("fill_table", "qualitative"):
         monkeypatch.setattr(f"oneway.tools.reproduce.{module}.train_all", train_all)
 
 

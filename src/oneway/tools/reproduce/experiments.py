@@ -9,7 +9,6 @@ from functools import partial
 from rich.console import Console
 
 from oneway.common.errors import unknown
-from oneway.tools.reproduce.fill_paired_table import fill_paired_table
 from oneway.tools.reproduce.fill_table import fill_table
 from oneway.tools.reproduce.paired_tables import PAIRED_TABLES
 from oneway.tools.reproduce.qualitative import QUALITATIVE, draw_qualitative
@@ -28,7 +27,7 @@ class Experiment:
 
 
 EXPERIMENTS: dict[str, Experiment] = {
-    **{name: Experiment(table.shows, partial(fill_paired_table, name)) for name, table in PAIRED_TABLES.items()},
+    **{name: Experiment(table.shows, partial(fill_table, name)) for name, table in PAIRED_TABLES.items()},
     "rounds": Experiment(SHOWS, run_rounds),
     "two-moons": Experiment("Decision surfaces of four kinds of consistency on two moons, as a figure", two_moons),
     **{name: Experiment(table.shows, partial(fill_table, name)) for name, table in TABLES.items()},

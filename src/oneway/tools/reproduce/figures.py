@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from oneway.common.drawing import Axes, Figure, style
-from oneway.tools.reproduce.paired_cells import PairedCell
+from oneway.tools.reproduce.cells import Cell
 from oneway.tools.reproduce.paired_tables import BOTH_INPUTS, STANDARD
 from oneway.tools.reproduce.results import Mean
 from oneway.tools.reproduce.tables import BY_STRENGTH, BY_WEIGHT, STRENGTHS, STRENGTHS_IN_PAPER, strength_name
@@ -35,7 +35,7 @@ NARROWEST = 0.5
 Key = TypeVar("Key")
 
 
-def draw_settings(folder: Path, cells: Sequence[PairedCell]) -> list[Path]:
+def draw_settings(folder: Path, cells: Sequence[Cell]) -> list[Path]:
     """Draws what these cells have of each figure, by number of labels, as PNG and SVG; returns them without ending."""
     return [
         file
@@ -44,7 +44,7 @@ def draw_settings(folder: Path, cells: Sequence[PairedCell]) -> list[Path]:
     ]
 
 
-def _draw_column(folder: Path, column: str, rows: Mapping[str, PairedCell]) -> list[Path]:
+def _draw_column(folder: Path, column: str, rows: Mapping[str, Cell]) -> list[Path]:
     drawn = []
     of_strengths = {strengths: rows.get(strength_name(*strengths)) for strengths in BY_STRENGTH}
     of_weights = {_weight(name): rows.get(STANDARD if name == "α 0.5" else name) for name in BY_WEIGHT}
@@ -74,7 +74,7 @@ def _weight(row: str) -> float:
     return float(row.removeprefix("α "))
 
 
-def _known(cells: Mapping[Key, PairedCell | None]) -> dict[Key, Mean]:
+def _known(cells: Mapping[Key, Cell | None]) -> dict[Key, Mean]:
     return {key: cell.difference for key, cell in cells.items() if cell is not None and cell.difference is not None}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from oneway.methods import METHODS
 from oneway.tools.baseline import BASELINE
-from oneway.tools.reproduce.tables import BY_STRENGTH, BY_WEIGHT, RunTable, Setup, strength_name
+from oneway.tools.reproduce.tables import BY_STRENGTH, BY_WEIGHT, TABLES, RunTable, Setup, strength_name
 
 USUAL = (
     "supervised",
@@ -83,3 +83,5 @@ PAIRED_TABLES: dict[str, RunTable] = {
         usual_columns=("50",),
     ),
 }
+
+ALL_TABLES: dict[str, RunTable] = {**PAIRED_TABLES, **TABLES}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import sqrt
@@ -119,10 +119,3 @@ class Mean:
 
 def _spread(value: float | None) -> str:
     return "" if value is None else f" ± {value:.1f}"
-
-
-def markdown_table(head: str, columns: Sequence[str], rows: Mapping[str, Mapping[str, str]]) -> str:
-    """A line for each row, which has a text for some of the columns."""
-    lines = [[head, *columns], ["---"] * (1 + len(columns))]
-    lines += [[row, *(texts.get(column, "") for column in columns)] for row, texts in rows.items()]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -6,14 +6,13 @@ the model of the round before or at random, and a model is trained on all labels
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
 from typing import get_args
 
 from rich.console import Console
-from rich.table import Table
 
 from oneway.common.drawing import Figure, style
 from oneway.common.errors import UserError
@@ -24,10 +23,12 @@ from oneway.config.recipes import recipe
 from oneway.data import QUIET, list_files
 from oneway.runs import open_run
 from oneway.runs.atomic import write_atomically, write_json
+from oneway.tools.reproduce.cells import Cell, measure_all
 from oneway.tools.reproduce.figures import save
 from oneway.tools.reproduce.jobs import Job, train_all
+from oneway.tools.reproduce.output import as_markdown, as_rich, grid, with_difference
 from oneway.tools.reproduce.requests import Request, cell_folder, check_request, run_config
-from oneway.tools.reproduce.results import Mean, markdown_table, read_runs, runs_as_json
+from oneway.tools.reproduce.results import read_runs, runs_as_json
 from oneway.tools.suggest.choose import choose_among
 from oneway.tools.suggest.scores import candidates_of_run, load_judge
 
@@ -38,9 +39,6 @@ RANDOM = "random"
 ROWS: tuple[str, ...] = (RANDOM, *get_args(SuggestBy))
 LABELS = ("20", "35", "50")
 ITERATIONS = 2000
-
-Values = Mapping[tuple[str, str], Mean]
-"""mIoU, by who chooses and the number of labels."""
 
 
 def run_rounds(request: Request, console: Console) -> None:
@@ -54,23 +52,17 @@ def run_rounds(request: Request, console: Console) -> None:
     runs = read_runs(request.out, ROWS, columns)
     if (RANDOM, columns[0]) not in runs:
         raise UserError(f"{request.out}: no run with {columns[0]} labels has ended there.")
-    values = {
-        place: Mean({seed: run.summary["value"] for (_, seed), run in found.items()}) for place, found in runs.items()
-    }
-    console.print(_to_rich(values, columns))
-    cells = [
-        {
-            "row": row,
-            "column": column,
-            "score": score.as_json(),
-            "difference": found.as_json() if (found := difference(values, row, column)) else None,
-        }
-        for (row, column), score in values.items()
-    ]
-    write_json(request.out / "results.json", {"experiment": "rounds", "cells": cells, "runs": runs_as_json(runs)})
-    write_atomically(request.out / "table.md", to_markdown(values, columns).encode())
+    cells = measure_all(runs, RANDOM)
+    most = max(len(cell.score.by_seed) for cell in cells)
+    lines = grid(cells, columns, partial(with_difference, most=most), head="chosen by")
+    title = f"Labels chosen in rounds: mIoU in %, last iteration, mean ± deviation, n = {most}"
+    caption = "In brackets: the difference to random images of the same seed, ± its standard error."
+    console.print(as_rich(lines, title, caption))
+    results = {"experiment": "rounds", "cells": [cell.as_json() for cell in cells], "runs": runs_as_json(runs)}
+    write_json(request.out / "results.json", results)
+    write_atomically(request.out / "table.md", as_markdown(lines).encode())
     with style({"svg.hashsalt": "rounds", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
-        save(_draw(values, columns), request.out / "rounds")
+        save(_draw(cells, columns), request.out / "rounds")
     say(console, f"{request.out / 'results.json'}, table.md, rounds.png and .svg")
 
 
@@ -163,47 +155,17 @@ def write_labels(previous: Path, by: SuggestBy, count: int, file: Path) -> None:
     write_atomically(file, "".join(f"{name}\n" for name in names).encode(errors="surrogateescape"))
 
 
-def difference(values: Values, row: str, column: str) -> Mean | None:
-    """To random images with the same seed and as many labels."""
-    found = values.get((row, column))
-    return None if found is None or row == RANDOM else found.over(values.get((RANDOM, column)))
-
-
-def _to_rich(values: Values, columns: Sequence[str]) -> Table:
-    caption = "In brackets: the difference to random images of the same seed, ± its standard error."
-    printed = Table(title="Labels chosen in rounds: mIoU in %, last iteration, mean ± deviation", caption=caption)
-    for head in ("chosen by", *(f"{column} labels" for column in columns)):
-        printed.add_column(head, no_wrap=head == "chosen by")
-    for row in dict.fromkeys(row for row, _ in values):
-        printed.add_row(row, *(_text(values, row, column) for column in columns))
-    return printed
-
-
-def _text(values: Values, row: str, column: str) -> str:
-    if (score := values.get((row, column))) is None:
-        return ""
-    over = difference(values, row, column)
-    return f"{score}, n = {len(score.by_seed)}" + (f" ({over.with_error('+')})" if over else "")
-
-
-def to_markdown(values: Values, columns: Sequence[str]) -> str:
-    """A row for each way to choose, a column for each number of labels; the first is common to all."""
-    rows = {
-        f"`{row}`": {f"{column} labels": _text(values, row, column) for column in columns}
-        for row in dict.fromkeys(row for row, _ in values)
-    }
-    return markdown_table("chosen by", [f"{column} labels" for column in columns], rows)
-
-
-def _draw(values: Values, columns: Sequence[str]) -> Figure:
+def _draw(cells: Sequence[Cell], columns: Sequence[str]) -> Figure:
     """Labels against mIoU: the mean of each way to choose with its standard error, and every seed as a dot."""
     figure = Figure(figsize=(5.4, 3.6), layout="constrained")
     axes = figure.subplots()
-    first = values[RANDOM, columns[0]]
+    values = {(cell.row, cell.column): cell.score for cell in cells}
     rows = list(dict.fromkeys(row for row, _ in values))
     gaps = [int(after) - int(before) for before, after in pairwise(columns)]
     for number, row in enumerate(rows):
-        found = {int(columns[0]): first} | {int(c): values[row, c] for c in columns if (row, c) in values}
+        found = {int(columns[0]): values[RANDOM, columns[0]]} | {
+            int(c): values[row, c] for c in columns if (row, c) in values
+        }
         aside = (number - (len(rows) - 1) / 2) * min(gaps) / 25  # or their bars would hide one another
         places = [labels + aside if labels > int(columns[0]) else labels for labels in found]
         errors = [mean.standard_error or 0.0 for mean in found.values()]

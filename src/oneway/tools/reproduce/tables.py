@@ -9,6 +9,7 @@ from typing import Any
 
 from oneway.config import Config
 from oneway.config.recipes import recipe
+from oneway.engine.optim import total_iterations
 from oneway.methods import METHODS, VariantName
 
 
@@ -37,7 +38,7 @@ class RunTable:
     """Iterations of semi-supervised runs by column, where they are not the recipe's."""
 
     length: int | None = None
-    """Iterations of every run, with labels alone too, where they are not the recipe's."""
+    """Iterations of every run, with labels alone too: each has a pair to be compared with. None: as the paper's."""
 
     drives: tuple[str, ...] = ()
     """Drives of CamVid that are held out in turn; a cell is the mean over them."""
@@ -52,6 +53,11 @@ class RunTable:
         """The drives, or one nameless part for data that come with a validation set."""
         return self.drives or ("",)
 
+    @property
+    def paired(self) -> bool:
+        """Whether a cell is compared with labels alone, and not with what the paper has in its place."""
+        return self.length is not None
+
     def config(self, row: str, column: str, drive: str = "") -> Config:
         """The configuration of a cell's runs, without seed and data."""
         one = self.rows[row]
@@ -60,6 +66,10 @@ class RunTable:
         if length is not None:
             config = config.changed(train={"iterations": length})
         return config.changed(data={"holdout_drive": drive}) if drive else config
+
+    def length_of(self, row: str, column: str, labelled: int) -> int:
+        """Iterations of a cell's runs, by their number of labels."""
+        return total_iterations(self.config(row, column).train, labelled)
 
     def paper(self, row: str, column: str) -> str | None:
         """What the paper has in a cell."""

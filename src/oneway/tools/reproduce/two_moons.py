@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from rich.console import Console
-from rich.table import Table
 
 from oneway import data
 from oneway.common.drawing import Axes, Figure, LinearSegmentedColormap, style
@@ -19,11 +17,13 @@ from oneway.config import Config
 from oneway.config.recipes import recipe
 from oneway.methods import VariantName
 from oneway.runs import load_model, open_run
+from oneway.runs.atomic import write_json
+from oneway.tools.reproduce.cells import measure_all
 from oneway.tools.reproduce.figures import save
-from oneway.tools.reproduce.fill_table import Cell, write_results
 from oneway.tools.reproduce.jobs import Job, count_cores, train_all
+from oneway.tools.reproduce.output import as_rich
 from oneway.tools.reproduce.requests import Request
-from oneway.tools.reproduce.results import read_trained
+from oneway.tools.reproduce.results import read_trained, runs_as_json
 
 PANELS: dict[str, tuple[str, str, VariantName]] = {
     "none": ("no consistency loss", "supervised", "1w-ct"),
@@ -50,17 +50,21 @@ def two_moons(request: Request, console: Console) -> None:
         for seed in range(request.seeds)
     ]
     train_all(jobs, request.side_by_side or count_cores() + 2, console)
-    cells = [
-        Cell(
-            panel, recipe("moons").labels, [read_trained(out / f"seed{seed}" / panel) for seed in range(request.seeds)]
-        )
+    labels = recipe("moons").labels
+    runs = {
+        (panel, labels): {("", seed): read_trained(out / f"seed{seed}" / panel) for seed in range(request.seeds)}
         for panel in PANELS
-    ]
+    }
+    cells = measure_all(runs)
     figure = draw_figure({panel: out / "seed0" / panel for panel in PANELS})
     with style(STYLE):
         save(figure, out / "two-moons")
-    write_results(out, "two-moons", cells)
-    console.print(_table(cells))
+    results = {"experiment": "two-moons", "cells": [cell.as_json() for cell in cells], "runs": runs_as_json(runs)}
+    write_json(out / "results.json", results)
+    lines = [("setup", "accuracy"), *((f"{PANELS[cell.row][0]} ({cell.row})", str(cell.score)) for cell in cells)]
+    title = f"Two moons, validation accuracy in %, mean ± deviation, n = {request.seeds}"
+    caption = "The paper: the clean teacher outperforms all others; two-way lies between the two one-way kinds."
+    console.print(as_rich(lines, title, caption))
     say(console, f"Figure: {out / 'two-moons.png'} and .svg")
 
 
@@ -105,15 +109,3 @@ def _draw_panel(axes: Axes, folder: Path) -> None:
 
 def _scatter(axes: Axes, points: npt.NDArray[np.float32], colour: object, size: int) -> None:
     axes.scatter(points[:, 0], points[:, 1], s=size, color=[colour], edgecolors="black", linewidths=0.6, zorder=3)
-
-
-def _table(cells: Sequence[Cell]) -> Table:
-    table = Table(title=f"Two moons, validation accuracy in %, n = {len(cells[0].runs)}")
-    table.add_column("setup")
-    table.add_column("mean", justify="right")
-    table.add_column("deviation", justify="right")
-    for cell in cells:
-        spread = "–" if cell.score.deviation is None else f"{cell.score.deviation:.1f}"
-        table.add_row(f"{PANELS[cell.row][0]} ({cell.row})", f"{cell.score.mean:.1f}", spread)
-    table.caption = "The paper: the clean teacher outperforms all others; two-way lies between the two one-way kinds."
-    return table

@@ -1,4 +1,4 @@
-"""Cells of a paired table: the score of a method, and its difference to labels alone, seed by seed."""
+"""Cells of a table: the score of a method, and its difference to a baseline, seed by seed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any
 
-from oneway.tools.baseline import BASELINE, alike
+from oneway.tools.baseline import alike
 from oneway.tools.reproduce.results import Mean, Runs, Trained
 
 SMALLEST_DISTANCE = 1.0
@@ -15,23 +15,36 @@ SMALLEST_DISTANCE = 1.0
 
 
 @dataclass(frozen=True)
-class PairedCell:
+class Cell:
     """A method with a number of labels, on the mean over some drives; seeds that lack one of them do not count."""
 
     row: str
     column: str
+    runs: Sequence[Trained]
     score: Mean
     difference: Mean | None
-    """To `supervised` with the same seed, labels and length, on the same drive; None where there is no pair."""
+    """To the baseline with the same seed, labels and length, on the same drive; None where there is no pair."""
 
     distance: Mean | None
-    """From `supervised` with these labels to `supervised` with all, seed by seed."""
+    """From the baseline with these labels to the baseline with all, seed by seed."""
 
-    closed: float | None
-    """The share of that distance that the difference makes up for."""
+    @property
+    def closed(self) -> float | None:
+        """The share of the distance that the difference makes up for, over the seeds that have both.
 
-    lengths: tuple[int, ...]
-    """The iterations of its runs."""
+        None where all labels are hardly better: a share would mean nothing.
+        """
+        if self.difference is None or self.distance is None:
+            return None
+        seeds = self.difference.by_seed.keys() & self.distance.by_seed.keys()
+        if not seeds or (whole := mean(self.distance.by_seed[seed] for seed in seeds)) < SMALLEST_DISTANCE:
+            return None
+        return mean(self.difference.by_seed[seed] for seed in seeds) / whole
+
+    @property
+    def lengths(self) -> list[int]:
+        """The iterations of its runs."""
+        return sorted({run.summary["iterations"] for run in self.runs})
 
     def as_json(self) -> dict[str, Any]:
         """By name; what is not known is null."""
@@ -39,16 +52,23 @@ class PairedCell:
         return {
             "row": self.row,
             "column": self.column,
-            "iterations": list(self.lengths),
+            "iterations": self.lengths,
             **{name: found and found.as_json() for name, found in means.items()},
             "closed": self.closed,
         }
 
 
-def measure(runs: Runs, row: str, column: str, all_labels: str, drives: Sequence[str]) -> PairedCell | None:
-    """The cell of a row and a column, over these drives; None where no seed has all of them."""
+def measure_all(runs: Runs, baseline: str = "", all_labels: str = "", drives: Sequence[str] = ("",)) -> list[Cell]:
+    """The cells of all runs, over these drives; none where no seed has all of them.
+
+    The row `baseline`, if there is one, is what others are compared with, and its column `all_labels` itself.
+    """
+    return [cell for place in runs if (cell := _measure(runs, *place, baseline, all_labels, drives)) is not None]
+
+
+def _measure(runs: Runs, row: str, column: str, baseline: str, all_labels: str, drives: Sequence[str]) -> Cell | None:
     of_cell, beside, complete = (
-        runs.get(place, {}) for place in ((row, column), (BASELINE, column), (BASELINE, all_labels))
+        runs.get(place, {}) for place in ((row, column), (baseline, column), (baseline, all_labels))
     )
     seeds = sorted({seed for _, seed in of_cell})
 
@@ -60,12 +80,13 @@ def measure(runs: Runs, row: str, column: str, all_labels: str, drives: Sequence
     score = over_drives(lambda place: of_cell[place].summary["value"] if place in of_cell else None)
     if score is None:
         return None
-    difference = over_drives(lambda place: _gain(beside.get(place), of_cell.get(place))) if row != BASELINE else None
+    difference = over_drives(lambda place: _gain(beside.get(place), of_cell.get(place))) if row != baseline else None
     distance = (
         over_drives(lambda place: _gain(beside.get(place), complete.get(place))) if column != all_labels else None
     )
-    lengths = tuple(sorted({run.summary["iterations"] for (drive, _), run in of_cell.items() if drive in drives}))
-    return PairedCell(row, column, score, difference, distance, _share(difference, distance), lengths)
+    return Cell(
+        row, column, [of_cell[drive, seed] for drive, seed in of_cell if drive in drives], score, difference, distance
+    )
 
 
 def _gain(baseline: Trained | None, other: Trained | None) -> float | None:
@@ -75,16 +96,6 @@ def _gain(baseline: Trained | None, other: Trained | None) -> float | None:
     if not alike(baseline.config, other.config):
         return None
     return float(other.summary["value"] - baseline.summary["value"])
-
-
-def _share(difference: Mean | None, distance: Mean | None) -> float | None:
-    """Of means over the seeds that have both; None where all labels are hardly better: a share would mean nothing."""
-    if difference is None or distance is None:
-        return None
-    seeds = difference.by_seed.keys() & distance.by_seed.keys()
-    if not seeds or (whole := mean(distance.by_seed[seed] for seed in seeds)) < SMALLEST_DISTANCE:
-        return None
-    return mean(difference.by_seed[seed] for seed in seeds) / whole
 
 
 def _known(values: Iterable[float | None]) -> list[float]:
