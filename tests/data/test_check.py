@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from rich.console import Console
 
 from data.defects import (
     DEFECTS,
@@ -23,9 +22,7 @@ from data.defects import (
     told_to_a_person,
     truncate,
 )
-from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
-from oneway.data.check.inspection import check_folder
 
 
 @pytest.mark.parametrize("name", DEFECTS)
@@ -100,8 +97,9 @@ def test_a_split_without_a_labelled_pixel_is_an_error(tmp_path, capsys):
 
 def test_an_empty_folder_is_refused_by_name(tmp_path):
     """Nothing can be looked at."""
-    with pytest.raises(UserError, match=str(tmp_path)):
-        check_folder(tmp_path, Console())
+    status, text = told_to_a_person(tmp_path)
+    assert status == 1
+    assert f"{tmp_path}: no image found." in " ".join(text.split())
 
 
 def test_a_set_without_masks_is_no_data_set_yet(tmp_path, capsys):

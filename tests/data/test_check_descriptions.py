@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 
 import pytest
 from PIL import Image
@@ -85,3 +87,31 @@ def test_machines_are_told_why_there_is_no_data_set(tmp_path, check):
         assert words in finding["message"]
     status, text = check(tmp_path / "lossy", "--recipe", "camvid", "--json")
     assert (status, json.loads(text)["findings"][0]["level"]) == (1, "error")
+
+
+@pytest.mark.parametrize(
+    ("words", "about"),
+    [
+        ("nowhere", "nowhere: no such file or folder"),
+        ("empty", "empty: no image found"),
+        ("damaged.zip", "damaged.zip: a damaged archive"),
+        ("odd", "dataset.yaml: classes: write [name, …]"),
+        ("odd --recipe camvid", "train: no image found"),
+        ("set --unlabelled nowhere", "nowhere: no such file or folder"),
+        ("set --unlabelled 'nowhere/{0..9}.tar'", "no such file"),
+    ],
+)
+def test_whatever_is_wrong_with_data_is_a_finding(tmp_path, check, words, about):
+    """With its kind and a verdict, for people as for machines; what is wrong with a flag is not."""
+    (tmp_path / "empty").mkdir()
+    write(tmp_path / "damaged.zip", "no archive")
+    write(pairs(tmp_path / "odd") / "dataset.yaml", "classes: 7")
+    pairs(tmp_path / "set")
+    status, text = check(*shlex.split(words))
+    assert status == 1
+    assert re.search(r"^✗ error  \S.*^✗ \d error.*: correct", text, re.MULTILINE | re.DOTALL)
+    assert about in text
+    status, text = check(*shlex.split(words), "--json")
+    errors = [found for found in json.loads(text)["findings"] if found["level"] == "error"]
+    assert status == 1
+    assert any(about in f"{error['file']}: {error['message']}" for error in errors)

@@ -87,9 +87,7 @@ def check(
     try:
         listing = list_files(settings)
     except UserError as error:
-        if not as_json:
-            raise
-        sys.exit(print_refusal(folder, error))
+        sys.exit(print_refusal(folder, error, results, as_json))
     sys.exit(check_listing(listing, results, out=out, as_json=as_json, pool=pool))
 
 

@@ -52,8 +52,11 @@ def check_folder(
     if save and by_hand:
         raise UserError(f"{root}: an archive, into which nothing is written. Unpack it, and save there: {by_hand}")
     progress = Console(quiet=True) if as_json else console
-    root = Path(as_folder(root, progress, Data()))
-    unlabelled = unlabelled and as_folder(unlabelled, progress, Data())
+    try:
+        root = Path(as_folder(root, progress, Data()))
+        unlabelled = unlabelled and as_folder(unlabelled, progress, Data())
+    except UserError as error:
+        return print_refusal(root, error, console, as_json)
     file = root / FILE
     inferred = not file.exists()
     if save and not inferred:
@@ -63,9 +66,7 @@ def check_folder(
     try:
         folder = describe(root, further)
     except UserError as error:
-        if not as_json:
-            raise
-        return print_refusal(root, error)
+        return print_refusal(root, error, console, as_json)
     defaults = Data()
     share = defaults.holdout if holdout is None else holdout
     understood = not save or _makes_a_set(folder, share, defaults.seed)
@@ -81,10 +82,8 @@ def check_folder(
     try:
         listing = list_described(folder, share, defaults.seed)
     except UserError as error:
-        if as_json:
-            return print_refusal(root, error, known)
-        status, understood = 1, _makes_a_set(folder, share, defaults.seed)
-        console.print(findings_text([_refusal(root, error), *known]), highlight=False)
+        status = print_refusal(root, error, console, as_json, known)
+        understood = as_json or _makes_a_set(folder, share, defaults.seed)
     else:
         status = check_listing(listing, console, known=known, out=out, as_json=as_json, pool=pool)
     if not as_json:
@@ -119,10 +118,14 @@ def _refusal(root: Path, error: UserError) -> Finding:
     return Finding("error", "Not a data set yet", file, message)
 
 
-def print_refusal(root: Path, error: UserError, known: Sequence[Finding] = ()) -> int:
-    """Prints, for machines, what keeps a folder from being a data set, and what else is known; the exit status."""
-    findings = [asdict(finding) for finding in (_refusal(root, error), *known)]
-    print_result(json.dumps({"data": str(root), "findings": findings}, indent=1, allow_nan=False))
+def print_refusal(root: Path, error: UserError, console: Console, as_json: bool, known: Sequence[Finding] = ()) -> int:
+    """Prints what keeps a folder from being a data set, and what else is known; the exit status."""
+    findings = [_refusal(root, error), *known]
+    if as_json:
+        tree = {"data": str(root), "findings": [asdict(finding) for finding in findings]}
+        print_result(json.dumps(tree, indent=1, allow_nan=False))
+    else:
+        console.print(findings_text(findings), highlight=False)
     return 1
 
 
@@ -139,7 +142,11 @@ def check_listing(
     sheet, progress = sheet_path(listing.root, out, as_json), Console(quiet=True) if as_json else console
     check, numbers = check_data(listing, progress, known), None
     if pool is not None:
-        check, numbers = check_pool(check, pool, progress)
+        try:
+            check, numbers = check_pool(check, pool, progress)
+        except UserError as error:
+            unusable = Finding("error", "A pool that cannot be used", WHOLE_SET, str(error))
+            check = replace(check, findings=(unusable, *check.findings))
     if not as_json:
         console.print(summary(check), Text(), findings_text(check.findings), highlight=False)
     if sheet is not None:
