@@ -6,10 +6,13 @@ import json
 import shutil
 
 import pytest
+import yaml
 
 from oneway.common.errors import UserError
+from oneway.config import Data
 from oneway.data.folder import list_folder
 from oneway.tools.export.card import quality
+from oneway.tools.reproduce.jobs import require_validation
 from processes import forked
 from test_check_cli import TINY, write_folder
 
@@ -83,6 +86,20 @@ def test_a_comparison_is_refused_before_it_trains(place):
     assert done.returncode == 1
     assert "no image validates" in done.stderr
     assert not (place / "both").exists()
+
+
+def test_a_table_is_refused_before_it_trains(place):
+    """Unless the folder has a validation set, of which the setting takes nothing."""
+    (place / "settings.yaml").write_text(yaml.safe_dump({"data": {"holdout": 0}}))
+    asked = "reproduce facade --methods supervised --labels all --config settings.yaml --weights none --out table"
+    done = call(asked.split(), ["--data", "photos", "--iterations", "1"], place)
+    assert done.returncode == 1
+    assert "photos: no image validates (data.holdout 0), and runs could not be compared." in done.stderr
+    assert not (place / "table" / "facade").exists()
+    require_validation(Data(name="folder", path=place / "photos"))
+    for part in ("train", "val"):
+        shutil.copytree(place / "photos", place / "split" / part)
+    require_validation(Data(name="folder", path=place / "split", holdout=0))
 
 
 def test_it_continues_where_it_was_stopped(place):

@@ -156,7 +156,7 @@ def test_other_rounds_in_the_same_folder_are_refused(scenes, tmp_path, in_this_p
         reproduce("rounds", request_for(scenes, tmp_path, rows=("doubt",), columns=("3", "4", "6")), QUIET)
 
 
-def test_more_labels_than_masks_are_refused_before_anything_trains(scenes, tmp_path, in_this_process):
+def test_more_labels_than_masks_are_refused_before_anything_trains(scenes, tmp_path):
     """And so is a folder in which nothing validates."""
     with pytest.raises(UserError, match=r"--labels 13: .*scenes has 12 images with a mask"):
         reproduce("rounds", request_for(scenes, tmp_path, columns=("2", "4", "13")), QUIET)
@@ -164,4 +164,4 @@ def test_more_labels_than_masks_are_refused_before_anything_trains(scenes, tmp_p
     settings = TINY | {"data": {"cache": tmp_path / "cache", "holdout": 0}}
     with pytest.raises(UserError, match="no image validates"):
         reproduce("rounds", request_for(tmp_path / "alone", tmp_path, changes=settings), QUIET)
-    assert not in_this_process
+    assert not [*tmp_path.rglob("config.yaml")]

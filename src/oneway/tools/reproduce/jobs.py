@@ -14,9 +14,11 @@ import torch
 from rich.console import Console
 
 from oneway.common import console as printing
+from oneway.common.errors import UserError
 from oneway.common.run_files import CONFIG
 from oneway.common.words import say
-from oneway.config import Config
+from oneway.config import Config, Data
+from oneway.data import list_files
 from oneway.tools.train import train
 
 
@@ -38,7 +40,12 @@ def train_all(jobs: Sequence[Job], side_by_side: int, console: Console) -> None:
     """Trains all runs, as many at once as `side_by_side`: ended ones are skipped, and stopped ones continued.
 
     They start in their order, except that a run which waits for another lets those behind it pass.
+
+    Raises:
+        UserError: No image would validate, and the runs could not be compared.
     """
+    for job in jobs[:1]:  # the others read the same folder
+        require_validation(job.config.data)
     processes = min(len(jobs), side_by_side)
     threads = max(1, count_cores() // processes)
     context = get_context("forkserver")
@@ -65,6 +72,15 @@ def train_all(jobs: Sequence[Job], side_by_side: int, console: Console) -> None:
                 summary = future.result()
                 ended.add(job.folder)
                 say(console, f"{job.name}  {summary['value']:.1f} %  {summary['seconds']:,.0f} s")
+
+
+def require_validation(settings: Data) -> None:
+    """Refuses a folder in which no image validates: runs would have no score."""
+    if settings.name == "folder" and not settings.holdout and not (found := list_files(settings)).val:
+        raise UserError(
+            f"{found.root}: no image validates (data.holdout 0), and runs could not be compared. Leave data.holdout "
+            "out of --config, or give the folder a validation set."
+        )
 
 
 def _train(job: Job, quiet: bool) -> dict[str, Any]:

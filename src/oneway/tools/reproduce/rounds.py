@@ -91,12 +91,10 @@ def refuse_other_rounds(out: Path, columns: Sequence[str]) -> None:
 
 
 def _refuse_too_few(settings: Data, most: int) -> None:
-    """Refuses a folder that has not enough masks for the last round, or none to judge by."""
+    """Refuses a folder that has not enough masks for the last round."""
     found = list_files(settings)
     if (masks := sum(item.mask is not None for item in found.train)) < most:
         raise UserError(f"--labels {most}: {found.root} has {counted(masks, 'image')} with a mask to train on.")
-    if not found.val:
-        raise UserError(f"{found.root}: no image validates (data.holdout 0), and rounds could not be compared.")
 
 
 def _jobs(request: Request, columns: Sequence[str]) -> Iterator[Job]:
