@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from oneway.common.errors import UserError
 from oneway.data.pool import decoders as deciding
 from oneway.data.pool.decoders import Processes
-from oneway.data.pool.files import Unreachable
 from pools import SIZES, opened, pack, write_images
 
 SLOTS = 8
@@ -137,7 +137,7 @@ def test_an_image_that_crashes_its_decoder_is_broken(pool, decoders):
 def test_processes_that_are_ended_from_outside_stop_the_run(pool, decoders):
     """The image is not to blame: a run that goes on later must see it."""
     decoders.begin(0, 1, partial(end_at, height=SIZES[2][0], by=signal.SIGKILL))
-    with pytest.raises(Unreachable, match=r"00000\.tar/a/\S+: the process .* was ended by SIGKILL, 2 times"):
+    with pytest.raises(UserError, match=r"00000\.tar/a/\S+: the process .* was ended by SIGKILL, 2 times"):
         decoders.result(0)
     assert not pool.broken
 
@@ -146,7 +146,7 @@ def test_processes_that_cannot_even_start_are_no_endless_loop(pool, monkeypatch)
     monkeypatch.setattr(deciding, "CODE", "raise SystemExit(3)")
     decoders = pool.decoders(0, SLOTS, 64 * 64)
     decoders.begin(0, 1, whole)
-    with pytest.raises(Unreachable, match="was ended by status 3, 2 times"):
+    with pytest.raises(UserError, match="was ended by status 3, 2 times"):
         decoders.result(0)
     decoders.close()
 

@@ -14,7 +14,7 @@ from rich.console import Console
 import oneway
 from files import change_json
 from oneway.common.errors import UserError
-from oneway.common.links import make_folders, replacing
+from oneway.common.links import make_folders, replace_file
 from oneway.runs import Run, data_of, open_run
 from oneway.runs.atomic import write_json
 from small_runs import QUIET
@@ -146,8 +146,7 @@ def test_what_is_written_follows_no_link(tmp_path: Path) -> None:
     (secret / "file").write_text("mine", encoding="utf-8")
     home.mkdir()
     (home / "file").symlink_to(secret / "file")
-    with replacing(home / "file") as file:
-        file.write(b"new")
+    replace_file(home / "file", b"new")
     assert ((home / "file").read_bytes(), (secret / "file").read_bytes()) == (b"new", b"mine")
     (home / "inner").symlink_to(secret)
     with pytest.raises(UserError, match="inner: a link"):
@@ -160,6 +159,6 @@ def test_what_is_written_follows_no_link(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path: Path) -> None:
     """And nothing beside it."""
     (tmp_path / "file").write_text("old", encoding="utf-8")
-    with pytest.raises(TypeError), replacing(tmp_path / "file") as file:
-        file.writelines([b"half", "and no bytes"])  # type: ignore[list-item]
+    with pytest.raises(TypeError):
+        replace_file(tmp_path / "file", "no bytes")  # type: ignore[arg-type]
     assert [path.read_text(encoding="utf-8") for path in tmp_path.iterdir()] == ["old"]

@@ -23,7 +23,7 @@ from oneway.common.errors import UserError
 from oneway.config import Data
 from oneway.data import list_files, load
 from oneway.data.cache.unpack import as_folder
-from oneway.data.pool.sampling import refuse_broken
+from oneway.data.check.pool import refuse_broken
 
 QUIET = Console(quiet=True)
 

@@ -9,11 +9,15 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from hashlib import blake2b
 from pathlib import Path
-from typing import BinaryIO
 
 from oneway.common.errors import UserError
+
+SUFFIX = ".tmp"  # the end of the names of incomplete files; they begin with a dot
+BYTES_AT_ONCE = 2**22
+LONGEST_NAME = 200  # bytes of a name that a temporary one repeats; file systems take 255
 
 
 def refuse_link(path: Path) -> Path:
@@ -39,18 +43,45 @@ def make_folders(home: Path, inner: Path) -> None:
             refuse_link(home / folder).mkdir(exist_ok=True)
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes its name when it has been written: a link of that name is replaced, and not followed."""
-    temporary = path.with_name(f".oneway-{os.getpid()}.tmp")  # however long the name is
-    with suppress(FileNotFoundError):
-        os.unlink(temporary)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+def replace_file(path: Path, content: bytes) -> None:
+    """Gives a file new content as a whole; a link of its name is replaced, and not followed.
+
+    At any time it has all of the old content or all of the new one, and nothing is left of one that fails.
+    """
+    temporary = temporary_for(path)
     try:
-        with open(descriptor, "wb") as file:
-            yield file
+        with create(temporary) as descriptor:
+            rest = memoryview(content)
+            while rest:
+                rest = rest[os.write(descriptor, rest[:BYTES_AT_ONCE]) :]
+            os.fsync(descriptor)  # or a power cut could leave the new name without the content
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def temporary_for(path: Path) -> Path:
+    """Where a file is written before it gets its name; a long name is cut, or this one would be too long."""
+    name = path.name
+    if len(whole := os.fsencode(name)) > LONGEST_NAME:
+        name = f"{os.fsdecode(whole[:LONGEST_NAME])}{blake2b(whole, digest_size=8).hexdigest()}"
+    return path.with_name(f".{name}.{os.getpid()}{SUFFIX}")
+
+
+@contextmanager
+def open_descriptor(path: Path, flags: int) -> Iterator[int]:
+    """A descriptor of a file or a folder, closed after the block."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def create(path: Path) -> AbstractContextManager[int]:
+    """A descriptor of a new file; what had that name, perhaps a link to elsewhere, is removed and not followed."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    return open_descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)

@@ -18,11 +18,11 @@ from oneway.data import moons, streets
 from oneway.data.cache import Cache
 from oneway.data.cache.unpack import unpacked
 from oneway.data.check import apply_rules, refuse_errors, summarise
+from oneway.data.check.pool import refuse_broken
 from oneway.data.dataset import NO_RUN, NOTHING, Dataset, Known, Listing, Samples
 from oneway.data.decode.images import GDAL
 from oneway.data.folder import list_folder
 from oneway.data.pool import Pool, is_pool, open_pool_beside
-from oneway.data.pool.sampling import refuse_broken
 from oneway.data.published import (
     cifar10,
     list_ade20k,

@@ -6,17 +6,12 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from hashlib import blake2b
+from contextlib import suppress
 from pathlib import Path
 
 from oneway.common.errors import UserError
-from oneway.common.links import make_folders
+from oneway.common.links import SUFFIX, create, make_folders, open_descriptor, replace_file
 
-SUFFIX = ".tmp"  # the end of the names of incomplete files; they begin with a dot
-BYTES_AT_ONCE = 2**22
-LONGEST_NAME = 200  # bytes of a name that a temporary one repeats; file systems take 255
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, and a quota or a limit that is reached
 NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # of folders, on some network file systems
 
@@ -31,51 +26,16 @@ def write_atomically(path: Path, content: bytes) -> None:
     Raises:
         CannotWrite: With the bytes needed and free. No part of the new content is left behind.
     """
-    temporary = temporary_for(path)
     try:
-        with _create(temporary) as descriptor:
-            rest = memoryview(content)
-            while rest:
-                rest = rest[os.write(descriptor, rest[:BYTES_AT_ONCE]) :]
-            os.fsync(descriptor)  # or a power cut could leave the new name without the content
-        os.replace(temporary, path)
+        replace_file(path, content)
         sync_folder(path.parent)  # the new name itself
-    except BaseException as error:
-        with suppress(OSError):
-            os.unlink(temporary)
-        if isinstance(error, OSError):
-            raise cannot_write(path, len(content), error) from error
-        raise
-
-
-def temporary_for(path: Path) -> Path:
-    """Where a file is written before it gets its name; a long name is cut, or this one would be too long."""
-    name = path.name
-    if len(whole := os.fsencode(name)) > LONGEST_NAME:
-        name = f"{os.fsdecode(whole[:LONGEST_NAME])}{blake2b(whole, digest_size=8).hexdigest()}"
-    return path.with_name(f".{name}.{os.getpid()}{SUFFIX}")
+    except OSError as error:
+        raise cannot_write(path, len(content), error) from error
 
 
 def write_json(path: Path, values: object) -> None:
     """The same, for values that `json` can write."""
     write_atomically(path, (json.dumps(values, indent=1, allow_nan=False) + "\n").encode())
-
-
-@contextmanager
-def open_descriptor(path: Path, flags: int) -> Iterator[int]:
-    """A descriptor of a file or a folder, closed after the block."""
-    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _create(path: Path) -> AbstractContextManager[int]:
-    """A descriptor of a new file; what had that name, perhaps a link to elsewhere, is removed and not followed."""
-    with suppress(FileNotFoundError):
-        os.unlink(path)
-    return open_descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
 
 
 def sync(path: Path) -> None:
@@ -119,7 +79,7 @@ def require_room(folder: Path, total: int, largest: int) -> None:
         )
     probe = folder / f".room.{os.getpid()}{SUFFIX}"
     try:
-        with _create(probe) as descriptor:
+        with create(probe) as descriptor:
             try:
                 if hasattr(os, "posix_fallocate"):
                     os.posix_fallocate(descriptor, 0, largest)

@@ -23,6 +23,7 @@ from PIL import Image
 from rich.console import Console
 
 from oneway.common.errors import UserError
+from oneway.common.links import replace_file
 from oneway.common.progress import progress_bar
 from oneway.common.words import counted, in_bytes, say
 from oneway.config import Data
@@ -228,9 +229,8 @@ def _write_frames(path: Path, every: float, folder: Path, console: Console) -> N
             written += 1
     except BreaksOff as error:
         problem = str(error).removeprefix(f"{path}: ")
-    noted = folder / FRAMES
-    noted.write_text(json.dumps({"frames": _frames_in(folder), "problem": problem}), encoding="utf-8")
-    os.replace(noted, folder.parent / FRAMES)
+    noted = {"frames": _frames_in(folder), "problem": problem}
+    replace_file(folder.parent / FRAMES, json.dumps(noted).encode())
     say(console, f"{path}: {counted(written, 'frame')}, one every {every:g} s (--data.frames-every).")
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from oneway.data.pool.files import Unreachable
+from oneway.common.errors import UserError
 from oneway.data.pool.reader import Broken, Choose, Part, Reader
 
 Read = Callable[..., Part]
@@ -193,7 +193,7 @@ class Processes:
                 self.outcomes[worker.slots.popleft()] = self._error(image, end)
         self.deaths[-1] += 1
         if self.deaths[-1] > MOST_DEATHS:
-            raise Unreachable(
+            raise UserError(
                 f"{self.reader.source.name}: {MOST_DEATHS} processes that decoded its images have ended before their "
                 f"time, the last one by {end}. The system ends them (SIGKILL) where memory is short."
             )
@@ -205,7 +205,7 @@ class Processes:
         name = self.reader.name(image)
         if end in CRASHES:
             return Broken(f"{name}: the decoder crashes on it ({end}).")
-        return Unreachable(
+        return UserError(
             f"{name}: the process that decodes it was ended by {end}, {DEATHS} times. The system "
             "does so (SIGKILL) where memory is short."
         )

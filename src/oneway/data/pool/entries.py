@@ -20,9 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.recfunctions import repack_fields
 
 from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
+from oneway.common.links import replace_file
 from oneway.data.pool.files import Status
 
 FORMAT = 1
@@ -133,21 +135,13 @@ def load(folder: Path, fetch: Callable[[str], bytes] | None = None) -> PoolIndex
         return None
 
 
-def load_new(folder: Path) -> PoolIndex:
-    """The index that has just been written."""
-    index = load(folder)
-    if index is None:
-        raise UserError(f"{folder}: an index cannot be read, just after it was written. Check the disk.")
-    return index
-
-
 def build(
     folder: Path,
     paths: Sequence[str],
     scan: Callable[[str], tuple[Status, Entries]],
     threads: int,
     advance: Callable[[], None],
-) -> None:
+) -> PoolIndex:
     """Indexes shards in their order; what was indexed before an interruption is not read again.
 
     Args:
@@ -180,10 +174,12 @@ def build(
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    save(folder, done)
+    return save(folder, done)
 
 
-def save(folder: Path, shards: Sequence[Shard], names: bytes = b"", subfolders: dict[str, int] | None = None) -> None:
+def save(
+    folder: Path, shards: Sequence[Shard], names: bytes = b"", subfolders: dict[str, int] | None = None
+) -> PoolIndex:
     """Makes an index of the entries that are in the folder; what an interruption leaves is none.
 
     Args:
@@ -202,16 +198,14 @@ def save(folder: Path, shards: Sequence[Shard], names: bytes = b"", subfolders: 
     (folder / PART).rename(target)
     about = {"format": FORMAT, "digest": digest, "entries": target.name, "subfolders": subfolders or {}}
     content = json.dumps({**about, "shards": shards}, separators=(",", ":")).encode()
-    new = folder / f"{INDEX}.new"
-    with new.open("wb") as file:
-        file.write(content + b"\n" + _seal(content))
-        file.flush()
-        os.fsync(file.fileno())
-    new.rename(folder / INDEX)
+    replace_file(folder / INDEX, content + b"\n" + _seal(content))
     (folder / JOURNAL).unlink(missing_ok=True)
     for other in folder.glob("entries-*"):  # those who read it keep it open
         if other != target:
             other.unlink(missing_ok=True)
+    if (index := load(folder)) is None:
+        raise UserError(f"{folder}: an index cannot be read, just after it was written. Check the disk.")
+    return index
 
 
 def refuse_repeated(index: PoolIndex, place: Callable[[int], str]) -> PoolIndex:
@@ -278,10 +272,7 @@ def digest_entries(entries: Iterable[Entries]) -> str:
     """Of names and sizes, in their order."""
     digest = blake2b(digest_size=16)
     for piece in entries:
-        named = np.empty((len(piece), 12), dtype=np.uint8)
-        named[:, :8] = np.ascontiguousarray(piece["name"]).view(np.uint8).reshape(-1, 8)
-        named[:, 8:] = np.ascontiguousarray(piece["size"]).view(np.uint8).reshape(-1, 4)
-        digest.update(named.data)
+        digest.update(repack_fields(piece[["name", "size"]]).tobytes())
     return digest.hexdigest()
 
 

@@ -11,13 +11,12 @@ import os
 import random
 import re
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from oneway.common.bounded import open_regular
@@ -39,10 +38,6 @@ class Status(NamedTuple):
 
     size: int
     stamp: str  # when it was written, or what its server calls this version of it; empty where nobody says
-
-
-class Unreachable(UserError):
-    """What could not be read now may be there later: a run that stops for it can go on."""
 
 
 class Files(Protocol):
@@ -70,20 +65,14 @@ class LocalFiles:
     waits = False
 
     def status(self, path: str) -> Status:
-        try:
-            with open_regular(Path(path)) as file:
-                found = os.fstat(file.fileno())
-        except OSError as error:
-            raise UserError(f"{path}: cannot be read ({error.strerror or error}).") from error
+        with opened(path) as file:
+            found = os.fstat(file.fileno())
         return Status(found.st_size, str(found.st_mtime_ns))
 
     def read(self, path: str, start: int, count: int, expected: Status | None = None) -> bytes:
-        try:
-            with open_regular(Path(path)) as file:
-                found = os.fstat(file.fileno()).st_size
-                content = os.pread(file.fileno(), count, start)
-        except OSError as error:
-            raise Unreachable(f"{path}: cannot be read ({error.strerror or error}).") from error
+        with opened(path) as file:
+            found = os.fstat(file.fileno()).st_size
+            content = os.pread(file.fileno(), count, start)
         if expected is not None and found != expected.size:
             raise changed(path, expected, Status(found, ""))
         return content
@@ -91,15 +80,15 @@ class LocalFiles:
     def close(self) -> None:
         """Nothing is waited for."""
 
-    @staticmethod
-    @contextmanager
-    def reading(path: str) -> Iterator[Callable[[int, int], bytes]]:
-        """Reads parts of one file, which stays open within the block."""
-        try:
-            with open_regular(Path(path)) as file:
-                yield lambda start, count: os.pread(file.fileno(), count, start)
-        except OSError as error:
-            raise Unreachable(f"{path}: cannot be read ({error.strerror or error}).") from error
+
+@contextmanager
+def opened(path: Path | str) -> Iterator[BinaryIO]:
+    """A file on this machine; what fails within the block is a UserError that names it."""
+    try:
+        with open_regular(Path(path)) as file:
+            yield file
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror or error}).") from error
 
 
 class HttpFiles:
@@ -157,12 +146,8 @@ class HttpFiles:
     def _connection(self, scheme: str, netloc: str) -> http.client.HTTPConnection:
         kept: dict[str, http.client.HTTPConnection] = self.mine.__dict__.setdefault("connections", {})
         if netloc not in kept:
-            if scheme == "https":
-                kept[netloc] = http.client.HTTPSConnection(
-                    netloc, timeout=TIMEOUT, context=ssl.create_default_context()
-                )
-            else:
-                kept[netloc] = http.client.HTTPConnection(netloc, timeout=TIMEOUT)
+            kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
+            kept[netloc] = kind(netloc, timeout=TIMEOUT)
             self.open.add(kept[netloc])
         return kept[netloc]
 
@@ -243,7 +228,7 @@ def patiently(path: str, ask: Callable[[], Result], closed: threading.Event) -> 
     """What the function gives, at the latest in its last attempt.
 
     Raises:
-        Unreachable: None of them went well; names the address, and what went wrong in the end.
+        UserError: None of them went well; names the address, and what went wrong in the end.
     """
     began = time.monotonic()
     for pause in (*PAUSES, None):
@@ -257,7 +242,7 @@ def patiently(path: str, ask: Callable[[], Result], closed: threading.Event) -> 
             if pause is None or closed.wait(pause * SYSTEM.uniform(0.5, 1.5)):
                 break
     waited = time.monotonic() - began
-    raise Unreachable(f"{path}: cannot be read ({reason}), in {len(PAUSES) + 1} attempts over {waited:.0f} s.")
+    raise UserError(f"{path}: cannot be read ({reason}), in {len(PAUSES) + 1} attempts over {waited:.0f} s.")
 
 
 def files_for(path: str) -> Files:

@@ -13,7 +13,7 @@ from oneway.common.errors import UserError
 from oneway.common.words import say
 from oneway.data.decode.images import SUFFIXES
 from oneway.data.folder.walk import Problem, walk
-from oneway.data.pool.entries import ENTRY, INDEX, PART, PoolIndex, Shard, digest_name, load, load_new, save
+from oneway.data.pool.entries import ENTRY, INDEX, PART, PoolIndex, Shard, digest_name, load, save
 from oneway.data.pool.files import Status
 
 
@@ -46,8 +46,7 @@ def index_folder(folder: Path, left_out: Collection[Path], place: Path, refresh:
         entries[number] = (len(names), digest_name(name), size, 0, len(text), time_stamp(status))
         names += text
     (place / PART).write_bytes(entries.tobytes())
-    save(place, [Shard(str(folder), Status(0, ""), len(images), "")], bytes(names), times)
-    found = load_new(place)
+    found = save(place, [Shard(str(folder), Status(0, ""), len(images), "")], bytes(names), times)
     if index is not None and found.digest != index.digest:
         (place / INDEX).unlink()
         raise UserError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -18,8 +19,7 @@ from oneway.config import Data
 from oneway.data.cache.locked import cache_root, locked
 from oneway.data.dataset import Listing, PoolRecord, factor_of
 from oneway.data.pool.decoders import Processes, Threads, can_divide
-from oneway.data.pool.entries import PoolIndex
-from oneway.data.pool.files import Files, files_for
+from oneway.data.pool.files import files_for
 from oneway.data.pool.folder_index import index_folder
 from oneway.data.pool.reader import Broken, Choose, Part, Reader
 from oneway.data.pool.shard_index import index_shards
@@ -35,33 +35,15 @@ MOST_PROCESSES = 16  # five decode what an H200 asks for; each takes some 30 MB
 AS_THEY_ARE = partial(factor_of, most=1)  # how many times smaller images are read
 
 
+@dataclass(eq=False)
 class Pool(Reader):
     """Images by number; reading them is safe from several threads."""
 
-    def __init__(
-        self,
-        source: PoolSource,
-        index: PoolIndex,
-        files: Files,
-        most_broken: float,
-        factor: Callable[[tuple[int, int]], int],
-        console: Console,
-    ) -> None:
-        """The pool.
-
-        Args:
-            source: As it was named.
-            index: Of its images.
-            files: What reads its shards.
-            most_broken: Share of images that may turn out unreadable.
-            factor: How many times smaller an image of some size is read, as the data set has them.
-            console: Where it is said which are.
-        """
-        super().__init__(source, index, files, factor)
-        self.most_broken, self.console = most_broken, console
-        self.broken: dict[int, str] = {}
-        self.asked = 0
-        self.lock = threading.Lock()
+    most_broken: float  # share of images that may turn out unreadable
+    console: Console  # where it is said which are
+    broken: dict[int, str] = field(default_factory=dict)  # what is wrong with them
+    asked: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __len__(self) -> int:
         return len(self.index)
@@ -177,4 +159,4 @@ def open_pool(
             f"{source.name}: no image found in it (--data.unlabelled). Give JPEG, PNG, WebP, TIFF or BMP files; others "
             "have no decoder here."
         )
-    return Pool(source, index, files, config.most_broken, factor, console)
+    return Pool(source, index, files, factor, config.most_broken, console)

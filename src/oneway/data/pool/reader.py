@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from oneway.common.errors import UserError
 from oneway.data.dataset import Bytes
 from oneway.data.decode.images import Box, read_part
 from oneway.data.pool.entries import PoolIndex, digest_name
-from oneway.data.pool.files import Files, Unreachable, changed
+from oneway.data.pool.files import Files, changed
 from oneway.data.pool.folder_index import time_stamp
 from oneway.data.pool.shard_index import first_member, member_name
 from oneway.data.pool.sources import PoolSource
@@ -39,21 +40,14 @@ class Broken(UserError):
     """An image that cannot be decoded."""
 
 
+@dataclass(eq=False)
 class Reader:
     """Reads images; safe from several threads, and from other processes."""
 
-    def __init__(
-        self, source: PoolSource, index: PoolIndex, files: Files, factor: Callable[[tuple[int, int]], int]
-    ) -> None:
-        """The reader.
-
-        Args:
-            source: The pool, as it was named.
-            index: Of its images.
-            files: What reads its shards.
-            factor: How many times smaller an image of some size is read, as the data set has them.
-        """
-        self.source, self.index, self.files, self.factor = source, index, files, factor
+    source: PoolSource
+    index: PoolIndex
+    files: Files  # what reads its shards
+    factor: Callable[[tuple[int, int]], int]  # how many times smaller an image of some size is read
 
     def name(self, image: int) -> str:
         """The path of an image, with that of the shard that it is in."""
@@ -96,7 +90,7 @@ class Reader:
             raise changed(shard.path, shard.status, shard.status)
         name = f"{shard.path}/{member.name}"
         if not whole and self.files.waits:
-            raise Unreachable(f"{name}: damaged on its way; its checksum is another than in the index.")
+            raise UserError(f"{name}: damaged on its way; its checksum is another than in the index.")
         return name, found[header:] if whole else b"damaged"
 
     def _from_folder(self, folder: Path, image: int) -> tuple[str, bytes]:
@@ -109,7 +103,7 @@ class Reader:
         except FileNotFoundError:
             raise UserError(f"{path}: gone since {folder} was indexed. Bring it back, or use --data.refresh.") from None
         except OSError as error:
-            raise Unreachable(f"{path}: cannot be read ({error.strerror or error}).") from error
+            raise UserError(f"{path}: cannot be read ({error.strerror or error}).") from error
         if (status.st_size, time_stamp(status)) != (entry["size"], entry["stamp"]):
             raise UserError(
                 f"{path}: changed since it was indexed: it has {status.st_size} bytes, and had {entry['size']}, or was "

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -26,10 +27,9 @@ from oneway.data.pool.entries import (
     digest_entries,
     digest_name,
     load,
-    load_new,
     refuse_repeated,
 )
-from oneway.data.pool.files import Files, LocalFiles, Status, changed
+from oneway.data.pool.files import Files, Status, changed, opened
 from oneway.data.pool.tar import Damaged, Member, Read, members
 
 BESIDE = "index"
@@ -63,13 +63,13 @@ def index_shards(paths: tuple[str, ...], files: Files, place: Path, refresh: boo
         say(console, f"Note: {remark}")
     scan = partial(_scan, files, known, index, _given_index(paths, files, place))
     with progress_bar(console, "Indexing shards", len(paths)) as advance:
-        build(place, paths, scan, THREADS_THAT_WAIT if files.waits else THREADS, advance)
-    return refuse_repeated(found := load_new(place), lambda image: member_name(found, files, image))
+        found = build(place, paths, scan, THREADS_THAT_WAIT if files.waits else THREADS, advance)
+    return refuse_repeated(found, lambda image: member_name(found, files, image))
 
 
 def images_of(path: str, files: Files, status: Status) -> list[Member]:
     """The images of a shard; a UserError where two have one name."""
-    with nullcontext(_buffered(path, files)) if files.waits else LocalFiles.reading(path) as read:
+    with _reading(path, files) as read:
         found = [member for member in members(read, status.size, path) if _is_image(member)]
     (name, count), *_ = Counter(member.name for member in found).most_common(1) or [("", 0)]
     if count > 1:
@@ -105,8 +105,13 @@ def _is_image(member: Member) -> bool:
     return path.suffix.lower() in SUFFIXES and not hidden(path) and 0 < member.size <= MOST_SIZE
 
 
-def _buffered(path: str, files: Files) -> Read:
-    """Reads a little more than is asked for, in case it is asked for next."""
+@contextmanager
+def _reading(path: str, files: Files) -> Iterator[Read]:
+    """Reads parts of a shard: a local one stays open; of others more comes than is asked for, as it may be next."""
+    if not files.waits:
+        with opened(path) as file:
+            yield lambda start, count: os.pread(file.fileno(), count, start)
+        return
     first, content = 0, b""
 
     def read(start: int, count: int) -> bytes:
@@ -115,7 +120,7 @@ def _buffered(path: str, files: Files) -> Read:
             first, content = start, files.read(path, start, max(count, AT_ONCE))
         return content[start - first : start - first + count]
 
-    return read
+    yield read
 
 
 def _scan(

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from oneway.common.links import temporary_for
 from oneway.data.dataset import Bytes
 from oneway.data.decode.video import require_video
-from oneway.runs.atomic import CannotWrite, temporary_for
+from oneway.runs.atomic import CannotWrite
 
 TICK = Fraction(1, 90_000)
 """The clock of the videos that are written, in seconds."""
