@@ -175,9 +175,9 @@ def test_training_refuses_errors_and_tells_the_first_five(tmp_path):
 def test_the_sheet_shows_every_class_and_then_an_even_spread():
     """Class 2 is in item 41 alone, and class 1 in 10 and, most of it, in 77."""
     items = [Item(f"{number:02d}", Path()) for number in range(100)]
-    surveys = {item.name: Survey(item.name, labels={0: 50, IGNORE: 9}) for item in items}
-    surveys["41"] = Survey("41", labels={0: 50, 2: 1})
-    surveys["10"], surveys["77"] = Survey("10", labels={1: 3}), Survey("77", labels={1: 30})
+    surveys = {item.name: Survey(name=item.name, labels={0: 50, IGNORE: 9}) for item in items}
+    surveys["41"] = Survey(name="41", labels={0: 50, 2: 1})
+    surveys["10"], surveys["77"] = Survey(name="10", labels={1: 3}), Survey(name="77", labels={1: 30})
     names = [item.name for item in choose(items, surveys, 6)]
     assert names == sorted(names)
     assert {"41", "77"} <= set(names)

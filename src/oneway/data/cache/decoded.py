@@ -178,12 +178,8 @@ class Cache:
             new.mkdir()
             _require_space(self.listing, items, new)
             decoded = self._write(items, new)
-            left_out = self._leave_out(split, {record.name: record.survey for record in decoded})
-            Index.write(
-                new / INDEX,
-                (record for record in decoded if record.name not in left_out),
-                (record for record in decoded if record.name in left_out),
-            )
+            left_out = self._leave_out(split, {record.name: record for record in decoded})
+            Index.write(new / INDEX, decoded, left_out)
             if target.exists():
                 target.rename(old)
             new.rename(target)
@@ -234,12 +230,11 @@ class Cache:
             raise UserError(f"{item.image}: it or its mask changes while it is read. Run the command again later.")
         files = [stamp for stamp, _ in before]
         if image is None or survey.problem:
-            return Record.of(survey, files), None, None
+            return Record(files=files, **dict(survey)), None, None
         pixels = np.ascontiguousarray(image)
-        if labels is None:
-            return Record.of(survey, files, (checksum(pixels), None)), pixels, None
-        labels = np.ascontiguousarray(labels)
-        return Record.of(survey, files, (checksum(pixels), checksum(labels))), pixels, labels
+        labels = None if labels is None else np.ascontiguousarray(labels)
+        checksums = checksum(pixels), None if labels is None else checksum(labels)
+        return Record(files=files, checksums=checksums, **dict(survey)), pixels, labels
 
     def _outlines_changed(self, item: Item) -> bool:
         """Whether an item's outlines, which are read when files are listed, have another file since."""

@@ -6,9 +6,8 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from hashlib import blake2b, file_digest
@@ -21,7 +20,7 @@ from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.common.words import listed
 from oneway.data.check.defects import Surveys
-from oneway.data.check.survey import GRID, Fault, Survey
+from oneway.data.check.survey import GRID, Survey
 from oneway.data.dataset import Item
 
 FORMAT = 3
@@ -38,7 +37,6 @@ class UnusableIndex(Exception):
     """Why an index cannot be used: made by another version, or damaged."""
 
 
-Count = Annotated[int, Field(ge=0)]
 Word32 = Annotated[int, Field(ge=0, lt=2**32)]
 
 
@@ -51,34 +49,11 @@ class Stamp(BaseModel):
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None  # of its content, where it was decoded
 
 
-class Record(BaseModel):
-    """An item that has been decoded, or could not be: its files, the fields of its survey, and what was decoded."""
+class Record(Survey):
+    """The survey of an item that has been decoded, or could not be; with its files, and what was decoded."""
 
     files: list[Stamp]
-    name: str
-    size: tuple[Count, Count]
-    labels: dict[Annotated[int, Field(ge=0, le=IGNORE)], Count] | None
-    fingerprint: Annotated[str, Field(pattern=r"^(?:[0-9a-f]{512})?$")]
-    digest: str
-    orientation: Annotated[int, Field(ge=1, le=8)]
-    brightest: Annotated[int, Field(ge=0, le=255)] | None
-    pages: Count
-    further_band: bool = False  # as of those that earlier versions decoded
-    problem: str | None
-    part: Fault | None
     checksums: tuple[Word32, Word32 | None] = (0, None)  # of its pixels, and of its labels
-
-    @classmethod
-    def of(cls, survey: Survey, files: list[Stamp], checksums: tuple[int, int | None] = (0, None)) -> Self:
-        """What is kept of an item."""
-        fields = asdict(survey) | {"fingerprint": survey.fingerprint.hex()}
-        return cls(files=files, checksums=checksums, **fields)
-
-    @cached_property
-    def survey(self) -> Survey:
-        """As it was given."""
-        fields = {name: getattr(self, name) for name in Survey.__dataclass_fields__}
-        return Survey(**fields | {"fingerprint": bytes.fromhex(self.fingerprint)})
 
 
 class Index(BaseModel):
@@ -123,21 +98,22 @@ class Index(BaseModel):
         return found
 
     @classmethod
-    def write(cls, path: Path, items: Iterable[Record], left_out: Iterable[Record]) -> None:
-        """Writes the index of items that have just been decoded, and of others that could not be."""
-        index = cls(made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), items=[*items], left_out=[*left_out])
-        sealed = json.dumps(index.model_dump()).encode()[:-1]
+    def write(cls, path: Path, records: Sequence[Record], left_out: Collection[str]) -> None:
+        """Writes the index of items that have just been decoded, of which some, by name, could not be."""
+        items, others = ([one for one in records if (one.name in left_out) == left] for left in (False, True))
+        index = cls(made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), items=items, left_out=others)
+        sealed = json.dumps(index.model_dump(mode="json")).encode()[:-1]
         path.write_bytes(sealed + SEAL + _seal(sealed))
 
     @cached_property
     def surveys(self) -> Surveys:
         """Surveys of the items that were decoded, by name and in order."""
-        return {record.name: record.survey for record in self.items}
+        return {record.name: record for record in self.items}
 
     @property
     def surveys_left_out(self) -> Surveys:
         """Surveys of the items that were left out, by name."""
-        return {record.name: record.survey for record in self.left_out}
+        return {record.name: record for record in self.left_out}
 
     @property
     def content(self) -> str:
@@ -205,13 +181,13 @@ def stamp_files(item: Item, digests: dict[tuple[str, str], str]) -> list[tuple[S
     found = []
     for path in files_of(item):
         stamp, identity = _trace(path), ""
-        with suppress(OSError):  # decoding will say so
+        with suppress(OSError, UserError):  # decoding will say so
             status = os.stat(path)
             identity = f"{status.st_dev} {status.st_ino} {status.st_ctime_ns}"
             if stat.S_ISREG(status.st_mode) and status.st_size <= MOST_BYTES:
                 key, settled = (path, identity), abs(time.time() - status.st_ctime) > SETTLED
                 if not settled or key not in digests:
-                    digests[key] = _hash(path)
+                    digests[key] = _digest(path)
                 stamp.digest = digests[key]
         found.append((stamp, identity))
     return found
@@ -235,7 +211,7 @@ def _is_whole(record: Record, classes: int) -> bool:
     (height, width), labels, (_, check) = record.size, record.labels, record.checksums
     return (
         height * width > 0
-        and len(record.fingerprint) == 2 * GRID**2
+        and len(record.fingerprint) == GRID**2
         and record.problem is None
         and all(stamp.digest and stamp.bytes is not None for stamp in record.files)
         and (labels is None) == (check is None)
@@ -263,11 +239,7 @@ def _unchanged(stamp: Stamp) -> bool:
 
 def _digest(path: str) -> str:
     try:
-        return _hash(path)
+        with open(path, "rb") as file:
+            return file_digest(file, partial(blake2b, digest_size=16)).hexdigest()
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
-
-
-def _hash(path: str) -> str:
-    with open(path, "rb") as file:
-        return file_digest(file, partial(blake2b, digest_size=16)).hexdigest()

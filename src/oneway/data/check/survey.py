@@ -8,15 +8,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from hashlib import blake2b
 from math import ceil
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
+from pydantic import BaseModel, ConfigDict, Field
 
 from oneway.common.errors import UserError
 from oneway.data.dataset import Bytes, Item, Listing
@@ -40,18 +40,23 @@ class Unusable(UserError):
         self.part = part
 
 
-@dataclass(frozen=True)
-class Survey:
+Count = Annotated[int, Field(ge=0)]
+Byte = Annotated[int, Field(ge=0, le=255)]
+
+
+class Survey(BaseModel):
     """What is kept of a decoded item: sizes, counts, and a digest and a fingerprint to compare it with others."""
 
+    model_config = ConfigDict(frozen=True, ser_json_bytes="hex", val_json_bytes="hex")
+
     name: str
-    size: tuple[int, int] = (0, 0)  # height and width; zero where the image cannot be read, and nothing else is known
-    labels: dict[int, int] | None = None  # pixels of each label that occurs, IGNORE among them; None without a mask
+    size: tuple[Count, Count] = (0, 0)  # height and width; zero where the image cannot be read: nothing else is known
+    labels: dict[Byte, Count] | None = None  # pixels of each label that occurs, IGNORE among them; None without a mask
     fingerprint: bytes = b""  # see `fingerprint`
     digest: str = ""  # a hash of the pixels: two images have the same one only if they agree in every pixel
-    orientation: int = UPRIGHT  # the EXIF orientation that decoding has undone, where there is a mask
-    brightest: int | None = None  # the largest value of an image of which only the upper 8 bits remain; None elsewhere
-    pages: int = 1  # how many pictures are in its file
+    orientation: Annotated[int, Field(ge=1, le=8)] = UPRIGHT  # of EXIF, undone by decoding, where there is a mask
+    brightest: Byte | None = None  # the largest value of an image of which only the upper 8 bits remain; None elsewhere
+    pages: Count = 1  # how many pictures are in its file
     further_band: bool = False  # whether it has a band that is no colour, and is not used
     problem: str | None = None  # why it cannot be used; None if it can
     part: Fault | None = None  # what the problem is with
@@ -105,13 +110,14 @@ def decode_and_survey(listing: Listing, item: Item) -> tuple[Survey, Bytes | Non
     try:
         whole = read_image(item.image, bands=listing.bands)
     except UserError as error:
-        return Survey(item.name, problem=str(error), part="image"), None, None
+        return Survey(name=item.name, problem=str(error), part="image"), None, None
     factor = listing.factor((whole.shape[0], whole.shape[1]))
     image = reduced(whole, factor)
     try:
         labels = _read_labels(listing, item, whole, factor)
     except Unusable as error:
-        return replace(survey(item, image, None), problem=str(error), part=error.part), image, None
+        found = survey(item, image, None).model_copy(update={"problem": str(error), "part": error.part})
+        return found, image, None
     return survey(item, image, labels), image, labels
 
 
