@@ -44,7 +44,7 @@ TINY = Model(backbone="resnet18", width=0.125)
 
 
 def tiny(crop: int = 32) -> Case:
-    return segmentation("tiny", TINY, crop, (crop, 2 * crop), images=4, batch=2, classes=5)
+    return replace(segmentation("tiny", TINY, crop, (crop, 2 * crop), images=4, batch=2), classes=5)
 
 
 def output_of(name: str, options: Options, file: Path | None = None) -> str:
@@ -214,7 +214,7 @@ def test_a_step_is_measured():
         assert row["oneway"]["milliseconds"] > 0
         assert row["plain"] is None, "on a CPU there is no other engine to compare with"
     json.dumps(rows)
-    assert step.time_table(rows).row_count == 5
+    assert step.compared_table(rows, "ms").row_count == 5
 
 
 @pytest.mark.parametrize("name", ["dlv2-64", "dlv3p-64"])
@@ -284,7 +284,7 @@ def test_what_processes_exchange_is_counted():
         assert min(row["alone_ms"], row["together_ms"]) > 0
         assert not row["captured"]
         json.dumps(row)
-        assert ranks_bench.cost_table([row]).row_count == 2  # without exchanges, and with them
+        assert ranks_bench.cost_table([row]).row_count == 1
         assert ranks_bench.model_table([row]).row_count == 1
 
 

@@ -24,6 +24,7 @@ from oneway.engine.store import Store
 from oneway.methods import METHODS, VariantName
 
 Engine = Literal["oneway", "plain"]
+Size = tuple[int, int]
 Advance = Callable[[Draws], Measured]
 
 SETUPS: dict[str, tuple[str, VariantName]] = {
@@ -50,7 +51,7 @@ class Case:
     config: Config
     classes: int
     images: int
-    size: tuple[int, int]
+    size: Size
     """Height and width of the images."""
 
     setups: tuple[str, ...] = USUAL
@@ -62,14 +63,7 @@ class Case:
 
 
 def segmentation(
-    name: str,
-    model: Model,
-    crop: int,
-    size: tuple[int, int],
-    images: int = 32,
-    batch: int = 8,
-    classes: int = 19,
-    setups: tuple[str, ...] = DENSE,
+    name: str, model: Model, crop: int, size: Size, images: int = 32, batch: int = 8, setups: tuple[str, ...] = DENSE
 ) -> Case:
     """Square crops at random scales, as in the recipes of Cityscapes."""
     config = Config(
@@ -78,14 +72,13 @@ def segmentation(
         model=model,
         train=Train(batch_labelled=batch, batch_unlabelled=batch),
     )
-    return Case(name, config, classes, images, size, setups)
+    return Case(name, config, 19, images, size, setups)
 
 
-def classification(name: str, batch: tuple[int, int], images: int) -> Case:
+def classification(batch: tuple[int, int], images: int) -> Case:
     """The `cifar10` recipe, but with a teacher like that of the other cases."""
     changes = {"batch_labelled": batch[0], "batch_unlabelled": batch[1], "teacher_norm": "population"}
-    config = recipe("cifar10").changed(train=changes)
-    return Case(name, config, classes=10, images=images, size=(32, 32))
+    return Case("wrn-32", recipe("cifar10").changed(train=changes), classes=10, images=images, size=(32, 32))
 
 
 def quickstart() -> Case:
@@ -108,12 +101,12 @@ def training_cases(small: bool) -> dict[str, Case]:
         segmentation("rn18-352", rn18, 352, (360, 480)),
         *(segmentation(f"{name}-768", model, 768, (1024, 2048)) for name, model in EFFICIENT.items()),
         *(segmentation(f"{name}-352", model, 352, (360, 480)) for name, model in EFFICIENT.items()),
-        classification("wrn-32", (128, 640), images=50_000),
+        classification((128, 640), images=50_000),
     ]
     demonstration = [
         segmentation("rn18-64", Model(backbone="resnet18", width=0.5), 64, (96, 192), images=8, batch=2),
         *(segmentation(f"{name}-64", model, 64, (96, 192), images=8, batch=2) for name, model in EFFICIENT.items()),
-        classification("wrn-32", (2, 4), images=64),
+        classification((2, 4), images=64),
         quickstart(),
     ]
     return {case.name: case for case in (demonstration if small else full)}

@@ -32,7 +32,7 @@ from oneway.tools.bench.cases import (
     random_samples,
     training_cases,
 )
-from oneway.tools.bench.findings import Findings, Options, Result, Say, number, table, times
+from oneway.tools.bench.findings import Findings, Options, Result, Say, table_of
 from oneway.tools.bench.timing import milliseconds, release, synchronise
 
 FEEDS = ("resident", "streamed", "pool")
@@ -86,6 +86,7 @@ def measure(case: Case, feed_name: str, samples: Samples, device: torch.device) 
         "images_per_second": images / seconds_fed,
         "step_images_per_second": images / seconds_of_step,
         "loop_images_per_second": images / seconds_of_loop,
+        "ratio": seconds_of_step / seconds_fed,
         "step_ms": 1000 * seconds_of_step,
         "loop_ms": 1000 * seconds_of_loop,
         "busy": min(1.0, seconds_of_step / seconds_of_loop),
@@ -148,20 +149,15 @@ def processor_seconds() -> float:
 
 def data_table(rows: list[Result]) -> Table:
     """Ours against what the step needs."""
-    rates = ("images/s of the feed alone", "of the step alone", "÷")
-    headings = ("case", "batch", "feed", *rates, "loop ms", "busy", "CPU cores")
-    shown = [
-        (
-            row["case"],
-            row["batch"],
-            row["feed"],
-            number(row["images_per_second"], 0),
-            number(row["step_images_per_second"], 0),
-            times(row["images_per_second"] / row["step_images_per_second"]),
-            number(row["loop_ms"], 2),
-            f"{row['busy']:.0%}",
-            number(row["cores"]),
-        )
-        for row in rows
-    ]
-    return table("Feeding the step", headings, shown, texts=3)
+    columns = {
+        "case": "{case}",
+        "batch": "{batch}",
+        "feed": "{feed}",
+        "images/s of the feed alone": "{images_per_second:,.0f}",
+        "of the step alone": "{step_images_per_second:,.0f}",
+        "÷": "{ratio:.2f}×",
+        "loop ms": "{loop_ms:,.2f}",
+        "busy": "{busy:.0%}",
+        "CPU cores": "{cores:.1f}",
+    }
+    return table_of("Feeding the step", rows, columns, texts=3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from pathlib import Path
@@ -84,6 +84,19 @@ def table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str] | No
         else:
             made.add_row(*compress(row, known))
     return made
+
+
+def table_of(title: str, results: Iterable[Result], columns: Mapping[str, str], texts: int = 1) -> Table:
+    """A row for each result: below a heading is a format of its values, such as `{seconds:.1f}`."""
+    return table(title, [*columns], [[_filled(text, result) for text in columns.values()] for result in results], texts)
+
+
+def _filled(text: str, values: Result) -> str:
+    """A dash where a value that it names is None."""
+    try:
+        return text.format_map(values)
+    except TypeError:
+        return NOTHING
 
 
 def number(value: float | None, decimals: int = 1) -> str:

@@ -15,9 +15,9 @@ from oneway import models
 from oneway.config import Model
 from oneway.engine.warm import cudnn_autotune
 from oneway.ops import cross_entropy, pixels_of, references, upsample
-from oneway.tools.bench.findings import Findings, Options, Result, Say, number, ratio, table, times
+from oneway.tools.bench.findings import NOTHING, Findings, Options, Result, Say, table_of
 from oneway.tools.bench.paper import INFERENCE
-from oneway.tools.bench.params import NETWORKS
+from oneway.tools.bench.params import SEGMENTING
 from oneway.tools.bench.runtimes import bench_runtimes
 from oneway.tools.bench.timing import milliseconds_apart, release, synchronise
 
@@ -47,9 +47,8 @@ def bench_infer(options: Options, say: Say) -> Findings:
     """Measures every network that segments, at every size; or by several runtimes, where they are asked for."""
     if options.runtimes:
         return bench_runtimes(options, say)
-    networks = {name: config for name, (config, _) in NETWORKS.items() if name in INFERENCE}
     rows = []
-    for name, config in options.choose(networks).items():
+    for name, config in options.choose(SEGMENTING).items():
         for size in SMALL_SIZES if options.small else SIZES:
             rows.append(row := measure(name, config, size, options.device))
             rates = ", ".join(
@@ -84,6 +83,7 @@ def measure(name: str, config: Model, size: tuple[int, int], device: torch.devic
         row["optimised"][ending] = 1000 / milliseconds_apart(replayed, device)
     expected, found = eager(x).double(), fast(x).double()
     row["difference"] = float((found - expected).norm() / expected.norm())
+    row["ratio"] = {ending: row["optimised"][ending] / row["eager"][ending] for ending in ENDINGS}
     row["paper"] = INFERENCE[name].get(size)
     return row
 
@@ -131,11 +131,12 @@ def _warm(call: Callable[[], Tensor], device: torch.device) -> Callable[[], Tens
 
 def infer_table(rows: list[Result], ending: str) -> Table:
     """Ours beside the paper's."""
-    shown = []
-    for row in rows:
-        eager, fast = row["eager"][ending], row["optimised"][ending]
-        size = f"{row['size'][0]}×{row['size'][1]}"
-        paper = number(row["paper"] if ending == "loss" else None)
-        shown.append((row["network"], size, number(eager), number(fast), times(ratio(fast, eager)), paper))
-    headings = ("network", "size", "eager", "optimised", "ratio", "paper, A4500")
-    return table(f"Images per second with {ending}, batch 1", headings, shown, texts=2)
+    columns = {
+        "network": "{network}",
+        "size": "{size[0]}×{size[1]}",
+        "eager": f"{{eager[{ending}]:,.1f}}",
+        "optimised": f"{{optimised[{ending}]:,.1f}}",
+        "ratio": f"{{ratio[{ending}]:.2f}}×",
+        "paper, A4500": "{paper:,.1f}" if ending == "loss" else NOTHING,
+    }
+    return table_of(f"Images per second with {ending}, batch 1", rows, columns, texts=2)

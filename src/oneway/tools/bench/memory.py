@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -156,7 +155,7 @@ def measure(case: Case, setup: str, engine: Engine, device: torch.device) -> lis
     ):
         for _ in range(2):
             state.optimiser.zero_grad()
-            with meter if isinstance(meter, SavedTensors) else nullcontext():
+            with meter:
                 lines = trace(state, inputs, config, meter)
             state.optimiser.step()
     return lines

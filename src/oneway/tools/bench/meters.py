@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
 
 
-class AllocatedMemory:
+class AllocatedMemory(nullcontext[None]):
     """Device memory in use, beyond what was in use at first."""
 
     def __init__(self, device: torch.device) -> None:
+        super().__init__()
         self.device = device
         self.at_first = torch.cuda.memory_allocated(device)
 
@@ -22,19 +24,13 @@ class AllocatedMemory:
         return most - self.at_first, now - self.at_first
 
 
-class SavedTensors:
+class SavedTensors(torch.autograd.graph.saved_tensors_hooks):
     """Within its block, what autograd saves for backward passes: every piece of memory once, parameters left out."""
 
     def __init__(self) -> None:
+        super().__init__(self._pack, self._unpack)
         self.holders: Counter[int] = Counter()
         self.now = self.most = 0
-        self.hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
-
-    def __enter__(self) -> None:
-        self.hooks.__enter__()
-
-    def __exit__(self, *error: object) -> None:
-        self.hooks.__exit__(*error)
 
     def read(self) -> tuple[int, int]:
         """Bytes held at most since the last reading, and now."""

@@ -8,8 +8,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from oneway import models
 from oneway.config import Model
 from oneway.tools.bench.cases import EFFICIENT
-from oneway.tools.bench.findings import Findings, Options, Say, number, table
-from oneway.tools.bench.paper import PARAMETERS
+from oneway.tools.bench.findings import Findings, Options, Say, table_of
+from oneway.tools.bench.paper import INFERENCE, PARAMETERS
 
 NETWORKS: dict[str, tuple[Model, int]] = {
     "swiftnet-rn18": (Model(name="swiftnet", backbone="resnet18"), 19),
@@ -21,29 +21,37 @@ NETWORKS: dict[str, tuple[Model, int]] = {
 }
 """The networks of the paper and two with efficient encoders, each with its number of classes."""
 
+SEGMENTING: dict[str, Model] = {name: model for name, (model, _) in NETWORKS.items() if name in INFERENCE}
+"""Those whose speed of inference is measured."""
+
 WITHOUT_NORMS = ("deeplabv2-rn101",)
 """Whose published number is reached only without the scale and shift of batch norm."""
 
 
 def bench_params(options: Options, say: Say) -> Findings:
     """Counts the parameters of every network."""
-    results, rows = {}, []
+    results = {}
     for name, (config, classes) in options.choose(NETWORKS).items():
         total, in_norms = count_parameters(config, classes)
-        compared = total - in_norms if name in WITHOUT_NORMS else total
         results[name] = {
             "classes": classes,
             "parameters": total,
             "parameters_of_batch_norm": in_norms,
-            "millions_compared": compared / 1e6,
+            "millions_compared": (total - in_norms if name in WITHOUT_NORMS else total) / 1e6,
             "paper_millions": PARAMETERS.get(name),
         }
         say(f"{name:20} {total:>12,} parameters")
-        millions = (number(compared / 1e6, 2), number(PARAMETERS.get(name), 2))
-        rows.append((name, f"{classes}", f"{total:,}", f"{in_norms:,}", *millions))
-    headings = ("network", "classes", "parameters", "of batch norm", "millions", "paper, millions")
+    columns = {
+        "network": "{network}",
+        "classes": "{classes}",
+        "parameters": "{parameters:,}",
+        "of batch norm": "{parameters_of_batch_norm:,}",
+        "millions": "{millions_compared:,.2f}",
+        "paper, millions": "{paper_millions:,.2f}",
+    }
+    rows = [{"network": name, **found} for name, found in results.items()]
     notes = ["In millions, DeepLab v2 is counted without the parameters of batch norm: that is the paper's number."]
-    return Findings([table("Numbers of parameters", headings, rows)], results, notes)
+    return Findings([table_of("Numbers of parameters", rows, columns)], results, notes)
 
 
 def count_parameters(config: Model, classes: int) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from oneway.data.folder.classes import default_colours
 from oneway.data.pictures import encoded, palette
 from oneway.ops import upsample
 from oneway.runs.atomic import place_below, write_atomically
-from oneway.tools.bench.findings import Findings, Options, Result, Say, number, table, times
+from oneway.tools.bench.findings import Findings, Options, Result, Say, table_of
 from oneway.tools.bench.timing import release, synchronise
 from oneway.tools.evaluate import as_input
 from oneway.tools.predict import Outputs, Predictor, predict_files
@@ -167,22 +167,17 @@ def _by_threads(work: Callable[[Path], object], files: list[Path]) -> None:
 
 def rates_table(rows: list[Result]) -> Table:
     """The whole way beside its stages and the plain loop."""
-    headings = ("case", *STAGES, "pipeline", "of slowest", "plain", "ratio")
-    shown = [
-        (
-            row["case"],
-            *(number(row["files_per_second"][way], 2) for way in (*STAGES, "pipeline")),
-            f"{row['of_slowest']:.0%}",
-            number(row["files_per_second"]["plain"], 2),
-            times(row["ratio"]),
-        )
-        for row in rows
-    ]
-    return table("Files per second: each stage alone, all in the pipeline, and in a plain loop", headings, shown)
+    columns = {
+        "case": "{case}",
+        **{way: f"{{files_per_second[{way}]:,.2f}}" for way in (*STAGES, "pipeline")},
+        "of slowest": "{of_slowest:.0%}",
+        "plain": "{files_per_second[plain]:,.2f}",
+        "ratio": "{ratio:.2f}×",
+    }
+    return table_of("Files per second: each stage alone, all in the pipeline, and in a plain loop", rows, columns)
 
 
 def work_table(rows: list[Result]) -> Table:
     """What the same ways take of all cores together."""
-    ways = (*STAGES, "pipeline", "plain")
-    shown = [(row["case"], *(number(row["processor_seconds_per_file"][way], 2) for way in ways)) for row in rows]
-    return table("Processor seconds per file", ("case", *ways), shown)
+    ways = {way: f"{{processor_seconds_per_file[{way}]:,.2f}}" for way in (*STAGES, "pipeline", "plain")}
+    return table_of("Processor seconds per file", rows, {"case": "{case}", **ways})

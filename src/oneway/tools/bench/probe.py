@@ -31,6 +31,8 @@ PARTS = {
     "oneway.runs.model_file:load_model": "weights",
     "oneway.engine.capture:CapturedStep._capture": "capture",
     "oneway.tools.evaluate:score": "validation",
+    "oneway.tools.validation:Validator.score": "validation",
+    "oneway.tools.validation:Validator.look": "validation",
     "oneway.tools.snapshots:Snapshots.take": "validation",
     "oneway.runs.checkpoint.writer:Writer.save": "saving",
     "oneway.runs.checkpoint.writer:Writer.wait": "saving",

@@ -24,7 +24,7 @@ from oneway.engine.step import step
 from oneway.engine.store import Store
 from oneway.ops import Group, sharing_batches
 from oneway.tools.bench.cases import SETUPS, Case, configured, fresh_state, random_draws, random_samples, training_cases
-from oneway.tools.bench.findings import NOTHING, Findings, Options, Result, Say, number, table
+from oneway.tools.bench.findings import Findings, Options, Result, Say, table_of
 from oneway.tools.bench.timing import milliseconds, release, synchronise
 
 COMPARED = ("simple-phtps", "one pass")
@@ -177,7 +177,7 @@ def efficiency(row: Result, one_ms: float, network: Network) -> float:
 
 def room(row: Result, one_ms: float, network: Network) -> float:
     """Microseconds that an exchange may take for an efficiency of `MOST`."""
-    return float(row["alone_ms"] / MOST - one_ms - gradient_ms(row, network)) * 1e3 / row["exchanges"]
+    return max(0.0, row["alone_ms"] / MOST - one_ms - gradient_ms(row, network)) * 1e3 / row["exchanges"]
 
 
 def gradient_ms(row: Result, network: Network) -> float:
@@ -187,37 +187,29 @@ def gradient_ms(row: Result, network: Network) -> float:
 
 def cost_table(rows: list[Result]) -> Table:
     """What the processes cost."""
-    headings = ("case", "setup", "exchanges", "ms", "cost", "number", "KB", "gradients MB")
-    shown: list[tuple[str, ...] | None] = []
-    for row in rows:
-        shown += [
-            (row["case"], row["setup"], "without", number(row["alone_ms"], 3), *[NOTHING] * 4),
-            (
-                "",
-                "",
-                "with",
-                number(row["together_ms"], 3),
-                f"{row['cost']:+.1%}",
-                number(row["exchanges"], 0),
-                number(row["exchanged_bytes"] / 1e3, 0),
-                number(row["gradient_bytes"] / 1e6),
-            ),
-        ]
+    columns = {
+        "case": "{case}",
+        "setup": "{setup}",
+        "ms without exchanges": "{alone_ms:,.3f}",
+        "with": "{together_ms:,.3f}",
+        "cost": "{cost:+.1%}",
+        "exchanges": "{exchanges:,}",
+        "KB": "{exchanged_kb:,.0f}",
+        "gradients MB": "{gradient_mb:,.1f}",
+    }
+    sizes = [
+        row | {"exchanged_kb": row["exchanged_bytes"] / 1e3, "gradient_mb": row["gradient_bytes"] / 1e6} for row in rows
+    ]
     processes = counted(rows[0]["processes"], "process", "processes")
-    return table(f"A step of {processes}, without exchanges and with them", headings, shown, texts=3)
+    return table_of(f"A step of {processes}, without exchanges and with them", sizes, columns, texts=2)
 
 
 def model_table(rows: list[Result]) -> Table:
     """What may be expected of more."""
-    headings = [f"{each.gpus} at {each.bytes_per_second / 1e9:.3g} GB/s" for each in NETWORKS]
-    shown = [
-        (
-            row["case"],
-            row["setup"],
-            *(f"{each['efficiency']:.1%}" for each in row["model"]),
-            number(max(row["model"][0]["microseconds_for_most"], 0.0)),
-        )
-        for row in rows
-    ]
-    headings.append(f"µs for {MOST:.0%}")
-    return table("A model of many GPUs, each with this batch: efficiency", ("case", "setup", *headings), shown, texts=2)
+    networks = {
+        f"{each.gpus} at {each.bytes_per_second / 1e9:.3g} GB/s": f"{{model[{place}][efficiency]:.1%}}"
+        for place, each in enumerate(NETWORKS)
+    }
+    columns = {"case": "{case}", "setup": "{setup}", **networks}
+    columns[f"µs for {MOST:.0%}"] = "{model[0][microseconds_for_most]:,.1f}"
+    return table_of("A model of many GPUs, each with this batch: efficiency", rows, columns, texts=2)

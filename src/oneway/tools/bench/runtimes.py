@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 import time
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -20,8 +19,7 @@ from oneway.common.errors import UserError, unknown
 from oneway.config import Model
 from oneway.data.streets import render
 from oneway.tools.bench.findings import Findings, Options, Result, Say, number, ratio, table, times
-from oneway.tools.bench.paper import INFERENCE
-from oneway.tools.bench.params import NETWORKS
+from oneway.tools.bench.params import SEGMENTING
 from oneway.tools.export.command import TIMED_SIZES, predict_bytes
 from oneway.tools.export.formats import Call, Onnx, OpenVino, make_onnx
 from oneway.tools.export.int8 import quantise
@@ -50,9 +48,8 @@ RUNTIMES: dict[str, Runtime] = {
 def bench_runtimes(options: Options, say: Say) -> Findings:
     """Measures every network that segments by the runtimes asked for, in turn, beside PyTorch."""
     runtimes = choose_runtimes(options.runtimes, say)
-    networks = {name: config for name, (config, _) in NETWORKS.items() if name in INFERENCE}
     rows = []
-    for name, config in options.choose(networks).items():
+    for name, config in options.choose(SEGMENTING).items():
         rows.append(row := measure(name, config, runtimes))
         say(
             f"{name:20} images/s: "
@@ -71,16 +68,14 @@ def choose_runtimes(names: tuple[str, ...], say: Say) -> dict[str, Runtime]:
     for name in names:
         if name not in RUNTIMES:
             raise unknown("runtime", name, RUNTIMES)
-    chosen = {}
+    chosen = {"pytorch": RUNTIMES["pytorch"]}
     for name, runtime in RUNTIMES.items():
-        lacking = [module for module in (runtime.format.needs if runtime.format else ()) if find_spec(module) is None]
-        if name in names and lacking and runtime.format:
-            say(
-                f"{name}: left out, since {lacking[0]} is not installed. Install it with: "
-                f"pip install 'oneway[{runtime.format.extra}]'"
-            )
-        elif name in names or name == "pytorch":
-            chosen[name] = runtime
+        if name in names and runtime.format:
+            try:
+                runtime.format.require()
+                chosen[name] = runtime
+            except UserError as error:
+                say(f"{name}: left out. {error}")
     if len(chosen) == 1 and tuple(names) != ("pytorch",):
         raise UserError("--runtime: none of these is installed, and there is nothing to compare PyTorch with.")
     return chosen
@@ -96,16 +91,14 @@ def measure(name: str, config: Model, runtimes: dict[str, Runtime]) -> Result:
         calls = open_all(network, runtimes, size, Path(folder))
         expected = calls["pytorch"](image)
         same = {runtime: float((call(image) == expected).float().mean()) for runtime, call in calls.items()}
-        clock: dict[str, list[float]] = {runtime: [] for runtime in calls}
-        busy: dict[str, list[float]] = {runtime: [] for runtime in calls}
+        spent: dict[str, list[tuple[float, float]]] = {runtime: [] for runtime in calls}
         for _ in range(ROUNDS):
             for runtime, call in calls.items():
                 began, idle = time.perf_counter(), time.process_time()
                 call(image)
-                clock[runtime].append(time.perf_counter() - began)
-                busy[runtime].append(time.process_time() - idle)
-    rates = {runtime: 1 / median(values) for runtime, values in clock.items()}
-    cpu = {runtime: 1000 * median(values) for runtime, values in busy.items()}
+                spent[runtime].append((time.perf_counter() - began, time.process_time() - idle))
+    rates = {runtime: 1 / median(wall for wall, _ in rounds) for runtime, rounds in spent.items()}
+    cpu = {runtime: 1000 * median(busy for _, busy in rounds) for runtime, rounds in spent.items()}
     return {"network": name, "size": size, "images_per_second": rates, "cpu_ms": cpu, "same_class": same}
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Literal
 
 import torch
 from rich.table import Table
@@ -39,7 +39,7 @@ def bench_step(options: Options, say: Say) -> Findings:
     found = rates(options.device) if options.profile else None
     cases = options.choose(training_cases(options.small) | compared_cases(options.small))
     rows = [row for case in cases.values() for row in measure_case(case, options.device, found, say)]
-    tables = [time_table(rows), *([] if options.small else [memory_table(rows)])]
+    tables = [compared_table(rows, "ms"), *([] if options.small else [compared_table(rows, "MiB")])]
     if found is not None:
         floors = f"{found.flops / 1e12:.2g} TFLOP/s and {found.bytes / 1e9:.3g} GB/s, both measured"
         tables += [profile_table([row for row in rows if row["case"] == name], floors) for name in cases]
@@ -134,29 +134,17 @@ def count_work_of_step(case: Case, setup: str, store: Store) -> Work:
     return count_work(lambda: step(state, store, draws, config), state.student, state.teacher)
 
 
-def time_table(rows: list[Result]) -> Table:
-    """Milliseconds of an iteration: ours, plain PyTorch's and the paper's."""
-    papers = {place: theirs.milliseconds for place, theirs in TRAINING.items()}
-    return _compared("Time of one training iteration", "ms", rows, "milliseconds", 2, papers)
-
-
-def memory_table(rows: list[Result]) -> Table:
-    """Peak memory in MiB, likewise."""
-    papers = {place: theirs.mib for place, theirs in TRAINING.items()}
-    return _compared("Peak memory of one training iteration", "MiB", rows, "peak_mib", 0, papers)
-
-
-def _compared(
-    title: str, unit: str, rows: list[Result], key: str, decimals: int, papers: Mapping[tuple[str, str], float]
-) -> Table:
+def compared_table(rows: list[Result], unit: Literal["ms", "MiB"]) -> Table:
     """Of each row: ours, plain PyTorch's, their ratio, ours over our supervised one, and the paper's two numbers."""
+    what, key, decimals = {"ms": ("Time", "milliseconds", 2), "MiB": ("Peak memory", "peak_mib", 0)}[unit]
+    papers = {place: theirs.milliseconds if unit == "ms" else theirs.mib for place, theirs in TRAINING.items()}
     ours = {(row["case"], row["setup"]): _of(row, "oneway", key) for row in rows}
     shown: list[tuple[str, ...] | None] = []
     for row in rows:
         place, baseline = (row["case"], row["setup"]), (row["case"], "supervised")
         if shown and shown[-1] is not None and shown[-1][0] != row["case"]:
             shown.append(None)
-        plain = _of(row, "plain", key)
+        plain, paper = _of(row, "plain", key), papers.get(place)
         shown.append(
             (
                 *place,
@@ -164,13 +152,13 @@ def _compared(
                 number(plain, decimals),
                 times(ratio(plain, ours[place])),
                 times(ratio(ours[place], ours.get(baseline))),
-                number(papers.get(place), 0),
-                times(ratio(papers.get(place), papers.get(baseline))),
+                number(paper, 0),
+                times(ratio(paper, papers.get(baseline))),
                 number(_of(row, "oneway", "start_seconds") if unit == "ms" else None),
             )
         )
     headings = (unit, f"plain {unit}", "plain / ours", "÷ sup.", f"paper {unit}", "÷ sup.", "ready after s")
-    return table(title, ("case", "setup", *headings), shown, texts=2)
+    return table(f"{what} of one training iteration", ("case", "setup", *headings), shown, texts=2)
 
 
 def profile_table(rows: list[Result], floors: str) -> Table:
