@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import runpy
 import subprocess
 import sys
 import zipfile
+from collections import Counter
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,6 +30,7 @@ from oneway.runs import TrainedModel, save_model
 from oneway.tools.export import export_model
 from oneway.tools.export.agreement import Agreement, compare, refuse_difference
 from oneway.tools.export.card import read_history
+from oneway.tools.export.command import measure_speeds
 from oneway.tools.export.formats import FORMATS, METADATA, Opened
 from oneway.tools.export.graph import pool_by_products
 from oneway.tools.predict import Predictor, load
@@ -122,10 +127,27 @@ def test_the_card_tells_the_history(exported, trained_run):
         "| licence | CC-BY-4.0 |",
         f"| sky | {summary['per_class']['sky']:.1f} |",
         "images per second",
-        "thread",
+        "thread. Lower bounds",
         "largest difference",
     ):
         assert row in text
+
+
+def test_speeds_are_those_of_a_computer_at_rest(monkeypatch):
+    """Of calls that mostly wait for other work, the fastest counts; slow ones are few, so that nobody waits long."""
+    now, counts = [0.0], Counter()
+    waits = {"quick": itertools.cycle((0.02, 0.05, 0.005)), "slow": itertools.cycle((9.0, 0.5, 0.4))}
+
+    def call(name: str, images: torch.Tensor) -> None:
+        counts[name] += 1
+        now[0] += next(waits[name])
+
+    monkeypatch.setattr("oneway.tools.export.command.time", SimpleNamespace(perf_counter=lambda: now[0]))
+    calls = {name: partial(call, name) for name in waits}
+    assert measure_speeds(calls, (4, 4)) == pytest.approx({"quick": 200, "slow": 2.5})
+    assert 3 < counts["slow"] < 8
+    assert measure_speeds({"quick": calls["quick"]}, (4, 4)) == pytest.approx({"quick": 200})
+    assert now[0] < 20
 
 
 def test_the_card_of_labels_alone_is_silent_about_other_images(two_runs):
