@@ -48,8 +48,11 @@ under_way: list[Job] = []
 
 
 @lru_cache
-def zygote() -> subprocess.Popen[str]:
-    """One for each process of the tests; it ends with it, when its standard input does."""
+def zygote(interpreted: bool) -> subprocess.Popen[str]:
+    """One for each process of the tests, and one whose kernels are interpreted, which Triton decides when imported.
+
+    It ends with the process that started it, when its standard input does.
+    """
     here = str(Path(__file__).parent)
     environment = {
         **os.environ,
@@ -57,17 +60,18 @@ def zygote() -> subprocess.Popen[str]:
         "COLUMNS": "200",
         "LD_PRELOAD": preload.library(),  # without effect until a job arms it
         "PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")]),
+        **({"TRITON_INTERPRET": "1"} if interpreted else {}),
     }
     command = [sys.executable, "-m", "zygote"]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
 
-def start(folder: Path, *, output: Path | None = None, **job: Any) -> Job:
+def start(folder: Path, *, output: Path | None = None, interpreted: bool = False, **job: Any) -> Job:
     """A job in a folder; what it says is kept there, or in another. See `zygote` for what can happen to it."""
     folder.mkdir(parents=True, exist_ok=True)
     output = output or folder
     name = job.setdefault("name", f"job-{time.monotonic_ns()}")
-    server = zygote()
+    server = zygote(interpreted)
     for earlier in under_way:  # of a test that failed and never asked how it ended
         if earlier.status is None:
             os.kill(earlier.process, signal.SIGKILL)
