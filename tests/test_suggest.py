@@ -76,7 +76,7 @@ def test_doubt_is_entropy(run):
     x = torch.from_numpy(scene(0)).permute(2, 0, 1)[None].float() / 255
     with torch.no_grad():
         logits = upsample(network(x), pixels_of(x))
-    (doubts,) = Judge(network, CPU, Perturb(), 2**19).look([scene(0)]).doubts
+    (doubts,) = Judge(network, CPU, Perturb(), 2**19).look([scene(0)])[0]
     assert doubts.shape == (logits.shape[1],)
     assert doubts.sum() == pytest.approx(Categorical(logits=logits.movedim(1, -1)).entropy().mean().item(), rel=1e-4)
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 from PIL import Image
@@ -18,6 +19,7 @@ from rich.console import Console
 from torch import Tensor
 
 from oneway import runs
+from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
 from oneway.common.progress import progress_bar
 from oneway.common.run_files import SUGGESTIONS
@@ -28,17 +30,13 @@ from oneway.data.check.contact_sheet import CELL, FAINT, fitted, heading, line, 
 from oneway.data.dataset import Bytes
 from oneway.data.pictures import encoded
 from oneway.runs.atomic import refuse_unwritable, write_atomically
-from oneway.tools.annotations import AnnotationSettings
+from oneway.tools.annotations import AnnotationSettings, Export
 from oneway.tools.explore import heat
+from oneway.tools.predict import Predictor, load
 from oneway.tools.suggest.choose import Choice, choose_among
-from oneway.tools.suggest.pre_annotate import pre_annotate, refuse_occupied, refuse_without_files
-from oneway.tools.suggest.scores import (
-    Candidate,
-    Score,
-    candidates_in_folder,
-    candidates_of_run,
-    load_judge,
-)
+from oneway.tools.suggest.scores import Candidate, Score, candidates_in_folder, candidates_of_run, load_judge
+
+MOST_BYTES = 2**31  # of an image file
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ def suggest(
     run = runs.open_run(path)
     home = None if to is None else out or path / f"suggest-{to.to}"
     if home is not None:
-        refuse_occupied(home)
+        _refuse_occupied(home)
     table = home / SUGGESTIONS if home is not None else out or path / SUGGESTIONS
     if table.suffix.lower() != ".csv":
         raise UserError(f"--out {table}: the table is a .csv file; the contact sheet gets the same name with .png.")
@@ -82,15 +80,20 @@ def suggest(
         candidates, labelled = candidates_of_run(run, console, refresh, cache)
     else:
         candidates, labelled = candidates_in_folder(folder, judge.bands, judge.reduction), []
-    if to is not None:
-        refuse_without_files(candidates, path)
+    if to is not None and any(image.path is None for image in candidates):
+        raise UserError(
+            f"{path}: its images are made by code, so no tool can show them. Give a folder with --data DIR."
+        )
     found = choose_among(judge, candidates, labelled, count, by, console)
     if not found.chosen:
         raise UserError(f"{folder or path}: no image without labels to choose from. Give a folder with --data DIR.")
     chosen = found.chosen
     picture, known = table.with_suffix(".png"), {candidate.name: candidate for candidate in candidates}
     images = [known[score.name] for score in chosen]
-    written = "" if to is None or home is None else pre_annotate(path, images, to, home, console, factory, device)
+    written = ""
+    if to is not None and home is not None:
+        model = load(path, device, factory)
+        written = _pre_annotate(model, images, to.export(model, home), console)
     cells, divergences = [], []
     with progress_bar(console, "Perturbing those chosen", len(chosen)) as advance:
         for rank, (score, image) in enumerate(zip(chosen, images, strict=True), start=1):
@@ -139,3 +142,25 @@ def draw_sheet(cells: Sequence[Image.Image]) -> bytes:
     title = f"Label these {len(cells)} next" if len(cells) > 1 else "Label this next"
     meaning = "Brighter: the model is less sure, and slight changes of the image change its mind"
     return encoded(sheet([heading(title, meaning), *rows_of(cells)]), "PNG")
+
+
+def _refuse_occupied(folder: Path) -> None:
+    """A folder with other content is refused: labels that someone has corrected there would be lost."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        there = "holds earlier suggestions, perhaps corrected ones" if (folder / SUGGESTIONS).is_file() else "exists"
+        raise UserError(f"{folder}: {there}, and nothing is overwritten. Choose another folder with --out.")
+
+
+def _pre_annotate(model: Predictor, images: Sequence[Candidate], export: Export, console: Console) -> str:
+    """Copies images, each of which has a file, beside what a model predicts for them; returns a sentence about it."""
+    names = [PurePosixPath(*(part for part in Path(image.name).parts if part not in ("..", "/"))) for image in images]
+    count = Counter(name.with_suffix("").as_posix().casefold() for name in names)
+    with progress_bar(console, f"Predicting for {export.settings.to}", len(images)) as advance:
+        for image, name in zip(images, names, strict=True):
+            assert image.path is not None
+            copy = export.place((export.writer.images / name).as_posix())
+            write_atomically(copy, read_bounded(image.path, MOST_BYTES))
+            stem = name.with_suffix("") if count[name.with_suffix("").as_posix().casefold()] == 1 else name
+            export.add(copy.absolute(), name.as_posix(), stem.as_posix(), model.predict(image.path))
+            advance()
+    return export.finish()

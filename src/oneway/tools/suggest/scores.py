@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ from oneway.data.check.survey import fingerprint
 from oneway.data.dataset import Bytes, factor_of
 from oneway.data.decode.images import Bands, read_image, reduced
 from oneway.data.folder.files import find
-from oneway.draws import PerturbationDraw, draw_perturbation, each_column
+from oneway.draws import draw_perturbation, each_column
 from oneway.models.features import encoded_features
 from oneway.ops.losses import kl_map, pixels_of, upsample
 from oneway.perturb import Perturbation, phtps
@@ -121,17 +122,6 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What a model makes of N images, mean over pixels."""
-
-    doubts: Floats
-    """N×C: what each class adds to the entropy of the prediction."""
-
-    features: Floats
-    """N×K."""
-
-
-@dataclass(frozen=True)
 class Judge:
     """A model, and how its self-contradiction is measured."""
 
@@ -151,8 +141,11 @@ class Judge:
     """How many times smaller than they are, each way, the model has learnt to see images."""
 
     @torch.inference_mode()
-    def look(self, pixels: Sequence[Bytes], by: SuggestBy = "doubt") -> Seen:
-        """What the model makes of H×W×3 images of one size, as far as choosing by `by` needs it."""
+    def look(self, pixels: Sequence[Bytes], by: SuggestBy = "doubt") -> tuple[Floats, Floats]:
+        """What the model makes of N images of one size, H×W×3, as far as choosing by `by` needs it.
+
+        N×C, what each class adds to the entropy of the prediction; and N×K features. Both are means over pixels.
+        """
         x = torch.cat([self._input(image, self.most) for image in pixels])
         with ExitStack() as watching:
             found = watching.enter_context(encoded_features(self.network)) if by in NEEDS_FEATURES else []
@@ -160,17 +153,17 @@ class Judge:
         doubts = torch.special.entr(target).mean(dim=(2, 3))
         means = [each.mean(dim=(2, 3)) for maps in found for each in maps]
         features = torch.cat(means, dim=1) if means else x.new_zeros(len(x), 0)
-        return Seen(*(values.double().cpu().numpy() for values in (doubts, features)))
+        return doubts.double().cpu().numpy(), features.double().cpu().numpy()
 
     @torch.inference_mode()
     def contradiction(self, pixels: Bytes) -> tuple[float, Tensor]:
         """KL between clean and perturbed predictions for an image; and where it is in the clean one, made smaller."""
         x = self._input(pixels, min(self.most, SHEET_PIXELS))
         target = probabilities_of(self.network, x)
-        draws = draw_perturbation(SEED, 0, DRAWS)
+        draws = each_column(draw_perturbation(SEED, 0, DRAWS), lambda column: column.to(self.device))
         means, total, weight = [], torch.zeros_like(x[:, 0]), torch.zeros_like(x[:, 0])
         for number in range(DRAWS):  # one after the other: a batch of large images would not fit everywhere
-            perturbation = phtps(_one(draws, number, self.device), x, self.perturb)
+            perturbation = phtps(each_column(draws, itemgetter(slice(number, number + 1))), x, self.perturb)
             assert perturbation.valid is not None
             logits = logits_of(self.network, perturbation.image(x))
             log_prediction = upsample(logits, pixels_of(x)).log_softmax(dim=1)
@@ -216,22 +209,16 @@ def score_images(
     judge: Judge, candidates: Sequence[Candidate], console: Console, by: SuggestBy = "doubt"
 ) -> tuple[list[Score], list[str]]:
     """A score for each image that can be read, and why the others cannot; says how many were made smaller for it."""
-    larger = 0
-    names: list[str] = []
-    fingerprints: list[bytes] = []
-    parts: list[Seen] = []
-    unreadable: list[str] = []
+    larger, unreadable = 0, list[str]()
+    found: list[tuple[str, bytes, Floats, Floats]] = []
     with progress_bar(console, "Scoring images", len(candidates)) as advance:
-        for batch in _batches(judge, candidates, unreadable, advance):
-            larger += sum(pixels.shape[0] * pixels.shape[1] > judge.most for _, pixels in batch)
+        for names, images in _batches(judge, candidates, unreadable, advance):
+            larger += len(images) if images[0][..., 0].size > judge.most else 0
             try:
-                parts.append(judge.look([pixels for _, pixels in batch], by))
+                found += zip(names, map(fingerprint, images), *judge.look(images, by), strict=True)
             except UserError as error:
-                unreadable += [f"{name}: {error}" for name, _ in batch]
-            else:
-                names += [name for name, _ in batch]
-                fingerprints += [fingerprint(pixels) for _, pixels in batch]
-            for _ in batch:
+                unreadable += [f"{name}: {error}" for name in names]
+            for _ in names:
                 advance()
     if larger:
         say(
@@ -239,18 +226,22 @@ def score_images(
             f"Note: {larger} of {len(candidates)} images have more than {judge.most / 1e6:.1f} megapixels and are "
             "scored at a smaller size, where their order can be somewhat another.",
         )
-    if not parts:
+    if not found:
         return [], unreadable
-    doubts, features = (np.concatenate(found) for found in zip(*((p.doubts, p.features) for p in parts), strict=True))
-    values, entropy = balance_classes(doubts).tolist(), doubts.sum(axis=1).tolist()
-    return [Score(*row) for row in zip(names, values, entropy, fingerprints, features, strict=True)], unreadable
+    values = balance_classes(np.stack([doubts for _, _, doubts, _ in found]))
+    scores = [
+        Score(name, float(value), float(doubts.sum()), known, features)
+        for value, (name, known, doubts, features) in zip(values, found, strict=True)
+    ]
+    return scores, unreadable
 
 
 def _batches(
     judge: Judge, candidates: Sequence[Candidate], unreadable: list[str], advance: Callable[[], None]
-) -> Iterator[list[tuple[str, Bytes]]]:
+) -> Iterator[tuple[list[str], list[Bytes]]]:
     """Names and pixels of images that follow on each other and have one size; why one cannot be read is noted."""
-    batch: list[tuple[str, Bytes]] = []
+    names: list[str] = []
+    images: list[Bytes] = []
     for candidate in candidates:
         try:
             pixels = np.asarray(candidate.read())
@@ -258,19 +249,16 @@ def _batches(
             unreadable.append(f"{candidate.name}: {error}")
             advance()
             continue
-        area = pixels.shape[0] * pixels.shape[1]
-        if batch and (batch[0][1].shape != pixels.shape or (len(batch) + 1) * area > judge.at_once):
-            yield batch
-            batch = []
-        batch.append((candidate.name, pixels))
-    if batch:
-        yield batch
+        full = (len(images) + 1) * pixels[..., 0].size > judge.at_once
+        if images and (full or images[0].shape != pixels.shape):
+            yield names, images
+            names, images = [], []
+        names.append(candidate.name)
+        images.append(pixels)
+    if images:
+        yield names, images
 
 
 def bring_back(values: Tensor, perturbation: Perturbation) -> Tensor:
     """1×H×W values of a perturbed image, where they belong in the clean one."""
     return perturbation.inverse().prediction(values[:, None])[:, 0]
-
-
-def _one(draws: PerturbationDraw, number: int, device: torch.device) -> PerturbationDraw:
-    return each_column(draws, lambda values: values[number : number + 1].to(device))
