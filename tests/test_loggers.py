@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 import forks
@@ -122,7 +121,7 @@ def test_pictures_that_cannot_be_written_cost_one_message(plain, tmp_path):
     said: list[str] = []
     dataset = load(open_run(plain).config.data, QUIET)
     snapshots = Snapshots(tmp_path, dataset, dataset.read("val"), said.append)
-    snapshots.take(torch.nn.Conv2d(3, 9, 1), 10, 10, 10)
+    snapshots.take(10, [np.zeros((4, 4), np.uint8)] * 4)
     assert len(said) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["pictures"]
 
@@ -133,7 +132,7 @@ def test_pictures_come_with_twenty_validations_at_most(every, expected, plain, t
     dataset = load(open_run(plain).config.data, QUIET)
     snapshots = Snapshots(tmp_path, dataset, dataset.read("val"), str)
     for iteration in range(every, 201, every):
-        snapshots.take(torch.nn.Conv2d(3, 9, 1), iteration, every, 200)
+        snapshots.take(iteration, [np.zeros((4, 4), np.uint8) for _ in snapshots.due(iteration, every, 200)])
     found = sorted(int(file.name[:8]) for file in (tmp_path / "pictures").glob("0*-1.png"))
     assert found == list(expected)
 

@@ -149,6 +149,29 @@ class CapturedStep:
         return graph, measured
 
 
+class CapturedCall:
+    """A function of one tensor, captured for its shape and replayed; what it returns is overwritten by the next call.
+
+    It must read whatever changes between calls, such as weights, where it was when it was captured.
+    """
+
+    def __init__(self, function: Callable[[Tensor], Tensor], like: Tensor) -> None:
+        self.input, stream = like.clone(), torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            function(self.input)  # libraries choose their algorithms, and kernels are compiled
+        self.graph = torch.cuda.CUDAGraph()
+        # Other threads may ask the device something meanwhile.
+        with torch.cuda.graph(self.graph, stream=stream, capture_error_mode="thread_local"):
+            self.output = function(self.input)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Of a tensor of that shape, or a shorter one, behind which is what the last call has left."""
+        self.input[: len(x)].copy_(x)
+        self.graph.replay()
+        return self.output[: len(x)]
+
+
 class FixedTable:
     """Draws in device memory that stays in place, filled by one copy from memory that a GPU can fetch from."""
 

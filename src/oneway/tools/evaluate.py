@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from rich.console import Console
 from torch import Tensor, nn
@@ -28,6 +29,8 @@ from oneway.models.norm import population_statistics
 from oneway.ops.losses import pixels_of, upsample
 from oneway.tools.run_data import read_split, refuse_other_bands
 from oneway.tools.windows import SMALLEST, predict_in_windows
+
+Indices = npt.NDArray[np.int64]
 
 PIXELS_AT_ONCE = 2**20
 """Bounds the memory that a batch of predictions takes."""
@@ -76,10 +79,19 @@ class Scores:
 
 
 def confusion_matrix(predictions: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """C×C counts over the labels (N×H×W or N) that are not ignored."""
+    """C×C counts over the labels (N×H×W or N) that are not ignored; nobody waits for a GPU."""
+    if labels.is_cuda:
+        return _counted_in_place(predictions, labels, classes)
     counted = labels != IGNORE
     cells = labels[counted].long() * classes + predictions[counted].long()
     return torch.bincount(cells, minlength=classes**2).view(classes, classes)
+
+
+def _counted_in_place(predictions: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """The same without tensors whose size depends on what is counted: ignored labels have a cell of their own."""
+    cells = torch.where(labels == IGNORE, classes**2, labels.long() * classes + predictions.long()).flatten()
+    counts = torch.zeros(classes**2 + 1, dtype=torch.int64, device=labels.device)
+    return counts.scatter_add_(0, cells, torch.ones_like(cells))[:-1].view(classes, classes)
 
 
 def evenly_spaced(available: int, count: int) -> list[int]:
@@ -127,7 +139,7 @@ def score(
 ) -> Scores:
     """As `evaluate`, for any function from N×H×W×3 bytes to the classes, on `device`."""
     confusion = torch.zeros(classes, classes, dtype=torch.int64, device=device)
-    for inputs, labels in _batches(samples, skip, ranks):
+    for _, inputs, labels in batches_of(samples, skip, ranks):
         ranks.tick()
         confusion += confusion_matrix(classify(inputs), labels.to(device), classes)
     return Scores(ranks.sum(confusion).cpu(), samples.task)
@@ -138,10 +150,12 @@ def as_input(images: Tensor) -> Tensor:
     return images.permute(0, 3, 1, 2).float() / 255 if images.ndim == 4 else images
 
 
-def _batches(samples: Samples, skip: Collection[int], ranks: Ranks) -> Iterator[tuple[Tensor, Tensor]]:
-    """Labelled inputs of one size, and their labels, with at most PIXELS_AT_ONCE pixels in a batch.
+def batches_of(
+    samples: Samples, skip: Collection[int] = (), ranks: Ranks = ALONE
+) -> Iterator[tuple[Indices, Tensor, Tensor]]:
+    """Indices, inputs and labels of labelled samples of one size, with at most PIXELS_AT_ONCE pixels in a batch.
 
-    Batches do not depend on the number of processes, which take turns at them.
+    Batches do not depend on the number of processes, which take turns at them. Those of one size differ by a sample.
     """
     turns = count()
     counted = np.setdiff1d(np.arange(samples.labelled), np.fromiter(skip, dtype=np.int64))
@@ -155,7 +169,7 @@ def _batches(samples: Samples, skip: Collection[int], ranks: Ranks) -> Iterator[
             images = np.stack([samples.image(item) for item in batch])
             inputs = images if images.dtype == np.uint8 else images[:, 0, 0]  # points
             labels = np.stack([samples.label_map(item) for item in batch]) if samples.dense else samples.labels[batch]
-            yield torch.from_numpy(inputs), torch.from_numpy(labels)
+            yield batch, torch.from_numpy(inputs), torch.from_numpy(labels)
 
 
 def evaluate_run(

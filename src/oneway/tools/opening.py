@@ -27,7 +27,7 @@ from oneway.engine.feed import Feed, feed
 from oneway.engine.lone import refuse_lone_values
 from oneway.engine.ranks import Ranks
 from oneway.engine.shares import refuse_indivisible
-from oneway.engine.start import batch_of, plan_of, training_state
+from oneway.engine.start import accelerated, batch_of, plan_of, training_state
 from oneway.engine.state import TrainingState
 from oneway.methods import METHODS
 from oneway.runs import TrainedModel, atomic, continuation
@@ -38,6 +38,7 @@ from oneway.tools.crops import fit_crops
 from oneway.tools.evaluate import Scores
 from oneway.tools.networks import digest_of, load_teacher, locate_weights, prepare, refuse_other_classes, student_seed
 from oneway.tools.snapshots import Snapshots
+from oneway.tools.validation import Validator
 
 QUICK_ON_A_CPU = 1e9
 """Pixels to train on, at full width, that take about an hour."""
@@ -57,6 +58,7 @@ class Training:
     held_out: Samples
     split: Split
     state: TrainingState
+    validator: Validator
     plan: Plan
     fed: Feed
     iterations: int
@@ -194,9 +196,11 @@ def open_training(
     if device.type == "cpu" and (note := slow_on_cpu(config, iterations)):
         say(note)
 
+    captured = accelerated(config, device) and device.type == "cuda" and config.model.factory is None
+    validator = Validator(state.kept, held_out, len(dataset.classes), say, ranks, captured)
     training = Training(
-        config, out, ranks, say, device, dataset, samples, held_out, split, state, plan, fed, iterations, notes,
-        run=None, done=0, seconds=0.0,
+        config, out, ranks, say, device, dataset, samples, held_out, split, state, validator, plan, fed, iterations,
+        notes, run=None, done=0, seconds=0.0,
     )  # fmt: skip
     _give_folder(training, continued, resources)
     return training

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import torch
 from PIL import Image
-from torch import nn
 
 from oneway.common.errors import UserError
 from oneway.common.run_files import PICTURES
-from oneway.data.dataset import Dataset, Samples
+from oneway.data.dataset import Bytes, Dataset, Samples
 from oneway.data.pictures import draw_classes, encoded, shown_size
 from oneway.runs.atomic import open_descriptor, place_below
-from oneway.tools.evaluate import as_input, evenly_spaced, predict
+from oneway.tools.evaluate import evenly_spaced
 
 SCENES = 4
 CLASSES = "classes.json"
@@ -44,15 +42,16 @@ class Snapshots:
             self._write(f"image-{place}.jpg", encoded(picture, "JPEG", quality=85))
             self._write(f"truth-{place}.png", encoded(draw_classes(images.label_map(index), self.colours), "PNG"))
 
-    def take(self, model: nn.Module, iteration: int, every: int, iterations: int) -> None:
-        """Predicts the images at a validation, of which a run has one every so many iterations, but not too often."""
+    def due(self, iteration: int, every: int, iterations: int) -> list[int]:
+        """Those to be predicted at a validation, of which a run has one every so many iterations; but not too often."""
         number, times = iteration // every, iterations // every
         if iteration < iterations and number * MOST_TIMES // times == (number - 1) * MOST_TIMES // times:
-            return
-        device = next(model.parameters()).device
-        for place, index in enumerate(self.shown, start=1):
-            x = as_input(torch.from_numpy(self.images.image(index))[None].to(device))
-            labels = predict(model, x)[0].to(torch.uint8).cpu().numpy()
+            return []
+        return self.shown
+
+    def take(self, iteration: int, predictions: Sequence[Bytes]) -> None:
+        """Draws the classes that were predicted for the images."""
+        for place, labels in enumerate(predictions, start=1):
             self._write(f"{iteration:08d}-{place}.png", encoded(draw_classes(labels, self.colours), "PNG"))
 
     def _write(self, name: str, content: bytes) -> None:

@@ -33,7 +33,7 @@ from oneway.engine.step import Measured
 from oneway.engine.warm import awaken
 from oneway.runs import TrainedModel, continuation
 from oneway.runs.checkpoint.writer import Writer, open_writer
-from oneway.tools.evaluate import METRIC_NAMES, Scores, as_json, evaluate
+from oneway.tools.evaluate import METRIC_NAMES, as_json
 from oneway.tools.loggers import About, follow_run, require_services, services_of
 from oneway.tools.opening import ALONE, Training, Turn, agree, find_ended, open_training
 from oneway.tools.snapshots import Snapshots
@@ -172,18 +172,15 @@ def _iterate(training: Training, console: Console, turn: str) -> int | None:
 
 
 def _validate(training: Training, bar: ProgressBar) -> None:
-    scores = training.scores = _evaluate(training)
+    validator, snapshots = training.validator, training.snapshots
+    due = [] if snapshots is None else snapshots.due(training.done, training.validate_every, training.iterations)
+    scores = training.scores = validator.score(due)
     if training.run is not None:
-        if training.snapshots is not None:  # first: who reads the line will look for them
-            training.snapshots.take(training.state.kept, training.done, training.validate_every, training.iterations)
+        if snapshots is not None:  # first: who reads the line will look for them
+            snapshots.take(training.done, [validator.look(index) for index in due])
         training.run.log(iteration=training.done, **{scores.metric: scores.value}, per_class=scores.per_class)
     value = f"{scores.value:.1f} %"
     bar.show_result(f"val {value}", f"validation {METRIC_NAMES[scores.metric]} {value}")
-
-
-def _evaluate(training: Training) -> Scores:
-    classes = len(training.dataset.classes)
-    return evaluate(training.state.kept, training.held_out, classes, ranks=training.ranks)
 
 
 def _finish(training: Training) -> dict[str, Any]:
@@ -195,7 +192,7 @@ def _finish(training: Training) -> dict[str, Any]:
         model = TrainedModel(training.state.kept, dataset.classes, dataset.colours, *how)
         runs.save_model(run.model_file, model, config.model)
     # A run that was killed between its last checkpoint and here is continued with nothing left to train, and no scores.
-    scores = training.scores or _evaluate(training)
+    scores = training.scores or training.validator.score()
     summary = {
         "method": config.method,
         "variant": config.variant,
