@@ -8,9 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from oneway.tools.annotations.interface import Files, Picture, Scheme, flat
+from oneway.tools.annotations.interface import Files, Picture, Scheme
 from oneway.tools.annotations.regions import Region
 from oneway.tools.annotations.rle import compress, runs
 
@@ -52,8 +50,6 @@ def gather(parts: Sequence[tuple[str, list[str]]], scheme: Scheme) -> Files:
 
 def _segmentation(region: Region, size: tuple[int, int], tolerance: float) -> Any:
     if tolerance and len(region.rings) == 1:
-        return [flat(region.rings[0])]
-    left, top, width, height = region.box
-    columns = np.zeros((size[1], size[0]), dtype=bool)  # run lengths go down the columns
-    columns[left : left + width, top : top + height] = region.mask().T
-    return {"size": list(size), "counts": compress(runs(columns.reshape(-1)))}
+        return [region.rings[0].round(2).ravel().tolist()]
+    down_columns = region.mask_in(size).ravel(order="F")
+    return {"size": size, "counts": compress(runs(down_columns))}

@@ -44,10 +44,7 @@ class AnnotationSettings:
     """Write also the class that is called background, or something like it."""
 
     def export(self, model: Predictor, folder: Path) -> Export:
-        """Annotations by a model, below a folder."""
-        return Export(self, self._scheme(model), folder)
-
-    def _scheme(self, model: Predictor) -> Scheme:
+        """Annotations by a model, below a folder; refuses a model or settings that this format cannot have."""
         if model.classifies:
             raise UserError(f"{model.source}: classifies whole images, and --to {self.to} is for regions in them.")
         if not 0 <= self.tolerance < float("inf"):
@@ -58,7 +55,7 @@ class AnnotationSettings:
             raise UserError(f"{model.source}: has no class but {model.classes[0]}. Write that with --background.")
         if self.to == "voc" and len(wanted) > MOST_CLASSES:
             raise UserError(f"--to voc: its masks hold {MOST_CLASSES} classes, and not {len(wanted)}. Choose coco.")
-        return Scheme(model.classes, model.colours, wanted, self.tolerance, self.least)
+        return Export(self, Scheme(model.classes, model.colours, wanted, self.tolerance, self.least), folder)
 
 
 @dataclass

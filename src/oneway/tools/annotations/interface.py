@@ -5,7 +5,6 @@ Shapes: an image has H×W pixels.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -88,13 +87,3 @@ class Writer(Protocol):
 
     def gather(self, parts: Sequence[Any], scheme: Scheme) -> Files:
         """The files about all pictures, from what `describe` gave for each of them, in order of name."""
-
-
-def to_json(values: object) -> bytes:
-    """A JSON file in one line; what is no character in a name is spelt out."""
-    return json.dumps(values, allow_nan=False).encode() + b"\n"
-
-
-def flat(ring: Any, digits: int = 2) -> list[float]:
-    """x, y, x, y, … of V×2 points."""
-    return [round(float(number), digits) for number in ring.reshape(-1)]

@@ -66,7 +66,5 @@ def _result(region: Region, size: tuple[int, int], scheme: Scheme) -> dict[str, 
         percent = keyhole(region.rings) * (100 / np.array([size[1], size[0]]))
         value: dict[str, Any] = {"points": percent.round(4).tolist(), "closed": True, "polygonlabels": [name]}
         return {"type": "polygonlabels", "value": value}
-    left, top, width, height = region.box
-    mask = np.zeros(size, dtype=bool)
-    mask[top : top + height, left : left + width] = region.mask()
-    return {"type": "brushlabels", "value": {"format": "rle", "rle": brush(mask), "brushlabels": [name]}}
+    strokes = brush(region.mask_in(size))
+    return {"type": "brushlabels", "value": {"format": "rle", "rle": strokes, "brushlabels": [name]}}

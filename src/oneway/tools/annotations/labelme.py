@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from PIL import Image
 
 from oneway.data.pictures import encoded
-from oneway.tools.annotations.interface import Files, Picture, Scheme, to_json
+from oneway.tools.annotations.interface import Files, Picture, Scheme
 from oneway.tools.annotations.regions import Region
 
 images = ""  # beside the files about them
@@ -31,7 +32,7 @@ def describe(picture: Picture, scheme: Scheme, folder: Path) -> tuple[Files, Non
         "imageHeight": height,
         "imageWidth": width,
     }
-    return {name: to_json(content)}, None
+    return {name: json.dumps(content).encode() + b"\n"}, None
 
 
 def gather(parts: Sequence[None], scheme: Scheme) -> Files:

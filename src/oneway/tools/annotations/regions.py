@@ -40,6 +40,13 @@ class Region:
         (top, left), (bottom, right) = self.exact[0].min(axis=0), self.exact[0].max(axis=0)
         return int(left), int(top), int(right - left), int(bottom - top)
 
+    def mask_in(self, size: tuple[int, int]) -> Mask:
+        """Its pixels, in an image of so many rows and columns."""
+        left, top, width, height = self.box
+        whole = np.zeros(size, dtype=bool)
+        whole[top : top + height, left : left + width] = self.mask()
+        return whole
+
     def mask(self) -> Mask:
         """Its pixels, within its box."""
         left, top, width, height = self.box

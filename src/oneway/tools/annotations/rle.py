@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-Mask = npt.NDArray[np.bool_]
-
 BRUSH_BITS = (3, 4, 8, 16)
 """How long a length may be in a brush of Label Studio."""
 
@@ -41,7 +39,7 @@ def compress(counts: Iterable[int]) -> str:
     return "".join(text)
 
 
-def brush(mask: Mask) -> list[int]:
+def brush(mask: npt.NDArray[np.bool_]) -> list[int]:
     """Bytes of a brush stroke in Label Studio: the runs of an H×W×4 picture, 255 inside, behind a short header."""
     header = f"{4 * mask.size:032b}{8 - 1:05b}" + "".join(f"{bits - 1:04b}" for bits in BRUSH_BITS)
     text = header + "".join(_brush_runs(runs(mask.reshape(-1))))

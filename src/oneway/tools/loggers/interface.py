@@ -6,17 +6,19 @@ import importlib.util
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
 
 from oneway.common.errors import UserError
 from oneway.common.run_files import PICTURES
+from oneway.common.words import listed
 
 BESIDE_LOSSES = ("learning_rate", "skipped")
 METRICS = {"miou": "iou", "accuracy": "recognised"}
 """What validates, and what it is called for a single class."""
 
-
+GAP = 4  # pixels between pictures
 TITLES = {"tensorboard": "TensorBoard", "wandb": "Weights & Biases", "mlflow": "MLflow"}
 """Services that take curves, and what people call them; their packages and our extras have the same names."""
 
@@ -78,14 +80,11 @@ def require_services(names: Sequence[str]) -> None:
     """Refuses services that do not exist, or whose packages are not installed, with the command that installs them."""
     if unknown := [name for name in names if name not in TITLES]:
         raise UserError(f"log: {unknown[0]} is none of {', '.join(TITLES)}.")
-    missing = [name for name in names if not _is_installed(name)]
-    if missing:
-        flags = " ".join(f"--log {name}" for name in missing)
-        extras = ",".join(missing)
+    if missing := [name for name in names if not _is_installed(name)]:
+        flags, titles = " ".join(f"--log {name}" for name in missing), listed(TITLES[name] for name in missing)
+        verb = "is" if len(missing) == 1 else "are"
         raise UserError(
-            f"{flags}: {' and '.join(TITLES[name] for name in missing)} "
-            f"{'is' if len(missing) == 1 else 'are'} not installed. "
-            f"Install with: pip install 'oneway[{extras}]'"
+            f"{flags}: {titles} {verb} not installed. Install with: pip install 'oneway[{','.join(missing)}]'"
         )
 
 
@@ -108,10 +107,8 @@ def read_point(about: About, number: int, line: Mapping[str, Any]) -> Point:
     iteration = int(line["iteration"])
     metric = next((name for name in METRICS if name in line), None)
     if metric is None:
-        named = {
-            (key if key in BESIDE_LOSSES else f"loss/{key}"): value for key, value in line.items() if key != "iteration"
-        }
-        return Point(number, iteration, named)
+        values = {key if key in BESIDE_LOSSES else f"loss/{key}": line[key] for key in line if key != "iteration"}
+        return Point(number, iteration, values)
     values = {f"validation/{metric}": line[metric]}
     for name, value in zip(about.classes, line.get("per_class", ()), strict=False):
         if value is not None:
@@ -129,16 +126,10 @@ def _side_by_side(files: Sequence[Path]) -> bytes:
     from PIL import Image
 
     images = [Image.open(file).convert("RGB") for file in files]
-    gap = 4
-    whole = Image.new(
-        "RGB",
-        (sum(image.width for image in images) + gap * (len(images) - 1), max(image.height for image in images)),
-        "white",
-    )
-    left = 0
-    for image in images:
+    *lefts, end = accumulate((image.width + GAP for image in images), initial=0)
+    whole = Image.new("RGB", (end - GAP, max(image.height for image in images)), "white")
+    for left, image in zip(lefts, images, strict=True):
         whole.paste(image, (left, 0))
-        left += image.width + gap
     content = io.BytesIO()
     whole.save(content, "PNG")
     return content.getvalue()
