@@ -22,14 +22,9 @@ class ProgressBar:
     """The progress of work with `total` parts, shown within a `with` block."""
 
     def __init__(self, console: Console, title: str, total: int, done: int = 0, *, transient: bool = True) -> None:
-        """The bar.
+        """The bar, on a console, of which a quiet one shows nothing; `done` parts were done before.
 
-        Args:
-            console: Where it is shown; a quiet one shows nothing.
-            title: What is being done. In a narrow window, only what stands before the first " · ".
-            total: Number of parts.
-            done: Number of parts done before.
-            transient: Remove the bar from the terminal at the end.
+        In a narrow window, the title is only what stands before its first " · ". A transient bar is gone at the end.
         """
         self.console, self.title, self.total = console, title, total
         self.done = done

@@ -63,9 +63,7 @@ class MaskStyle(BaseModel):
 def style_of(masks: Iterable[Path], table: Mapping[int | Colour, int]) -> MaskStyle | None:
     """The style of masks, going by the first that can be read; None where there is none, or its pixels hold too little.
 
-    Args:
-        masks: The files.
-        table: The class index of each number or colour in them; of several for one class, the first is taken.
+    The table has the class index of each number or colour in them; of several for one class, the first is taken.
     """
     first: dict[int, int | Colour] = {}
     for value, label in table.items():

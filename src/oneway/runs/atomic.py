@@ -66,10 +66,7 @@ def sweep(folder: Path) -> None:
 def require_room(folder: Path, total: int, largest: int) -> None:
     """Refuses a folder that has no room for files of `total` bytes, before hours are spent on their content.
 
-    Args:
-        folder: Where they are to go.
-        total: Bytes of all of them.
-        largest: Bytes of the largest, which is tried: the free space says nothing about quotas and limits.
+    The largest of them is tried: the free space says nothing about quotas and limits.
     """
     free = bytes_free(folder)
     if free is not None and free < total:

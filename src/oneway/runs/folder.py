@@ -224,14 +224,8 @@ def data_of(
     """The data settings with which a run's images are read again: where it found them, or in another folder.
 
     A run folder may come from a stranger: its paths to images are used only if it is the user's own, and are printed;
-    its `data.cache` never is. Its `data.refresh` was for the time when it began.
-
-    Args:
-        run: The run folder.
-        console: Where the user is told which images are read.
-        path: Another folder, as the user says. Nothing beside it is then read.
-        refresh: Accept that files have changed, as the user says.
-        cache: Where decoded images go, as the user says; by default a folder of the user's.
+    its `data.cache` never is. Its `data.refresh` was for the time when it began. With a path that the user gives,
+    nothing beside it is read.
     """
     settings = run.config.data
     given: dict[str, Any] = {"refresh": refresh, "cache": cache and cache.absolute()}

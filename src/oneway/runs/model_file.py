@@ -87,10 +87,7 @@ def save_model(path: Path, trained: TrainedModel, config: Model) -> None:
 def load_model(path: Path, device: torch.device, factory: str | None = None) -> TrainedModel:
     """The network of a `model.safetensors`, of any origin, in evaluation mode.
 
-    Args:
-        path: The file.
-        device: Where the network goes.
-        factory: The `model.factory` that the user agrees to run; a file that names another is refused.
+    A file that names another `model.factory` than the user agrees to run is refused.
 
     Raises:
         UserError: There is none, it is damaged, a newer version has written it, or its weights cannot be used: see
@@ -119,13 +116,7 @@ def load_model(path: Path, device: torch.device, factory: str | None = None) -> 
 
 
 def refuse_damage(words: Mapping[str, Any], content: Mapping[str, Tensor], path: Path) -> None:
-    """Refuses a file of ours whose SHA-256 is another, or whose tensors cannot be used.
-
-    Args:
-        words: All that the file says beside its tensors.
-        content: Its tensors.
-        path: The file.
-    """
+    """Refuses a file of ours whose SHA-256 is another, or whose tensors cannot be used."""
     if digest({key: value for key, value in words.items() if key != SEAL}, content) != words.get(SEAL):
         raise UserError(f"{path}: damaged; it does not match its SHA-256. Restore it from a copy.")
     refuse_unusable(content, str(path))

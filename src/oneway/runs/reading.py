@@ -65,9 +65,7 @@ def list_names(folder: Path) -> list[str]:
 def read_whole(path: Path, check_size: Callable[[int], None]) -> bytes:
     """All bytes of an ordinary file; links are not followed.
 
-    Args:
-        path: The file.
-        check_size: Given the size before anything is read; raises an error about one that cannot be right.
+    `check_size` is given the size before anything is read, and raises an error about one that cannot be right.
 
     Raises:
         CannotRead: Not all of it could be read.

@@ -243,14 +243,9 @@ class Cache:
         return item.mask.exists() and item.mask.stat().st_ctime > self.listed_after
 
     def _decode_again(self, split: SplitName, index: Index, said: set[str], part: str, number: int) -> Bytes:
-        """The pixels or the labels of an image, one of which is damaged in the cache.
+        """The pixels or the labels (`part`) of an image, by its number: one of the two is damaged in the cache.
 
-        Args:
-            split: The part of the data.
-            index: Of what was decoded.
-            said: The files of the cache whose damage has been reported.
-            part: PIXELS or LABELS.
-            number: Of the image in the index.
+        That a part is damaged is `said` once.
         """
         name, file = index.items[number].name, self.folder(split) / part
         if part not in said:

@@ -66,11 +66,7 @@ class Index(BaseModel):
 
     @classmethod
     def read(cls, path: Path, classes: int) -> Self:
-        """The index in a file.
-
-        Args:
-            path: The file.
-            classes: The number of classes; labels are below it.
+        """The index in a file; labels in it are below the number of classes.
 
         Raises:
             UnusableIndex: Another version has written it, or it is not as it was written.
@@ -170,13 +166,10 @@ def files_of(item: Item) -> list[str]:
 
 
 def stamp_files(item: Item, digests: dict[tuple[str, str], str]) -> list[tuple[Stamp, str]]:
-    """What an item's files are, each with what else would be different in another file of its name.
+    """What an item's files are, if they are there, each with what else would be different in another file of its name.
 
-    Asked before and after they are decoded, it tells whether others have come in between.
-
-    Args:
-        item: Its files need not be there.
-        digests: Those that are known, by path and by that; items may share a file of annotations.
+    Asked before and after they are decoded, it tells whether others have come in between. Digests that are known, by
+    path and by that, are not computed again: items may share a file of annotations.
     """
     found = []
     for path in files_of(item):

@@ -27,14 +27,9 @@ def cache_root(chosen: Path | None) -> Path:
 
 @contextmanager
 def locked(place: Path, name: str, console: Console, private: bool, kept: str) -> Iterator[None]:
-    """Lets one process at a time into the block; a process that is killed leaves no lock behind.
+    """Makes a folder and lets one process at a time into the block; one that is killed leaves no lock behind.
 
-    Args:
-        place: The folder; it is made.
-        name: Of the lock.
-        console: Where it is said that another process is waited for.
-        private: Nobody else may read the folder.
-        kept: What is kept there, such as `decoded images`.
+    A private folder may be read by nobody else. Messages say what is kept there, such as `decoded images`.
     """
     try:
         place.mkdir(parents=True, exist_ok=True)

@@ -56,11 +56,6 @@ def unpacked(config: Data, console: Console) -> Data:
 def as_folder(place: Path | str, console: Console, config: Data) -> Path | str:
     """The folder that holds the images of an archive or of a video; of anything else, what was given.
 
-    Args:
-        place: As the user names it.
-        console: Where to show progress.
-        config: Has the cache, and the seconds between frames.
-
     Raises:
         UserError: The file cannot be unpacked, or is not safe to; says why, and the way out.
     """
@@ -242,15 +237,10 @@ def _ensure_folder(
     fill: Callable[[Path], None],
     is_whole: Callable[[Path], bool],
 ) -> Path:
-    """The folder in the cache for a file that is known by some text, made where it is not there.
+    """The folder in the cache for a file that is known by some text (`about`), made where it is not there.
 
-    Args:
-        path: The file.
-        about: What it is known by.
-        cache: The folder of the cache, if the user chose one.
-        console: Where to show progress.
-        fill: Writes a new folder; called where there is none, or one from which something is gone.
-        is_whole: Whether a folder has all that belongs in it; a cache in which it does need not be writable.
+    `fill` writes it, where there is none, or one from which something is gone: not all that belongs there, as
+    `is_whole` tells. A cache in which it is whole need not be writable.
     """
     key = blake2b(about.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
     home = cache_root(cache) / "unpacked" / key

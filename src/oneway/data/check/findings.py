@@ -89,12 +89,7 @@ def errors_first(findings: Iterable[Finding]) -> list[Finding]:
 def leave_out(listing: Listing, split: SplitName, surveys: Surveys, skip: bool, unlabelled: float) -> set[str]:
     """The names of the items that are left out of a split, since their image or mask cannot be decoded.
 
-    Args:
-        listing: The data set.
-        split: Its part.
-        surveys: Of what was decoded, or could not be.
-        skip: Leave out what cannot be decoded; without it, unlabelled images alone are.
-        unlabelled: The share of the unlabelled images that is left out at most.
+    Of unlabelled images, a share is (`unlabelled`); of others, a few are if `skip` says so.
 
     Raises:
         UserError: There are too many of them; or others cannot be used, such as masks whose values mean nothing.

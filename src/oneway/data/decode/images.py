@@ -158,21 +158,15 @@ def _read_colours(path: Path, content: bytes | None, bands: Bands | None) -> Byt
 
 def _read_many(path: Path, content: bytes | None, found: ManyBands, bands: Bands | None) -> Bytes:
     """As `read_image`, of a TIFF with more bands than Pillow reads."""
-    try:
-        with _opened(path, content) as file:
-            size = file.seek(0, SEEK_END)
-            pixels = found.height * found.width
-            memory = pixels * found.bands * -(-found.bits // 8)
-            if not 0 < pixels <= MOST_PIXELS or memory > max(FREE_BYTES, BYTES_PER_BYTE * size):
-                extent = f"{found.width}×{found.height} pixels of {found.bands} bands, in a file of {size} bytes,"
-                raise UserError(f"{path}: {extent} are none, or more than we decode. Cut it into tiles.")
-            file.seek(0)
-            stored = read_bands(path, file, found, bands)
-    except UserError:
-        raise
-    except Exception as error:  # as Pillow's, of hostile bytes
-        cause = " ".join(str(error).split())[:200] or type(error).__name__
-        raise Unreadable(f"{path}: cannot be read as an image ({cause}). Save it again, or remove it.") from error
+    with _named(path), _opened(path, content) as file:
+        size = file.seek(0, SEEK_END)
+        pixels = found.height * found.width
+        memory = pixels * found.bands * -(-found.bits // 8)
+        if not 0 < pixels <= MOST_PIXELS or memory > max(FREE_BYTES, BYTES_PER_BYTE * size):
+            extent = f"{found.width}×{found.height} pixels of {found.bands} bands, in a file of {size} bytes,"
+            raise UserError(f"{path}: {extent} are none, or more than we decode. Cut it into tiles.")
+        file.seek(0)
+        stored = read_bands(path, file, found, bands)
     upright = np.empty((*found.size, 3), dtype=np.uint8)
     AS_STORED.get(found.orientation, AS_STORED[1])(upright)[:] = stored
     return upright
@@ -197,11 +191,8 @@ def read_part(
 ) -> tuple[tuple[int, int], Box, Bytes]:
     """A part of what `read_image` gives: height and width of the whole, which part, and its pixels.
 
-    Args:
-        path: The file, as messages name it.
-        content: What it holds.
-        choose: Chooses the part by height and width: its first row and column, and those behind its last.
-        factor: How many times smaller an image of some height and width is wanted, see `reduced`.
+    The part is chosen by height and width: its first row and column, and those behind its last. `factor` is how many
+    times smaller an image of some height and width is wanted, see `reduced`.
 
     Raises:
         UserError: As `read_image` does.
@@ -270,23 +261,27 @@ def bits_in_use(brightest: int) -> tuple[int, int]:
 
 @contextmanager
 def open_image(path: Path, content: bytes | None = None) -> Iterator[ImageFile.ImageFile]:
-    """A file of one of FORMATS, its header read; whatever fails in the block becomes a UserError.
+    """A file of one of FORMATS, or its content, with the header read; whatever fails in the block becomes a UserError.
 
-    Args:
-        path: The file; a pipe or a device is refused.
-        content: What it holds, where that has been read already.
+    A pipe or a device is refused.
     """
+    with _named(path), _opened(path, content) as file:
+        scans = examine(file)
+        try:
+            with _pillow, Image.open(file, formats=FORMATS) as image:
+                _refuse_implausible(path, image, file, scans)
+                yield image
+        except UnidentifiedImageError:
+            if (unknown := many_bands(file)) is not None:
+                raise unknown from None
+            raise
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Whatever fails in the block becomes a UserError that names the file."""
     try:
-        with _opened(path, content) as file:
-            scans = examine(file)
-            try:
-                with _pillow, Image.open(file, formats=FORMATS) as image:
-                    _refuse_implausible(path, image, file, scans)
-                    yield image
-            except UnidentifiedImageError:
-                if (unknown := many_bands(file)) is not None:
-                    raise unknown from None
-                raise
+        yield
     except ManyBands as found:
         raise ManyBands(found.directory, str(path)) from None
     except UserError:
@@ -294,7 +289,7 @@ def open_image(path: Path, content: bytes | None = None) -> Iterator[ImageFile.I
     except UnidentifiedImageError:
         kinds = ", ".join(FORMATS)
         raise Unreadable(f"{path}: damaged, or of another kind than {kinds}. Save it again, or remove it.") from None
-    except Exception as error:  # hostile bytes make Pillow raise errors of some twenty kinds
+    except Exception as error:  # hostile bytes make decoders raise errors of some twenty kinds
         cause = " ".join(str(error).split())[:200] or type(error).__name__
         raise Unreadable(f"{path}: cannot be read as an image ({cause}). Save it again, or remove it.") from error
 

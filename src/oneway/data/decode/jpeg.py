@@ -21,10 +21,7 @@ Box = tuple[int, int, int, int]
 def decode_part(content: bytes, size: tuple[int, int], box: Box) -> Bytes | None:
     """The pixels in a box of a JPEG of three colours; None where only Pillow can say what is wrong with it.
 
-    Args:
-        content: The file, whose structure has been checked.
-        size: Its height and width.
-        box: First row and column, and those behind the last.
+    The structure of the file has been checked. A box is the first row and column, and those behind the last.
     """
     decode = _decoder()
     if decode is None:

@@ -25,14 +25,7 @@ FIRST = (1, 2, 3)
 
 
 def read_bands(path: Path, file: BinaryIO, found: ManyBands, bands: tuple[int, int, int] | None) -> Bytes:
-    """H×W×3, as stored: three bands of a file, of samples with 16 bits the upper 8.
-
-    Args:
-        path: The file, as messages name it.
-        file: Its content.
-        found: What its header says.
-        bands: Which ones, counted from 1; by default the first three.
-    """
+    """H×W×3, as stored: three bands of a file, by default the first ones; of samples with 16 bits the upper 8."""
     chosen = bands or FIRST
     if max(chosen) > found.bands:
         raise UserError(

@@ -28,13 +28,9 @@ MOST_WORD_BITS = 16  # of a number in the run lengths of Label Studio
 
 
 def polygon(points: object, size: tuple[int, int], holes: Sequence[object] = (), whole: float | None = None) -> Mask:
-    """H×W: a polygon, perhaps with holes.
+    """H×W: a polygon, perhaps with holes, each a list of [x, y].
 
-    Args:
-        points: A list of [x, y].
-        size: H and W.
-        holes: Likewise.
-        whole: What width and height are in these units; None where they are pixels.
+    `whole` is what width and height are in these units; None where they are pixels.
     """
     mask = polygon_mask(_vertices(points, size, whole), size)
     for hole in holes:
@@ -94,41 +90,32 @@ def brush_runs(content: object, size: tuple[int, int]) -> Mask:
     """H×W: Label Studio's run lengths of what a brush has painted: bits that stand for the bytes of an RGBA picture."""
     height, width = size
     values = np.zeros(4 * height * width, dtype=np.uint8)
-    bits = _Bits(bytes(content) if isinstance(content, list) else b"")
-    count, word = bits.take(32), bits.take(5) + 1
-    lengths = [bits.take(4) + 1 for _ in range(4)]
+    bits = "".join(f"{byte:08b}" for byte in bytes(content if isinstance(content, list) else b""))
+    place = 0
+
+    def take(length: int) -> int:
+        nonlocal place
+        place += length
+        if place > len(bits):
+            raise ValueError("its run lengths end too early")
+        return int(bits[place - length : place], 2)
+
+    count, word = take(32), take(5) + 1
+    lengths = [take(4) + 1 for _ in range(4)]
     if count != len(values) or word > MOST_WORD_BITS:
         raise ValueError(f"its run lengths are of {count // 4} pixels, and the image has {height * width}")
     at = 0
     while at < count:
-        repeated = bits.take(1)
-        end = at + bits.take(lengths[bits.take(2)]) + 1
+        repeated = take(1)
+        end = at + take(lengths[take(2)]) + 1
         if end > count:
             raise ValueError("its run lengths reach beyond the image")
         if repeated:
-            values[at:end] = bits.take(word) & 0xFF
+            values[at:end] = take(word) & 0xFF
         else:
-            values[at:end] = [bits.take(word) & 0xFF for _ in range(end - at)]
+            values[at:end] = [take(word) & 0xFF for _ in range(end - at)]
         at = end
     return values.reshape(height, width, 4)[..., 3] > 0
-
-
-class _Bits:
-    """Bytes, from which bits are taken, the highest first."""
-
-    def __init__(self, content: bytes) -> None:
-        self.content, self.at, self.held, self.count = content, 0, 0, 0
-
-    def take(self, count: int) -> int:
-        while self.count < count:
-            if self.at >= len(self.content):
-                raise ValueError("its run lengths end too early")
-            self.held = (self.held << 8) | self.content[self.at]
-            self.at, self.count = self.at + 1, self.count + 8
-        self.count -= count
-        taken = self.held >> self.count
-        self.held &= (1 << self.count) - 1
-        return taken
 
 
 def _place(inside: Mask, left: object, top: object, size: tuple[int, int]) -> Mask:
@@ -136,12 +123,8 @@ def _place(inside: Mask, left: object, top: object, size: tuple[int, int]) -> Ma
     if not isinstance(left, int | float) or not isinstance(top, int | float):
         raise ValueError("its picture of the mask has no place")
     mask = np.zeros(size, dtype=np.bool_)
-    first_row, first_column = round(top), round(left)
-    rows, columns = (
-        slice(max(first_row, 0), first_row + inside.shape[0]),
-        slice(max(first_column, 0), first_column + inside.shape[1]),
-    )
-    part = mask[rows, columns] if rows.stop > 0 and columns.stop > 0 else mask[:0, :0]
-    skip = rows.start - first_row, columns.start - first_column
-    part |= inside[skip[0] : skip[0] + part.shape[0], skip[1] : skip[1] + part.shape[1]]
+    row, column = round(top), round(left)
+    seen = inside[max(-row, 0) :, max(-column, 0) :]
+    part = mask[max(row, 0) :, max(column, 0) :][: seen.shape[0], : seen.shape[1]]
+    part |= seen[: part.shape[0], : part.shape[1]]
     return mask

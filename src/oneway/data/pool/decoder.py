@@ -65,11 +65,7 @@ def _divide(memory: int, connections: list[Connection]) -> None:
 def serve(connection: Connection, reader: Reader, memory: mmap.mmap, room: int) -> None:
     """Answers every request, (slot, image, choose), by the slot and what `decode` gives; an EOFError at the end.
 
-    Args:
-        connection: Where requests come from.
-        reader: Of the images.
-        memory: Where pixels go.
-        room: Bytes of a slot.
+    Pixels go into the memory, in which a slot has so much room.
     """
     while True:
         slot, image, choose = connection.recv()

@@ -96,15 +96,9 @@ class Processes:
     """Decode in other processes, into memory that is shared with them. Used by one thread at a time."""
 
     def __init__(self, reader: Reader, read: Read, seed: int, workers: int, slots: int, room: int) -> None:
-        """Starts them.
+        """Starts so many workers, for as many images on their way as there are slots, each with room for so many bytes.
 
-        Args:
-            reader: What decodes.
-            read: See `Pool.read`, which replaces what cannot be decoded.
-            seed: Of the run.
-            workers: How many processes.
-            slots: Images that are on their way at the same time.
-            room: Bytes of each.
+        What the reader cannot decode, `read` replaces: see `Pool.read`.
         """
         self.reader, self.read, self.seed = reader, read, seed
         self.room = -(-room // PAGE) * PAGE

@@ -119,9 +119,7 @@ def digest_name(name: str) -> int:
 def load(folder: Path, fetch: Callable[[str], bytes] | None = None) -> PoolIndex | None:
     """The index in a folder; None where there is none that can be used.
 
-    Args:
-        folder: The folder.
-        fetch: Gets the entries from elsewhere, by their file name, where only the rest is there.
+    `fetch` gets the entries from elsewhere, by their file name, where only the rest is there.
     """
     try:
         content, _, seal = read_bounded(folder / INDEX, MOST_BYTES).rpartition(b"\n")
@@ -142,15 +140,7 @@ def build(
     threads: int,
     advance: Callable[[], None],
 ) -> PoolIndex:
-    """Indexes shards in their order; what was indexed before an interruption is not read again.
-
-    Args:
-        folder: Where the index goes.
-        paths: The shards.
-        scan: Finds the images of one.
-        threads: That scan at the same time.
-        advance: Called after each of them.
-    """
+    """Indexes shards in their order, on some threads; what was indexed before an interruption is not read again."""
     done = _begun(folder, paths)
     with (
         (folder / PART).open("ab") as entries,
@@ -180,13 +170,9 @@ def build(
 def save(
     folder: Path, shards: Sequence[Shard], names: bytes = b"", subfolders: dict[str, int] | None = None
 ) -> PoolIndex:
-    """Makes an index of the entries that are in the folder; what an interruption leaves is none.
+    """Makes an index of the entries that are in the folder, of these shards; what an interruption leaves is none.
 
-    Args:
-        folder: Where the entries are.
-        shards: Those that the entries are of.
-        names: Of single files, one after another.
-        subfolders: See `PoolIndex`.
+    Where the pool is a folder, `names` are those of its files, one after another.
     """
     count = sum(shard.images for shard in shards)
     digest = digest_entries(_pieces(folder / PART, count))

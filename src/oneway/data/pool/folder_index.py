@@ -20,15 +20,8 @@ from oneway.data.pool.files import Status
 def index_folder(folder: Path, left_out: Collection[Path], place: Path, refresh: bool, console: Console) -> PoolIndex:
     """The index of a folder and its subfolders, kept in another; they are listed again where one of them has changed.
 
-    Args:
-        folder: With images.
-        left_out: Resolved paths of images that are in the data set already.
-        place: Where the index is kept.
-        refresh: Accept that there are other images than before.
-        console: Where it is said that it takes a while.
-
     Raises:
-        UserError: The images are others than before.
+        UserError: The images are others than before, and `refresh` does not accept that.
     """
     index = None if refresh else load(place)
     if index is not None and index.subfolders == _times(folder, index.subfolders):

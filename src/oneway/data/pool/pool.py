@@ -68,13 +68,9 @@ class Pool(Reader):
         return Processes(reader, self.read, seed, self.workers, slots, 3 * pixels)
 
     def read(self, image: int, seed: int, choose: Choose, decode: Callable[[int, Choose], Part] | None = None) -> Part:
-        """As `decode`; in place of one that cannot be, the first of others that can, which depend on the seed alone.
+        """As `decode`, or what does that in its place; for one that cannot be decoded, the first of others that can.
 
-        Args:
-            image: Its number.
-            seed: Of the run.
-            choose: Chooses the part.
-            decode: What does it, if that is somebody else.
+        Which others depends on the seed alone.
 
         Raises:
             UserError: Too many cannot be decoded; or as in `decode`.
@@ -132,14 +128,7 @@ def open_pool(
     left_out: Collection[Path] = (),
     factor: Callable[[tuple[int, int]], int] = AS_THEY_ARE,
 ) -> Pool:
-    """A pool, indexed now where it has not been.
-
-    Args:
-        source: Which.
-        config: The settings of the data.
-        console: For progress and notes.
-        left_out: Files that are in the data set already; where the pool is a folder, they are none of it.
-        factor: See `Pool`.
+    """A pool, indexed now where it has not been; of a folder, files that are in the data set already are left out.
 
     Raises:
         UserError: It has no images, or has changed since it was indexed; names the file, and the way out.

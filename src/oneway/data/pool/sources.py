@@ -35,9 +35,7 @@ class PoolSource(NamedTuple):
 def is_pool(named: Path | str, setting: str = "auto") -> bool:
     """Whether what `--data.unlabelled` names is read while training; else it is a folder to decode into the cache.
 
-    Args:
-        named: A folder, a tar file, a pattern of them, or an address.
-        setting: `always` or `never` make a folder of images a pool or not; `auto` one that is large.
+    By `setting`, a folder of images is a pool `always` or `never`; with `auto` if it is large.
     """
     path, name = Path(named), str(named)
     if scheme_of(name) is not None:

@@ -32,12 +32,7 @@ class Damaged(UserError):
 
 
 def members(read: Read, size: int, label: object) -> Iterator[Member]:
-    """The regular files in a tar file of so many bytes, in their order.
-
-    Args:
-        read: Reads parts of it.
-        size: Of the whole file.
-        label: What messages call it.
+    """The regular files in a tar file of so many bytes, in their order; messages call it by its label.
 
     Raises:
         Damaged: It ends early, or has something else than a header where one should be.

@@ -26,14 +26,7 @@ MOST_BYTES = 2**20
 
 
 def list_ade20k(root: Path | None) -> Listing:
-    """Training and validation images; what is none of the 150 classes is ignored.
-
-    Args:
-        root: The folder with `images` and `annotations`, or the one above it.
-
-    Raises:
-        UserError: A folder or file is missing; says what was looked for.
-    """
+    """Training and validation images; what is none of the 150 classes is ignored. `root` may be the folder above."""
     root = beside(require_folder(root, "ADE20K"), "images", "ADEChallengeData2016")
     train, val = (pairs(root, f"images/{split}", f"annotations/{split}") for split in OFFICIAL_COUNTS)
     names = _names(root / TABLE)

@@ -43,13 +43,8 @@ EXPECTED = "Classes are 0 to 10, and 11 is void; for the 32 in colour, use the r
 def list_camvid(root: Path | None, holdout_drive: str | None = None) -> Listing:
     """Training and validation frames with their labels, and the test frames where they are there.
 
-    Args:
-        root: The folder with `train`, `trainannot`, `val` and `valannot`.
-        holdout_drive: The drive whose frames validate, whether the official split trains on them or validates; those
-            of all other drives train.
-
-    Raises:
-        UserError: A folder or file is missing; says what was looked for.
+    With a drive held out, its frames validate, whether the official split trains on them or validates; all others
+    train.
     """
     root = require_folder(root, "CamVid")
     train, val = (_frames(root, split) for split in ("train", "val"))

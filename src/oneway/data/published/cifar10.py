@@ -40,9 +40,7 @@ MOST_STEPS = 200_000
 def read(path: Path | None, split: SplitName) -> tuple[Bytes, Bytes]:
     """Pixels (N×32×32×3, RGB) and labels (N) in the official order; `val` is the test batch.
 
-    Args:
-        path: The folder of the batches, or the one that contains it.
-        split: Which images.
+    The path is the folder of the batches, or the one that contains it.
 
     Raises:
         UserError: The files are missing, damaged, or not CIFAR-10.

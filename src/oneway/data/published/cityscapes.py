@@ -56,14 +56,8 @@ def list_cityscapes(
 ) -> Listing:
     """Fine training and validation images with the 19 classes that are evaluated; whatever else is labelled is ignored.
 
-    Args:
-        root: The folder with `leftImg8bit` and `gtFine`.
-        resolution: `half` is for images of 512×1024 pixels.
-        coarse: What of `train_extra` trains too: nothing, its images (the paper's F_l, F_u ∪ C_u), or its images with
-            their coarse labels (the paper's F_l, C_l).
-
-    Raises:
-        UserError: A folder or file is missing; says what was looked for.
+    `half` resolution is 512×1024 pixels. Of `train_extra`, what trains too is nothing, its images (the paper's F_l, F_u
+    ∪ C_u), or its images with their coarse labels (the paper's F_l, C_l).
     """
     root = require_folder(root, "Cityscapes")
     train, val = (_list(root, split, "gtFine") for split in ("train", "val"))

@@ -45,14 +45,7 @@ OFFICIAL_COUNTS = {"train2017": 118_287, "val2017": 5_000}
 
 
 def list_coco_stuff(root: Path | None) -> Listing:
-    """Training and validation images; what is no category is ignored.
-
-    Args:
-        root: The folder with `images` and `annotations`.
-
-    Raises:
-        UserError: A folder or file is missing; says what was looked for.
-    """
+    """Training and validation images; what is no category is ignored."""
     root = require_folder(root, "COCO-Stuff")
     images = first_folder(root, ("images", "."), "val2017")
     masks = first_folder(root, ("annotations", "stuffthingmaps", "stuffthingmaps_trainval2017"), "val2017")

@@ -21,15 +21,10 @@ UNKNOWN = 254  # marks a number that stands for nothing: a byte that is neither 
 
 
 def read_ids(table: Mapping[int, int], expected: str, item: Item) -> Bytes:
-    """H×W class indices, or IGNORE, of an item whose mask is made of numbers.
-
-    Args:
-        table: What each number, 0 to 255, stands for.
-        expected: A sentence about the mask that should be there.
-        item: One with a mask.
+    """H×W class indices, or IGNORE, of an item with a mask of numbers, 0 to 255; the table has what they stand for.
 
     Raises:
-        UserError: The mask cannot be read, or has a number that `table` does not know.
+        UserError: The mask cannot be read, or has another number; says what is expected.
     """
     path = item.mask
     assert path is not None

@@ -48,14 +48,7 @@ def colour_of(label: int) -> Colour:
 
 
 def list_voc(root: Path | None) -> Listing:
-    """Training images, with those of SBD, and validation images.
-
-    Args:
-        root: The folder with `JPEGImages`, or one above it: `VOCdevkit`, say.
-
-    Raises:
-        UserError: A folder or file is missing; says what was looked for.
-    """
+    """Training images, with those of SBD, and validation images. `root` may be a folder above: `VOCdevkit`, say."""
     root = beside(require_folder(root, "Pascal VOC 2012"), IMAGES, "VOC2012", "VOCdevkit/VOC2012")
     lists = (root / LISTS / f"{split}.txt" for split in OFFICIAL_COUNTS)
     names = [read_list(path, "VOCtrainval_11-May-2012.tar") for path in lists]
