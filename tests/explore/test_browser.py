@@ -49,6 +49,8 @@ def test_what_a_browser_shows_is_what_python_computes(opened, address, page_cont
     page = opened(address)
     page.resize(1280, 800)
     assert min(assert_as_in_python(page, two_runs, page_content)) > 0
+    shown = page_content.store.find("sample-1").name
+    assert page.evaluate("document.querySelector('#which').textContent") == f"Validation image · {shown}"
     page.evaluate("document.querySelector('#reset').click()")
     page.wait("JSON.parse(document.documentElement.dataset.answered).contrast == 1")
     assert assert_as_in_python(page, two_runs, page_content) == pytest.approx([0, 0], abs=1e-4)

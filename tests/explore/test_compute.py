@@ -19,20 +19,24 @@ import pytest
 import torch
 from PIL import Image
 
+from data.folders import write
 from explore.serving import STRONG, by_hand, png
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
-from oneway.config import Config, Data, Jitter, Model, Perturb
-from oneway.data.streets import render
+from oneway.config import Config, Data, Jitter, Model, Perturb, build, merge
+from oneway.config.recipes import recipe
+from oneway.data.streets import CLASSES, render
 from oneway.draws import PHOTOMETRIC_RANGES, draw_perturbation
 from oneway.models.swiftnet import SwiftNet
 from oneway.perturb import phtps
+from oneway.runs import open_run
 from oneway.runs.model_file import TrainedModel, save_model
 from oneway.tools.explore import heat, prepare
 from oneway.tools.explore.compute import RANGES, Parameters, draw_parameters, perturbation_of
 from oneway.tools.explore.images import KEPT_UPLOADS, MOST_PIXELS, ImageStore, most_pixels, shrink
 from oneway.tools.local_server import listen
-from small_runs import QUIET
+from oneway.tools.train import train
+from small_runs import QUIET, SMALL
 
 
 def plane(text: str, answer: dict[str, Any]) -> np.ndarray:
@@ -201,6 +205,45 @@ def test_embedded_scenes_replace_missing_images(two_runs, tmp_path):
     assert "street scenes" in found.remark
     assert "--data" in found.remark
     assert found.store.offered
+
+
+def test_images_say_what_they_were_in_training(tmp_path):
+    """Those that were held out validate still, whatever has been labelled since; what taught a run is called so."""
+    photos = tmp_path / "photos"
+    for number in range(12):
+        image, labels = render(3, number, 32, 64)
+        for folder, pixels in (("images", image), ("masks", np.minimum(labels, len(CLASSES) - 1))):
+            (photos / folder).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(photos / folder / f"{number:02}.png")
+    (photos / "masks").rename(tmp_path / "masks")
+    shutil.copytree(
+        tmp_path / "masks", photos / "masks", ignore=lambda *_: [f"{number:02}.png" for number in range(5, 12)]
+    )
+    description = write(photos / "dataset.yaml", f"classes: [{', '.join(CLASSES)}]\n")
+    data = {"path": photos, "cache": tmp_path / "cache", "holdout": 0.4}
+    changes = merge(SMALL, {"labels": "2", "data": data, "model": {"weights": None}})
+    run = tmp_path / "run"
+    train(build(merge(recipe("folder").model_dump(), changes), source="test"), run, False, QUIET)
+    split = open_run(run).split
+
+    def parts(**options: Any) -> dict[str, str]:
+        shown = prepare([run], QUIET, cache=tmp_path / "cache", **options).store.offered.values()
+        return {picture.name: picture.part for picture in shown}
+
+    assert parts() == dict.fromkeys(split.validating, "validation")
+    shutil.copytree(tmp_path / "masks", photos / "masks", dirs_exist_ok=True)
+    assert parts() == dict.fromkeys(split.validating, "validation")
+    some = {split.validating[0]: "validation", split.labelled[0]: "labelled", "images/11.png": "unlabelled"}
+    write(photos / "val.txt", "\n".join(some))
+    with description.open("a") as file:
+        file.write("train: {images: images, masks: masks}\nval: {images: images, masks: masks, list: val.txt}\n")
+    assert parts() == some
+    renamed = Path(shutil.copytree(photos, tmp_path / "renamed"))
+    for path in [*renamed.glob("*/*.png")]:
+        path.rename(path.with_name(f"as-{path.name}"))
+    write(renamed / "val.txt", (photos / "val.txt").read_text().replace("/", "/as-"))
+    unseen = some | {split.validating[0]: "unseen"}
+    assert parts(data=renamed) == {name.replace("/", "/as-"): part for name, part in unseen.items()}
 
 
 def test_images_are_numbered_from_one(two_runs):

@@ -13,6 +13,7 @@ from oneway import runs
 from oneway.common.console import close_streams
 from oneway.common.errors import UserError
 from oneway.common.extras import import_extra
+from oneway.common.run_files import SPLIT
 from oneway.common.words import say
 from oneway.tools.evaluate import METRIC_NAMES
 from oneway.tools.explore.compute import Comparer
@@ -88,7 +89,9 @@ def prepare(
             )
     most, remark = most_pixels(len(first.classes)), ""
     try:
-        pictures = load_pictures(runs.data_of(opened[0], console, data, refresh, cache), most, console)
+        settings = runs.data_of(opened[0], console, data, refresh, cache)
+        splits = [run.split for run in opened if (run.path / SPLIT).exists()]
+        pictures = load_pictures(settings, first.classes, splits, data is not None, most, console)
     except UserError as error:
         if data is not None:
             raise

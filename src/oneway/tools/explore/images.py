@@ -9,10 +9,11 @@ import base64
 import math
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -22,11 +23,13 @@ from torch import Tensor
 
 from oneway import data
 from oneway.common.errors import UserError
+from oneway.common.terms import SplitName
 from oneway.config import Data
 from oneway.data import streets
 from oneway.data.dataset import Bytes, factor_of
 from oneway.data.decode.images import Bands, image_size, read_image, reduced
 from oneway.data.pictures import as_pixels, data_uri, encoded
+from oneway.data.splits import Split
 from oneway.tools.evaluate import as_input, evenly_spaced
 
 OFFERED = 24
@@ -55,6 +58,9 @@ LOSSLESS_PIXELS = 2**15
 
 THUMBNAIL = (192, 96)
 
+Part = Literal["validation", "labelled", "unlabelled", "unseen"]
+"""Of an image in training."""
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -63,6 +69,8 @@ class Picture:
     key: str
     name: str
     pixels: Bytes  # H×W×3
+    part: Part | None = None
+    """In the training of the runs that are shown; None where that is not known."""
 
     @property
     def x(self) -> Tensor:
@@ -97,11 +105,26 @@ class ImageStore:
             self.uploaded.popitem(last=False)
 
 
-def load_pictures(config: Data, most: int, console: Console) -> list[Picture]:
-    """Validation images of a data set, or else training images, of at most so many pixels; a UserError for none."""
-    dataset = data.load(config, console)
-    validating = dataset.read("val")
-    samples = validating if len(validating) else dataset.read("train")
+def load_pictures(
+    config: Data, classes: tuple[str, ...], splits: Sequence[Split], elsewhere: bool, most: int, console: Console
+) -> list[Picture]:
+    """The images that validate runs, or else training images, of at most so many pixels.
+
+    Args:
+        config: Where they are.
+        classes: Of the runs.
+        splits: Of each run; the images that validated the first validate still, whichever would be held out by now.
+        elsewhere: Whether this is another folder than the one trained on.
+        most: Pixels of an image.
+        console: Shows progress.
+
+    Raises:
+        UserError: There are none.
+    """
+    known = {name for split in splits[:1] for name in split.validating}
+    dataset = data.load(config, console, known=data.Known(known, classes))
+    split: SplitName = "val" if len(dataset.read("val")) else "train"
+    samples, digests = dataset.read(split), dataset.digests(split) if elsewhere else {}
     pictures: list[Picture] = []
     reason: UserError | None = None
     for number, index in enumerate(evenly_spaced(len(samples), OFFERED), start=1):
@@ -110,10 +133,27 @@ def load_pictures(config: Data, most: int, console: Console) -> list[Picture]:
         except UserError as error:  # too small, or a strip
             reason = UserError(f"{samples.names[index]}: {error}")
         else:
-            pictures.append(Picture(f"sample-{number}", samples.names[index], pixels))
+            name = samples.names[index]
+            part = part_in_training(splits, name, digests.get(name, "") if elsewhere else None)
+            pictures.append(Picture(f"sample-{number}", name, pixels, part))
     if reason is not None and not pictures:
         raise reason
     return pictures
+
+
+def part_in_training(splits: Sequence[Split], name: str, digest: str | None = None) -> Part | None:
+    """What an image was to some runs, the most to any of them; known by its pixels where a digest of them is given."""
+    if not splits:
+        return None
+    if digest is None:
+        taught = {"labelled" for split in splits if name in split.labelled}
+        taught |= {"unlabelled" for split in splits if name in split.unlabelled}
+    else:
+        taught = {split.taught_by(digest) for split in splits}
+    validated = digest is None or any(name in split.validating for split in splits)
+    if "labelled" in taught:
+        return "labelled"
+    return "unlabelled" if "unlabelled" in taught else "validation" if validated else "unseen"
 
 
 def render_scenes(most: int) -> list[Picture]:

@@ -165,7 +165,7 @@ def _about(page_content: PageContent, limits: Limits) -> dict[str, Any]:
 
 def _picture_info(picture: Picture) -> dict[str, Any]:
     height, width = picture.pixels.shape[:2]
-    return {"key": picture.key, "name": picture.name, "height": height, "width": width}
+    return {"key": picture.key, "name": picture.name, "height": height, "width": width, "part": picture.part}
 
 
 def _find_picture(store: ImageStore, key: str) -> Picture:

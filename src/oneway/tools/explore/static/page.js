@@ -9,6 +9,7 @@ const CHANNELS = ["RGB", "RBG", "GRB", "GBR", "BRG", "BGR"];
 const IDENTITY = { brightness: 0, saturation: 1, hue: 0, contrast: 1, permutation: [0, 1, 2], displacements: [[0, 0], [0, 0], [0, 0], [0, 0]] };
 const CORNERS = [[0.25, 0.25], [0.75, 0.25], [0.25, 0.75], [0.75, 0.75]];
 const SHORT = { brightness: "b", saturation: "s", hue: "h", contrast: "c" };
+const PARTS = { validation: "Validation image", labelled: "Trained on, with its label", unlabelled: "Trained on, without a label", unseen: "Not seen in training" };
 const KEY_STEP = 0.01; // of the height, for each press of an arrow key
 const ADDRESS_PAUSE = 500; // milliseconds between changes of the address: browsers refuse more than 100 in 30 seconds
 
@@ -241,6 +242,7 @@ function showState() {
   const order = state.permutation.map((channel) => "RGB"[channel]).join("");
   for (const radio of $$("#channels input")) radio.checked = radio.value === order;
   for (const radio of $$("#strip input")) radio.checked = radio.value === state.image;
+  $("#which").textContent = $("#strip :checked + img")?.alt ?? "";
   showChosen();
   placeHandles();
   keepInAddress();
@@ -330,7 +332,8 @@ function say(message) {
 function tile(image) {
   const label = document.createElement("label");
   const radio = Object.assign(document.createElement("input"), { type: "radio", name: "image", value: image.key });
-  const picture = Object.assign(document.createElement("img"), { src: `/api/images/${image.key}`, alt: image.name, title: image.name });
+  const alt = [PARTS[image.part], image.name].filter(Boolean).join(" · ");
+  const picture = Object.assign(document.createElement("img"), { src: `/api/images/${image.key}`, alt, title: alt });
   radio.addEventListener("change", () => change({ image: image.key }));
   label.append(radio, picture);
   return label;
