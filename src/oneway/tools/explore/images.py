@@ -146,10 +146,11 @@ def part_in_training(splits: Sequence[Split], name: str, digest: str | None = No
     if not splits:
         return None
     if digest is None:
-        taught = {"labelled" for split in splits if name in split.labelled}
-        taught |= {"unlabelled" for split in splits if name in split.unlabelled}
+        taught = {
+            "labelled" if name in one.labelled else "unlabelled" if name in one.unlabelled else "" for one in splits
+        }
     else:
-        taught = {split.taught_by(digest) for split in splits}
+        taught = {one.taught_by(digest) or "" for one in splits}
     validated = digest is None or any(name in split.validating for split in splits)
     if "labelled" in taught:
         return "labelled"
