@@ -7,7 +7,6 @@ import math
 import os
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -81,10 +80,9 @@ def export_model(
     if model.reduction > 1:
         seen += f", made {model.reduction} times smaller inside"
     described = {"input": INPUT_WORDS.format(seen), "output": OUTPUT_WORDS[output, model.classifies]}
-    lists = {"classes": list(model.classes), "colours": [list(colour) for colour in model.colours]}
-    bands = {} if model.bands is None else {"bands": list(model.bands)}
-    reduction = {} if model.reduction == 1 else {"reduction": model.reduction}
-    about: About = {"oneway": __version__, **described, **lists, **bands, **reduction}
+    about: About = {"oneway": __version__, **described, "classes": model.classes, "colours": model.colours}
+    about |= {} if model.bands is None else {"bands": model.bands}
+    about |= {} if model.reduction == 1 else {"reduction": model.reduction}
     temporary = to.with_name(f".{to.stem}.{os.getpid()}{to.suffix.lower()}")
     quantised: dict[str, object] = {}
     try:
@@ -123,7 +121,7 @@ def export_model(
     except OSError as error:
         raise UserError(f"{to}: cannot be written ({error.strerror or error}).") from error
     finally:
-        _remove(kind, temporary)
+        kind.remove(temporary)
     beside = to.with_name(f"{to.name}.md")
     write_atomically(beside, text.encode())
     say(console, f"{agreement}.")
@@ -154,20 +152,14 @@ def _replace_by_int8(
 ) -> tuple[Opened, Cost]:
     """Writes the INT8 form of a graph in place of the graph, with what it costs; a UserError where that is too much."""
     smaller = quantise(graph, images.calibration)
-    _remove(kind, path)  # a file is never written over while it is open
+    kind.remove(path)  # a file is never written over while it is open
     kind.save(smaller, path, about)
     after = kind.open(path)
     cost = measure(before, after, images, len(about["classes"]))
     refuse_loss(cost, asked.most_lost)
-    _remove(kind, path)
+    kind.remove(path)
     kind.save(smaller, path, {**about, "int8": cost.facts()})
     return after, cost
-
-
-def _remove(kind: Onnx | Pt2, path: Path) -> None:
-    for file in kind.files(path):
-        with suppress(OSError):
-            file.unlink()
 
 
 def predict_bytes(network: nn.Module, images: Tensor) -> Tensor:

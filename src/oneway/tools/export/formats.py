@@ -9,6 +9,7 @@ import io
 import json
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,13 +38,13 @@ class Opened(NamedTuple):
     """What its graph has before the class is chosen, where that is its result."""
 
 
-class Onnx:
-    """For ONNX Runtime, TensorRT and their like."""
+class Format:
+    """What all formats have."""
 
-    runtime = "ONNX Runtime"
-    suffix = ".onnx"
-    extra = "export"
-    needs: tuple[str, ...] = ("onnx", "onnxscript", "onnxruntime")
+    suffix: str
+    extra = ""
+    needs: tuple[str, ...] = ()
+    """Packages of that extra, without which there is no such file."""
 
     def require(self) -> None:
         """Raises a UserError with the command that installs what is missing."""
@@ -53,6 +54,21 @@ class Onnx:
     def files(self, path: Path) -> tuple[Path, ...]:
         """All that is written, in the order in which it may appear."""
         return (path,)
+
+    def remove(self, path: Path) -> None:
+        """Removes what was written, as far as it can."""
+        for file in self.files(path):
+            with suppress(OSError):
+                file.unlink()
+
+
+class Onnx(Format):
+    """For ONNX Runtime, TensorRT and their like."""
+
+    runtime = "ONNX Runtime"
+    suffix = ".onnx"
+    extra = "export"
+    needs: tuple[str, ...] = ("onnx", "onnxscript", "onnxruntime")
 
     def write(self, network: nn.Module, output: Output, path: Path, about: About) -> Any:
         """The network as a file; returns the graph that it holds."""
@@ -131,16 +147,10 @@ class OpenVino(Onnx):
         return Opened(result, run(openvino.Model([choices[-1].input_value(0)], model.get_parameters(), "logits")))
 
 
-class Pt2:
+class Pt2(Format):
     """For PyTorch, without this package."""
 
     runtime = "torch.export"
-
-    def require(self) -> None:
-        """PyTorch is all it needs."""
-
-    def files(self, path: Path) -> tuple[Path, ...]:
-        return (path,)
 
     def write(self, network: nn.Module, output: Output, path: Path, about: About) -> Any:
         """The network as a file; returns the graph that it holds."""

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,17 +97,6 @@ def _image(samples: Samples, number: int) -> Bytes:
     return samples.pool.read(number - len(samples), 0, lambda size: (0, 0, *size)).pixels
 
 
-class _Reader:
-    """Hands images out, as the tools ask for them."""
-
-    def __init__(self, images: list[Bytes]) -> None:
-        self.left = iter(images)
-
-    def get_next(self) -> dict[str, Bytes] | None:
-        image = next(self.left, None)
-        return None if image is None else {INPUT: image}
-
-
 def quantise(model: Any, calibration: list[Bytes]) -> Any:
     """An ONNX model in 8-bit integers: weights by channel, activations by the range that images show.
 
@@ -117,15 +106,18 @@ def quantise(model: Any, calibration: list[Bytes]) -> Any:
     tools = import_extra("onnxruntime.quantization", "export", "--int8")
     shapes = import_extra("onnxruntime.quantization.shape_inference", "export", "--int8")
 
-    with tempfile.TemporaryDirectory() as folder, _quiet():
+    reader = SimpleNamespace(get_next=partial(next, iter([{INPUT: image} for image in calibration]), None))
+    told = logging.root.manager.disable
+    with tempfile.TemporaryDirectory() as folder:
         given, prepared, quantised = (Path(folder) / f"{step}.onnx" for step in ("given", "prepared", "quantised"))
         given.write_bytes(model.SerializeToString())
+        logging.disable(logging.WARNING)  # the tools' advice to each other
         try:
             shapes.quant_pre_process(str(given), str(prepared), skip_symbolic_shape=True)
             tools.quantize_static(
                 str(prepared),
                 str(quantised),
-                _Reader(calibration),
+                reader,
                 quant_format=tools.QuantFormat.QDQ,
                 per_channel=True,
                 activation_type=tools.QuantType.QUInt8,
@@ -134,18 +126,9 @@ def quantise(model: Any, calibration: list[Bytes]) -> Any:
             )
         except Exception as error:  # of whichever tool
             raise UserError(f"This network has no INT8 form ({explain_error(error)}).") from error
+        finally:
+            logging.disable(told)
         return onnx.load(str(quantised))
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the tools' advice to each other."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        yield
-    finally:
-        logging.disable(before)
 
 
 @dataclass(frozen=True)
