@@ -77,29 +77,23 @@ def compare_validating(run: runs.Run, samples: Samples, console: Console) -> Non
         return
     gone, others = ([name for name in some if name not in rest] for some, rest in ((before, {*now}), (now, {*before})))
     if others:
-        sides = [
-            f"{len(some)} {what}: {listed(some, NAMED)}"
-            for what, some in (("new", others), ("no longer", gone))
-            if some
-        ]
-        say(
-            console,
-            f"Note: other images validate {run.path} than in training ({'; '.join(sides)}): a `val` names them now, or "
-            "those of training are gone. Scores are of these.",
+        both = (("new", others), ("no longer", gone))
+        sides = "; ".join(f"{len(some)} {what}: {listed(some, NAMED)}" for what, some in both if some)
+        note = (
+            f"other images validate {run.path} than in training ({sides}): a `val` names them now, or those of training "
+            "are gone. Scores are of these."
         )
     elif gone:
-        say(
-            console,
-            f"Note: {len(gone)} of the {len(before)} images that validated {run.path} in training "
+        note = (
+            f"{len(gone)} of the {len(before)} images that validated {run.path} in training "
             f"{'is' if len(gone) == 1 else 'are'} gone, or without labels ({listed(gone, NAMED)}): scores are of the "
-            f"other {len(now)}.",
+            f"other {len(now)}."
         )
     elif samples.content != run.split.validation:
-        say(
-            console,
-            f"Note: the images that validate {run.path}, or their labels, are not as they were in training: nor are "
-            "scores.",
-        )
+        note = f"the images that validate {run.path}, or their labels, are not as they were in training: nor are scores."
+    else:
+        return
+    say(console, f"Note: {note}")
 
 
 def leave_out_trained_on(
@@ -112,10 +106,8 @@ def leave_out_trained_on(
     """
     split = run.split
     if not split.digests and digests:
-        say(
-            console,
-            f"Note: an earlier version trained {run.path}: images in {folder} that taught it are not recognised.",
-        )
+        gap = f"images in {folder} that taught it are not recognised"
+        say(console, f"Note: an earlier version trained {run.path}: {gap}.")
     roles = {name: split.taught_by(digests.get(name, "")) for name in samples.names[: samples.labelled]}
     taught, seen = ([name for name in roles if roles[name] == role] for role in ("labelled", "unlabelled"))
     if taught and len(taught) == samples.labelled:
@@ -124,12 +116,9 @@ def leave_out_trained_on(
             f"({listed(taught, NAMED)}). Give it images that it has not seen."
         )
     if taught:
-        so = f"scores are of the other {samples.labelled - len(taught)}"
-        say(
-            console,
-            f"Left out: {len(taught)} of {samples.labelled} images, whose labels taught {run.path} "
-            f"({listed(taught, NAMED)}); {so}.",
-        )
+        some, others = f"{len(taught)} of {samples.labelled} images", samples.labelled - len(taught)
+        whose = f"whose labels taught {run.path} ({listed(taught, NAMED)})"
+        say(console, f"Left out: {some}, {whose}; scores are of the other {others}.")
     if seen:
         say(console, f"Note: {run.path} has seen {len(seen)} of these images without labels ({listed(seen, NAMED)}).")
     return [number for number, name in enumerate(roles) if roles[name] == "labelled"]

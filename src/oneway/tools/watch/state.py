@@ -96,7 +96,7 @@ class Watcher:
         else:
             patterns = ["/".join(["*"] * depth + [CONFIG]) for depth in range(1, DEPTH + 1)]
             found = [file.parent for pattern in patterns for file in self.path.glob(pattern)]
-        found = sorted(found, key=_changed, reverse=True)[:MOST_RUNS]
+        found = sorted(found, key=lambda folder: _signature(folder / METRICS), reverse=True)[:MOST_RUNS]
         for folder in found:
             if folder not in self.runs:
                 name = str(folder.relative_to(self.path)) if folder != self.path else folder.resolve().name
@@ -213,16 +213,10 @@ def _read_bytes(file: Path) -> bytes:
     return read_whole(file, check_size)
 
 
-def _signature(file: Path) -> tuple[int, int, int] | None:
+def _signature(file: Path) -> tuple[int, int, int]:
+    """When a file was changed, and more that tells it from what it was before; zeros where there is none."""
     try:
         about = file.stat()
     except OSError:
-        return None
-    return about.st_ino, about.st_size, about.st_mtime_ns
-
-
-def _changed(folder: Path) -> float:
-    try:
-        return (folder / METRICS).stat().st_mtime
-    except OSError:
-        return 0.0
+        return 0, 0, 0
+    return about.st_mtime_ns, about.st_size, about.st_ino
