@@ -45,7 +45,8 @@ def environment(device: torch.device) -> dict[str, Any]:
     """The environment of this process, as kept in a run folder."""
     packages = ("torch", "timm", "numpy", "Pillow")
     commit, uncommitted = find_commit(Path(__file__).parents[1])
-    program = Path(sys.argv[0]).name
+    program, ranks = Path(sys.argv[0]).name, joined()
+    several = {"processes": ranks.of, "hosts": list(ranks.hosts), "backend": ranks.backend}
     return {
         "command": shlex.join(["oneway" if program == "__main__.py" else program, *sys.argv[1:]]),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -55,16 +56,10 @@ def environment(device: torch.device) -> dict[str, Any]:
         "device": str(device),
         "hardware": hardware(device),
         "threads": torch.get_num_threads(),
-        **_processes(),
+        **({} if ranks.alone else several),
         "commit": commit,
         "uncommitted": uncommitted,
     }
-
-
-def _processes() -> dict[str, Any]:
-    """Number, hosts and backend of the processes that train together; nothing for a single one."""
-    ranks = joined()
-    return {} if ranks.alone else {"processes": ranks.of, "hosts": list(ranks.hosts), "backend": ranks.backend}
 
 
 def begin_stretches(now: Mapping[str, Any], iteration: int = 0) -> dict[str, Any]:

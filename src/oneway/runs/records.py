@@ -6,13 +6,13 @@ A folder may come from anyone, and its files may be damaged. Who has read one of
 from __future__ import annotations
 
 import json
-import re
 import reprlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import from_json
 
 from oneway.common.errors import UserError
 from oneway.common.links import refuse_link
@@ -29,7 +29,6 @@ MOST_LOSSES = 100
 LARGEST = 3.5e38
 """Beyond it, no number of 32 bits is finite."""
 
-ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
@@ -176,7 +175,7 @@ def _parse_line(line: str) -> dict[str, Any] | str:
         MetricsLine.model_validate(found)
     except ValidationError as error:
         return _explain(error)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         return f"not JSON ({str(error)[:200]})"
     return dict(found) if isinstance(found, dict) else "no JSON object"
 
@@ -188,7 +187,7 @@ def read(file: Path, record: type[_Record]) -> dict[str, Any]:
         record.model_validate(found)
     except ValidationError as error:
         raise UserError(f"{file}: damaged; {_explain(error)}.") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UserError(f"{file}: damaged; not JSON ({str(error)[:200]}).") from None
     return dict(found)
 
@@ -204,26 +203,10 @@ def _explain(error: ValidationError) -> str:
 
 
 def _parse(text: str) -> Any:
-    """JSON as its standard has it: without NaN and infinities, and text that can be written again.
-
-    Raises:
-        ValueError: It is not.
-        RecursionError: It is nested too deeply.
-    """
-    found = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
-    if ESCAPED_SURROGATE.search(text):
-        json.dumps(found, ensure_ascii=False).encode()  # which half of a pair of surrogates is not
+    """JSON that can be written again; a ValueError where it is none, or nested too deeply."""
+    found = from_json(text, allow_inf_nan=False)
+    json.dumps(found, allow_nan=False)  # in which a number beyond all others is refused, such as 1e999
     return found
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
-
-
-def _finite(digits: str) -> float:
-    if (value := float(digits)) in (float("inf"), float("-inf")):
-        raise ValueError(f"{digits[:40]} is larger than any number")
-    return value
 
 
 def _read_text(file: Path) -> str:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from oneway.common.errors import UserError
+from oneway.common.importing import import_timm
 from oneway.common.links import refuse_link
 from oneway.common.run_files import MODEL
 from oneway.common.words import listed
@@ -77,7 +78,8 @@ def load_weights(network: nn.Module, source: Weights) -> Loaded:
     if isinstance(encoder, Encoder) and target is not network:
         found = encoder.fitted(found)
     differing = [name for name in found if found[name].shape != own[name].shape]
-    anew = [name for name in differing if _counts_classes(found[name], own[name], source.classes)]
+    count = None if source.classes is None else len(source.classes)  # in which alone these may differ
+    anew = [name for name in differing if found[name].shape == (count, *own[name].shape[1:])]
     filling = {name: tensor for name, tensor in found.items() if name not in differing}
 
     said = f"model.weights {source.name}"
@@ -117,16 +119,12 @@ def read(weights: str) -> Weights:
     if not path.is_file():
         raise UserError(f"model.weights {path}: no such file. Give 'imagenet', a .safetensors or .pth file, or a run.")
     try:
-        _refuse_too_large(path)
+        size, free = path.stat().st_size, memory.available(torch.device("cpu"))
+        if free is not None and size > free:
+            raise UserError(f"{path}: has {size / 2**20:.0f} MiB, and {free / 2**20:.0f} MiB of memory are free.")
         return _safetensors(path) if path.suffix == ".safetensors" else Weights(str(path), state_dicts.read(path))
     except UserError as error:
         raise UserError(f"model.weights {error}") from error.__cause__
-
-
-def _refuse_too_large(path: Path) -> None:
-    size, free = path.stat().st_size, memory.available(torch.device("cpu"))
-    if free is not None and size > free:
-        raise UserError(f"{path}: has {size / 2**20:.0f} MiB, and {free / 2**20:.0f} MiB of memory are free.")
 
 
 def _safetensors(path: Path) -> Weights:
@@ -155,7 +153,7 @@ def _renamed(backbone: str, tensors: Mapping[str, Tensor]) -> Mapping[str, Tenso
     timm's own loader knows many names that authors gave. Some of torchvision's it does not know; there, all tensors
     have the same shapes in the same order.
     """
-    import timm  # takes longer than PyTorch itself
+    timm = import_timm()
 
     with seed_cpu(0):
         own = timm.create_model(backbone).state_dict()
@@ -182,11 +180,6 @@ def _origins(own: Iterable[str], there: Iterable[str]) -> dict[str, str]:
 
 def _flat(name: str) -> str:
     return name.replace(".", "_")
-
-
-def _counts_classes(there: Tensor, here: Tensor, names: tuple[str, ...] | None) -> bool:
-    """Whether two tensors differ in the number of classes and in nothing else."""
-    return names is not None and there.shape == (len(names), *here.shape[1:])
 
 
 def _shape(tensor: Tensor) -> str:
