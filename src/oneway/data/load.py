@@ -38,19 +38,12 @@ QUIET = Console(quiet=True)
 
 
 def load(config: Data, console: Console = QUIET, all_validate: bool = False, known: Known = NO_RUN) -> Dataset:
-    """The data set a configuration names; decoding shows its progress on the console.
-
-    Args:
-        config: The settings of the data.
-        console: Where to show progress.
-        all_validate: See `list_files`.
-        known: What a run has decided.
-    """
+    """The data set a configuration names; decoding shows its progress on the console. See `list_files` for the rest."""
     if config.name in READERS:
         return READERS[config.name](config)
     before, typed = time.time(), config.unlabelled
     config = unpacked(config, console)
-    listing = list_files(config, all_validate, known=known)
+    listing = list_files(config, all_validate, known)
     files = _Files(listing, config, console, before, str(typed))
     return Dataset(
         classes=listing.classes,
@@ -65,27 +58,25 @@ def load(config: Data, console: Console = QUIET, all_validate: bool = False, kno
     )
 
 
-def list_files(config: Data, all_validate: bool = False, console: Console = QUIET, known: Known = NO_RUN) -> Listing:
-    """The files of a data set that is read file by file.
+def list_files(config: Data, all_validate: bool = False, known: Known = NO_RUN) -> Listing:
+    """The files of a data set that is read file by file; `known` is what a run has decided.
 
-    Args:
-        config: The settings of the data.
-        all_validate: In a folder without a validation set, all labelled images validate, and not only a share.
-        console: Where to show progress, should an archive have to be unpacked.
-        known: What a run has decided.
+    With `all_validate`, all labelled images of a folder without a validation set validate, and not only a share.
 
     Raises:
         UserError: Files are missing, or make no data set; says which, and the way out.
     """
-    config = unpacked(config, console)
+    config = unpacked(config, QUIET)
     pool = has_pool(config)
     further = None if pool or config.unlabelled is None else Path(config.unlabelled)
     if config.name in LISTERS:
         listing = with_further_images(LISTERS[config.name](config), further)
-    else:
-        listing = list_folder(
-            require_folder(config), further, config.holdout, config.seed, all_validate, config.reduction, known
+    elif config.path is None:
+        raise UserError(
+            "Which folder? Give it, or a zip file of it, with --data DIR: images, and masks for some of them."
         )
+    else:
+        listing = list_folder(config.path, further, config.holdout, config.seed, all_validate, config.reduction, known)
     if not listing.val and (config.name != "folder" or config.holdout):  # asked for there, and nowhere else
         raise UserError(f"{listing.root}: no image validates, and no score would be known. Unpack the data again.")
     if pool and listing.bands is not None:
@@ -108,16 +99,7 @@ LISTERS: dict[str, Callable[[Data], Listing]] = {
     "ade20k": lambda config: list_ade20k(config.path),
     "coco-stuff": lambda config: list_coco_stuff(config.path),
 }
-"""Published data sets, whose files are listed by their names."""
-
-
-def require_folder(config: Data) -> Path:
-    """Where images of one's own lie; a UserError where nobody has said it."""
-    if config.path is None:
-        raise UserError(
-            "Which folder? Give it, or a zip file of it, with --data DIR: images, and masks for some of them."
-        )
-    return config.path
+"""Published data sets, whose files are listed by their names; a UserError says what is missing, and was looked for."""
 
 
 class _Files:

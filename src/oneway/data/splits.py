@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import numpy.typing as npt
 
+from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
 from oneway.common.streams import stream
 from oneway.data.dataset import PoolRecord, Samples
@@ -209,14 +210,10 @@ def names_in_list(path: Path, names: Sequence[str]) -> tuple[set[str], list[str]
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Lines with their numbers, without comments and blank ones."""
     try:
-        if (size := path.stat().st_size) > MOST_BYTES:
-            raise UserError(f"{path}: {size} bytes are too many for a list of image names.")
-        text = path.read_text(encoding="utf-8-sig")  # with or without the mark that some editors begin a file with
+        text = read_bounded(path, MOST_BYTES).decode("utf-8-sig")  # with or without the mark that some editors write
     except UnicodeDecodeError:
         raise UserError(f"{path}: not a text file in UTF-8. Give one with an image name per line.") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, line in enumerate(re.split(r"\r\n?|\n", text), start=1):
         if (stripped := line.strip()) and not stripped.startswith("#"):
             yield number, stripped
 

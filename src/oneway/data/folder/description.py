@@ -9,14 +9,19 @@
 `colours: [[0, 0, 0], [255, 0, 0]]` are those in which the classes are shown, `ignore: [255]` the numbers or colours
 that neither train nor count. `train: {images: photos, masks: labels}` or `{images: photos, coco: instances.json}` and
 likewise `val` name the folders, `unlabelled: [video]` those of images without labels.
+
+`groups` are images that belong together, such as the frames of a video: all of them are held out to validate, or none.
+A group is a `folder`, or the part of a name that a pattern marks: of `(*)_frame*`, what stands before `_frame`. An
+asterisk stands for any characters; a name that the pattern does not fit is a group of its own.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 from itertools import combinations
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
 import yaml
@@ -38,7 +43,6 @@ from oneway.config import read_yaml
 from oneway.data.dataset import Colour
 from oneway.data.decode.masks import Coding, pack
 from oneway.data.folder.classes import Classes, Value, default_colours, parse_classes, parse_colours, parse_values
-from oneway.data.folder.groups import parse_pattern
 
 FILE = "dataset.yaml"
 
@@ -51,9 +55,18 @@ OPTIONS = ("crowds", "unannotated", "groups", "bands", "resize_masks", "colour_t
 Band = Annotated[int, Field(ge=1, le=64)]
 MOST_COMMENTS = 2**16  # bytes in a file of nothing but comments
 
+FOLDER = "folder"
+MOST_ASTERISKS = 3  # more of them could take very long to compare
 
-def _several(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
+
+def parse_pattern(text: str) -> str:
+    """Returns `folder` or a pattern with one part in parentheses; else raises a ValueError."""
+    if text != FOLDER and (not re.fullmatch(r"[^()]*\([^()]+\)[^()]*", text) or text.count("*") > MOST_ASTERISKS):
+        raise ValueError(
+            f"write folder, or a pattern of names with the group in parentheses, such as '(*)_frame*', with up to "
+            f"{MOST_ASTERISKS} asterisks; {text!r:.80} is neither"
+        )
+    return text
 
 
 class Section(BaseModel):
@@ -107,7 +120,7 @@ class Description(Section):
 
     train: Part | None = None
     val: Part | None = None
-    unlabelled: Annotated[tuple[str, ...], BeforeValidator(_several)] = ()
+    unlabelled: Annotated[tuple[str, ...], BeforeValidator(lambda one: (one,) if isinstance(one, str) else one)] = ()
     crowds: Literal["label", "ignore"] = "label"
     """What annotations are that COCO marks as crowds."""
 
@@ -131,6 +144,11 @@ class Description(Section):
         if refusal := next(_refusals(self), None):
             raise ValueError(refusal)
         return self
+
+    @property
+    def parts(self) -> list[Part]:
+        """Those of training and of validation that there are."""
+        return [part for part in (self.train, self.val) if part]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -198,7 +216,7 @@ def _refusals(description: Description) -> Iterator[str]:
     """Why keys that are valid one by one do not fit each other."""
     if description.val and not description.train:
         yield "val: name the folders of `train` as well"
-    kinds = [part.annotations and part.annotations[0] for part in (description.train, description.val) if part]
+    kinds = [part.annotations and part.annotations[0] for part in description.parts]
     if len({*kinds}) > 1:
         yield f"train and val: both need {kinds[0] or 'masks'}, or both {kinds[1] or 'masks'}"
     if any(kinds):
@@ -282,3 +300,14 @@ def _explain(error: ValidationError) -> str:
     ways_out = {"model_type": "write {images: FOLDER, masks: FOLDER}", "tuple_type": "write [FOLDER, …]"}
     message = ways_out.get(detail["type"], detail["msg"].removeprefix("Value error, "))
     return f"{key}: {message}." if key else f"{message}."
+
+
+def group_of(name: str, groups: str) -> str:
+    """The group of an item, by its name."""
+    path = PurePosixPath(name)
+    if groups == FOLDER:
+        return path.parent.as_posix()
+    special = {"*": ".*?", "(": "(", ")": ")"}
+    pattern = "".join(special.get(character, re.escape(character)) for character in groups)
+    found = re.fullmatch(pattern, path.stem)
+    return found[1] if found else name

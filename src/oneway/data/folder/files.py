@@ -128,11 +128,9 @@ def _above(root: Path) -> Path | None:
 def _labelled_parts(root: Path) -> list[Part]:
     """What has labels in a folder: training and validation images, or nothing."""
     try:
-        description = _with_folders(root)
+        return [part for part in _with_folders(root).parts if part.masks or part.annotations]
     except UserError:
         return []
-    parts = (description.train, description.val)
-    return [part for part in parts if part is not None and (part.masks or part.annotations)]
 
 
 def _refuse_other_classes(annotations: tuple[Annotations, ...]) -> None:

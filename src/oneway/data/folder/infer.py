@@ -27,8 +27,7 @@ from oneway.common.words import listed
 from oneway.data.dataset import Colour, class_name
 from oneway.data.decode.masks import pack, unpack
 from oneway.data.folder.classes import MOST_CLASSES, Classes, Value, by_colour, by_index, by_number, parse_colour
-from oneway.data.folder.codings import refuse_two_codings
-from oneway.data.folder.mask_summary import MaskSummary, summarise_mask
+from oneway.data.folder.mask_summary import MaskSummary, refuse_two_codings, summarise_mask
 from oneway.data.folder.walk import require_inside
 
 ADE20K = "objectinfo150.txt"
@@ -196,9 +195,16 @@ def _from_numbers(summaries: Sequence[MaskSummary], ignore: tuple[Value, ...] | 
         )
     colours = tuple(palettes[0][value] for value in values) if indexed else None
     shown = colours if colours and len(set(colours)) == len(colours) else None
-    ignored = _share_of_ignored(summaries) if ignore is None and IGNORE in found - {*values} else None
-    remarks = tuple(_remarks(classes, values, len(summaries), ignored))
-    return Inferred(classes, shown, remarks, numbered=values != [*TWO])
+    remarks = ["Masks hold 0 and 1: taken for background and foreground."]
+    if values != [*TWO]:
+        remarks = [f"{len(classes.names)} classes, from the values {_shown(values)} of {len(summaries)} masks"]
+    if ignore is None and IGNORE in found - {*values}:
+        pixels = sum((Counter(summary.pixels) for summary in summaries), Counter[int]())
+        remarks.append(
+            f"Masks hold {IGNORE} as well, in {100 * pixels[IGNORE] / pixels.total():.1f} % of their pixels, which are "
+            "ignored. If it is a class, list it in dataset.yaml."
+        )
+    return Inferred(classes, shown, tuple(remarks), numbered=values != [*TWO])
 
 
 def _counts_up(values: Sequence[int]) -> bool:
@@ -233,23 +239,6 @@ def _refuse_smoothed(summaries: Sequence[MaskSummary], found: set[int], filling:
             f"{worst.path}: holds {_shown(sorted(worst.values))}, most of them only along borders{areas}. The masks "
             "are photographs, or were saved with losses or smoothed borders. Export them again as PNG without "
             "smoothing (anti-aliasing), with one number for each class."
-        )
-
-
-def _share_of_ignored(summaries: Sequence[MaskSummary]) -> float:
-    pixels = sum(sum(summary.pixels.values()) for summary in summaries)
-    return sum(summary.pixels.get(IGNORE, 0) for summary in summaries) / max(pixels, 1)
-
-
-def _remarks(classes: Classes, values: Sequence[int], masks: int, ignored: float | None) -> Iterable[str]:
-    if values == [*TWO]:
-        yield "Masks hold 0 and 1: taken for background and foreground."
-    else:
-        yield f"{len(classes.names)} classes, from the values {_shown(values)} of {masks} masks"
-    if ignored is not None:
-        yield (
-            f"Masks hold {IGNORE} as well, in {100 * ignored:.1f} % of their pixels, which are ignored. If it is a "
-            "class, list it in dataset.yaml."
         )
 
 

@@ -49,9 +49,7 @@ MOST_READ = 2**20  # bytes of such a file that are looked at
 def recognise(root: Path, names: tuple[str, ...] = IMAGES) -> Description:
     """Finds the training, validation and unlabelled images of a folder by the names of its subfolders.
 
-    Args:
-        root: The data folder.
-        names: What a folder of images beside one of masks may be called.
+    `names` are what a folder of images beside one of masks may be called.
     """
     unlabelled = _images_of(root, choose_folder(root, ".", UNLABELLED))
     masks = choose_folder(root, ".", MASKS, with_images=True)

@@ -21,10 +21,9 @@ from oneway.data.decode.images import image_size
 from oneway.data.decode.masks import Coding, read_mask
 from oneway.data.decode.regions import BACKGROUND, is_background, paint_over, undrawn_class
 from oneway.data.folder.classes import by_own_numbers, default_colours
-from oneway.data.folder.description import FILE, Description, read_description
+from oneway.data.folder.description import FILE, FOLDER, group_of, read_description
 from oneway.data.folder.files import Found, find, name_another
 from oneway.data.folder.formats import Annotations
-from oneway.data.folder.groups import FOLDER, group_of
 from oneway.data.folder.infer import SHOWN, find_table, infer
 from oneway.data.folder.layout import unsupported_labels
 from oneway.data.folder.reduction import Reduction, with_reduction
@@ -52,8 +51,7 @@ def describe(root: Path, unlabelled: Path | None = None, known: Known = NO_RUN) 
         raise UserError(f"{root}: none of its images has labels. {another}")
     if given.classes is not None or found.annotations or not masks:
         return found
-    parts = (given.train, given.val)
-    table = find_table(found.root, dict.fromkeys((".", *(part.images for part in parts if part))))
+    table = find_table(found.root, dict.fromkeys((".", *(part.images for part in given.parts))))
     inferred = infer(masks, given.ignore, table)
     if table is None and (of_run := by_own_numbers(known.classes)) and of_run.table.keys() > {*inferred.classes.table}:
         inferred = replace(inferred, classes=of_run, colours=None)  # some of its classes do not occur here
@@ -133,7 +131,9 @@ def list_described(
         coding += ", objects by colour" if description.train and description.train.objects else ""
     else:
         read_labels = partial(_read_mask, description.coding(), description.resize_masks == "nearest")
-        coding = f"{description.coding()!r}{_leniency(description)}"
+        # What is not used is left out, so that caches stay valid.
+        lenient = {key: getattr(description, key) for key in ("resize_masks", "colour_tolerance")}
+        coding = repr(description.coding()) + "".join(f", {key} {value}" for key, value in lenient.items() if value)
         if description.classes:
             masks = style_of((item.mask for item in labelled if item.mask), description.classes.table)
     listing = Listing(
@@ -261,12 +261,6 @@ def resized(labels: Bytes, size: tuple[int, int]) -> Bytes:
         return labels
     rows, columns = ((2 * np.arange(new) + 1) * old // (2 * new) for old, new in zip(labels.shape, size, strict=True))
     return labels[rows[:, None], columns]
-
-
-def _leniency(description: Description) -> str:
-    """What else decides how masks are read; nothing by default, so that caches stay valid."""
-    given = {key: getattr(description, key) for key in ("resize_masks", "colour_tolerance")}
-    return "".join(f", {key} {value}" for key, value in given.items() if value)
 
 
 def _annotated_classes(found: Found) -> tuple[str, ...]:

@@ -80,11 +80,7 @@ def pair_beside(files: Stems) -> tuple[Stems, Stems]:
 def _image_of(stem: str, images: Collection[str], shared: Mapping[str, str], strip: Strip) -> str:
     """The name of the image to which a mask of this name belongs; its own where there is none.
 
-    Args:
-        stem: The name of the mask.
-        images: Names of images.
-        shared: Of those with something in addition, by what they share with their mask.
-        strip: Takes away what the mask may have in addition.
+    A mask may have a word in addition, which `strip` takes away; images that have one are in `shared`, by what is left.
     """
     names = (stem, strip(stem), shared.get(stem), shared.get(strip(stem)))
     return next((name for name in names if name is not None and name in images), stem)

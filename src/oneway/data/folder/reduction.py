@@ -37,9 +37,7 @@ class Choice(NamedTuple):
 def with_reduction(listing: Listing, asked: Reduction) -> Listing:
     """A listing whose images are read at most so many times smaller, as long as `SHORT_SIDE` remains; says so.
 
-    Args:
-        listing: The files.
-        asked: The number; `auto` for the largest that keeps what is drawn in the masks.
+    `auto` asks for the largest number that keeps what is drawn in the masks.
     """
     sizes = [size for item in _spread(listing.items, LOOKED_AT_FOR_RARE) if (size := _size(item))]
     most = max((min(size) for size in sizes), default=0) // SHORT_SIDE

@@ -53,8 +53,7 @@ def remark_other_masks(found: Found) -> Iterator[str]:
 
 def remark_unused_images(found: Found) -> Iterator[str]:
     """Remarks on folders of images, with masks of their own or without, beside those that are read or around them."""
-    parts = [part for part in (found.description.train, found.description.val) if part]
-    places = {above: None for part in parts for above in PurePosixPath(part.images).parents}
+    places = {above: None for part in found.description.parts for above in PurePosixPath(part.images).parents}
     labelled: dict[str, int] = {}
     unused: dict[str, int] = {}
     for place in places:
@@ -129,8 +128,8 @@ def _count_unlabelled(found: Found, folder: str) -> dict[str, int]:
 
 def _used(description: Description) -> set[str]:
     """Folders that have a part to play already."""
-    parts = [part for part in (description.train, description.val) if part]
-    return {*description.unlabelled, *(path for part in parts for path in (part.images, part.masks) if path)}
+    places = (path for part in description.parts for path in (part.images, part.masks) if path)
+    return {*description.unlabelled, *places}
 
 
 def _named(description: Description) -> set[str]:

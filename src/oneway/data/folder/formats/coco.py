@@ -23,8 +23,7 @@ from oneway.data.decode.json_files import read_json, read_model
 from oneway.data.decode.outlines import outline_mask
 from oneway.data.decode.regions import Region, Regions, is_background
 from oneway.data.folder.description import FILE, Description
-from oneway.data.folder.formats.by_split import two_files
-from oneway.data.folder.formats.interface import Annotations, AnnotationSource, files_with, of_one_file
+from oneway.data.folder.formats.interface import Annotations, AnnotationSource, files_with, of_one_file, two_files
 from oneway.data.folder.walk import require_inside
 
 KEYS = frozenset({"images", "annotations", "categories"})  # a JSON file with these at the top is taken for COCO's
@@ -104,11 +103,8 @@ def _files_in(root: Path, folder: str) -> list[str]:
     files = files_with(".json", root, folder)
     if len(files) > MOST_JSON_FILES:
         return []
-    return [file for file in files if _is_coco(read_json(require_inside(root / file, root)))]
-
-
-def _is_coco(tree: object) -> bool:
-    return isinstance(tree, dict) and tree.keys() >= KEYS
+    trees = ((file, read_json(require_inside(root / file, root))) for file in files)  # one at a time in memory
+    return [file for file, tree in trees if isinstance(tree, dict) and tree.keys() >= KEYS]
 
 
 def read(source: AnnotationSource) -> Annotations:

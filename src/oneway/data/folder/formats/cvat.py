@@ -15,13 +15,13 @@ from oneway.data.decode.images import MOST_PIXELS
 from oneway.data.decode.regions import Region, Regions, Shape
 from oneway.data.decode.shapes import box_runs, ellipse, polygon, rectangle
 from oneway.data.folder.description import Description
-from oneway.data.folder.formats.by_split import two_files
 from oneway.data.folder.formats.interface import (
     Annotations,
     AnnotationSource,
     begins_with,
     files_with,
     of_one_file,
+    two_files,
     without_area,
 )
 from oneway.data.folder.walk import require_inside

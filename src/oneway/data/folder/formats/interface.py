@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -13,9 +13,16 @@ from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
 from oneway.common.words import listed
 from oneway.data.decode.regions import Regions
+from oneway.data.folder.description import Description, Part
+from oneway.data.folder.names import IMAGES
 from oneway.data.folder.walk import Problem, choose_folder, entries_of, stem_below
 
 MOST_READ = 2**16  # bytes of a file that are looked at to tell its format
+SPLITS = {
+    "train": re.compile(r"(?<![a-z])train(ing)?(?![a-z])"),
+    "val": re.compile(r"(?<![a-z])val(id|idation)?(?![a-z])"),
+}
+"""Words in the names of two files, of which one has the annotations of training and the other those of validation."""
 
 
 @dataclass(frozen=True)
@@ -116,3 +123,23 @@ def without_area(kinds: Counter[str]) -> tuple[str, ...]:
         return ()
     count = listed(f"{count} of kind {kind!r:.40}" for kind, count in sorted(kinds.items()))
     return (f"Shapes without an area are left out: {count}.",)
+
+
+def two_files(root: Path, key: str, files: Sequence[str]) -> Description | None:
+    """The parts of which one file each has the annotations of a format (`key`), if there is one for either."""
+    stems = {file: PurePosixPath(file).stem.lower() for file in files}
+    chosen = {word: [file for file in files if sign.search(stems[file])] for word, sign in SPLITS.items()}
+    if [len(found) for found in chosen.values()] != [1, 1]:
+        return None
+    (train,), (val,) = chosen.values()
+    whole = choose_folder(root, ".", IMAGES) or "."
+    places = [_folder(root, whole, stems[file], word) for file, word in ((train, "train"), (val, "val"))]
+    images = places if all(places) else [whole, whole]
+    parts = [Part(images=str(place), **{key: file}) for place, file in zip(images, (train, val), strict=True)]
+    return Description(train=parts[0], val=parts[1])
+
+
+def _folder(root: Path, whole: str, stem: str, word: str) -> str | None:
+    """The folder of images that is called as the file is, or as the split."""
+    names = (*(stem[start:] for start in range(len(stem)) if stem.startswith(word, start)), word, f"{word}id")
+    return choose_folder(root, whole, names) or choose_folder(root, ".", names)

@@ -36,14 +36,15 @@ def recognise(root: Path) -> Description | None:
 
 
 def _part(root: Path, base: object, images: object) -> Part | None:
-    """Images in a folder, and the labels in the one that is called `labels` instead of `images`."""
+    """Images in a folder, with labels in the one that is called `labels` instead of `images`; or those of a list."""
     if not isinstance(images, str):
         return None
     entry = PurePosixPath(images.replace("\\", "/"))
     inner = PurePosixPath(*(part for part in entry.parts if part not in ("..", ".", "/")))
     above = PurePosixPath(base.replace("\\", "/")) if isinstance(base, str) else PurePosixPath()
     if entry.suffix == ".txt":
-        return _listed(root, inner)
+        there = all(require_inside(root / name, root).exists() for name in (inner, "images", "labels"))
+        return Part(images="images", yolo="labels", list=inner.as_posix()) if there else None
     for place in (above / inner, above.name / inner, inner):
         if place.is_absolute() or ".." in place.parts or not require_inside(root / place, root).is_dir():
             continue
@@ -51,13 +52,6 @@ def _part(root: Path, base: object, images: object) -> Part | None:
         labels = place if at is None else PurePosixPath(*place.parts[:at], "labels", *place.parts[at + 1 :])
         if require_inside(root / labels, root).is_dir():
             return Part(images=place.as_posix(), yolo=labels.as_posix())
-    return None
-
-
-def _listed(root: Path, file: PurePosixPath) -> Part | None:
-    """Images that a file lists, below `images`."""
-    if all(require_inside(root / name, root).exists() for name in (file, "images", "labels")):
-        return Part(images="images", yolo="labels", list=file.as_posix())
     return None
 
 
