@@ -80,7 +80,7 @@ def unpack_archive(path: Path, cache: Path | None, console: Console) -> Path:
                 cache,
                 console,
                 fill=lambda new: _extract(archive, entries, new, by_hand, console),
-                is_whole=lambda made: all(_size_of(made / _place(entry)) == entry.file_size for entry in entries),
+                is_whole=lambda made: all(_is_there(made, entry) for entry in entries),
             )
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise UserError(f"{path}: a damaged archive ({str(error)[:200]}). Export or download it again.") from None
@@ -140,13 +140,9 @@ def _place(entry: zipfile.ZipInfo) -> PurePosixPath:
     return PurePosixPath(entry.filename.replace("\\", "/"))
 
 
-def _size_of(path: Path) -> int | None:
-    """The bytes of a regular file; None where there is none."""
-    try:
-        about = path.stat()
-    except (OSError, ValueError):
-        return None
-    return about.st_size if stat.S_ISREG(about.st_mode) else None
+def _is_there(folder: Path, entry: zipfile.ZipInfo) -> bool:
+    path = folder / _place(entry)
+    return os.path.isfile(path) and path.stat().st_size == entry.file_size
 
 
 def _extract(

@@ -32,14 +32,6 @@ Fault = Literal["image", "mask", "labels", "size"]
 """What is wrong: the image or the mask cannot be decoded; the labels have no meaning; or the two sizes differ."""
 
 
-class Unusable(UserError):
-    """Why the mask of an item cannot be used."""
-
-    def __init__(self, message: str, part: Fault) -> None:
-        super().__init__(message)
-        self.part = part
-
-
 Count = Annotated[int, Field(ge=0)]
 Byte = Annotated[int, Field(ge=0, le=255)]
 
@@ -113,11 +105,16 @@ def decode_and_survey(listing: Listing, item: Item) -> tuple[Survey, Bytes | Non
         return Survey(name=item.name, problem=str(error), part="image"), None, None
     factor = listing.factor((whole.shape[0], whole.shape[1]))
     image = reduced(whole, factor)
+    if item.mask is None:
+        return survey(item, image, None), image, None
     try:
-        labels = _read_labels(listing, item, whole, factor)
-    except Unusable as error:
-        found = survey(item, image, None).model_copy(update={"problem": str(error), "part": error.part})
-        return found, image, None
+        labels = listing.read_labels(item)
+        fault = {"part": "size", "problem": _mismatch(item, item.mask, whole, labels)}
+    except UserError as error:
+        fault = {"part": "mask" if isinstance(error, Unreadable) else "labels", "problem": str(error)}
+    if fault["problem"]:
+        return survey(item, image, None).model_copy(update=fault), image, None
+    labels = thinned(labels, factor)
     return survey(item, image, labels), image, labels
 
 
@@ -135,19 +132,6 @@ def survey_all(listing: Listing, items: Iterable[Item], advance: Callable[[], No
     return surveys
 
 
-def _read_labels(listing: Listing, item: Item, image: Bytes, factor: int) -> Bytes | None:
-    """Labels, so many times smaller; an Unusable where they do not fit the image, which is given at its own size."""
-    if item.mask is None:
-        return None
-    try:
-        labels = listing.read_labels(item)
-    except UserError as error:
-        raise Unusable(str(error), "mask" if isinstance(error, Unreadable) else "labels") from error
-    if labels.shape != image.shape[:2]:
-        raise Unusable(_mismatch(item, item.mask, image, labels), "size")
-    return thinned(labels, factor)
-
-
 def thinned(labels: Bytes, factor: int) -> Bytes:
     """H×W labels at 1/factor of their size: of each square, as pixels are averaged over it, that of its middle."""
     rows, columns = (
@@ -157,7 +141,10 @@ def thinned(labels: Bytes, factor: int) -> Bytes:
 
 
 def _mismatch(item: Item, mask: Path, image: Bytes, labels: Bytes) -> str:
+    """Why labels do not fit an image, which is given at its own size; nothing where they do."""
     (height, width), (rows, columns) = image.shape[:2], labels.shape
+    if (rows, columns) == (height, width):
+        return ""
     if (rows, columns) != (width, height):
         way_out = "Give each image the mask that was drawn on it, at its size."
         if abs(rows * width / (columns * height) - 1) < ALIKE_SHAPES:

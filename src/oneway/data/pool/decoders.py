@@ -116,7 +116,9 @@ class Processes:
 
     def begin(self, slot: int, image: int, choose: Choose) -> None:
         """See `engine.store.Decoders`, as for what follows."""
-        self._forget(slot)
+        while slot in self.asked and slot not in self.outcomes:  # nobody may write there any more
+            self._receive()
+        self.outcomes.pop(slot, None)
         self.asked[slot] = image, choose
         self._receive(0)
         self._give(slot)
@@ -144,12 +146,6 @@ class Processes:
         size, box = outcome
         shape = box[2] - box[0], box[3] - box[1], 3
         return Part(size, box, self.memory[slot, : shape[0] * shape[1] * 3].reshape(shape), image)
-
-    def _forget(self, slot: int) -> None:
-        """Nobody may write there any more."""
-        while slot in self.asked and slot not in self.outcomes:
-            self._receive()
-        self.outcomes.pop(slot, None)
 
     def _give(self, slot: int) -> None:
         worker = min(self.workers, key=lambda worker: len(worker.slots))

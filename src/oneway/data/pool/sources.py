@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,7 +60,7 @@ def find_pool(named: Path | str) -> PoolSource:
         if any(_images(path)):
             raise UserError(f"{path}: has shards ({shards[0]}) and images beside them. Put either into another folder.")
         return PoolSource(name, shards)
-    paths = [name] if path.exists() else _expand_globs(expand_braces(name))
+    paths = [name] if path.exists() else _expand_globs(name, lambda pattern: sorted(glob.glob(pattern, recursive=True)))
     if not paths:
         raise UserError(f"{name}: no shard has such a name (--data.unlabelled).")
     for each in paths:
@@ -89,28 +89,24 @@ def expand_braces(pattern: str) -> list[str]:
     return [f"{before}{option}{rest}" for option in options for rest in expand_braces(after)]
 
 
-def _expand_globs(patterns: list[str]) -> list[str]:
-    found = []
-    for pattern in patterns:
-        found += sorted(glob.glob(pattern, recursive=True)) if glob.has_magic(pattern) else [pattern]
-    return found
+def _expand_globs(name: str, find: Callable[[str], list[str]]) -> list[str]:
+    patterns = expand_braces(name)
+    return [path for pattern in patterns for path in (find(pattern) if glob.has_magic(pattern) else [pattern])]
 
 
 def _remote_shards(name: str) -> tuple[str, ...]:
-    scheme, patterns = scheme_of(name), expand_braces(name)
+    scheme = scheme_of(name)
     if scheme in ("http", "https"):
-        if any("*" in pattern for pattern in patterns):
+        paths = expand_braces(name)
+        if any("*" in path for path in paths):
             raise UserError(f"{name}: a web server does not list its files. Name them, as in {{00000..00999}}.tar.")
     else:
-        files = OtherFiles(scheme or "")
-        patterns = [
-            path for pattern in patterns for path in (files.glob(pattern) if glob.has_magic(pattern) else [pattern])
-        ]
-    if not patterns:
+        paths = _expand_globs(name, OtherFiles(scheme or "").glob)
+    if not paths:
         raise UserError(f"{name}: no shard has such a name (--data.unlabelled).")
-    for path in patterns:
+    for path in paths:
         _require_shard(path.partition("?")[0])
-    return tuple(patterns)
+    return tuple(paths)
 
 
 def _require_shard(path: str) -> None:

@@ -15,7 +15,7 @@ from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.data.dataset import Listing, class_name
 from oneway.data.folder.classes import default_colours
-from oneway.data.published.shared import beside, incomplete, pairs, read_ids, require_folder
+from oneway.data.published.shared import first_with, incomplete, pairs, read_ids, require_folder
 
 COUNT = 150
 IDS = {0: IGNORE} | {number: number - 1 for number in range(1, COUNT + 1)}
@@ -27,8 +27,9 @@ MOST_BYTES = 2**20
 
 def list_ade20k(root: Path | None) -> Listing:
     """Training and validation images; what is none of the 150 classes is ignored. `root` may be the folder above."""
-    root = beside(require_folder(root, "ADE20K"), "images", "ADEChallengeData2016")
-    train, val = (pairs(root, f"images/{split}", f"annotations/{split}") for split in OFFICIAL_COUNTS)
+    root = require_folder(root, "ADE20K")
+    root = first_with("images", root, root / "ADEChallengeData2016")
+    train, val = (pairs(root, root / "images" / split, root / "annotations" / split) for split in OFFICIAL_COUNTS)
     names = _names(root / TABLE)
     return Listing(
         root=root,

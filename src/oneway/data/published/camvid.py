@@ -67,7 +67,7 @@ def list_camvid(root: Path | None, holdout_drive: str | None = None) -> Listing:
 
 
 def _frames(root: Path, split: str) -> tuple[Item, ...]:
-    return pairs(root, split, f"{split}annot", SUFFIXES)
+    return pairs(root, root / split, root / f"{split}annot", SUFFIXES)
 
 
 def _split_by_drive(root: Path, frames: Sequence[Item], drive: str) -> tuple[tuple[Item, ...], tuple[Item, ...]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from oneway.common.terms import IGNORE
 from oneway.data.dataset import Listing
 from oneway.data.folder.classes import default_colours
-from oneway.data.published.shared import first_folder, incomplete, pairs, read_ids, require_folder
+from oneway.data.published.shared import first_with, incomplete, pairs, read_ids, require_folder
 
 THINGS = tuple(
     name.replace("_", " ")
@@ -41,15 +41,16 @@ LAST = 182
 NUMBERS = [category - 1 for category in range(1, LAST + 1) if category not in UNUSED]
 IDS = dict(zip(NUMBERS, range(len(CLASSES)), strict=True)) | {IGNORE: IGNORE}
 EXPECTED = "Masks of COCO-Stuff hold a category less one, 0 to 181, and 255 for none."
+MASKS = ("annotations", "stuffthingmaps", "stuffthingmaps_trainval2017")  # one of these folders has them
 OFFICIAL_COUNTS = {"train2017": 118_287, "val2017": 5_000}
 
 
 def list_coco_stuff(root: Path | None) -> Listing:
     """Training and validation images; what is no category is ignored."""
     root = require_folder(root, "COCO-Stuff")
-    images = first_folder(root, ("images", "."), "val2017")
-    masks = first_folder(root, ("annotations", "stuffthingmaps", "stuffthingmaps_trainval2017"), "val2017")
-    train, val = (pairs(root, f"{images}/{split}", f"{masks}/{split}") for split in OFFICIAL_COUNTS)
+    images = first_with("val2017", root / "images", root)
+    masks = first_with("val2017", *(root / name for name in MASKS))
+    train, val = (pairs(root, images / split, masks / split) for split in OFFICIAL_COUNTS)
     return Listing(
         root=root,
         classes=CLASSES,

@@ -54,32 +54,25 @@ def require_folder(root: Path | None, name: str) -> Path:
     return root
 
 
-def beside(root: Path, inside: str, *below: str) -> Path:
-    """The folder that has one of a name in it: the one given, or the first of those below it; else the one given."""
-    return next((place for place in (root, *(root / name for name in below)) if (place / inside).is_dir()), root)
+def first_with(inside: str, *folders: Path) -> Path:
+    """The first of some folders that has one of a name in it; else the first."""
+    return next((folder for folder in folders if (folder / inside).is_dir()), folders[0])
 
 
-def first_folder(root: Path, names: Iterable[str], inside: str) -> str:
-    """The first of some folders below another that has one of a name in it; else the first."""
-    first, *others = names
-    return next((name for name in (first, *others) if (root / name / inside).is_dir()), first)
-
-
-def pairs(root: Path, images: str, masks: str, suffixes: Collection[str] = (".jpg",)) -> tuple[Item, ...]:
+def pairs(root: Path, images: Path, masks: Path, suffixes: Collection[str] = (".jpg",)) -> tuple[Item, ...]:
     """The images in a folder, by default `NAME.jpg`, each with its mask in another, `NAME.png`."""
-    folder = root / images
-    files = [file for file in visible_files(folder, "*") if file.suffix.lower() in suffixes]
+    files = [file for file in visible_files(images, "*") if file.suffix.lower() in suffixes]
     if not files:
         kinds = "NAME.jpg" if len(suffixes) == 1 else "NAME.png or .jpg"
-        looked_for = f"{folder}/{kinds}, with labels in {root / masks}/NAME.png"
-        raise UserError(f"{folder}: no image found; looked for {looked_for}. Give another folder with --data DIR.")
+        looked_for = f"{images}/{kinds}, with labels in {masks}/NAME.png"
+        raise UserError(f"{images}: no image found; looked for {looked_for}. Give another folder with --data DIR.")
     (stem, count), *_ = Counter(file.stem for file in files).most_common(1)
     if count > 1:
-        raise UserError(f"{folder}: has {count} images called {stem}, for one mask. Keep one of them.")
-    present = {file.stem: file for file in visible_files(root / masks, "*.png")}
+        raise UserError(f"{images}: has {count} images called {stem}, for one mask. Keep one of them.")
+    present = {file.stem: file for file in visible_files(masks, "*.png")}
     for file in files:
         if file.stem not in present:
-            mask = root / masks / f"{file.stem}.png"
+            mask = masks / f"{file.stem}.png"
             raise UserError(f"{mask}: no such file, though {file} is there. Unpack the archives again.")
     return in_order(Item(file.relative_to(root).as_posix(), file, present[file.stem]) for file in files)
 

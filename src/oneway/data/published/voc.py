@@ -18,7 +18,7 @@ from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.data.dataset import Colour, Item, Listing
 from oneway.data.published.shared import (
-    beside,
+    first_with,
     in_order,
     incomplete,
     read_ids,
@@ -49,7 +49,8 @@ def colour_of(label: int) -> Colour:
 
 def list_voc(root: Path | None) -> Listing:
     """Training images, with those of SBD, and validation images. `root` may be a folder above: `VOCdevkit`, say."""
-    root = beside(require_folder(root, "Pascal VOC 2012"), IMAGES, "VOC2012", "VOCdevkit/VOC2012")
+    root = require_folder(root, "Pascal VOC 2012")
+    root = first_with(IMAGES, root, root / "VOC2012", root / "VOCdevkit/VOC2012")
     lists = (root / LISTS / f"{split}.txt" for split in OFFICIAL_COUNTS)
     names = [read_list(path, "VOCtrainval_11-May-2012.tar") for path in lists]
     official, val = ([_item(root, name, MASKS) for name in each] for each in names)
