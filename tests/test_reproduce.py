@@ -26,7 +26,6 @@ from oneway.runs.environment import hardware
 from oneway.tools.baseline import alike
 from oneway.tools.reproduce import EXPERIMENTS, Request, reproduce
 from oneway.tools.reproduce.paired_tables import PAIRED_TABLES
-from oneway.tools.reproduce.quoted import QUOTED
 from oneway.tools.reproduce.tables import TABLES
 from oneway.tools.reproduce.two_moons import panel_config
 from small_runs import stub
@@ -57,8 +56,8 @@ def test_runs_are_as_long_as_the_papers(column, labels):
 
 def test_results_of_others_stand_beside_ours(tmp_path):
     """With network and source, in brackets, and only where they are known and a column of ours is."""
-    for name, rows in QUOTED.items():
-        assert all(row.by_column(TABLES[name].columns) for row in rows)
+    for table in TABLES.values():
+        assert all(row.by_column(table.columns) for row in table.quoted)
     config = TABLES["cityscapes"].config("supervised", "1/2")
     stub(tmp_path / "cityscapes/supervised-1of2/seed0", config, 70.0)
     _, table = table_of("cityscapes", tmp_path)

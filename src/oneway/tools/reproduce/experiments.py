@@ -10,9 +10,9 @@ from rich.console import Console
 
 from oneway.common.errors import unknown
 from oneway.tools.reproduce.fill_table import fill_table
+from oneway.tools.reproduce.jobs import Request
 from oneway.tools.reproduce.paired_tables import PAIRED_TABLES
 from oneway.tools.reproduce.qualitative import QUALITATIVE, draw_qualitative
-from oneway.tools.reproduce.requests import Request
 from oneway.tools.reproduce.rounds import SHOWS, run_rounds
 from oneway.tools.reproduce.tables import TABLES
 from oneway.tools.reproduce.two_moons import two_moons

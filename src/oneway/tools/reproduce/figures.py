@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
 from oneway.common.drawing import Axes, Figure, style
-from oneway.tools.reproduce.cells import Cell
-from oneway.tools.reproduce.paired_tables import BOTH_INPUTS, STANDARD
-from oneway.tools.reproduce.results import Mean
-from oneway.tools.reproduce.tables import BY_STRENGTH, BY_WEIGHT, STRENGTHS, STRENGTHS_IN_PAPER, strength_name
+from oneway.tools.reproduce.paired_tables import BOTH_INPUTS, STANDARD, weight_name
+from oneway.tools.reproduce.results import Cell, Mean
+from oneway.tools.reproduce.tables import BY_STRENGTH, STRENGTHS, STRENGTHS_IN_PAPER, WEIGHTS, strength_name
 
 SUPERVISED_IN_PAPER = 61.5
 """With a quarter of the labels of half-resolution Cityscapes."""
@@ -32,33 +30,25 @@ STYLE = {"svg.hashsalt": "settings", "font.size": 9, "axes.spines.top": False, "
 NARROWEST = 0.5
 """Points that a scale of colours spans at least, so that chance does not look like much."""
 
-Key = TypeVar("Key")
-
 
 def draw_settings(folder: Path, cells: Sequence[Cell]) -> list[Path]:
     """Draws what these cells have of each figure, by number of labels, as PNG and SVG; returns them without ending."""
-    return [
-        file
-        for column in dict.fromkeys(cell.column for cell in cells)
-        for file in _draw_column(folder, column, {cell.row: cell for cell in cells if cell.column == column})
-    ]
-
-
-def _draw_column(folder: Path, column: str, rows: Mapping[str, Cell]) -> list[Path]:
     drawn = []
-    of_strengths = {strengths: rows.get(strength_name(*strengths)) for strengths in BY_STRENGTH}
-    of_weights = {_weight(name): rows.get(STANDARD if name == "α 0.5" else name) for name in BY_WEIGHT}
-    clean, both = rows.get(STANDARD), rows.get(BOTH_INPUTS)
-    of_inputs = clean.score.over(both.score) if clean and both else None
-    with style(STYLE):
-        for name, figure in {
-            "perturbation-strength": _draw_strengths(_known(of_strengths)),
-            "consistency-weight": _draw_weights(_known(of_weights)),
-            "batch-norm": None if of_inputs is None else _draw_inputs(of_inputs),
-        }.items():
-            if figure is not None:
-                drawn.append(folder / f"{name}-{column}")
-                save(figure, drawn[-1])
+    for column in dict.fromkeys(cell.column for cell in cells):
+        rows = {cell.row: cell for cell in cells if cell.column == column}
+        over = {row: cell.difference for row, cell in rows.items() if cell.difference is not None}
+        strengths = {place: over[name] for place in BY_STRENGTH if (name := strength_name(*place)) in over}
+        weights = {alpha: over[name] for alpha in WEIGHTS if (name := weight_name(alpha)) in over}
+        clean, both = rows.get(STANDARD), rows.get(BOTH_INPUTS)
+        with style(STYLE):
+            for name, figure in {
+                "perturbation-strength": _draw_strengths(strengths) if len(strengths) > 1 else None,
+                "consistency-weight": _draw_weights(weights) if len(weights) > 1 else None,
+                "batch-norm": _draw_inputs(clean.score.over(both.score)) if clean and both else None,
+            }.items():
+                if figure is not None:
+                    drawn.append(folder / f"{name}-{column}")
+                    save(figure, drawn[-1])
     return drawn
 
 
@@ -70,18 +60,8 @@ def save(figure: Figure, file: Path) -> None:
         )
 
 
-def _weight(row: str) -> float:
-    return float(row.removeprefix("α "))
-
-
-def _known(cells: Mapping[Key, Cell | None]) -> dict[Key, Mean]:
-    return {key: cell.difference for key, cell in cells.items() if cell is not None and cell.difference is not None}
-
-
-def _draw_strengths(found: Mapping[tuple[float, float], Mean]) -> Figure | None:
+def _draw_strengths(found: Mapping[tuple[float, float], Mean]) -> Figure:
     """Two grids of s_G by s_P, ours and what the paper's tables have of its own."""
-    if len(found) < 2:
-        return None
     theirs = {place: float(value) - SUPERVISED_IN_PAPER for place, value in STRENGTHS_IN_PAPER.items()}
     figure = Figure(figsize=(7.2, 3.4), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
@@ -110,10 +90,8 @@ def _draw_grid(
     axes.set(xlabel="photometric strength s_P", title=title)
 
 
-def _draw_weights(found: Mapping[float, Mean]) -> Figure | None:
+def _draw_weights(found: Mapping[float, Mean]) -> Figure:
     """Points over labels alone against α, and where the paper's figure is best."""
-    if len(found) < 2:
-        return None
     figure = Figure(figsize=(4.6, 3.2), layout="constrained")
     axes = figure.subplots()
     axes.axvspan(*BEST_WEIGHTS_IN_PAPER, color=THEIRS, alpha=0.15, linewidth=0, label="the paper's best, Cityscapes")
@@ -126,8 +104,10 @@ def _draw_weights(found: Mapping[float, Mean]) -> Figure | None:
     return figure
 
 
-def _draw_inputs(ours: Mean) -> Figure:
-    """What clean statistics bring: ours with every seed, and the paper's ranges."""
+def _draw_inputs(ours: Mean | None) -> Figure | None:
+    """What clean statistics bring: ours with every seed, and the paper's ranges; None where no seed has both."""
+    if ours is None:
+        return None
     figure = Figure(figsize=(6.4, 2.2), layout="constrained")
     axes = figure.subplots()
     names = [f"ours, {_seeds([ours])}", *CLEAN_INPUTS_IN_PAPER]

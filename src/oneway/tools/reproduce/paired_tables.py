@@ -36,10 +36,16 @@ STANDARD = strength_name(1, 1)
 
 BOTH_INPUTS = "both inputs"
 
+
+def weight_name(alpha: float) -> str:
+    """The row of a weight α."""
+    return STANDARD if alpha == 0.5 else f"α {alpha:g}"
+
+
 SETTINGS: Mapping[str, Setup] = {
     BASELINE: Setup(BASELINE),
     **{strength_name(*strengths): one for strengths, one in BY_STRENGTH.items()},
-    **{name: one for name, one in BY_WEIGHT.items() if name != "α 0.5"},
+    **{weight_name(alpha): one for alpha, one in BY_WEIGHT.items() if alpha != 0.5},
     BOTH_INPUTS: Setup("simple-phtps", changes={"train": {"batch_norm": "both"}}),
 }
 """What the paper's figures vary, each alone; the last updates batch-norm statistics with perturbed inputs too."""

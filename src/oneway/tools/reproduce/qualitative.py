@@ -17,9 +17,8 @@ from oneway.runs import data_of, load_model, open_run
 from oneway.tools.baseline import BASELINE
 from oneway.tools.report.gallery import GalleryRow, gallery
 from oneway.tools.reproduce.figures import save
-from oneway.tools.reproduce.jobs import train_all
+from oneway.tools.reproduce.jobs import Request, jobs_of, train_all
 from oneway.tools.reproduce.paired_tables import PAIRED_TABLES
-from oneway.tools.reproduce.requests import Request, jobs_of
 from oneway.tools.reproduce.tables import TABLES
 from oneway.tools.run_data import load_data
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from rich.console import Console
 
@@ -23,12 +23,10 @@ from oneway.config.recipes import recipe
 from oneway.data import QUIET, list_files
 from oneway.runs import open_run
 from oneway.runs.atomic import write_atomically, write_json
-from oneway.tools.reproduce.cells import Cell, measure_all
 from oneway.tools.reproduce.figures import save
-from oneway.tools.reproduce.jobs import Job, train_all
-from oneway.tools.reproduce.output import as_markdown, as_rich, grid, with_difference
-from oneway.tools.reproduce.requests import Request, cell_folder, check_request, run_config
-from oneway.tools.reproduce.results import read_runs, runs_as_json
+from oneway.tools.reproduce.fill_table import as_markdown, as_rich, grid, with_difference
+from oneway.tools.reproduce.jobs import Job, Request, cell_folder, check_request, run_config, train_all
+from oneway.tools.reproduce.results import Cell, measure_all, read_runs, runs_as_json
 from oneway.tools.suggest.choose import choose_among
 from oneway.tools.suggest.scores import candidates_of_run, load_judge
 
@@ -106,31 +104,25 @@ def _jobs(request: Request, columns: Sequence[str]) -> Iterator[Job]:
     config = recipe("folder").changed(train={"iterations": ITERATIONS})
     rows = dict.fromkeys(request.rows or ROWS)
 
+    def folder_of(row: str, column: str, seed: int) -> Path:
+        return cell_folder(request.out, row, column) / f"seed{seed}"
+
+    def job(row: str, column: str, seed: int, labels: str, *more: Any) -> Job:
+        one = run_config(config.changed(labels=labels), seed, request)
+        return Job(f"{row}, {column} labels, seed {seed}", folder_of(row, column, seed), one, *more)
+
     def at_random(column: str) -> Iterator[Job]:
-        for seed in range(request.seeds):
-            one = run_config(config.changed(labels=column), seed, request)
-            yield Job(_title(RANDOM, column, seed), run_folder(request.out, RANDOM, column, seed), one)
+        return (job(RANDOM, column, seed, column) for seed in range(request.seeds))
 
     yield from at_random(columns[0])
     for (before, column), row in product(pairwise(columns), rows):
         for seed in range(request.seeds) if row != RANDOM else ():
-            one = run_config(config, seed, request)
-            folder = run_folder(request.out, row, column, seed)
-            previous = run_folder(request.out, RANDOM if before == columns[0] else row, before, seed)
-            file = folder.with_suffix(".txt").absolute()
+            previous = folder_of(RANDOM if before == columns[0] else row, before, seed)
+            file = folder_of(row, column, seed).with_suffix(".txt").absolute()
             choose = partial(write_labels, previous, row, int(column) - int(before), file)
-            yield Job(_title(row, column, seed), folder, one.changed(labels=str(file)), previous, choose)
+            yield job(row, column, seed, str(file), previous, choose)
     for column in columns[1:] if RANDOM in rows else ():
         yield from at_random(column)
-
-
-def _title(row: str, column: str, seed: int) -> str:
-    return f"{row}, {column} labels, seed {seed}"
-
-
-def run_folder(out: Path, row: str, column: str, seed: int) -> Path:
-    """The folder of a run."""
-    return cell_folder(out, row, column) / f"seed{seed}"
 
 
 def write_labels(previous: Path, by: SuggestBy, count: int, file: Path) -> None:

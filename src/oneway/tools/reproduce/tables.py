@@ -25,6 +25,21 @@ class Setup:
 
 
 @dataclass(frozen=True)
+class Quoted:
+    """A row of results of others that the paper sets beside its own, in the order of the columns; a dash: none."""
+
+    method: str
+    network: str
+    source: str
+    values: str
+
+    def by_column(self, columns: tuple[str, ...]) -> dict[str, str]:
+        """What was published, for the columns that have it."""
+        found = zip(columns, self.values.split(", "), strict=True)
+        return {column: value for column, value in found if value != "–"}
+
+
+@dataclass(frozen=True)
 class RunTable:
     """A row for each method or setting, a column for each number of labels."""
 
@@ -47,6 +62,7 @@ class RunTable:
     """Rows that are trained where none are asked for; all, if empty. Likewise `usual_columns`."""
 
     usual_columns: tuple[str, ...] = ()
+    quoted: tuple[Quoted, ...] = ()
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -83,6 +99,11 @@ CIFAR_ITERATIONS = {"250": 16_000, "1000": 28_000, "4000": 31_000, "all": 31_200
 CIFAR_LABELS = tuple(CIFAR_ITERATIONS)
 RN34 = {"model": {"backbone": "resnet34"}}
 FINE = {"data": {"coarse": "none"}}
+ADVERSARIAL = "Hung et al., BMVC 2018"
+HIGH_AND_LOW = "Mittal et al., TPAMI 2019"
+ERROR_CORRECTING = "Mendel et al., ECCV 2020"
+CONTEXT_AWARE = "Lai et al., CVPR 2021"
+RN101, RN50 = "DeepLab v2-RN101", "DeepLab v3+-RN50"
 STRENGTHS = (0, 0.5, 1, 2)
 WEIGHTS = (0.125, 0.25, 0.5, 0.75, 1)
 
@@ -103,7 +124,7 @@ BY_STRENGTH = {
 }
 """By s_G and s_P."""
 
-BY_WEIGHT = {f"α {alpha:g}": Setup("simple-phtps", changes={"train": {"alpha": alpha}}) for alpha in WEIGHTS}
+BY_WEIGHT = {alpha: Setup("simple-phtps", changes={"train": {"alpha": alpha}}) for alpha in WEIGHTS}
 
 
 def _batch_norm(name: str, columns: tuple[str, ...]) -> RunTable:
@@ -158,6 +179,15 @@ TABLES: dict[str, RunTable] = {
             "mt-cutmix-l2": Setup("mt-cutmix-l2", paper="63.2 ± 1.4, 65.6 ± 0.8, 67.6 ± 0.4, 70.0 ± 0.3"),
             "mt-phtps": Setup("mt-phtps", paper="61.5 ± 1.0, 66.4 ± 1.1, 69.0 ± 0.6, 71.0 ± 0.7"),
         },
+        quoted=(
+            Quoted("supervised", RN101, HIGH_AND_LOW, "56.2, 60.2, 64.6, 66.0"),
+            Quoted("s4GAN + MLMT", RN101, HIGH_AND_LOW, "59.3, 61.9, –, 65.8"),
+            Quoted("supervised", RN101, ADVERSARIAL, "55.5, 59.9, 64.1, 66.4"),
+            Quoted("AdvSemSeg", RN101, ADVERSARIAL, "58.8, 62.3, 65.7, 67.7"),
+            Quoted("supervised", RN101, ERROR_CORRECTING, "56.0, 60.5, –, 66.0"),
+            Quoted("ECS", RN101, ERROR_CORRECTING, "60.3, 63.8, –, 67.7"),
+            Quoted("MT-CutMix", RN101, "French et al., BMVC 2020", "60.3 ± 1.2, 63.9 ± 0.7, –, 67.7 ± 0.4"),
+        ),
     ),
     "cityscapes": RunTable(
         "SwiftNet on Cityscapes at full resolution",
@@ -175,6 +205,13 @@ TABLES: dict[str, RunTable] = {
             ),
             "RN34 mt-phtps": Setup("mt-phtps", paper="70.8 ± 1.5, 74.3 ± 0.5, 76.0 ± 0.5, 77.2 ± 0.4", changes=RN34),
         },
+        quoted=(
+            Quoted("KE-GAN", "its own network", "Qi et al., CVPR 2019", "66.9, 70.6, 72.2, 75.3"),
+            Quoted("supervised", RN50, ERROR_CORRECTING, "63.2, 68.4, 72.9, 74.8"),
+            Quoted("ECS", RN50, ERROR_CORRECTING, "67.4, 70.7, 72.9, 74.8"),
+            Quoted("supervised", RN50, CONTEXT_AWARE, "63.9, 68.3, 71.2, 76.3"),
+            Quoted("CAC", RN50, CONTEXT_AWARE, "69.7, 72.7, –, 77.5"),
+        ),
     ),
     "cityscapes-coarse": RunTable(
         "20,000 further images: without labels, or with coarse ones for supervised training; and the fine ones alone",
@@ -206,7 +243,7 @@ TABLES: dict[str, RunTable] = {
         "The weight α of the consistency loss; the paper's figure is best from 0.25 to 0.75",
         "cityscapes-half",
         SHARES,
-        BY_WEIGHT,
+        {f"α {alpha:g}": one for alpha, one in BY_WEIGHT.items()},
     ),
     "batch-norm-half": _batch_norm("cityscapes-half", SHARES),
     "batch-norm": _batch_norm("cityscapes", SHARES),

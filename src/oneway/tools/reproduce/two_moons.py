@@ -18,12 +18,10 @@ from oneway.config.recipes import recipe
 from oneway.methods import VariantName
 from oneway.runs import load_model, open_run
 from oneway.runs.atomic import write_json
-from oneway.tools.reproduce.cells import measure_all
 from oneway.tools.reproduce.figures import save
-from oneway.tools.reproduce.jobs import Job, count_cores, train_all
-from oneway.tools.reproduce.output import as_rich
-from oneway.tools.reproduce.requests import Request
-from oneway.tools.reproduce.results import read_trained, runs_as_json
+from oneway.tools.reproduce.fill_table import as_rich
+from oneway.tools.reproduce.jobs import Job, Request, count_cores, train_all
+from oneway.tools.reproduce.results import measure_all, read_trained, runs_as_json
 
 PANELS: dict[str, tuple[str, str, VariantName]] = {
     "none": ("no consistency loss", "supervised", "1w-ct"),
