@@ -18,10 +18,10 @@ from oneway.config import Perturb
 from oneway.data import Samples
 from oneway.data.dataset import Bytes
 from oneway.data.pictures import Mask, as_pixels, draw_classes, hatched, resize_labels, shown_size
-from oneway.draws import draw_perturbation
+from oneway.draws import PerturbationDraw, draw_perturbation, each_column
 from oneway.perturb import perturb_labels, phtps
 from oneway.runs import TrainedModel
-from oneway.tools.evaluate import Scores, as_input, confusion_matrix, evenly_spaced, predict
+from oneway.tools.evaluate import CPU, Scores, as_input, confusion_matrix, evenly_spaced, predict
 
 SCENES = 4
 SEED = 0
@@ -56,13 +56,24 @@ def gallery(images: Samples, models: Sequence[TrainedModel], config: Perturb) ->
     """Clean and perturbed rows in turn, of images evenly spaced over all."""
     rows = []
     for number, index in enumerate(evenly_spaced(len(images), SCENES)):
-        x = as_input(torch.from_numpy(images.image(index))[None])
-        y = torch.from_numpy(images.label_map(index))[None]
-        perturbation = phtps(draw_perturbation(SEED, number, count=1), x, config)
+        x, y, draw = example(images, index, number, device_of(models))
+        perturbation = phtps(draw, x, config)
         rows.append(_row(images.names[index], x, y, None, models))
         warped = perturb_labels(y, perturbation)
         rows.append(_row(images.names[index], perturbation.image(x), warped, perturbation.valid, models))
     return rows
+
+
+def device_of(models: Sequence[TrainedModel]) -> torch.device:
+    """Where models are, and perturbations are quick: warping an image takes a CPU longer than a GPU its prediction."""
+    return next((parameter.device for model in models for parameter in model.network.parameters()), CPU)
+
+
+def example(images: Samples, index: int, number: int, device: torch.device) -> tuple[Tensor, Tensor, PerturbationDraw]:
+    """One image (N = 1) with its labels, and draw number `number` of a perturbation, on a device."""
+    x = as_input(torch.from_numpy(images.image(index))[None].to(device))
+    y = torch.from_numpy(images.label_map(index))[None].to(device)
+    return x, y, each_column(draw_perturbation(SEED, number, count=1), lambda column: column.to(device))
 
 
 def _row(name: str, x: Tensor, y: Tensor, valid: Tensor | None, models: Sequence[TrainedModel]) -> GalleryRow:
@@ -72,14 +83,14 @@ def _row(name: str, x: Tensor, y: Tensor, valid: Tensor | None, models: Sequence
     attempts = []
     for model in models:
         prediction = predict(model.network, x)
-        shown = torch.where(inside, prediction, IGNORE).to(torch.uint8)[0].numpy()
-        miou = Scores(confusion_matrix(prediction, y, len(colours))).value
+        shown = torch.where(inside, prediction, IGNORE).to(torch.uint8)[0].cpu().numpy()
+        miou = Scores(confusion_matrix(prediction, y, len(colours)).cpu()).value
         attempts.append(Attempt(draw_classes(shown, colours), miou))
     return GalleryRow(
         name=name,
         perturbed=valid is not None,
-        image=photo(as_pixels(x), inside[0].numpy()),
-        truth=draw_classes(y[0].numpy(), colours),
+        image=photo(as_pixels(x), inside[0].cpu().numpy()),
+        truth=draw_classes(y[0].cpu().numpy(), colours),
         attempts=attempts,
     )
 

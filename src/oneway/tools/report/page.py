@@ -21,6 +21,7 @@ from oneway.common.words import duration
 from oneway.config import Data
 from oneway.data import QUIET, Dataset
 from oneway.data.pictures import data_uri
+from oneway.ops import references
 from oneway.runs import TrainedModel, data_of, load_model
 from oneway.runs.atomic import refuse_unwritable, write_atomically
 from oneway.tools.baseline import compared_runs
@@ -83,7 +84,8 @@ def write_report(
             compare_validating(run.folder, dataset.read("val"), console)
     elsewhere = [] if data is None else ["--data", str(data)]
     command = shlex.join(["oneway", "report", *(str(run.path) for run in facts), *elsewhere])
-    page = _render(_gather(facts, models, dataset, command))
+    with references():  # for a few images, no kernel is worth compiling
+        page = _render(_gather(facts, models, dataset, command))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(out, page.encode())

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from oneway.config import Perturb
 from oneway.data import Samples
-from oneway.draws import PerturbationDraw, draw_perturbation
+from oneway.draws import PerturbationDraw
 from oneway.perturb import UNCHANGED, Perturbation, perturb_labels, ph, tps
 from oneway.runs import TrainedModel
-from oneway.tools.evaluate import Scores, as_input, confusion_matrix, evenly_spaced, predict
-from oneway.tools.report.gallery import SEED
+from oneway.tools.evaluate import Scores, confusion_matrix, evenly_spaced, predict
+from oneway.tools.report.gallery import device_of, example
 
 STRENGTHS = (0.0, 0.5, 1.0, 1.5, 2.0)
 """Values of one strength, s_P or s_G, while the other is 0. The paper trains at 1."""
@@ -47,18 +47,18 @@ def robustness(images: Samples, models: Sequence[TrainedModel], crop: tuple[int,
     the same draws; between strengths, a draw differs by nothing else.
     """
     chosen = evenly_spaced(images.labelled, min(MOST, max(FEWEST, PIXELS // math.prod(crop))))
-    classes = len(models[0].classes)
-    confusion = torch.zeros(len(models), 2 * len(STRENGTHS) - 1, classes, classes, dtype=torch.int64)
+    classes, device = len(models[0].classes), device_of(models)
+    confusion = torch.zeros(len(models), 2 * len(STRENGTHS) - 1, classes, classes, dtype=torch.int64, device=device)
     for number, index in enumerate(chosen):
-        x = _middle(as_input(torch.from_numpy(images.image(index))[None]), crop)
-        y = _middle(torch.from_numpy(images.label_map(index))[None], crop)
-        perturbations = _each(draw_perturbation(SEED, number, count=1), x)
+        x, y, draw = example(images, index, number, device)
+        x, y = _middle(x, crop), _middle(y, crop)
+        perturbations = _each(draw, x)
         inputs = torch.cat([perturbation.image(x) for perturbation in perturbations])
         labels = torch.cat([perturb_labels(y, perturbation) for perturbation in perturbations])
         for model, of_model in zip(models, confusion, strict=True):
             for place, prediction in enumerate(predict(model.network, inputs)):
                 of_model[place] += confusion_matrix(prediction, labels[place], classes)
-    values = [[Scores(matrix).value for matrix in of_model] for of_model in confusion]
+    values = [[Scores(matrix).value for matrix in of_model] for of_model in confusion.cpu()]
     return Robustness(
         photometric=[of_model[: len(STRENGTHS)] for of_model in values],
         geometric=[[of_model[0], *of_model[len(STRENGTHS) :]] for of_model in values],
