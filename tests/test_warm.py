@@ -164,3 +164,29 @@ def test_optimisers_learn_without_the_compiler():
         "assert 'torch._dynamo' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_timm_is_imported_without_the_compiler():
+    """Which comes when it is asked for: torchvision pools a region by it, and finds what timm has told it to leave."""
+    code = (
+        "import sys, torch; from oneway.common.importing import import_timm; timm = import_timm()\n"
+        "assert 'torch._dynamo' not in sys.modules and '_dynamo' not in vars(torch)\n"
+        "assert import_timm() is timm is sys.modules['timm']\n"
+        "from timm.layers import disable_compiler\n"
+        "assert disable_compiler(lambda: 1)() == 1 and torch._dynamo.__file__\n"
+        "from torchvision.ops import roi_align; box = torch.tensor([[0.0, 0, 0, 4, 4]])\n"
+        "assert (roi_align(torch.ones(1, 1, 8, 8), box, 2) == 1).all()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_stand_ins_of_the_compiler_make_room_for_it():
+    """Where more is asked of them than they can, as another version may."""
+    code = (
+        "import sys, torch; from oneway.common.importing import _compiler_on_demand\n"
+        "with _compiler_on_demand():\n"
+        "    from torch._dynamo.utils import is_compile_supported; assert 'torch._guards' in sys.modules\n"
+        "    from torch._dynamo import allow_in_graph; assert allow_in_graph.__module__.startswith('torch._dynamo')\n"
+        "assert is_compile_supported('cpu') and torch._dynamo.__file__"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -15,6 +15,7 @@ from oneway.cli import run_settings
 from oneway.cli.app import TRAIN, Cache, Factory, Json, Refresh, Switch, console, messages, results, verb
 from oneway.common.console import print_result
 from oneway.common.errors import UserError
+from oneway.common.importing import import_report
 from oneway.common.interrupt import Interrupted
 from oneway.common.run_files import CONFIG
 from oneway.common.terms import LoggerName, SplitName
@@ -211,13 +212,14 @@ def _train_one(config: Config, folder: Path, begun: bool, allow_changes: bool, l
     """Trains a run, and says how good the model is, and where the report is."""
     from oneway.engine.ranks import joined
     from oneway.tools.evaluate import METRIC_NAMES
-    from oneway.tools.report import describe_gain, read_runs, write_report
-    from oneway.tools.report.words import rests_on_few
     from oneway.tools.train import train
 
-    summary = train(config, folder, begun, console, allow_changes, log)
+    summary = train(config, folder, begun, console, allow_changes, log, beside=import_report)
     if not joined().is_first:
         return
+    from oneway.tools.report import describe_gain, read_runs, write_report
+    from oneway.tools.report.words import rests_on_few
+
     page = folder / "report.html"
     if not page.exists():
         write_report([folder], page, config.model.factory, trained=config.data)

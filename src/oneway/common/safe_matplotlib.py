@@ -8,14 +8,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-SETTINGS = "matplotlibrc"
-"""Matplotlib obeys a file of this name in the working folder before all others, as soon as it is imported."""
+from oneway.common.importing import MATPLOTLIB_SETTINGS
 
 
 @contextmanager
 def _away_from_settings() -> Iterator[None]:
     """Another working folder, if this one has such a file, which can have LaTeX started or a module loaded."""
-    if "matplotlib" in sys.modules or not os.path.lexists(SETTINGS):
+    if "matplotlib" in sys.modules or not os.path.lexists(MATPLOTLIB_SETTINGS):
         yield
         return
     here = os.open(".", os.O_RDONLY)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from oneway.common.errors import UserError
+from oneway.common.importing import import_timm
 from oneway.common.words import listed
 from oneway.models.image import IMAGENET_DEVIATION, IMAGENET_MEAN, Channels
 from oneway.models.resnet import DEPTHS, ResNet
@@ -103,15 +104,15 @@ class FeatureEncoder(Encoder):
 
 def pyramid_encoder(backbone: str, width: float = 1.0) -> Encoder:
     """Features at strides 4, 8, 16 and 32 of any backbone that has them; of a ResNet, its residual sums."""
-    if backbone in DEPTHS or _timm().models.is_model_in_modules(backbone, ["resnet"]):
+    if backbone in DEPTHS or import_timm().models.is_model_in_modules(backbone, ["resnet"]):
         return ResNetEncoder(backbone, width)
     return FeatureEncoder(backbone, (4, 8, 16, 32), width)
 
 
 def refuse_unknown(backbone: str) -> None:
     """Raises a UserError with the nearest known names where timm has no model of this name."""
-    if backbone not in DEPTHS and not _timm().is_model(backbone):
-        known = _timm().list_models()
+    if backbone not in DEPTHS and not import_timm().is_model(backbone):
+        known = import_timm().list_models()
         near = get_close_matches(backbone, known, n=4) or [name for name in known if backbone in name][:4]
         suggestion = f"Did you mean {listed(near, most=None, joint='or')}?" if near else WAY_OUT
         raise UserError(f"model.backbone {backbone}: timm knows no such model. {suggestion}")
@@ -120,22 +121,15 @@ def refuse_unknown(backbone: str) -> None:
 def _create(backbone: str, **options: Any) -> Any:
     refuse_unknown(backbone)
     try:
-        network = _timm().create_model(backbone, **options)
+        network = import_timm().create_model(backbone, **options)
     except Exception as error:  # timm's models refuse options in many ways
         lacking = "cannot be dilated" if "output_stride" in options else "timm gives no features of it"
         raise UserError(f"model.backbone {backbone}: {lacking} ({_first_line(error)}). {WAY_OUT}") from error
     # A few networks skip layers by chance, and no chance is left to a run but its seed's.
     for module in network.modules():
-        if isinstance(module, _timm().layers.DropPath):
+        if isinstance(module, import_timm().layers.DropPath):
             module.drop_prob = 0.0
     return network
-
-
-def _timm() -> Any:
-    """Imported when a network of it is asked for: it takes longer than PyTorch itself."""
-    import timm
-
-    return timm
 
 
 def _narrowed(width: float) -> dict[str, Any]:

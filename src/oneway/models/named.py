@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from oneway.common.importing import collector_paused
+from oneway.common.importing import collector_paused, import_timm
 from oneway.models.factory import call_factory
 from oneway.models.seed import seed_cpu
 
@@ -47,10 +47,12 @@ def _named(config: Model, classes: int) -> nn.Module:
 
             return DeepLabV3Plus(classes, config.backbone or BACKBONES[config.name], config.width)
         case "vit":
+            import_timm()
             from oneway.models.vit import ViT
 
             return ViT(classes, config.backbone or BACKBONES[config.name])
         case "wrn-28-2":
+            import_timm()
             from oneway.models.wrn import WideResNet
 
             return WideResNet(classes, depth=28, width=2)

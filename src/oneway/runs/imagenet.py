@@ -11,6 +11,7 @@ from huggingface_hub import constants, get_hf_file_metadata, hf_hub_download, hf
 from huggingface_hub.errors import EntryNotFoundError
 
 from oneway.common.errors import UserError
+from oneway.common.importing import import_timm
 from oneway.common.words import listed
 from oneway.models.encoder import refuse_unknown
 
@@ -69,7 +70,7 @@ def fetch(backbone: str) -> Published:
 
 def _published(backbone: str) -> tuple[str, str, tuple[str, ...]]:
     """The name of a backbone's weights, the repository on the hub, and the files it may have there."""
-    import timm  # takes longer than PyTorch itself
+    timm = import_timm()
 
     known = timm.list_pretrained(f"{backbone.partition('.')[0]}.*")
     preferred = f"{backbone}.{TORCHVISION_TAG}"

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from oneway.common.errors import UserError
+from oneway.common.importing import import_timm
 from oneway.common.links import refuse_link
 from oneway.common.run_files import MODEL
 from oneway.common.words import listed
@@ -152,7 +153,7 @@ def _renamed(backbone: str, tensors: Mapping[str, Tensor]) -> Mapping[str, Tenso
     timm's own loader knows many names that authors gave. Some of torchvision's it does not know; there, all tensors
     have the same shapes in the same order.
     """
-    import timm  # takes longer than PyTorch itself
+    timm = import_timm()
 
     with seed_cpu(0):
         own = timm.create_model(backbone).state_dict()

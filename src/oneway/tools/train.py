@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any, NoReturn
 
 import torch
@@ -26,7 +27,7 @@ from oneway.common.run_files import SUMMARY
 from oneway.config import Config
 from oneway.draws import draw
 from oneway.engine import memory, optim
-from oneway.engine.capture import choose_step
+from oneway.engine.capture import WARM_UP, choose_step
 from oneway.engine.feed import Feed
 from oneway.engine.ranks import Ranks, join
 from oneway.engine.step import Measured
@@ -47,6 +48,7 @@ def train(
     allow_changes: bool = False,
     log: Sequence[str] = (),
     turn: Turn = ALONE,
+    beside: Callable[[], object] | None = None,
 ) -> dict[str, Any]:
     """Trains as configured into the run folder `out`; returns the summary.
 
@@ -58,6 +60,7 @@ def train(
         allow_changes: Continue although settings, split or data are not those the run was started with.
         log: Services that take its curves (`loggers.TITLES`); a continued run also goes on where it was logged.
         turn: Of several trainings in a row.
+        beside: Called in a thread of its own while iterations run: a GPU leaves the processor little to do.
     """
     require_services(log)  # before anything else is done
     config = configuration.build(config.model_dump(), "the configuration")  # it may have been changed unchecked
@@ -73,7 +76,7 @@ def train(
             awaken(device)
         training = open_training(config, out, device, resume, allow_changes, console, resources, ranks, turn)
         with _watched(training, log), keep_freed_memory(device.type == "cpu"):
-            signal_at_end = _iterate(training, console, turn.title)
+            signal_at_end = _iterate(training, console, turn.title, beside)
             summary = _finish(training)
         if signal_at_end is not None:
             report = words.command("oneway", "report", out)
@@ -95,7 +98,7 @@ def _watched(training: Training, log: Sequence[str]) -> Iterator[None]:
         yield
 
 
-def _iterate(training: Training, console: Console, turn: str) -> int | None:
+def _iterate(training: Training, console: Console, turn: str, beside: Callable[[], object] | None) -> int | None:
     """Runs the iterations that are left: trains, logs, validates and saves.
 
     Returns:
@@ -105,7 +108,7 @@ def _iterate(training: Training, console: Console, turn: str) -> int | None:
         Interrupted: A signal came before, and a checkpoint has been saved.
     """
     config, ranks, state, fed = training.config, training.ranks, training.state, training.fed
-    iterations = training.iterations
+    iterations, begun = training.iterations, training.done
     advance = choose_step(state, fed.store, config, training.say, ranks, iterations)
     training.started = time.monotonic()
     if training.device.type == "cuda":
@@ -150,6 +153,9 @@ def _iterate(training: Training, console: Console, turn: str) -> int | None:
             require_margin()
             training.done = done = done + 1
             bar.update(done)
+            if beside is not None and done > begun + WARM_UP:  # which leave the processor no time
+                Thread(target=beside, name="beside", daemon=True).start()
+                beside = None
 
             logged = done % config.train.log_every == 0 or done == iterations
             if logged or done % config.train.most_skipped == 0:
