@@ -80,8 +80,8 @@ def compare_validating(run: runs.Run, samples: Samples, console: Console) -> Non
         both = (("new", others), ("no longer", gone))
         sides = "; ".join(f"{len(some)} {what}: {listed(some, NAMED)}" for what, some in both if some)
         note = (
-            f"other images validate {run.path} than in training ({sides}): a `val` names them now, or those of training "
-            "are gone. Scores are of these."
+            f"other images validate {run.path} than in training ({sides}): a `val` names them now, or those of "
+            "training are gone. Scores are of these."
         )
     elif gone:
         note = (
@@ -90,7 +90,8 @@ def compare_validating(run: runs.Run, samples: Samples, console: Console) -> Non
             f"other {len(now)}."
         )
     elif samples.content != run.split.validation:
-        note = f"the images that validate {run.path}, or their labels, are not as they were in training: nor are scores."
+        which = f"the images that validate {run.path}, or their labels,"
+        note = f"{which} are not as they were in training: nor are scores."
     else:
         return
     say(console, f"Note: {note}")
