@@ -1,4 +1,4 @@
-"""Every method and every variant trains, on every kind of data: a few iterations each, on the CPU."""
+"""Methods train on every kind of data: a few iterations each. `golden` trains all of them on street scenes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oneway import config as configuration
 from oneway.common.errors import UserError
 from oneway.config import Config
 from oneway.config.recipes import configured, recipe
-from oneway.methods import METHODS, VARIANTS
+from oneway.methods import METHODS
 from oneway.runs import open_run
 from oneway.tools.reproduce.two_moons import PANELS, draw_figure, panel_config
 from oneway.tools.train import train
@@ -27,9 +27,6 @@ SEGMENTATION = {
     "labels": "4",
     "train": {"iterations": 3, "batch_labelled": 4, "batch_unlabelled": 4, "log_every": 1, "device": "cpu"},
 }
-COMBINATIONS = [(method, "1w-ct") for method in METHODS] + [
-    ("simple-phtps", variant) for variant in VARIANTS if variant != "1w-ct"
-]
 
 
 def changed(name: str, **changes: object) -> Config:
@@ -50,17 +47,17 @@ def trained(config: Config, folder: Path) -> dict[str, object]:
     return summary
 
 
-@pytest.mark.parametrize(("method", "variant"), COMBINATIONS)
-def test_streets(method, variant, tmp_path):
-    """Dense prediction."""
-    summary = trained(changed("streets", **SEGMENTATION, method=method, variant=variant), tmp_path / "run")
-    assert summary["metric"] == "miou"
-
-
 @pytest.mark.parametrize(
     ("method", "variant"),
-    [(m, v) for m, v in COMBINATIONS if m in ("supervised", "supervised-phtps-aug", "simple-phtps", "vat-entmin")]
-    + [("mt-phtps", "1w-ct"), ("simple-cutmix", "1w-ct")],
+    [
+        ("supervised", "1w-ct"),
+        ("supervised-phtps-aug", "1w-ct"),
+        ("simple-phtps", "1w-ct"),
+        ("simple-phtps", "2w-p2"),
+        ("simple-cutmix", "1w-ct"),
+        ("mt-phtps", "1w-ct"),
+        ("vat-entmin", "1w-ct"),
+    ],
 )
 def test_cifar10(method, variant, tiny_cifar, tmp_path):
     """Classification of images; labels are shared equally among the classes."""
