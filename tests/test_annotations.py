@@ -28,10 +28,10 @@ from oneway.data.decode.images import read_image
 from oneway.data.folder import find, list_folder
 from oneway.data.streets import render
 from oneway.tools.annotations import FORMATS, AnnotationSettings, Export
+from oneway.tools.annotations.coco import compress
 from oneway.tools.annotations.interface import Scheme
 from oneway.tools.annotations.polygons import keyhole
-from oneway.tools.annotations.regions import find_regions
-from oneway.tools.annotations.rle import compress, runs
+from oneway.tools.annotations.regions import find_regions, runs
 from oneway.tools.predict import Outputs, Prediction, load, predict_files
 from oneway.tools.predict.sources import find_sources
 from oneway.tools.suggest import suggest

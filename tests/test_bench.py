@@ -32,7 +32,7 @@ from oneway.tools.bench.cases import (
     training_cases,
 )
 from oneway.tools.bench.findings import Options, table
-from oneway.tools.bench.meters import SavedTensors
+from oneway.tools.bench.memory import SavedTensors
 from oneway.tools.bench.paper import TRAINING
 from oneway.tools.bench.params import NETWORKS, count_parameters
 from oneway.tools.bench.profile import Work, count_work, kind_of

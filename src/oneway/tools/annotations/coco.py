@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from oneway.tools.annotations.interface import Files, Picture, Scheme
-from oneway.tools.annotations.regions import Region
-from oneway.tools.annotations.rle import compress, runs
+from oneway.tools.annotations.regions import Region, runs
 
 images = "images/default"
 FILE = "annotations/instances_default.json"
@@ -53,3 +52,22 @@ def _segmentation(region: Region, size: tuple[int, int], tolerance: float) -> An
         return [region.rings[0].round(2).ravel().tolist()]
     down_columns = region.mask_in(size).ravel(order="F")
     return {"size": size, "counts": compress(runs(down_columns))}
+
+
+def compress(counts: Iterable[int]) -> str:
+    """COCO's text form of run lengths.
+
+    A number becomes characters of five bits, lowest first, and a sixth says whether more follow; from the fourth
+    number on it is the difference to the number two before.
+    """
+    known = list(counts)
+    text: list[str] = []
+    for index, length in enumerate(known):
+        number = length - known[index - 2] if index > 2 else length
+        while True:
+            bits, number = number & 31, number >> 5
+            done = number == (-1 if bits & 16 else 0)
+            text.append(chr(48 + bits + (0 if done else 32)))
+            if done:
+                break
+    return "".join(text)

@@ -8,8 +8,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from oneway.common.words import visible
 from oneway.tools.annotations.interface import Files, Picture, Scheme
-from oneway.tools.annotations.regions import Region
-from oneway.tools.annotations.rle import runs
+from oneway.tools.annotations.regions import Region, runs
 
 images = "images"
 FILE = "annotations.xml"

@@ -6,7 +6,7 @@ Polygons, to whose holes the outline leads and back again; or strokes of a brush
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,11 +16,12 @@ import numpy as np
 
 from oneway.tools.annotations.interface import Files, Picture, Scheme
 from oneway.tools.annotations.polygons import keyhole
-from oneway.tools.annotations.regions import Region
-from oneway.tools.annotations.rle import brush
+from oneway.tools.annotations.regions import Mask, Region, runs
 
 images = "images"
 FILE, INTERFACE = "tasks.json", "labelling-interface.xml"
+BRUSH_BITS = (3, 4, 8, 16)
+"""How long a length may be in a brush stroke."""
 
 
 def describe(picture: Picture, scheme: Scheme, folder: Path) -> tuple[Files, str]:
@@ -66,5 +67,23 @@ def _result(region: Region, size: tuple[int, int], scheme: Scheme) -> dict[str, 
         percent = keyhole(region.rings) * (100 / np.array([size[1], size[0]]))
         value: dict[str, Any] = {"points": percent.round(4).tolist(), "closed": True, "polygonlabels": [name]}
         return {"type": "polygonlabels", "value": value}
-    strokes = brush(region.mask_in(size))
+    strokes = _brush(region.mask_in(size))
     return {"type": "brushlabels", "value": {"format": "rle", "rle": strokes, "brushlabels": [name]}}
+
+
+def _brush(mask: Mask) -> list[int]:
+    """Bytes of a brush stroke in Label Studio: the runs of an H×W×4 picture, 255 inside, behind a short header."""
+    header = f"{4 * mask.size:032b}{8 - 1:05b}" + "".join(f"{bits - 1:04b}" for bits in BRUSH_BITS)
+    text = header + "".join(_brush_runs(runs(mask.reshape(-1))))
+    text += "0" * (-len(text) % 8)
+    return list(int(text, 2).to_bytes(len(text) // 8, "big"))
+
+
+def _brush_runs(counts: list[int]) -> Iterator[str]:
+    for index, count in enumerate(counts):
+        rest, value = 4 * count, 255 * (index % 2)
+        while rest:
+            part = min(rest, 2 ** BRUSH_BITS[-1])
+            size = next(size for size, bits in enumerate(BRUSH_BITS) if part <= 2**bits)
+            yield f"1{size:02b}{part - 1:0{BRUSH_BITS[size]}b}{value:08b}"
+            rest -= part

@@ -128,3 +128,9 @@ def _means(values: npt.NDArray[np.float32], rings: Rings, areas: Ints, owner: Se
     total = np.bincount(region[upright], down[upright] * before[rows, rings.starts[upright, 1]], len(rings))
     pixels = np.bincount(owner, areas, len(rings))
     return (total / np.where(pixels > 0, pixels, 1)).clip(0, 1).tolist()
+
+
+def runs(mask: Mask) -> list[int]:
+    """Lengths of runs along a flat mask, outside first: that one may be 0."""
+    changes = np.flatnonzero(np.diff(mask, prepend=False))
+    return np.diff(changes, prepend=0, append=len(mask)).tolist()

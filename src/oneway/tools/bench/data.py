@@ -23,15 +23,8 @@ from oneway.data.pool import Pool, find_pool, open_pool
 from oneway.engine.capture import WARM_UP
 from oneway.engine.feed import Feed, pooled, resident, streamed
 from oneway.engine.start import batch_of, plan_of
-from oneway.tools.bench.cases import (
-    Case,
-    configured,
-    fresh_state,
-    make_iteration,
-    random_draws,
-    random_samples,
-    training_cases,
-)
+from oneway.tools.bench import cases
+from oneway.tools.bench.cases import Case
 from oneway.tools.bench.findings import Findings, Options, Result, Say, table_of
 from oneway.tools.bench.timing import milliseconds, release, synchronise
 
@@ -42,9 +35,9 @@ SETUP = "simple-phtps"
 def bench_data(options: Options, say: Say) -> Findings:
     """Measures every case by every feed."""
     rows: list[Result] = []
-    for case in options.choose(training_cases(options.small)).values():
+    for case in options.choose(cases.training_cases(options.small)).values():
         with TemporaryDirectory() as folder:
-            samples = random_samples(case)
+            samples = cases.random_samples(case)
             samples = replace(samples, pool=pool_of_photographs(case, Path(folder)) if samples.dense else None)
             for name in FEEDS if samples.dense else FEEDS[:2]:
                 rows.append(row := measure(case, name, samples, options.device))
@@ -65,16 +58,16 @@ def measure(case: Case, feed_name: str, samples: Samples, device: torch.device) 
     """Images per second of the feed alone, of the step alone, and of both in a loop."""
     release(device)
     iterations = 100 if device.type == "cuda" else 4
-    config = configured(case, SETUP, "oneway")
+    config = cases.configured(case, SETUP, "oneway")
     fed, images = open_feed(config, feed_name, samples, device), sum(batch_of(config))
     seconds_fed, _ = _seconds(fed.draws, iterations, device)
 
-    advance = make_iteration(fresh_state(config, case.classes, device), config, fed.store)
+    advance = cases.make_iteration(cases.fresh_state(config, case.classes, device), config, fed.store)
     ready = fed.draws(0)
     for _ in range(WARM_UP + 2 if device.type == "cuda" else 1):
         advance(ready)
     # A window holds one batch, so its draws stay the same.
-    draws = random_draws(case) if feed_name == "resident" else repeat(ready)
+    draws = cases.random_draws(case) if feed_name == "resident" else repeat(ready)
     seconds_of_step = milliseconds(lambda: advance(next(draws)), device) / 1000
     seconds_of_loop, cores = _seconds(lambda iteration: advance(fed.draws(iteration)), iterations, device)
     fed.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -21,7 +23,6 @@ from oneway.ops import references
 from oneway.perturb import Perturbation, PhTPS, phtps
 from oneway.tools.bench.cases import EFFICIENT, Case, Engine, configured, engines, fresh_state, segmentation
 from oneway.tools.bench.findings import Findings, Options, Result, Say, number, ratio, table, times
-from oneway.tools.bench.meters import AllocatedMemory, SavedTensors
 from oneway.tools.bench.paper import OVERHEAD
 from oneway.tools.bench.timing import MIB, release
 
@@ -43,7 +44,6 @@ LINES = (
 SUPERVISED = 3
 """So many of the first lines are all that a supervised step does."""
 
-Meter = AllocatedMemory | SavedTensors
 Inputs = tuple[Tensor, Tensor, Tensor]
 
 COLOURS = {"one-way": "#2b6cb0", "two-way": "#c05621"}
@@ -144,7 +144,7 @@ def measure(case: Case, setup: str, engine: Engine, device: torch.device) -> lis
     """The lines of the second iteration, as in the paper: the optimiser has its memory, and algorithms are chosen."""
     release(device)
     on_gpu = device.type == "cuda"
-    meter: Meter = AllocatedMemory(device) if on_gpu else SavedTensors()
+    meter: AllocatedMemory | SavedTensors = AllocatedMemory(device) if on_gpu else SavedTensors()
     config = configured(case, setup, engine)
     state = fresh_state(config, case.classes, device)
     inputs = random_inputs(case, device)
@@ -171,7 +171,7 @@ def random_inputs(case: Case, device: torch.device) -> Inputs:
     return x[:labelled].clone(), y, x[labelled:].clone()
 
 
-def trace(state: TrainingState, inputs: Inputs, config: Config, meter: Meter) -> list[Result]:
+def trace(state: TrainingState, inputs: Inputs, config: Config, meter: AllocatedMemory | SavedTensors) -> list[Result]:
     """Runs Algorithm 1 itself, with a reading of the meter wherever one of its lines ends."""
     x_l, y_l, x_u = inputs
     lines: list[Result] = []
@@ -209,3 +209,64 @@ def trace(state: TrainingState, inputs: Inputs, config: Config, meter: Meter) ->
     finally:
         hook.remove()
     return lines
+
+
+class AllocatedMemory(nullcontext[None]):
+    """Device memory in use, beyond what was in use at first."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self.device = device
+        self.at_first = torch.cuda.memory_allocated(device)
+
+    def read(self) -> tuple[int, int]:
+        """Bytes at most since the last reading, and now; the allocator does not wait for the device."""
+        most, now = torch.cuda.max_memory_allocated(self.device), torch.cuda.memory_allocated(self.device)
+        torch.cuda.reset_peak_memory_stats(self.device)
+        return most - self.at_first, now - self.at_first
+
+
+class SavedTensors(torch.autograd.graph.saved_tensors_hooks):
+    """Within its block, what autograd saves for backward passes: every piece of memory once, parameters left out."""
+
+    def __init__(self) -> None:
+        super().__init__(self._pack, self._unpack)
+        self.holders: Counter[int] = Counter()
+        self.now = self.most = 0
+
+    def read(self) -> tuple[int, int]:
+        """Bytes held at most since the last reading, and now."""
+        most, self.most = self.most, self.now
+        return most, self.now
+
+    def _pack(self, tensor: Tensor) -> Tensor | _Held:
+        return tensor if isinstance(tensor, torch.nn.Parameter) else _Held(tensor, self)
+
+    def _unpack(self, packed: Tensor | _Held) -> Tensor:
+        return packed.tensor if isinstance(packed, _Held) else packed
+
+    def hold(self, place: int, size: int) -> None:
+        """Counts one more holder of a piece of memory, and the memory with the first."""
+        self.holders[place] += 1
+        if self.holders[place] == 1:
+            self.now += size
+            self.most = max(self.most, self.now)
+
+    def release(self, place: int, size: int) -> None:
+        """Counts one fewer, and the memory no more with the last."""
+        self.holders[place] -= 1
+        if self.holders[place] == 0:
+            self.now -= size
+
+
+class _Held:
+    """A saved tensor; autograd drops it when its backward pass is over."""
+
+    def __init__(self, tensor: Tensor, meter: SavedTensors) -> None:
+        self.tensor, self.meter = tensor.detach(), meter  # without its history, which would hold this in turn
+        storage = tensor.untyped_storage()
+        self.place, self.size = storage.data_ptr(), storage.nbytes()
+        meter.hold(self.place, self.size)
+
+    def __del__(self) -> None:
+        self.meter.release(self.place, self.size)

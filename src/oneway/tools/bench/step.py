@@ -13,21 +13,8 @@ from oneway.draws import draw
 from oneway.engine.capture import WARM_UP
 from oneway.engine.step import step
 from oneway.engine.store import Store
-from oneway.tools.bench.cases import (
-    SETUPS,
-    CannotCapture,
-    Case,
-    Engine,
-    compared_cases,
-    configured,
-    engines,
-    fresh_state,
-    make_iteration,
-    random_draws,
-    random_plan,
-    random_samples,
-    training_cases,
-)
+from oneway.tools.bench import cases
+from oneway.tools.bench.cases import Case, Engine
 from oneway.tools.bench.findings import Findings, Options, Result, Say, number, ratio, table, times
 from oneway.tools.bench.paper import TRAINING
 from oneway.tools.bench.profile import KINDS, OTHER, Work, count_work, milliseconds_by_kind
@@ -37,21 +24,21 @@ from oneway.tools.bench.timing import MIB, Rates, milliseconds, rates, release, 
 def bench_step(options: Options, say: Say) -> Findings:
     """Measures every case by every setup and engine."""
     found = rates(options.device) if options.profile else None
-    cases = options.choose(training_cases(options.small) | compared_cases(options.small))
-    rows = [row for case in cases.values() for row in measure_case(case, options.device, found, say)]
+    chosen = options.choose(cases.training_cases(options.small) | cases.compared_cases(options.small))
+    rows = [row for case in chosen.values() for row in measure_case(case, options.device, found, say)]
     tables = [compared_table(rows, "ms"), *([] if options.small else [compared_table(rows, "MiB")])]
     if found is not None:
         floors = f"{found.flops / 1e12:.2g} TFLOP/s and {found.bytes / 1e9:.3g} GB/s, both measured"
-        tables += [profile_table([row for row in rows if row["case"] == name], floors) for name in cases]
+        tables += [profile_table([row for row in rows if row["case"] == name], floors) for name in chosen]
     notes = [
-        "Batches of " + ", ".join(f"{case.batch} for {name}" for name, case in cases.items()) + ".",
+        "Batches of " + ", ".join(f"{case.batch} for {name}" for name, case in chosen.items()) + ".",
         "oneway is this engine; plain is PyTorch as it comes: eager, TF32, contiguous, losses at full resolution. "
         "÷ sup.: over oneway's own supervised iteration of the same case. "
         "paper: an RTX A4500, loading included, over its own supervised iteration. "
-        f"one pass: {SETUPS['one pass'][0]}, the default method.",
+        f"one pass: {cases.SETUPS['one pass'][0]}, the default method.",
         *(
             ["The paper's time for cac is what it takes at least, estimated on an A100."]
-            if "dlv3p-720" in cases
+            if "dlv3p-720" in chosen
             else []
         ),
     ]
@@ -68,19 +55,19 @@ def measure_case(case: Case, device: torch.device, found: Rates | None, say: Say
 
     What each engine measured is under its name in a row, or None.
     """
-    store, rows = Store.hold(random_samples(case), device), []
+    store, rows = Store.hold(cases.random_samples(case), device), []
     for setup in case.setups:
         theirs = TRAINING.get((case.name, setup))
         row: Result = {"case": case.name, "batch": case.batch, "setup": setup, "oneway": None, "plain": None}
         row |= {"paper": theirs and theirs._asdict(), "work": None, "floors": None}
-        for engine in engines(case, device):
+        for engine in cases.engines(case, device):
             name = f"{case.name:12} {setup:13} {engine:7}"
             try:
                 row[engine] = measured = measure(case, setup, engine, store, profiled=found is not None)
                 memory = "" if measured["peak_mib"] is None else f"  {measured['peak_mib']:6.0f} MiB"
                 ready = f"ready after {measured['start_seconds']:.1f} s"
                 say(f"{name} {measured['milliseconds']:8.2f} ms{memory}  {ready}")
-            except (torch.OutOfMemoryError, CannotCapture) as error:
+            except (torch.OutOfMemoryError, cases.CannotCapture) as error:
                 say(f"{name} not measured: {str(error).splitlines()[0]}")
         if found is not None and row["oneway"] is not None:
             work = count_work_of_step(case, setup, store)
@@ -97,9 +84,9 @@ def measure(case: Case, setup: str, engine: Engine, store: Store, profiled: bool
     before = torch.cuda.memory_allocated(device) if on_gpu else 0
 
     began = time.perf_counter()
-    config = configured(case, setup, engine)
-    state = fresh_state(config, case.classes, device)
-    advance, draws = make_iteration(state, config, store), random_draws(case, setup, state.student)
+    config = cases.configured(case, setup, engine)
+    state = cases.fresh_state(config, case.classes, device)
+    advance, draws = cases.make_iteration(state, config, store), cases.random_draws(case, setup, state.student)
 
     def iterate() -> object:
         return advance(next(draws))
@@ -128,9 +115,9 @@ def count_work_of_step(case: Case, setup: str, store: Store) -> Work:
     """What an iteration has to do at least; counted in an ordinary step, since a captured one hides its operations."""
     device = store.pixels.device
     release(device)
-    config = configured(case, setup, "oneway")
-    state = fresh_state(config, case.classes, device)
-    draws = draw(random_plan(case, setup, state.student), 0).to(device)
+    config = cases.configured(case, setup, "oneway")
+    state = cases.fresh_state(config, case.classes, device)
+    draws = draw(cases.random_plan(case, setup, state.student), 0).to(device)
     return count_work(lambda: step(state, store, draws, config), state.student, state.teacher)
 
 
