@@ -65,6 +65,23 @@ def test_colours_within_the_tolerance_are_the_nearest_class(tmp_path, apart, tol
             found.read_labels(found.val[0])
 
 
+@pytest.mark.parametrize(("apart", "advised"), [(2, 8), (12, 12), (60, None)])
+def test_a_tolerance_is_advised_where_it_would_help(tmp_path, apart, advised):
+    """A colour that is far from all known ones is no noise."""
+    change = np.zeros((*SCENE.shape, 3), int)
+    change[0, 0] = (0, apart, 0)
+    write(painted(tmp_path, change) / "dataset.yaml", COLOURS)
+    found = listing(tmp_path)
+    with pytest.raises(UserError, match="nearest known colour is") as refused:
+        found.read_labels(found.val[0])
+    assert ("colour_tolerance" in str(refused.value)) is bool(advised)
+    if advised:
+        assert f"`colour_tolerance: {advised}` there" in str(refused.value)
+        write(tmp_path / "dataset.yaml", f"{COLOURS}colour_tolerance: {advised}")
+        found = listing(tmp_path)
+        assert np.array_equal(found.read_labels(found.val[0]), SCENE)
+
+
 def test_of_two_colours_within_reach_the_nearer_one_counts(tmp_path):
     mask(tmp_path / "masks" / "a.png")
     for name in "ab":

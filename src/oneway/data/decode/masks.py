@@ -29,6 +29,7 @@ LOSSY = ("JPEG", "MPO", "WEBP", "AVIF", "JPEG2000", "jpeg", "tiff_jpeg", "webp")
 
 MASK_SUFFIXES = SUFFIXES | {matlab.SUFFIX}
 
+VERY_NEAR = 16  # levels of a channel by which noise or losses may have changed a colour
 BLOCK = 2**20  # pixels looked up at once: their indices take eight times the memory of their labels
 
 
@@ -181,21 +182,25 @@ def _explain(values: Numbers, coding: Coding) -> str:
     row, column = (int(index) for index in np.unravel_index(unknown.argmax(), unknown.shape))
     value, others = int(values[row, column]), len(np.unique(values[unknown])) - 1
     shown = f"colour {list(unpack(value))}" if coding.coloured else f"value {value}"
-    hint = _nearest(value, coding) if coding.coloured else f"known are {_enumerate(coding)}"
+    hint, lenient = _nearest(value, coding) if coding.coloured else (f"known are {_enumerate(coding)}", "")
     return (
         f"{(values == value).sum()} pixels have {shown}, which stands for no class, the first at row {row}, "
         f"column {column}{f' (and {others:,} more such values)' if others else ''}; {hint}. "
-        "Correct the mask, or add the value to `classes` or `ignore` in dataset.yaml."
-        + (" `colour_tolerance: 8` there takes colours for known ones that are so near." if coding.coloured else "")
+        f"Correct the mask, or add the value to `classes` or `ignore` in dataset.yaml.{lenient}"
     )
 
 
-def _nearest(value: int, coding: Coding) -> str:
+def _nearest(value: int, coding: Coding) -> tuple[str, str]:
+    """The known colour that is nearest, and how to have a colour taken for it that is very near."""
+
     def distance(known: int) -> int:
         return sum((one - other) ** 2 for one, other in zip(unpack(known), unpack(value), strict=True))
 
     nearest = min(coding.table, key=distance)
-    return f"the nearest known colour is {list(unpack(nearest))} ({_meaning(coding, nearest)})"
+    apart = max(abs(one - other) for one, other in zip(unpack(nearest), unpack(value), strict=True))
+    lenient = f" `colour_tolerance: {max(8, apart)}` there takes colours for known ones that are so near."
+    hint = f"the nearest known colour is {list(unpack(nearest))} ({_meaning(coding, nearest)})"
+    return hint, lenient if apart <= VERY_NEAR else ""
 
 
 def _enumerate(coding: Coding) -> str:
