@@ -28,7 +28,20 @@ FRONT = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.
 """Pages that lie outside docs/, and where they are on the site."""
 
 SECTIONS: dict[str, list[str]] = {
-    "Guides": ["install.md", "notebooks/first-model.md", "own-data.md", "models.md", "predict.md", "export.md"],
+    "Guides": [
+        "install.md",
+        "notebooks/first-model.md",
+        "own-data.md",
+        "layouts.md",
+        "masks.md",
+        "check.md",
+        "training.md",
+        "unlabelled.md",
+        "cache.md",
+        "models.md",
+        "predict.md",
+        "export.md",
+    ],
     "Methods": ["methods/README.md", "add-a-method.md"],
     "Results": ["results/README.md", "benchmarks.md", "reliability.md"],
     "Reference": ["reference/commands.md", "reference/settings.md", "reference/python.md", "reference/science.md"],
