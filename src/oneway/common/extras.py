@@ -9,11 +9,7 @@ from oneway.common.errors import UserError
 
 
 def import_extra(module: str, extra: str, purpose: str) -> Any:
-    """Imports a module that comes with an extra of this package.
-
-    Raises:
-        UserError: It is not installed; says what needs it, and the command that installs it.
-    """
+    """Imports a module that comes with an extra of this package; a UserError has the command that installs it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -35,11 +35,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is something of this name, be it a link to nowhere.
-
-    Raises:
-        CannotRead: The system cannot tell.
-    """
+    """Whether there is something of this name, be it a link to nowhere; CannotRead where the system cannot tell."""
     with reading(path):
         try:
             os.lstat(path)
@@ -49,11 +45,7 @@ def is_there(path: Path) -> bool:
 
 
 def list_names(folder: Path) -> list[str]:
-    """What is in a folder, in order; nothing where there is no folder.
-
-    Raises:
-        CannotRead: It cannot be listed.
-    """
+    """What is in a folder, in order; nothing where there is no folder. CannotRead where it cannot be listed."""
     with reading(folder):
         try:
             with os.scandir(folder) as entries:

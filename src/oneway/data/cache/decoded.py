@@ -69,8 +69,7 @@ class Cache:
         with self._locked(split):
             index = self._current_index(split)
             if left_out := index.surveys_left_out:
-                among = len(index.surveys) + len(left_out)
-                say(self.console, f"Note: {left_out_note(self.listing, split, left_out, among)}")
+                say(self.console, f"Note: {left_out_note(self.listing, split, left_out)}")
             sizes = np.array([record.size for record in index.items], dtype=np.int64)
             bounds = np.concatenate(([0], np.cumsum(sizes.prod(axis=1))))
             pixels, labels = zip(*(record.checksums for record in index.items), strict=True)
@@ -124,7 +123,7 @@ class Cache:
             if changed and not self.config.refresh:
                 raise UserError(self._explain_changes(index.made))
             if not changed and index.is_complete_for(items):
-                self._leave_out(split, index.surveys_left_out)
+                leave_out(self.listing, split, index.surveys_left_out, self.config)
                 return index
             if split != "train" and (note := index.other_names(items)):
                 say(self.console, f"Note: {note}")
@@ -178,7 +177,7 @@ class Cache:
             new.mkdir()
             _require_space(self.listing, items, new)
             decoded = self._write(items, new)
-            left_out = self._leave_out(split, {record.name: record for record in decoded})
+            left_out = leave_out(self.listing, split, {record.name: record for record in decoded}, self.config)
             Index.write(new / INDEX, decoded, left_out)
             if target.exists():
                 target.rename(old)
@@ -186,9 +185,6 @@ class Cache:
         finally:
             _remove(new, old)
 
-    def _leave_out(self, split: SplitName, surveys: Surveys) -> set[str]:
-        """Names of those that are left out since they cannot be decoded; a UserError where they are too many."""
-        return leave_out(self.listing, split, surveys, self.config.skip_unreadable, self.config.unreadable)
 
     def _write(self, items: Sequence[Item], folder: Path) -> list[Record]:
         """Decodes items into two files, pixels and labels, and returns what is known of them."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 from oneway.common.errors import UserError
 from oneway.common.terms import SplitName
 from oneway.common.words import counted, listed
+from oneway.config import Data
 from oneway.data.check.defects import (
     RULES,
     WHOLE_SET,
@@ -86,26 +87,26 @@ def errors_first(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda finding: finding.level != "error")
 
 
-def leave_out(listing: Listing, split: SplitName, surveys: Surveys, skip: bool, unlabelled: float) -> set[str]:
+def leave_out(listing: Listing, split: SplitName, surveys: Surveys, config: Data) -> set[str]:
     """The names of the items that are left out of a split, since their image or mask cannot be decoded.
 
-    Of unlabelled images, a share is (`unlabelled`); of others, a few are if `skip` says so.
+    Of unlabelled images, a share is (`data.unreadable`); of others, a few are if `data.skip_unreadable` says so.
 
     Raises:
         UserError: There are too many of them; or others cannot be used, such as masks whose values mean nothing.
     """
     bare = unreadable_without_labels(listing, surveys) if split == "train" else set()
     without = sum(item.mask is None for item in listing.train)
-    if len(bare) > unlabelled * without:
-        limit = f"{100 * unlabelled:g} % at most are left out ({UNLABELLED})"
+    if len(bare) > config.unreadable * without:
+        limit = f"{100 * config.unreadable:g} % at most are left out ({UNLABELLED})"
         raise _too_many(listing, {name: surveys[name] for name in bare}, without, "unlabelled", limit)
     unreadable = {name for name, survey in surveys.items() if survey.part in ("image", "mask")}
     broken, among = unreadable - bare, len(listing.splits[split])
     few = len(broken) <= MOST_LEFT_OUT * among
-    if skip and not few:
+    if config.skip_unreadable and not few:
         limit = f"{SKIP} leaves out {100 * MOST_LEFT_OUT:.0f} % at most"
         raise _too_many(listing, {name: surveys[name] for name in broken}, among, WORDS[split], limit)
-    left_out = bare | broken if skip else bare
+    left_out = bare | broken if config.skip_unreadable else bare
     rest = {name: survey for name, survey in surveys.items() if name not in left_out}
     way_out = f"{SKIP} leaves out files that cannot be read." if broken and few else ""
     refuse_errors(decoding_errors(listing, rest), listing, f"{WORDS[split]} images and their masks", way_out)
@@ -121,8 +122,9 @@ def _too_many(listing: Listing, broken: Surveys, among: int, kind: str, limit: s
     return refusal(headline, list(decoding_errors(listing, broken)), way_out)
 
 
-def left_out_note(listing: Listing, split: SplitName, left_out: Surveys, among: int) -> str:
+def left_out_note(listing: Listing, split: SplitName, left_out: Surveys) -> str:
     """The note about images that are left out of a split."""
+    among = len(listing.splits[split])
     names = listed((finding.file for finding in decoding_errors(listing, left_out)), NAMED)
     so = "" if split == "train" else f"; scores are of the other {among - len(left_out)}"
     bare = unreadable_without_labels(listing, left_out) if split == "train" else set()

@@ -225,11 +225,7 @@ class Again(Exception):
 
 
 def patiently(path: str, ask: Callable[[], Result], closed: threading.Event) -> Result:
-    """What the function gives, at the latest in its last attempt.
-
-    Raises:
-        UserError: None of them went well; names the address, and what went wrong in the end.
-    """
+    """What the function gives, at the latest in its last attempt; a UserError names the address and what went wrong."""
     began = time.monotonic()
     for pause in (*PAUSES, None):
         try:

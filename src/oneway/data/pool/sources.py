@@ -46,11 +46,7 @@ def is_pool(named: Path | str, setting: str = "auto") -> bool:
 
 
 def find_pool(named: Path | str) -> PoolSource:
-    """The files of a pool.
-
-    Raises:
-        UserError: It is not there, or is nothing that images are read from.
-    """
+    """The files of a pool; a UserError where it is not there, or is nothing that images are read from."""
     path, name = Path(named), str(named)
     if scheme_of(name) is not None:
         return PoolSource(name, _remote_shards(name))
