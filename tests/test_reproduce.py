@@ -69,10 +69,10 @@ def test_results_of_others_stand_beside_ours(tmp_path):
 def test_a_table_is_filled_once(tiny_cifar, tmp_path):
     """Mean and sample deviation of the runs' own values, with a length that is not the table's.
 
-    Asked again, nothing is trained, and the table is the same.
+    A column asked for twice counts once. Asked again, nothing is trained, and the table is the same.
     """
     request = Request(
-        tmp_path, seeds=2, data=tiny_cifar, rows=("supervised",), columns=("250",), iterations=1, side_by_side=2
+        tmp_path, seeds=2, data=tiny_cifar, rows=("supervised",), columns=("250", "250"), iterations=1, side_by_side=2
     )
     reproduce("cifar10", request, QUIET)
     folder = tmp_path / "cifar10"
@@ -89,31 +89,6 @@ def test_a_table_is_filled_once(tiny_cifar, tmp_path):
     reproduce("cifar10", request, QUIET)
     assert [summary.stat().st_mtime_ns for summary in summaries] == written
     assert (folder / "table.md").read_text() == table
-
-
-def test_a_table_is_filled_in_parts(tiny_cifar, tmp_path):
-    """What is already there stays in the table, a column asked for twice counts once."""
-    request = Request(tmp_path, data=tiny_cifar, rows=("supervised",), columns=("250", "250"), iterations=1)
-    reproduce("cifar10", request, QUIET)
-    reproduce("cifar10", replace(request, rows=("supervised-phtps-aug",), columns=("250",)), QUIET)
-    cells = json.loads((tmp_path / "cifar10" / "results.json").read_text())["cells"]
-    assert [(cell["row"], cell["column"], cell["score"]["seeds"]) for cell in cells] == [
-        ("supervised", "250", [0]),
-        ("supervised-phtps-aug", "250", [0]),
-    ]
-
-
-def test_results_carry_the_hardware_of_the_runs(tiny_cifar, tmp_path):
-    """Of each run, from its own folder: a table may be written on another machine than its runs were trained on."""
-    request = Request(tmp_path, seeds=2, data=tiny_cifar, rows=("supervised",), columns=("250",), iterations=1)
-    reproduce("cifar10", request, QUIET)
-    folder = tmp_path / "cifar10"
-    change_json(folder / "supervised-250" / "seed1" / "environment.json", hardware="Abacus, 10 beads")
-    reproduce("cifar10", request, QUIET)
-    runs = json.loads((folder / "results.json").read_text())["runs"]
-    here = hardware(torch.device("cpu")).partition(",")[0]
-    assert [run["environment"]["hardware"].partition(",")[0] for run in runs] == [here, "Abacus"]
-    assert [run["labels"] for run in runs] == [250, 250]
 
 
 TINY: dict[str, Any] = {
@@ -187,6 +162,16 @@ def table_of(name: str, out: Path) -> tuple[dict[tuple[str, str], dict[str, Any]
     reproduce(name, Request(out, table_only=True), QUIET)
     cells = json.loads((out / name / "results.json").read_text())["cells"]
     return {(cell["row"], cell["column"]): cell for cell in cells}, (out / name / "table.md").read_text()
+
+
+def test_results_carry_the_hardware_of_the_runs(tmp_path):
+    """Of each run, from its own folder: a table may be written on another machine than its runs were trained on."""
+    facade(tmp_path, {("supervised", "50"): [40.0, 41.0]})
+    change_json(tmp_path / "facade/supervised-50/seed1/environment.json", hardware="Abacus, 10 beads")
+    table_of("facade", tmp_path)
+    runs = json.loads((tmp_path / "facade/results.json").read_text())["runs"]
+    assert [run["environment"]["hardware"] for run in runs] == [hardware(torch.device("cpu")), "Abacus, 10 beads"]
+    assert [run["value"] for run in runs] == [40.0, 41.0]
 
 
 def test_methods_are_paired_by_seed(tmp_path):
