@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import platform
 import shutil
@@ -254,3 +255,25 @@ def test_bytes_needed_are_those_of_a_checkpoint(tmp_path: Path):
     write(tmp_path / "checkpoint", 10, state)
     size = (tmp_path / "checkpoint" / "00000010.safetensors").stat().st_size
     assert bytes_needed(state) <= size <= bytes_needed(state) + 2**13
+
+
+def test_packed_tensors_are_a_file_of_safetensors():
+    """To the byte what its own library writes: of every type, of no numbers and of one, under any name."""
+    made = {f"{kind} ä\n": torch.arange(3).to(kind) for kind in tensors.DTYPES.values()}
+    made |= {"none": torch.empty(0, 2), "one": torch.tensor(1.5), "laid out": torch.rand(2, 3, 4, 5).mT}
+    oracle = safetensors.torch.save(
+        {name: tensor.contiguous() for name, tensor in made.items()}, {"oneway": json.dumps({"a": "é"})}
+    )
+    assert tensors.serialise(made, {"a": "é"}) == oracle
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_single_number_that_is_not_finite_is_found(tmp_path, value, kind):
+    """Wherever it is; no file is written."""
+    content = {"large": torch.rand(3, 1000).to(kind), "counter": torch.tensor(3)}
+    checkpoint.write(tmp_path / "checkpoint", 1, 1.0, content, ABOUT)
+    content["large"][1, 617] = value
+    with pytest.raises(UserError, match="At iteration 2, large is not finite"):
+        checkpoint.write(tmp_path / "checkpoint", 2, 1.0, content, ABOUT)
+    assert len(list((tmp_path / "checkpoint").iterdir())) == 2

@@ -43,7 +43,7 @@ def make_folders(home: Path, inner: Path) -> None:
             refuse_link(home / folder).mkdir(exist_ok=True)
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes | memoryview) -> None:
     """Gives a file new content as a whole; a link of its name is replaced, and not followed.
 
     At any time it has all of the old content or all of the new one, and nothing is left of one that fails.

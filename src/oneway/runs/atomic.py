@@ -20,7 +20,7 @@ class CannotWrite(UserError):
     """A disk is full, or may not be written to."""
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes | memoryview) -> None:
     """Replaces a file as a whole: at any time it has all of the old content or all of the new one, even in a power cut.
 
     Raises:

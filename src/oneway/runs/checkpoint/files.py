@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
@@ -65,15 +67,15 @@ def write(
         folder: Where checkpoints are.
         iteration: How many are done.
         seconds: Trained until then.
-        content: What `state.tensors_of` gave, on the CPU.
+        content: What `state.tensors_of` gave, on the CPU; it may be packed, with a `header_of` these notes.
         about: Configuration and split.
         notes: What `read_notes` is to find beside the tensors.
         require: Called before every change in the folder; raises where it is no longer ours.
     """
     for name, tensor in content.items():
-        if not tensor.isfinite().all():
+        if not _is_finite(tensor):
             raise UserError(f"At iteration {iteration}, {name} is not finite: no checkpoint is made of it.")
-    data = tensors.serialise(content, {"format": FORMAT, **(notes or {})})
+    data = content.data if isinstance(content, tensors.Packed) else tensors.serialise(content, header_of(notes))
     require()
     if not folder.is_dir():
         folder.mkdir()
@@ -88,6 +90,18 @@ def write(
     atomic.write_atomically(path, seal_manifest(manifest.model_dump()))
     require()
     prune(folder)
+
+
+def header_of(notes: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What a file of tensors says beside them."""
+    return {"format": FORMAT, **(notes or {})}
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    """Whether all of it is; by its extremes, in a tenth of the time of a map of what is."""
+    if tensor.dtype not in (torch.float32, torch.float64) or not tensor.numel():
+        return bool(tensor.isfinite().all())
+    return all(math.isfinite(extreme) for extreme in tensor.aminmax())
 
 
 def list_complete(folder: Path) -> list[Path]:

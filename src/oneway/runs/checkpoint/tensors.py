@@ -22,20 +22,58 @@ MOST_HEADER_BYTES = 2**24  # a ResNet-34 with its optimiser has a header of 100 
 KEY = "oneway"  # of our own metadata, a JSON object
 Expected = Mapping[str, tuple[torch.Size, torch.dtype]]
 DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
+    "U64": torch.uint64,
     "I64": torch.int64,
+    "F64": torch.float64,
+    "C64": torch.complex64,
+    "F32": torch.float32,
+    "U32": torch.uint32,
     "I32": torch.int32,
+    "BF16": torch.bfloat16,
+    "F16": torch.float16,
+    "U16": torch.uint16,
+    "I16": torch.int16,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2,
+    "I8": torch.int8,
     "U8": torch.uint8,
     "BOOL": torch.bool,
-}  # types by the names they have in files
+}  # types by the names they have in files, in the order that tensors have there
+RANKS = {dtype: (rank, name) for rank, (name, dtype) in enumerate(DTYPES.items())}
 
 
-def serialise(tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> bytes:
+class Packed(dict[str, Tensor]):
+    """Tensors, by name, that lie in memory as a file has them: filling them writes its content."""
+
+    data: memoryview
+    """The content of the file."""
+
+    def __init__(self, like: Mapping[str, Tensor], about: Mapping[str, Any], pinned: bool = False) -> None:
+        """Of the shapes and types of others, with metadata; in memory that a GPU can write to, or in any."""
+        super().__init__()
+        header: dict[str, Any] = {"__metadata__": {KEY: json.dumps(about)}}
+        end = 0
+        for name, tensor in sorted(like.items(), key=lambda item: (RANKS[item[1].dtype], item[0])):
+            begin, end = end, end + tensor.nbytes
+            kind = RANKS[tensor.dtype][1]
+            header[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [begin, end]}
+        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % 8)  # so that every number lies at a multiple of its size
+        first = 8 + len(text)
+        memory = torch.empty(first + end, dtype=torch.uint8, pin_memory=pinned)
+        self.data = memory.numpy().data
+        self.data[:first] = len(text).to_bytes(8, "little") + text
+        for name, tensor in like.items():
+            begin, end = header[name]["data_offsets"]
+            self[name] = memory[first + begin : first + end].view(tensor.dtype).view(tensor.shape)
+
+
+def serialise(tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> memoryview:
     """The content of a file; the same tensors and metadata give the same bytes."""
-    return safetensors.torch.save(dict(tensors), {KEY: json.dumps(about)})
+    packed = Packed(tensors, about)
+    for name, tensor in tensors.items():
+        packed[name].copy_(tensor)
+    return packed.data
 
 
 def expected_of(tensors: Mapping[str, Tensor]) -> Expected:

@@ -9,21 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from oneway.common.errors import UserError
 from oneway.engine.state import TrainingState
 from oneway.runs import atomic
-from oneway.runs.checkpoint.files import write
+from oneway.runs.checkpoint.files import header_of, write
 from oneway.runs.checkpoint.state import SKIPS, tensors_of
+from oneway.runs.checkpoint.tensors import Packed
 
 
 class Writer:
     """Writes one checkpoint at a time; an error is raised by the next `save`, or by `wait`."""
 
-    def __init__(self, write: Callable[[int, float, Mapping[str, Tensor]], None], thread: ThreadPoolExecutor) -> None:
-        self.write, self.thread = write, thread
-        self.copies: dict[str, Tensor] = {}
+    def __init__(
+        self, write: Callable[[int, float, Packed], None], thread: ThreadPoolExecutor, header: Mapping[str, Any]
+    ) -> None:
+        self.write, self.thread, self.header = write, thread, header
+        self.copies = Packed({}, header)
         self.last: int | None = None
         self.pending: Future[None] | None = None
 
@@ -45,12 +47,12 @@ class Writer:
             pending.result()
 
     def _copy(self, state: TrainingState) -> None:
-        gpus = set()
-        for name, tensor in tensors_of(state).items():
-            if name not in self.copies:
-                self.copies[name] = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+        content = tensors_of(state)
+        gpus = {tensor.device for tensor in content.values() if tensor.is_cuda}
+        if content.keys() != self.copies.keys():
+            self.copies = Packed(content, self.header, pinned=bool(gpus))
+        for name, tensor in content.items():
             self.copies[name].copy_(tensor.detach().contiguous(), non_blocking=True)
-            gpus |= {tensor.device} if tensor.is_cuda else set()
         for device in gpus:
             torch.cuda.current_stream(device).synchronize()
 
@@ -79,7 +81,7 @@ def open_writer(
         require: Raises where the folder is no longer ours to write to.
     """
 
-    def write_checkpoint(iteration: int, seconds: float, content: Mapping[str, Tensor]) -> None:
+    def write_checkpoint(iteration: int, seconds: float, content: Packed) -> None:
         try:
             require()
             atomic.sync(log)  # or a power cut could leave a checkpoint ahead of its log
@@ -92,6 +94,6 @@ def open_writer(
             raise atomic.cannot_write(folder, 0, error) from error
 
     with ThreadPoolExecutor(1, thread_name_prefix="checkpoint") as thread:
-        writer = Writer(write_checkpoint, thread)
+        writer = Writer(write_checkpoint, thread, header_of(notes))
         yield writer
         writer.wait()
