@@ -188,12 +188,13 @@ def make_onnx(network: nn.Module, output: Output) -> Any:
     graph = trace(network, output, pool_by_products=True)
     try:
         with warnings.catch_warnings(action="ignore"):  # the exporter's, about itself
-            program: Any = torch.onnx.export(graph, (), dynamo=True, verbose=False)
+            program: Any = torch.onnx.export(
+                graph, (), dynamo=True, verbose=False, input_names=[INPUT], output_names=[output]
+            )
     except Exception as error:  # whatever an operation lacks
         raise UserError(f"This network has no ONNX form ({explain_error(error)}).") from error
     model = program.model_proto
     (given,), (found,) = model.graph.input, model.graph.output
-    _rename(model.graph, {given.name: INPUT, found.name: output})
     shapes = {"labels": ("batch", "height", "width"), "logits": ("batch", None, "height", "width")}
     _name_sides(given, ("batch", "height", "width", None))
     _name_sides(found, shapes[output])
@@ -205,15 +206,6 @@ def make_onnx(network: nn.Module, output: Output) -> Any:
 
 def _texts(about: About) -> dict[str, str]:
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in about.items()}
-
-
-def _rename(graph: Any, names: dict[str, str]) -> None:
-    for value in (*graph.input, *graph.output):
-        value.name = names.get(value.name, value.name)
-    for node in graph.node:
-        for ends in (node.input, node.output):
-            for index, name in enumerate(ends):
-                ends[index] = names.get(name, name)
 
 
 def _name_sides(value: Any, names: tuple[str | None, ...]) -> None:

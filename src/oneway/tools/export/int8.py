@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -138,7 +138,7 @@ class Cost:
     metric: str
     before: float
     after: float
-    images: int
+    validation_images: int
     calibration: str
 
     @property
@@ -148,19 +148,13 @@ class Cost:
 
     def __str__(self) -> str:
         return (
-            f"{self.after:.2f} % {METRIC_NAMES[self.metric]} on {counted(self.images, 'validation image')}, "
+            f"{self.after:.2f} % {METRIC_NAMES[self.metric]} on {counted(self.validation_images, 'validation image')}, "
             f"{self.before:.2f} % before; calibrated on {self.calibration}"
         )
 
     def facts(self) -> About:
         """As files have it."""
-        return {
-            "metric": self.metric,
-            "before": round(self.before, 4),
-            "after": round(self.after, 4),
-            "validation_images": self.images,
-            "calibration": self.calibration,
-        }
+        return {**asdict(self), "before": round(self.before, 4), "after": round(self.after, 4)}
 
 
 @torch.inference_mode()
