@@ -42,6 +42,9 @@ def test_classes_are_pytorchs_to_the_pixel(case, channels_last, monkeypatch):
     (shape, pixels), logits = EXACT[case], random_logits(EXACT[case][0], channels_last)
     expected = F.interpolate(logits, pixels, mode="bilinear", align_corners=False)
     classes, confidence = most_probable(logits, pixels)
+    alone, nothing = most_probable(logits, pixels, confidence=False)
+    assert torch.equal(alone, classes)
+    assert nothing.shape == (len(logits), 0)
     assert torch.equal(classes, expected.argmax(dim=1).byte())
     torch.testing.assert_close(confidence, expected.softmax(dim=1).amax(dim=1), atol=1e-6, rtol=1e-5)
     if case.startswith("stride"):

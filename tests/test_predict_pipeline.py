@@ -174,11 +174,11 @@ def test_ctrl_c_leaves_an_index_of_what_is_done(model, tmp_path, monkeypatch, ca
     calls = []
     usual = Predictor.predict_batch
 
-    def interrupted(self, images, tile=None):
+    def interrupted(self, images, *how):
         calls.append(len(images))
         if len(calls) == 4:
             os.kill(os.getpid(), signal.SIGINT)
-        return usual(self, images, tile)
+        return usual(self, images, *how)
 
     monkeypatch.setattr(Predictor, "predict_batch", interrupted)
     with pytest.raises(Interrupted) as caught:

@@ -21,6 +21,7 @@ from oneway.config import Model
 from oneway.data.decode.images import read_image
 from oneway.data.folder.classes import default_colours
 from oneway.data.pictures import encoded, palette
+from oneway.models.winograd import save_products
 from oneway.ops import upsample
 from oneway.runs.atomic import place_below, write_atomically
 from oneway.tools.bench.findings import Findings, Options, Result, Say, table_of
@@ -91,6 +92,8 @@ def make_predictor(config: Model, device: torch.device) -> Predictor:
         from oneway.models.fuse import for_prediction
 
         network = for_prediction(network)
+    else:
+        network = save_products(network)
     names = tuple(f"class {index}" for index in range(CLASSES))
     about = names, default_colours(names), device, Path("random weights")
     return Predictor(network, *about, classifies=False, half=device.type == "cuda")
@@ -102,11 +105,11 @@ def measure(name: str, model: Predictor, files: list[Path], rounds: int) -> Resu
     out = files[0].parent.parent / "out"
     some = files[:MOST_AT_ONCE]
     images = [read_image(file) for file in some]
-    prediction = model.predict(images[0])
+    (prediction,) = model.predict_batch(images[:1], confidence=False)
     ways: dict[str, tuple[int, Callable[[], object]]] = {
         "plain": (len(some), lambda: [plain(model, file, out) for file in some]),
         "decode": (len(some), lambda: _by_threads(read_image, some)),
-        "network": (len(some), lambda: [model.predict(image) for image in images]),
+        "network": (len(some), lambda: [model.predict_batch([image], confidence=False) for image in images]),
         "write": (len(some), lambda: _by_threads(lambda file: Outputs(out).write(file.stem, file, prediction), some)),
         "pipeline": (len(files), lambda: predict_files(model, list(map(str, files)), Outputs(out), QUIET)),
     }
@@ -135,7 +138,7 @@ def measure(name: str, model: Predictor, files: list[Path], rounds: int) -> Resu
     }
 
 
-@torch.inference_mode()
+@torch.no_grad()  # and not in inference mode, where convolutions are not PyTorch's
 def plain(model: Predictor, file: Path, out: Path) -> None:
     """One file by PyTorch's and Pillow's own functions, one after the other."""
     pixels = np.asarray(Image.open(file).convert("RGB"))

@@ -93,7 +93,8 @@ def predict_files(
         keep_freed_memory(model.device.type == "cpu"),
         threads(THREADS) as pool,
     ):
-        job = _Job(model, outputs, tile, pool, advance, export)
+        confidence = outputs.confidence or outputs.facts or as_json or export is not None
+        job = _Job(model, outputs, tile, pool, advance, export, confidence)
         try:
             for batch in batches(decode_ahead(images, pool, job.leave_out, model.bands)):
                 job.predict(batch)
@@ -152,9 +153,11 @@ class _Job:
         pool: ThreadPoolExecutor,
         advance: Callable[[], None],
         export: Export | None,
+        confidence: bool,
     ) -> None:
         self.export = export
-        self.model, self.outputs, self.tile, self.pool, self.advance = model, outputs, tile, pool, advance
+        self.model, self.outputs, self.pool, self.advance = model, outputs, pool, advance
+        self.how = tile, confidence
         self.images = 0
         self.frames = 0
         """Of videos, and counted as images too."""
@@ -192,7 +195,7 @@ class _Job:
         """Predicts images of one size, and has the results written."""
         predictions: list[Prediction] = []
         with self.handling(*(source for source, _ in batch)):
-            predictions = self.model.predict_batch([pixels for _, pixels in batch], self.tile)
+            predictions = self.model.predict_batch([pixels for _, pixels in batch], *self.how)
         for (source, pixels), prediction in zip(batch, predictions, strict=False):
             with self.handling(source):
                 self.oddities.inspect(source.path, pixels)
@@ -208,7 +211,8 @@ class _Job:
                 raise UserError(f"{source.path}: a video has colours, and {self.model.source} sees bands {chosen}.")
             if self.outputs.frames:
                 for number, (pixels, _) in enumerate(ahead(read_frames(source.path)), start=1):
-                    self._write(f"{source.name}.frames/{number:06}", source, self.model.predict(pixels, self.tile))
+                    (prediction,) = self.model.predict_batch([pixels], *self.how)
+                    self._write(f"{source.name}.frames/{number:06}", source, prediction)
             else:
                 self._write_overlays(source)
         self.advance()
@@ -221,7 +225,7 @@ class _Job:
             encoding: InOrder[None, None] = InOrder(encoder, FRAMES_AHEAD)
             try:
                 for pixels, shown_at in ahead(read_frames(source.path)):
-                    prediction = self.model.predict(pixels, self.tile)
+                    (prediction,) = self.model.predict_batch([pixels], *self.how)
                     for _, appended in encoding.make_room(prediction.labels.size):
                         appended.result()
                     encoding.submit(None, prediction.labels.size, _append_overlay, append, prediction, shown_at)

@@ -32,6 +32,7 @@ from oneway.data.pictures import encoded, palette
 from oneway.models.image import Part, SeenInParts
 from oneway.models.mirrored import Mirrored, average
 from oneway.models.mlp import Perceptron
+from oneway.models.winograd import save_products
 from oneway.ops.losses import upsample
 from oneway.ops.most_probable import most_probable
 from oneway.runs import choose_device, load_model, no_run
@@ -59,7 +60,7 @@ class Prediction:
 
     image: Bytes  # H×W×3 in RGB
     labels: Bytes  # H×W, indices into classes
-    confidence: Floats  # H×W, the probability of that class
+    confidence: Floats  # H×W, the probability of that class; none where `predict_batch` was told to leave it out
     classes: tuple[str, ...]
     colours: tuple[Colour, ...]
     style: MaskStyle | None = None  # of the masks that the model learnt from, where that is known
@@ -95,14 +96,10 @@ class Prediction:
         return dict(zip(self.classes, (counts / self.labels.size).tolist(), strict=True))
 
     def facts(self) -> dict[str, Any]:
-        """What JSON files say: size, shares and mean confidence."""
+        """What JSON files say: size, shares and, where it is known, mean confidence."""
         height, width = self.labels.shape
-        return {
-            "height": height,
-            "width": width,
-            "confidence": float(self.confidence.mean(dtype=np.float64)),
-            "shares": self.shares(),
-        }
+        known = {"confidence": float(self.confidence.mean(dtype=np.float64))} if self.confidence.size else {}
+        return {"height": height, "width": width, **known, "shares": self.shares()}
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes the mask as a PNG file: other formats would lose the class numbers."""
@@ -158,8 +155,13 @@ class Predictor:
         """
         return self.predict_batch([pixels_of(image, self.bands)], tile)[0]
 
-    def predict_batch(self, images: Sequence[Bytes], tile: Size | None = None) -> list[Prediction]:
-        """The same for several H×W×3 images of one size, in one pass unless they are seen in tiles."""
+    def predict_batch(
+        self, images: Sequence[Bytes], tile: Size | None = None, confidence: bool = True
+    ) -> list[Prediction]:
+        """The same for several H×W×3 images of one size, in one pass unless they are seen in tiles.
+
+        Without `confidence`, that of images seen in one pass is left out.
+        """
         if self.classifies:
             raise UserError(f"{self.source}: classifies whole images and has no masks. Use classify().")
         size = images[0].shape[0], images[0].shape[1]
@@ -172,12 +174,12 @@ class Predictor:
             raise UserError(f"tile {tile[0]}×{tile[1]}: too small to see anything. Use {SMALLEST_TILE} pixels or more.")
         with _explain_failures(height, width):
             if tile is None or (factor > 1 and tile[0] >= height and tile[1] >= width):
-                found = self._whole(torch.from_numpy(np.stack(seen)), size)
+                found = self._whole(torch.from_numpy(np.stack(seen)), size, confidence)
             else:
                 found = [_enlarged(self._in_tiles(image, tile), size, factor) for image in seen]
         return [
-            Prediction(image, labels.numpy(), confidence.numpy(), self.classes, self.colours, self.masks)
-            for image, (labels, confidence) in zip(images, found, strict=True)
+            Prediction(image, labels.numpy(), probabilities.numpy(), self.classes, self.colours, self.masks)
+            for image, (labels, probabilities) in zip(images, found, strict=True)
         ]
 
     def probabilities(self, image: Picture) -> Floats:
@@ -197,9 +199,9 @@ class Predictor:
         return self.classes[int(winner)], float(probability)
 
     @torch.inference_mode()
-    def _whole(self, images: Tensor, size: Size) -> list[tuple[Tensor, Tensor]]:
-        classes, confidence = most_probable(self._call(self.network, self._input(images)), size)
-        return list(zip(classes.cpu(), confidence.cpu(), strict=True))
+    def _whole(self, images: Tensor, size: Size, confidence: bool) -> list[tuple[Tensor, Tensor]]:
+        classes, probabilities = most_probable(self._call(self.network, self._input(images)), size, confidence)
+        return list(zip(classes.cpu(), probabilities.cpu(), strict=True))
 
     @torch.inference_mode()
     def _in_tiles(self, image: Bytes, tile: Size) -> tuple[Tensor, Tensor]:
@@ -284,6 +286,8 @@ def load(
             from oneway.models.fuse import for_prediction
 
             network = for_prediction(network)
+    elif not half and factory is None:
+        network = save_products(network)
     if mirror:
         network = Mirrored(network)
     colours = trained.colours or default_colours(trained.classes)

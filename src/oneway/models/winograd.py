@@ -1,0 +1,45 @@
+"""Convolutions of a network that only predicts, on a CPU: those of 3×3 with two thirds of their products."""
+
+from __future__ import annotations
+
+import platform
+
+import torch
+from torch import Tensor, nn
+
+from oneway.models.fuse import is_watched
+from oneway.ops.winograd import winograd_conv, winograd_weights
+
+FEWEST_CHANNELS = 64
+"""Of narrower convolutions, making the sums takes longer than the products that they save."""
+
+
+class WinogradConv(nn.Conv2d):
+    """A 3×3 convolution that is done by `winograd_conv` in inference mode; where it is traced or learns, by PyTorch."""
+
+    sums: Tensor
+    """What sums of neighbours are multiplied by."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if torch.is_inference_mode_enabled() and x.dtype == self.sums.dtype and x.device.type == "cpu":
+            return winograd_conv(x, self.sums, self.bias)
+        return super().forward(x)
+
+
+def save_products(network: nn.Module) -> nn.Module:
+    """The same network, whose weights stay as they are from now on, in float32 on a CPU of Intel's or AMD's.
+
+    Elsewhere nothing changes: what PyTorch does there has not been measured.
+    """
+    if platform.machine().lower() in ("x86_64", "amd64") and torch.backends.mkldnn.is_available():
+        for module in network.modules():
+            if type(module) is nn.Conv2d and _takes(module):
+                module.__class__ = WinogradConv
+                module.register_buffer("sums", winograd_weights(module.weight.detach()), persistent=False)
+    return network
+
+
+def _takes(conv: nn.Conv2d) -> bool:
+    shape = conv.kernel_size, conv.stride, conv.padding, conv.dilation, conv.groups, conv.padding_mode
+    usual = shape == ((3, 3), (1, 1), (1, 1), (1, 1), 1, "zeros") and conv.weight.dtype == torch.float32
+    return usual and min(conv.in_channels, conv.out_channels) >= FEWEST_CHANNELS and not is_watched(conv)
