@@ -48,6 +48,14 @@ def test_a_command_leaves_out_what_labels_alone_do_not_use() -> None:
     assert "--train.teacher-decay 0.9" in train_command(config)
 
 
+def test_labels_alone_are_compared_with_a_method_as_it_comes() -> None:
+    """A run without balanced labels does not take them from the method that its report names; a chosen value stays."""
+    config, best = recipe("folder", "supervised"), recipe("folder").method
+    assert train_command(with_method(config, best)) == f"oneway train folder --method {best}"
+    chosen = config.changed(train={"balance": "ohem"})
+    assert train_command(with_method(chosen, best)) == f"oneway train folder --train.balance ohem --method {best}"
+
+
 @pytest.mark.parametrize("missing", ["simple-phtps/summary.json", "supervised", "supervised/summary.json"])
 def test_a_comparison_that_has_not_ended_comes_with_how_to_continue(copies: list[Path], missing: str) -> None:
     """Also where its second run has not begun."""

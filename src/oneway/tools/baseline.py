@@ -73,9 +73,12 @@ def with_method(config: Config, method: str = BASELINE) -> Config:
     """The same run with another method: seed, labels, length, network and whatever else decides it are unchanged.
 
     Settings that the one method had brought for unlabelled images give way to those of the other, and to the recipe's.
+    A baseline keeps what the method had brought for labelled ones.
     """
     before, after = (recipe(config.recipe, name).train for name in (config.method, method))
-    brought = {"teacher_norm", *METHODS[config.method].train, *METHODS[method].train} - OF_LABELLED_IMAGES
+    brought = {"teacher_norm", *METHODS[config.method].train, *METHODS[method].train}
+    if METHODS[method].supervised:
+        brought -= OF_LABELLED_IMAGES
     left = {name for name in brought if getattr(config.train, name) == getattr(before, name)}
     changes: dict[str, Any] = {"method": method, "variant": "1w-ct"}
     if METHODS[method].supervised:
