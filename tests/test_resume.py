@@ -28,22 +28,15 @@ FLAGS = (
     f"--train.batch-labelled 2 --train.batch-unlabelled 2 --train.iterations {ITERATIONS} "
     f"--train.checkpoint-every 10 --train.validate-every 20 --train.log-every 5"
 ).split()
+FIRST = "checkpoint/00000010.json"
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 """As forked processes have: with another number of threads, sums round otherwise."""
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
-    """A training process of its own."""
-    command = [sys.executable, "-m", "oneway", "train", *FLAGS, "--out", str(folder)]
-    environment = {**os.environ, **ONE_THREAD}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-
-
-def wait_for_checkpoint(process: subprocess.Popen[str], folder: Path, iteration: int) -> None:
-    """Returns when the checkpoint of an iteration is on the disk."""
+def wait_for(file: Path) -> None:
+    """Returns when a file is on the disk."""
     deadline = time.monotonic() + 120
-    while not (folder / "checkpoint" / f"{iteration:08d}.json").exists():
-        assert process.poll() is None, process.stderr and process.stderr.read()
+    while not file.exists():
         assert time.monotonic() < deadline
         time.sleep(0.005)
 
@@ -64,31 +57,44 @@ def whole(tmp_path_factory) -> Path:
     return folder / "run"
 
 
-@pytest.mark.parametrize(
-    ("stop", "status", "named"),
-    [(signal.SIGKILL, -9, ("streets", "--out", "run", "--resume")), (signal.SIGINT, 128 + 2, ("--resume", "run"))],
-)
-def test_a_stopped_run_resumes_to_the_bit(whole, stop, status, named, tmp_path):
-    """Stopped after about 10 iterations and resumed, it equals 40 in one go: every tensor, and every metric."""
-    folder = tmp_path / "run"
-    process = start(folder)
-    wait_for_checkpoint(process, folder, 10)
-    process.send_signal(stop)
-    assert process.wait(60) == status
-    assert not (folder / "summary.json").exists()
-
-    refused = oneway("train", folder, cwd=tmp_path, **ONE_THREAD)
-    assert refused.returncode == 1
-    assert "a run, and not a recipe" in refused.stderr
-    done = oneway("train", *named, cwd=tmp_path, **ONE_THREAD)
-    assert done.returncode == 0, done.stderr
-
+def assert_same(whole: Path, folder: Path) -> None:
+    """Every tensor, every metric, and the value of both runs."""
     expected, found = contents(whole), contents(folder)
     assert expected.keys() == found.keys()
     assert all(torch.equal(expected[name], found[name]) for name in expected)
     assert (folder / "metrics.jsonl").read_text() == (whole / "metrics.jsonl").read_text()
     values = [json.loads((run / "summary.json").read_text())["value"] for run in (whole, folder)]
     assert values[0] == values[1]
+
+
+def test_a_killed_run_resumes_to_the_bit(whole, tmp_path):
+    """Killed after about 10 iterations and resumed by a new process, it equals 40 in one go."""
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "oneway", "train", *FLAGS, "--out", str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, **ONE_THREAD})
+    wait_for(folder / FIRST)
+    process.kill()
+    assert process.wait(60) == -signal.SIGKILL
+    assert not (folder / "summary.json").exists()
+    done = oneway("train", "streets", "--out", "run", "--resume", cwd=tmp_path, **ONE_THREAD)
+    assert done.returncode == 0, done.stderr
+    assert_same(whole, folder)
+
+
+def test_an_interrupted_run_resumes_to_the_bit(whole, tmp_path):
+    """After Ctrl-C, and with no more than its folder named; without the flag, it is said what the folder is."""
+    folder = tmp_path / "run"
+    job = forks.start(tmp_path, command=["train", *FLAGS, "--out", "run"])
+    wait_for(folder / FIRST)
+    os.kill(job.process, signal.SIGINT)
+    assert job.wait() == 128 + signal.SIGINT, job.error
+    assert not (folder / "summary.json").exists()
+    refused = forked("train", folder, cwd=tmp_path)
+    assert refused.returncode == 1
+    assert "a run, and not a recipe" in refused.stderr
+    done = forked("train", "--resume", "run", cwd=tmp_path, report=False)
+    assert done.returncode == 0, done.stderr
+    assert_same(whole, folder)
 
 
 def test_a_stopped_run_can_be_ended_where_it_was_saved(whole, tmp_path):
@@ -116,10 +122,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_over(whole, tmp_path):
     """The resumed run is the whole run; an incomplete line of metrics is dropped."""
     folder = tmp_path / "run"
     job = forks.start(tmp_path, command=["train", *FLAGS, "--out", "run"])
-    deadline = time.monotonic() + 120
-    while not (folder / "config.yaml").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    wait_for(folder / "config.yaml")
     os.kill(job.process, signal.SIGKILL)
     assert job.wait() == -signal.SIGKILL, job.error
     for saved in (folder / "checkpoint").glob("*"):
