@@ -11,9 +11,11 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from oneway.config import Config, build, merge
+from first_version.tiny_network import tiny
+from oneway.config import Config, Model, build, merge
 from oneway.config.recipes import recipe
 from oneway.engine.optim import total_iterations
+from oneway.runs import TrainedModel, save_model
 from oneway.runs.atomic import write_json
 from oneway.runs.environment import environment
 from oneway.tools.train import train
@@ -63,6 +65,14 @@ def _tensors(folder: Path) -> dict[str, Tensor]:
     last = sorted((folder / "checkpoint").glob("*.safetensors"))[-1]
     model = safetensors.torch.load_file(folder / "model.safetensors")
     return {f"model.{name}": tensor for name, tensor in model.items()} | safetensors.torch.load_file(last)
+
+
+def save_tiny(path: Path, classes: tuple[str, ...], **about: Any) -> str:
+    """A model whose network is exported in a moment, as a file; returns the factory to agree to."""
+    factory = "first_version.tiny_network:tiny"
+    torch.manual_seed(0)
+    save_model(path, TrainedModel(tiny(len(classes)), classes, (), **about), Model(factory=factory))
+    return factory
 
 
 def stub(folder: Path, config: Config, value: float, iterations: int | None = None) -> None:

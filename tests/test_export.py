@@ -13,6 +13,7 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,11 +28,11 @@ from oneway.config import Model
 from oneway.data.streets import CLASSES, COLOURS, render
 from oneway.models import build as build_network
 from oneway.runs import TrainedModel, save_model
-from oneway.tools.export import export_model
+from oneway.tools.export import Output, export_model, formats
 from oneway.tools.export.agreement import Agreement, compare, refuse_difference
 from oneway.tools.export.card import read_history
 from oneway.tools.export.command import measure_speeds
-from oneway.tools.export.formats import FORMATS, METADATA, Opened
+from oneway.tools.export.formats import FORMATS, METADATA, Opened, make_onnx
 from oneway.tools.export.graph import pool_by_products
 from oneway.tools.predict import Predictor, load
 from small_runs import QUIET
@@ -48,13 +49,27 @@ def model(trained_run) -> Predictor:
     return load(trained_run, "cpu")
 
 
+@pytest.fixture(scope="module")
+def graphs() -> dict[str, Any]:
+    """Of the run, by what they give: its ONNX and its OpenVINO file are made of one."""
+    return {}
+
+
 @pytest.fixture(scope="module", params=["onnx", "xml", "pt2"])
-def exported(request, trained_run, tmp_path_factory) -> Path:
+def exported(request, trained_run, tmp_path_factory, graphs) -> Path:
     """The run as a file that gives labels."""
     if request.param == "xml":
         pytest.importorskip("openvino")
+
+    def make_once(network: nn.Module, output: Output) -> Any:
+        if output not in graphs:
+            graphs[output] = make_onnx(network, output)
+        return graphs[output]
+
     path = tmp_path_factory.mktemp("exported") / f"model.{request.param}"
-    export_model(trained_run, path, "labels", QUIET, licence="CC-BY-4.0")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(formats, "make_onnx", make_once)
+        export_model(trained_run, path, "labels", QUIET, licence="CC-BY-4.0")
     return path
 
 

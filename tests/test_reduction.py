@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,10 +15,11 @@ from oneway.config import Data
 from oneway.data.check.survey import thinned
 from oneway.data.decode.images import reduced
 from oneway.data.load import list_files, load
-from oneway.data.streets import render
+from oneway.data.streets import CLASSES, render
 from oneway.models.reduced import Reduced
 from oneway.runs import open_run
 from processes import forked as oneway_process
+from small_runs import save_tiny
 
 QUICK = ("--model.weights", "none", "--model.width", "0.125", "--jitter.crop", "64", "64", "--train.iterations", "2")
 
@@ -104,7 +106,7 @@ def test_a_rare_class_is_looked_for(tmp_path):
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("large")
     root = photographs(folder / "data", 9)
-    oneway_process("train", "folder", "--data", root, *QUICK, "--out", folder / "run", cwd=folder)
+    oneway_process("train", "folder", "--data", root, *QUICK, "--out", folder / "run", cwd=folder, report=False)
     return root, folder / "run"
 
 
@@ -135,15 +137,19 @@ def test_a_small_image_is_seen_as_it_is(run):
     assert (torch.from_numpy(model.predict(image).labels) == full[0].argmax(dim=0)).float().mean() > 0.9999
 
 
-def test_an_exported_model_makes_images_smaller_itself(run, tmp_path):
+def test_an_exported_model_makes_images_smaller_itself(tmp_path):
+    """By the command, of a network that is exported in a moment."""
     onnxruntime = pytest.importorskip("onnxruntime")
-    root, path = run
-    file = tmp_path / "model.onnx"
-    oneway_process("export", path, "--to", file, cwd=tmp_path)
-    image = np.array(Image.open(root / "images" / "6.jpg"))
+    path, file = tmp_path / "model.safetensors", tmp_path / "model.onnx"
+    factory = save_tiny(path, CLASSES, reduction=2)
+    done = oneway_process("export", path, "--to", file, "--model.factory", factory, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    image = np.random.default_rng(0).integers(256, size=(1153, 2307, 3), dtype=np.uint8)
     (labels,) = onnxruntime.InferenceSession(file).run(None, {"images": image[None]})
+    model = oneway.load(path, device="cpu", factory=factory)
     assert labels.shape[1:] == image.shape[:2]
-    assert (labels[0] == oneway.load(path, device="cpu").predict(image).labels).mean() > 0.999
+    assert (labels[0] == model.predict(image).labels).mean() > 0.999
+    assert (labels[0] == replace(model, reduction=1).predict(image).labels).mean() < 0.9
 
 
 def test_a_run_is_continued_and_judged_at_the_size_it_began_with(run, tmp_path):

@@ -21,7 +21,7 @@ from oneway.tools.export.formats import METADATA
 from oneway.tools.predict import Outputs, predict_files
 from oneway.tools.predict import load as load_model
 from oneway.tools.train import train
-from small_runs import QUIET, small_streets
+from small_runs import QUIET, save_tiny, small_streets
 
 CHOSEN = (4, 3, 2)
 
@@ -94,9 +94,10 @@ def test_files_are_predicted_in_these_bands(place, tmp_path):
     assert predict_files(model, [str(tmp_path / "film.mp4")], Outputs(tmp_path / "film"), QUIET) == 1
 
 
-def test_an_export_names_them(place, tmp_path):
+def test_an_export_names_them(tmp_path):
     """In the card and in the file, where RGB would be wrong."""
-    export_model(place / "run", tmp_path / "model.pt2", "labels", QUIET)
+    factory = save_tiny(tmp_path / "model.safetensors", ("a", "b"), bands=CHOSEN)
+    export_model(tmp_path / "model.safetensors", tmp_path / "model.pt2", "labels", QUIET, factory=factory)
     card = (tmp_path / "model.pt2.md").read_text(encoding="utf-8")
     with zipfile.ZipFile(tmp_path / "model.pt2") as archive:
         about = json.loads(archive.read(f"archive/extra/{METADATA}"))
