@@ -27,6 +27,7 @@ from oneway.common.terms import IGNORE
 from oneway.data.decode.images import read_image
 from oneway.data.folder import find, list_folder
 from oneway.data.streets import render
+from oneway.runs.atomic import place_below
 from oneway.tools.annotations import FORMATS, AnnotationSettings, Export
 from oneway.tools.annotations.coco import compress
 from oneway.tools.annotations.interface import Scheme
@@ -164,7 +165,7 @@ def write(to, folder: Path, tolerance: float, least: int = 1, labels: np.ndarray
     export = Export(settings, Scheme(CLASSES, COLOURS, (1, 2, 3), tolerance, least), folder)
     labels = facade() if labels is None else labels
     for name in ("a.png", "sub/b ü.png", "c.png"):
-        path = export.place(f"{export.writer.images}/{name}".lstrip("/"))
+        path = place_below(export.folder, f"{export.writer.images}/{name}".lstrip("/"))
         pixels = render(0, len(name), *labels.shape)[0]
         Image.fromarray(pixels).save(path)
         prediction = Prediction(pixels, labels, confident(labels), CLASSES, COLOURS)
@@ -247,11 +248,16 @@ def test_predict_writes_them_beside_its_masks(trained_run, tmp_path):
 
 @pytest.mark.parametrize("to", ["cvat", "labelme", "yolo"])
 def test_suggest_writes_the_images_and_what_is_predicted(trained_run, tmp_path, to):
-    """Copies of those that it names, and paths in its table that exist; corrected ones are never overwritten."""
+    """Copies of those that it names, and paths in its table that exist; corrected ones are never overwritten.
+
+    A file without compression has thousands of zero bytes where an image is black.
+    """
     photos, out = tmp_path / "photos", tmp_path / "next"
     (photos / "more").mkdir(parents=True)
-    for index, name in enumerate(("x.png", "w.jpg", "more/y.png", "z.png")):
-        Image.fromarray(render(1, index, 64, 96)[0]).save(photos / name)
+    for index, name in enumerate(("x.png", "w.jpg", "more/y.bmp", "z.bmp")):
+        pixels = render(1, index, 64, 96)[0].copy()
+        pixels[:20] = 0
+        Image.fromarray(pixels).save(photos / name)
     found = suggest(trained_run, QUIET, folder=photos, count=3, out=out, to=AnnotationSettings(to))
     assert (found.table, found.sheet) == (out / "suggest.csv", out / "suggest.png")
     rows = list(csv.DictReader(found.table.read_text().splitlines()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,12 +64,8 @@ class Export:
     settings: AnnotationSettings
     scheme: Scheme
     folder: Path
-    specks: int = 0
-    """Regions that were left out because they are too small."""
-
-    regions: int = 0
-    parts: dict[str, Any] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    parts: dict[str, tuple[Any, int, int]] = field(default_factory=dict)
+    """By name: what the format keeps of an image, its regions, and those left out because they are too small."""
 
     @property
     def writer(self) -> Writer:
@@ -90,28 +85,26 @@ class Export:
         picture = Picture(path, name, stem, prediction.labels, found, confidence)
         files, part = self.writer.describe(picture, scheme, self.folder)
         self._write(files)
-        with self.lock:
-            self.parts[name] = part
-            self.specks += specks
-            self.regions += len(found)
+        self.parts[name] = part, len(found), specks
 
     def finish(self) -> str:
         """Writes the files about all images; returns a sentence about what there is."""
-        self._write(self.writer.gather([self.parts[name] for name in sorted(self.parts)], self.scheme))
+        self._write(self.writer.gather([self.parts[name][0] for name in sorted(self.parts)], self.scheme))
         self._describe_classes()
         if self.settings.to == "voc":
             return f"Annotations of {counted(len(self.parts), 'image')} for voc: {self.folder}"
+        found, specks = (sum(part[place] for part in self.parts.values()) for place in (1, 2))
         pixels = "pixel" if self.scheme.tolerance == 1 else "pixels"
         within = f"within {self.scheme.tolerance:g} {pixels}" if self.scheme.tolerance else "exact"
         least = counted(self.scheme.least, "pixel")
-        left_out = f"; {counted(self.specks, 'region')} below {least} left out" if self.specks else ""
-        regions = f"{counted(self.regions, 'region')} in {counted(len(self.parts), 'image')}"
-        found = f"Annotations for {self.settings.to}: {regions}, {within}{left_out}: {self.folder}"
+        left_out = f"; {counted(specks, 'region')} below {least} left out" if specks else ""
+        regions = f"{counted(found, 'region')} in {counted(len(self.parts), 'image')}"
+        said = f"Annotations for {self.settings.to}: {regions}, {within}{left_out}: {self.folder}"
         if self.settings.to == "yolo" and len(self.scheme.wanted) < len(self.scheme.classes):
             # Only numbers stand in its files: among others, they would be those of other classes.
             first = listed((f"{number} {name}" for number, name in enumerate(self.scheme.names)), most=2)
-            found += f"\nNumbers are {first}. Where a data.yaml of yours numbers the background too, use --background."
-        return found
+            said += f"\nNumbers are {first}. Where a data.yaml of yours numbers the background too, use --background."
+        return said
 
     def _describe_classes(self) -> None:
         """As a data set, together with its images, the folder has all classes of the model, in its order."""
@@ -120,10 +113,6 @@ class Export:
         content = yaml.safe_dump(given, allow_unicode=True, sort_keys=False, default_flow_style=None)
         self._write({FILE: (heading + content).encode()})
 
-    def place(self, relative: str) -> Path:
-        """A path below the folder; makes the folders on the way."""
-        return place_below(self.folder, relative)
-
     def _write(self, files: Mapping[str, bytes]) -> None:
         for relative, content in files.items():
-            write_atomically(self.place(relative), content)
+            write_atomically(place_below(self.folder, relative), content)

@@ -19,7 +19,7 @@ from rich.console import Console
 from torch import Tensor
 
 from oneway import runs
-from oneway.common.bounded import read_bounded
+from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
 from oneway.common.progress import progress_bar
 from oneway.common.run_files import SUGGESTIONS
@@ -29,14 +29,12 @@ from oneway.data.check import contact_sheet
 from oneway.data.check.contact_sheet import CELL, FAINT, fitted, heading, line, rows_of, sheet, shortened
 from oneway.data.dataset import Bytes
 from oneway.data.pictures import encoded
-from oneway.runs.atomic import refuse_unwritable, write_atomically
+from oneway.runs.atomic import place_below, refuse_unwritable, write_atomically
 from oneway.tools.annotations import AnnotationSettings, Export
 from oneway.tools.explore import heat
 from oneway.tools.predict import Predictor, load
 from oneway.tools.suggest.choose import Choice, choose_among
 from oneway.tools.suggest.scores import Candidate, Score, candidates_in_folder, candidates_of_run, load_judge
-
-MOST_BYTES = 2**31  # of an image file
 
 
 @dataclass(frozen=True)
@@ -158,8 +156,9 @@ def _pre_annotate(model: Predictor, images: Sequence[Candidate], export: Export,
     with progress_bar(console, f"Predicting for {export.settings.to}", len(images)) as advance:
         for image, name in zip(images, names, strict=True):
             assert image.path is not None
-            copy = export.place((export.writer.images / name).as_posix())
-            write_atomically(copy, read_bounded(image.path, MOST_BYTES))
+            copy = place_below(export.folder, (export.writer.images / name).as_posix())
+            with open_regular(image.path) as file:
+                write_atomically(copy, file.read())
             stem = name.with_suffix("") if count[name.with_suffix("").as_posix().casefold()] == 1 else name
             export.add(copy.absolute(), name.as_posix(), stem.as_posix(), model.predict(image.path))
             advance()
