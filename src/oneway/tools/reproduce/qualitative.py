@@ -18,8 +18,7 @@ from oneway.tools.baseline import BASELINE
 from oneway.tools.report.gallery import GalleryRow, gallery
 from oneway.tools.reproduce.figures import save
 from oneway.tools.reproduce.jobs import Request, jobs_of, train_all
-from oneway.tools.reproduce.paired_tables import PAIRED_TABLES
-from oneway.tools.reproduce.tables import TABLES
+from oneway.tools.reproduce.paired_tables import ALL_TABLES
 from oneway.tools.run_data import load_data
 
 WIDTH = 1.9
@@ -52,7 +51,6 @@ QUALITATIVE: dict[str, Qualitative] = {
 def draw_qualitative(name: str, request: Request, console: Console) -> None:
     """Trains what is missing of the first seed, and draws the figure; runs are in the folder of their table."""
     one = QUALITATIVE[name]
-    table = PAIRED_TABLES.get(one.table) or TABLES[one.table]
     if len(request.columns) > 1 or len(request.drives) > 1 or request.seeds > 1:
         raise UserError(f"reproduce {name}: is one figure, of one number of labels, one drive and the first seed.")
     asked = replace(
@@ -62,7 +60,7 @@ def draw_qualitative(name: str, request: Request, console: Console) -> None:
         columns=request.columns or (one.column,),
         drives=request.drives or one.drives,
     )
-    jobs = jobs_of(name, table, asked)
+    jobs = jobs_of(name, ALL_TABLES[one.table], asked)
     if not request.table_only:
         train_all(jobs, request.side_by_side or 1, console)
     for job in jobs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import sqrt
+from math import isnan, nan, sqrt
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -57,12 +57,13 @@ def read_trained(folder: Path, drive: str = "") -> Trained:
 
 
 def read_runs(out: Path, rows: Iterable[str], columns: Iterable[str], drives: Iterable[str] = ("",)) -> Runs:
-    """All runs of a table that have ended in a folder: it may be filled in parts."""
+    """All runs of a table that have ended in a folder with a score: it may be filled in parts."""
     found: dict[tuple[str, str], dict[tuple[str, int], Trained]] = {}
     for row, column, drive in product(rows, columns, drives):
         for file in (cell_folder(out, row, column) / drive).glob(f"seed*/{SUMMARY}"):
             run = read_trained(file.parent, drive)
-            found.setdefault((row, column), {})[drive, run.config.seed] = run
+            if run.summary["value"] is not None:
+                found.setdefault((row, column), {})[drive, run.config.seed] = run
     return {place: dict(sorted(runs.items())) for place, runs in found.items()}
 
 
@@ -182,31 +183,24 @@ def _measure(runs: Runs, row: str, column: str, baseline: str, all_labels: str, 
     )
     seeds = sorted({seed for _, seed in of_cell})
 
-    def over_drives(value: Callable[[tuple[str, int]], float | None]) -> Mean | None:
-        found = {seed: [value((drive, seed)) for drive in drives] for seed in seeds}
-        whole = {seed: mean(known) for seed, values in found.items() if len(known := _known(values)) == len(drives)}
+    def over_drives(value: Callable[[tuple[str, int]], float]) -> Mean | None:
+        means = {seed: mean(value((drive, seed)) for drive in drives) for seed in seeds}
+        whole = {seed: found for seed, found in means.items() if not isnan(found)}
         return Mean(whole) if whole else None
 
-    score = over_drives(lambda place: of_cell[place].summary["value"] if place in of_cell else None)
+    score = over_drives(lambda place: of_cell[place].summary["value"] if place in of_cell else nan)
     if score is None:
         return None
     difference = over_drives(lambda place: _gain(beside.get(place), of_cell.get(place))) if row != baseline else None
     distance = (
         over_drives(lambda place: _gain(beside.get(place), complete.get(place))) if column != all_labels else None
     )
-    return Cell(
-        row, column, [of_cell[drive, seed] for drive, seed in of_cell if drive in drives], score, difference, distance
-    )
+    counted = [run for (drive, _), run in of_cell.items() if drive in drives]
+    return Cell(row, column, counted, score, difference, distance)
 
 
-def _gain(baseline: Trained | None, other: Trained | None) -> float | None:
-    """The difference of two runs that are as long as each other, and differ in method and labels at most."""
+def _gain(baseline: Trained | None, other: Trained | None) -> float:
+    """The difference of two runs that are as long as each other, and differ in method and labels at most; else NaN."""
     if baseline is None or other is None or baseline.summary["iterations"] != other.summary["iterations"]:
-        return None
-    if not alike(baseline.config, other.config):
-        return None
-    return float(other.summary["value"] - baseline.summary["value"])
-
-
-def _known(values: Iterable[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
+        return nan
+    return other.summary["value"] - baseline.summary["value"] if alike(baseline.config, other.config) else nan
