@@ -26,7 +26,7 @@ from oneway.ops.warp import sampling_points
 from oneway.perturb import phtps
 from small_runs import small_streets
 
-SIZE = (40, 56)
+SIZE = (32, 40)
 CLASSES = 5
 ALPHA = 0.5
 PERTURB = Perturb(geometric=1.5)
@@ -88,9 +88,17 @@ def literal_losses(
     return loss_s, torch.stack(terms).mean()
 
 
-@pytest.mark.parametrize("ignored", [False, True])
-@pytest.mark.parametrize("teacher_kind", ["simple", "simple, by its batch", "mean"])
-@pytest.mark.parametrize("update_on_perturbed", [False, True])
+@pytest.mark.parametrize(
+    ("teacher_kind", "ignored", "update_on_perturbed"),
+    [
+        ("simple", False, False),
+        ("simple", True, True),
+        ("simple, by its batch", True, False),
+        ("simple, by its batch", False, True),
+        ("mean", True, False),
+        ("mean", False, True),
+    ],
+)
 def test_gradient_and_statistics_are_those_of_the_paper(teacher_kind, ignored, update_on_perturbed):
     """Gradients to 1e-9; running statistics exactly those of the passes that the policy lets update them."""
     x_l, y_l, x_u = world(ignored)
