@@ -41,18 +41,8 @@ def static_routes(folder: Path, *names: str) -> list[Route]:
 
 def guarded(routes: Sequence[Route], timeout: float) -> ASGIApp:
     """An application that answers its own page only, and whatever goes wrong by a reason in JSON."""
-    app = Starlette(
-        routes=routes,
-        exception_handlers={
-            HTTPException: _refuse,
-            ValidationError: _explain,
-            UserError: _explain,
-            MemoryError: _exhausted,
-            OSError: _exhausted,
-            RuntimeError: _exhausted,
-            Exception: _bug,
-        },
-    )
+    kinds = (HTTPException, ValidationError, UserError, MemoryError, OSError, RuntimeError, Exception)
+    app = Starlette(routes=routes, exception_handlers=dict.fromkeys(kinds, _answer))
     app.router.redirect_slashes = False
     return Guard(app, timeout)  # around everything, so that answers to bugs have its headers too
 
@@ -84,7 +74,7 @@ def server(app: ASGIApp) -> uvicorn.Server:
         ws="none",
         loop="asyncio",
         lifespan="off",
-        log_level="critical",  # clients that go away and computations that are left are no errors; `_bug` prints those
+        log_level="critical",  # clients that go away and what is left then are no errors; `_answer` prints those
         access_log=False,
         proxy_headers=False,
         server_header=False,
@@ -94,29 +84,24 @@ def server(app: ASGIApp) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-async def _refuse(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
-
-
-async def _explain(request: Request, error: Exception) -> Response:
-    """Answers what is wrong with what was sent."""
-    message = str(error)
-    if isinstance(error, ValidationError):
-        first = error.errors(include_url=False, include_context=False)[0]
-        message = f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
-    return JSONResponse({"error": message}, HTTPStatus.UNPROCESSABLE_ENTITY)
-
-
-async def _exhausted(request: Request, error: Exception) -> Response:
-    """Answers that memory, a disk or another resource does not suffice; PyTorch says so by a RuntimeError."""
-    if isinstance(error, RuntimeError) and "memory" not in str(error):
-        raise error
-    reason = getattr(error, "strerror", None) or "out of memory"
-    answer = f"This computer cannot answer that now ({reason}). Try a smaller image, or make room."
-    return JSONResponse({"error": answer}, HTTPStatus.INSUFFICIENT_STORAGE)
-
-
-async def _bug(request: Request, error: Exception) -> Response:
-    traceback.print_exception(error)
-    return JSONResponse({"error": f"A bug in oneway: {type(error).__name__}."}, HTTPStatus.INTERNAL_SERVER_ERROR)
+async def _answer(request: Request, error: Exception) -> Response:
+    """What is wrong: with the address or with what was sent, with this computer, or with oneway."""
+    # Memory, a disk or another resource does not suffice; PyTorch says so by a RuntimeError.
+    exhausted = isinstance(error, MemoryError | OSError) or (isinstance(error, RuntimeError) and "memory" in str(error))
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    match error:
+        case HTTPException():
+            return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+        case ValidationError():
+            first = error.errors(include_url=False, include_context=False)[0]
+            reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
+        case UserError():
+            reason = str(error)
+        case _ if exhausted:
+            status = HTTPStatus.INSUFFICIENT_STORAGE
+            why = getattr(error, "strerror", None) or "out of memory"
+            reason = f"This computer cannot answer that now ({why}). Try a smaller image, or make room."
+        case _:
+            traceback.print_exception(error)
+            status, reason = HTTPStatus.INTERNAL_SERVER_ERROR, f"A bug in oneway: {type(error).__name__}."
+    return JSONResponse({"error": reason}, status)
