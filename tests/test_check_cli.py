@@ -1,6 +1,6 @@
 """Facts about a user's own folder on the command line, from the first look to a trained model, as real processes.
 
-The first look, training and evaluation begin from nothing once; all else is tried in forks.
+The first look begins from nothing once, as training and evaluation do in `test_cli`; all else is tried in forks.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -70,7 +71,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("trained")
     write_folder(place / "photos")
     assert call("check", "photos", "--save", cwd=place, run=oneway).returncode == 0
-    done = call("train", "folder", "--data", "photos", *TINY, 4, "--out", "run", cwd=place, run=oneway)
+    done = call(
+        "train", "folder", "--data", "photos", *TINY, 4, "--out", "run", cwd=place, run=partial(forked, report=False)
+    )
     assert done.returncode == 0, done.stderr
     assert "% mIoU on validation with 6 labels\nEvery number here rests on 2 validation images" in done.stdout
     return place
@@ -195,7 +198,7 @@ def test_a_model_is_trained_on_a_folder_and_evaluated(trained):
     split = json.loads((trained / "run/split.json").read_text())
     assert (len(split["labelled"]), len(split["unlabelled"])) == (6, 12)
     assert list(summary["per_class"]) == [f"class {label}" for label in range(9)]
-    result = json.loads(call("eval", "run", "--json", cwd=trained, run=oneway).stdout)
+    result = json.loads(call("eval", "run", "--json", cwd=trained).stdout)
     assert result["samples"] == summary["validation_samples"] == 2
     assert result["value"] == pytest.approx(summary["value"], abs=1e-6)
     table = call("eval", "run", cwd=trained)

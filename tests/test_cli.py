@@ -1,4 +1,4 @@
-"""Facts about the command line, tried as real processes: each verb once from nothing, the rest in forks."""
+"""Facts about the command line, tried as real processes: training and evaluation once from nothing, else in forks."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ def test_quickstart_does_not_overwrite_a_run(run):
 
 def test_quickstart_refuses_an_impossible_seed(tmp_path):
     """Before anything is rendered or written."""
-    done = oneway("quickstart", "--seed", "-1", cwd=tmp_path)
+    done = forked("quickstart", "--seed", "-1", cwd=tmp_path)
     assert done.returncode != 0
     assert "seed" in done.stderr
     assert list(tmp_path.iterdir()) == []
