@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from collections import defaultdict
 from copy import deepcopy
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -22,7 +24,7 @@ from oneway.engine.step import step
 from oneway.engine.store import Store
 from oneway.methods import METHODS
 from oneway.models.swiftnet import SwiftNet
-from oneway.ops import ahead, backend, rows
+from oneway.ops import ahead, backend, compilers, rows
 from oneway.runs.checkpoint.state import tensors_of
 from small_runs import small_streets
 
@@ -36,7 +38,7 @@ def rehearsals(monkeypatch):
         pytest.skip("no Triton")
     launched, usual = [], ahead.JITFunction.run
 
-    def without_a_gpu(rehearse):
+    def without_a_gpu(rehearse, compilers):
         monkeypatch.setattr(ahead.JITFunction, "run", lambda self, *arguments, **options: launched.append(self))
         with torch.autograd.set_multithreading_enabled(False), ahead._Zeros():
             rehearse()
@@ -68,14 +70,14 @@ def test_a_step_is_rehearsed_and_nothing_has_changed(rehearsals, method):
 @pytest.mark.parametrize("changes", [{"jitter": {"crop": None}}, {"model": {"factory": "somewhere:network"}}])
 def test_strangers_and_points_are_left_alone(monkeypatch, changes):
     """Whose kernels are not known."""
-    monkeypatch.setattr(warm, "compile_ahead", lambda rehearse: pytest.fail("compiles"))
+    monkeypatch.setattr(warm, "compile_ahead", lambda rehearse, compilers: pytest.fail("compiles"))
     config = Config(jitter=Jitter(crop=(32, 32))).changed(**changes)
     warm.compile_kernels(None, lambda copy: pytest.fail("steps"), config, CPU)
 
 
 def test_a_failing_rehearsal_ends_no_run(monkeypatch):
     """What is wrong, the first step says."""
-    monkeypatch.setattr(warm, "compile_ahead", lambda rehearse: rehearse())
+    monkeypatch.setattr(warm, "compile_ahead", lambda rehearse, compilers: rehearse())
     warm.compile_kernels(nn.Identity(), lambda copy: 1 / 0, Config(jitter=Jitter(crop=(32, 32))), CPU)
 
 
@@ -91,14 +93,41 @@ def test_a_gpu_that_fails_to_wake_up_ends_no_run(monkeypatch):
     """In a thread of its own, which says nothing; without a GPU, nothing is begun."""
     asked = []
     monkeypatch.setattr(torch, "zeros", lambda *shape, device: asked.append(device) or 1 / 0)
-    before = threading.active_count()
-    warm.awaken(CPU)
-    assert threading.active_count() == before
-    warm.awaken(torch.device("cuda"))
-    for thread in threading.enumerate():
-        if thread.name == "awaken":
-            thread.join()
-    assert asked == [torch.device("cuda")]
+    started = SimpleNamespace(close=lambda: asked.append("closed"))
+    monkeypatch.setattr(warm, "start_compilers", lambda: started)
+    monkeypatch.setattr(backend, "AVAILABLE", True)
+    before, config = threading.active_count(), recipe("camvid")
+    with warm.awakened(CPU, config):
+        assert threading.active_count() == before
+        assert warm._compilers is None
+    with warm.awakened(torch.device("cuda"), config):
+        assert warm._compilers is started
+        for thread in threading.enumerate():
+            if thread.name == "awaken":
+                thread.join()
+    assert asked == [torch.device("cuda"), "closed"]
+
+
+def test_kernels_are_rehearsed_once_for_a_gpu(monkeypatch, tmp_path):
+    """Once they are in Triton's cache, a run of the same kind finds them there, whatever its length; others do not."""
+    rehearsed, gpu = [], torch.device("cuda")
+    monkeypatch.setattr(warm, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(warm, "compile_ahead", lambda rehearse, compilers: rehearsed.append(compilers))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    config = recipe("camvid")
+    longer, other = config.changed(train={"iterations": 7}), config.changed(method="supervised")
+    warm.compile_kernels(None, None, config, gpu)  # with no folder to leave a mark in
+    (tmp_path / "cache").mkdir()
+    expected = 1
+    for changed, kind, new in (
+        (config, "", 1), (longer, "", 0), (other, "", 1), (config, "supervised", 1), (config, "", 0), (other, "", 0)
+    ):  # fmt: skip
+        warm.compile_kernels(None, None, changed, gpu, kind)
+        expected += new
+        assert len(rehearsed) == expected
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
+    warm.compile_kernels(None, None, config, gpu)
+    assert len(rehearsed) == expected + 1
 
 
 def test_without_triton_nothing_is_done(monkeypatch):
@@ -140,6 +169,32 @@ def test_kernels_are_compiled_and_not_launched(monkeypatch, tmp_path):
     assert compiled.asm["cubin"]
     assert len(made) == 2
     assert ahead.JITFunction.run is usual
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(ahead.AsyncCompileMode is None, reason="no Triton that compiles ahead")
+def test_other_processes_compile_what_is_found_in_the_cache(monkeypatch, tmp_path):
+    """Before Triton's own function is called; one that cannot, or is no more, is not waited for."""
+    from triton.runtime import driver
+
+    kernel = rows._norm_sum_parts
+    if not isinstance(kernel, ahead.JITFunction):
+        pytest.skip("kernels are interpreted here")
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(driver, "_active", NoDevice())
+    monkeypatch.setattr(kernel, "device_caches", defaultdict(kernel.create_binder))
+    helpers, seen = compilers.Compilers(), []
+    usual = helpers.compile
+    found = lambda: [file.name for file in tmp_path.rglob("*.cubin")]  # noqa: E731
+    monkeypatch.setattr(helpers, "compile", lambda function: (usual(function), seen.append(found())))
+    ahead.compile_ahead(lambda: rows.summed(torch.ones(2, 3, 8), None), helpers)
+    assert seen == [["_norm_sum_parts.cubin"]] == [found()]
+    usual(lambda: 1)
+    helpers.close()
+    began = time.monotonic()
+    usual(lambda: seen)
+    assert time.monotonic() - began < 1
+    assert helpers.process.poll() is not None
 
 
 def test_a_resnet_of_ours_is_fused_without_timm():

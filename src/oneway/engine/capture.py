@@ -129,7 +129,8 @@ class CapturedStep:
         """Where steps will run, so that they find its memory."""
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
-            compile_kernels(self.state, partial(self._step, consistent), self.config, self.store.pixels.device)
+            step, kind = partial(self._step, consistent), "" if consistent else "supervised"
+            compile_kernels(self.state, step, self.config, self.store.pixels.device, kind)
 
     def _on_side_stream(self, consistent: bool) -> Measured:
         """A capture must not find work of the default stream in its way."""

@@ -1,7 +1,7 @@
 """Operations on tensors, each one function with a reference and, for GPUs, a Triton kernel; `backend` picks."""
 
 from oneway.ops.activation import Activation
-from oneway.ops.ahead import compile_ahead, hash_compiler
+from oneway.ops.ahead import cache_folder, compile_ahead, hash_compiler, start_compilers
 from oneway.ops.backend import kernels_run, references
 from oneway.ops.balanced import dice, hardest_cross_entropy, weight_of_labels
 from oneway.ops.beside import beside

@@ -8,12 +8,16 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+
+from oneway.ops.backend import triton
+from oneway.ops.compilers import Compilers
 
 try:
     from triton.runtime import JITFunction
@@ -24,8 +28,18 @@ except ImportError:  # no Triton, or one that compiles when it launches, and onl
 THREADS = 16
 """At most; most of their time is spent in compilers that run side by side."""
 
+FEW_CORES = 4
+"""With no more of them, processes of their own would not be faster than threads."""
 
-def compile_ahead(function: Callable[[], object]) -> None:
+
+def start_compilers() -> Compilers | None:
+    """Processes that compile for `compile_ahead`, where it has much to do; None where they would not help."""
+    with suppress(OSError):
+        return Compilers() if AsyncCompileMode is not None and _cores() > FEW_CORES else None
+    return None
+
+
+def compile_ahead(function: Callable[[], object], compilers: Compilers | None = None) -> None:
     """Compiles and loads the kernels that a function launches, but launches none: what it computes is of no use.
 
     What they would have written is zero. Where Triton cannot, nothing is done, and each kernel is compiled when it is
@@ -35,10 +49,9 @@ def compile_ahead(function: Callable[[], object]) -> None:
         return
     # Backwards in the same thread: whoever else launches kernels meanwhile does launch them.
     one_thread = torch.autograd.set_multithreading_enabled(False)
-    threads = min(THREADS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     # What fails here fails again, where it is launched.
     with (
-        _Compilers(threads, initializer=_use_device, initargs=_device()) as pool,
+        _Threads(compilers, min(THREADS, _cores()), initializer=_use_device, initargs=_device()) as pool,
         _without_launching(),
         one_thread,
         AsyncCompileMode(pool, ignore_errors=True),
@@ -54,11 +67,22 @@ def hash_compiler() -> None:
     triton_key()
 
 
-class _Compilers(ThreadPoolExecutor):
+def cache_folder() -> Path:
+    """Where Triton keeps what it has compiled."""
+    return Path(triton.knobs.cache.dir)
+
+
+class _Threads(ThreadPoolExecutor):
     """Threads that also load what they have compiled: for some versions of Triton, a C compiler has work to do then."""
+
+    def __init__(self, compilers: Compilers | None, threads: int, **options: Any) -> None:
+        super().__init__(threads, **options)
+        self.compilers = compilers
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
         def compile_and_load() -> Any:
+            if self.compilers is not None:
+                self.compilers.compile(function)  # which finds it in Triton's cache then
             kernel = function(*arguments, **options)
             try:
                 kernel._init_handles()
@@ -77,6 +101,10 @@ class _Zeros(TorchFunctionMode):
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = function(*args, **(kwargs or {}))
         return made.zero_() if function in self.EMPTY else made
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _device() -> tuple[int, ...]:

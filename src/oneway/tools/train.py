@@ -31,7 +31,7 @@ from oneway.engine.capture import WARM_UP, choose_step
 from oneway.engine.feed import Feed
 from oneway.engine.ranks import Ranks, join
 from oneway.engine.step import Measured
-from oneway.engine.warm import awaken
+from oneway.engine.warm import awakened
 from oneway.runs import TrainedModel, continuation
 from oneway.runs.checkpoint.writer import Writer, open_writer
 from oneway.tools.evaluate import METRIC_NAMES, as_json
@@ -73,7 +73,7 @@ def train(
             if (ended := find_ended(config, out, ranks, say)) is not None:
                 return ended
         if ranks.alone:
-            awaken(device)
+            resources.enter_context(awakened(device, config))
         training = open_training(config, out, device, resume, allow_changes, console, resources, ranks, turn)
         with _watched(training, log), keep_freed_memory(device.type == "cpu"):
             signal_at_end = _iterate(training, console, turn.title, beside)
