@@ -48,10 +48,6 @@ class Parent:
         with suppress(OSError):
             os.write(self.pipe, f"{' '.join(message.split())}\n".encode())
 
-    def wait(self, seconds: float) -> bool:
-        """Waits so long, or until the run ends; whether it has ended."""
-        return self.gone.wait(seconds)
-
 
 def main() -> None:
     """Takes the run to a service; where that fails, tells it once, and tries again from the start."""
@@ -79,7 +75,7 @@ def main() -> None:
             told = True
             if last_try:
                 return
-            parent.wait(SECONDS_BETWEEN_TRIES)
+            parent.gone.wait(SECONDS_BETWEEN_TRIES)
 
 
 def follow(about: About, service: str, parent: Parent) -> None:
@@ -89,7 +85,7 @@ def follow(about: About, service: str, parent: Parent) -> None:
     with open(about.folder / METRICS, encoding="utf-8") as log:  # stays the same file when a continued run has another
         while not ended:
             parent.tell()
-            ended = parent.wait(SECONDS_BETWEEN_LOOKS if number else 0)
+            ended = parent.gone.wait(SECONDS_BETWEEN_LOOKS if number else 0)
             *lines, rest = (rest + log.read()).split("\n")
             points = [read_point(about, place, json.loads(line)) for place, line in enumerate(lines, start=number)]
             number += len(points)

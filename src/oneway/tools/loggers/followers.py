@@ -58,7 +58,9 @@ class Follower:
         deadline = time.monotonic() + MOST_SECONDS
         while self.hear() and time.monotonic() < min(deadline, self.heard + PATIENCE):
             select.select([self.output], [], [], 0.2)
-        if self.process.poll() is None and not self._ended():
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(1)  # who has closed its pipe is about to end
+        if self.process.poll() is None:
             with suppress(OSError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self._tell(f"{self.title} does not answer, and may lack the last points. metrics.jsonl has everything.")
@@ -75,11 +77,6 @@ class Follower:
         assert self.process.stdin is not None
         with suppress(OSError):
             self.process.stdin.close()
-
-    def _ended(self) -> bool:
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(1)  # who has closed its pipe is about to end
-        return self.process.poll() is not None
 
     def _tell(self, message: str) -> None:
         if not self.told:
