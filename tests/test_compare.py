@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +16,7 @@ import pytest
 import yaml
 from rich.console import Console
 
+import forks
 from files import change_json, contents
 from oneway.cli import app
 from oneway.common.errors import UserError
@@ -113,15 +113,14 @@ def test_a_report_about_the_folder_of_both_is_about_both(both, tmp_path):
 def test_a_comparison_that_was_stopped_says_how_to_go_on(tmp_path):
     """Ctrl-C ends both runs, and the command that continues both is printed."""
     words = " ".join(TINY).replace("--train.iterations 4", "--train.iterations 100000").split()
-    command = [sys.executable, "-m", "oneway", "train", "streets", "--compare", *words, "--out", "both"]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    log = tmp_path / "both" / "simple-phtps" / "metrics.jsonl"
-    while not (log.exists() and log.stat().st_size) and process.poll() is None:
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 130
-    assert "oneway train streets --compare --resume --out both" in said
+    job = forks.start(tmp_path, command=["train", "streets", "--compare", *words, "--out", "both"])
+    log, end = tmp_path / "both" / "simple-phtps" / "metrics.jsonl", time.monotonic() + 120
+    while not (log.exists() and log.stat().st_size):
+        assert time.monotonic() < end, job.error
+        time.sleep(0.01)
+    os.kill(job.process, signal.SIGINT)
+    assert job.wait() == 130
+    assert "oneway train streets --compare --resume --out both" in job.error
     assert not (tmp_path / "both" / "supervised").exists()
 
 
