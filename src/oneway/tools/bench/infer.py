@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from copy import deepcopy
-from functools import partial
 
 import torch
 from rich.table import Table
@@ -27,6 +26,9 @@ WARM_UP = 3
 
 Ending = Callable[[Tensor, Tensor], Tensor]
 """What follows the logits, given the labels: N×H×W."""
+
+Prepare = Callable[[Callable[[], Tensor], torch.device], Callable[[], object]]
+"""What makes a call ready to be timed."""
 
 
 def as_in_the_paper(logits: Tensor, labels: Tensor) -> Tensor:
@@ -75,21 +77,19 @@ def measure(name: str, config: Model, size: tuple[int, int], device: torch.devic
     eager = models.build(config, classes, seed=0).to(device).eval()
     fast = optimise(eager, x)
     row: Result = {"network": name, "size": size, "eager": {}, "optimised": {}}
+
+    def rate(network: Callable[[Tensor], Tensor], end: Ending, prepare: Prepare) -> float:
+        return 1000 / milliseconds_apart(prepare(lambda: end(network(x), labels), device), device)
+
     for ending, end in ENDINGS.items():
-        ordinary = _warm(partial(_image, eager, end, x, labels), device)
-        row["eager"][ending] = 1000 / milliseconds_apart(ordinary, device)
+        row["eager"][ending] = rate(eager, end, _warm)
         with cudnn_autotune():
-            replayed = capture(partial(_image, fast, end, x, labels), device)
-        row["optimised"][ending] = 1000 / milliseconds_apart(replayed, device)
+            row["optimised"][ending] = rate(fast, end, capture)
     expected, found = eager(x).double(), fast(x).double()
     row["difference"] = float((found - expected).norm() / expected.norm())
     row["ratio"] = {ending: row["optimised"][ending] / row["eager"][ending] for ending in ENDINGS}
     row["paper"] = INFERENCE[name].get(size)
     return row
-
-
-def _image(network: Callable[[Tensor], Tensor], end: Ending, x: Tensor, labels: Tensor) -> Tensor:
-    return end(network(x), labels)
 
 
 def optimise(model: nn.Module, example: Tensor) -> Callable[[Tensor], Tensor]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import nullcontext
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 import torch
@@ -86,8 +88,7 @@ def bench_memory(options: Options, say: Say) -> Findings:
     if figure is not None:
         draw_memory(results, figure, unit)
         notes.append(f"Figure: {figure}")
-    cases = dict.fromkeys(row["case"] for row in results)
-    tables = [memory_table([row for row in results if row["case"] == case], unit) for case in cases]
+    tables = [memory_table(list(of_case), unit) for _, of_case in groupby(results, itemgetter("case"))]
     return Findings(tables, results, notes)
 
 

@@ -8,7 +8,6 @@ process, so that both have the same work.
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable
 from statistics import median
 from typing import NamedTuple
@@ -65,24 +64,19 @@ def bench_ranks(options: Options, say: Say) -> Findings:
                 f"{case.name:9} {setup:12} without exchanges {row['alone_ms']:.3f} ms, "
                 f"with, {counted(ranks.of, 'process', 'processes')}: {row['together_ms']:.3f} ms ({row['cost']:+.1%})"
             )
+    itself = "With: this process exchanges with itself, so that what is left is the work around exchanges. "
+    captured = "captured as CUDA graphs" if all(row["captured"] for row in rows) else "not captured"
+    assumed = "; ".join(
+        f"{each.gpus} GPUs: {each.microseconds:g} µs, {each.bytes_per_second / 1e9:.3g} GB/s each way"
+        for each in NETWORKS
+    )
     notes = [
         f"one pass: {SETUPS['one pass'][0]}. Batches are those of each process. Without exchanges: each trains by "
-        "itself, as one process does, whether torchrun started it or not. "
-        + (
-            "With: this process exchanges with itself, so that what is left is the work around exchanges. "
-            if ranks.of == 1
-            else ""
-        )
-        + f"Both in turns, {len(rows[0]['rounds']['alone'])} times each; {ranks.backend}, "
-        + ("captured as CUDA graphs." if all(row["captured"] for row in rows) else "not captured."),
+        f"itself, as one process does, whether torchrun started it or not. {itself if ranks.of == 1 else ''}Both in "
+        f"turns, {len(rows[0]['rounds']['alone'])} times each; {ranks.backend}, {captured}.",
         "The model: t = one process with exchanges + their number · latency + 2 (N − 1)/N · gradients / bandwidth, "
-        "without overlap. "
-        + "; ".join(
-            f"{each.gpus} GPUs: {each.microseconds:g} µs, {each.bytes_per_second / 1e9:.3g} GB/s each way"
-            for each in NETWORKS
-        )
-        + f". µs for {MOST:.0%}: what an exchange may take for that efficiency of {NETWORKS[0].gpus}. "
-        "`torchrun --nproc-per-node N -m oneway bench ranks` measures instead.",
+        f"without overlap. {assumed}. µs for {MOST:.0%}: what an exchange may take for that efficiency of "
+        f"{NETWORKS[0].gpus}. `torchrun --nproc-per-node N -m oneway bench ranks` measures instead.",
     ]
     return Findings([cost_table(rows), model_table(rows)], rows, notes)
 
@@ -90,10 +84,7 @@ def bench_ranks(options: Options, say: Say) -> Findings:
 def join_or_found(device: torch.device) -> Ranks:
     """The processes that torchrun has started, or a group of this one alone."""
     if "WORLD_SIZE" not in os.environ:
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            port = found.getsockname()[1]
-        os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     return join(device.type, group_of_one=True)
 
 

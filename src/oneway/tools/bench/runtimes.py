@@ -7,7 +7,6 @@ import time
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -27,22 +26,16 @@ from oneway.tools.export.int8 import quantise
 ROUNDS = 7
 CLASSES = 19
 CALIBRATION_IMAGES = 2
+PYTORCH = "pytorch"
 
 
-class Runtime(NamedTuple):
-    """Who computes, and how."""
-
-    format: Onnx | None  # None: PyTorch itself
-    int8: bool = False
-
-
-RUNTIMES: dict[str, Runtime] = {
-    "pytorch": Runtime(None),
-    "onnxruntime": Runtime(Onnx()),
-    "openvino": Runtime(OpenVino()),
-    "onnxruntime-int8": Runtime(Onnx(), int8=True),
-    "openvino-int8": Runtime(OpenVino(), int8=True),
+RUNTIMES: dict[str, tuple[Onnx, bool]] = {
+    "onnxruntime": (Onnx(), False),
+    "openvino": (OpenVino(), False),
+    "onnxruntime-int8": (Onnx(), True),
+    "openvino-int8": (OpenVino(), True),
 }
+"""Beside PyTorch: who computes, and whether in INT8."""
 
 
 def bench_runtimes(options: Options, say: Say) -> Findings:
@@ -51,10 +44,8 @@ def bench_runtimes(options: Options, say: Say) -> Findings:
     rows = []
     for name, config in options.choose(SEGMENTING).items():
         rows.append(row := measure(name, config, runtimes))
-        say(
-            f"{name:20} images/s: "
-            + ", ".join(f"{runtime} {rate:.1f}" for runtime, rate in row["images_per_second"].items())
-        )
+        rates = ", ".join(f"{runtime} {rate:.1f}" for runtime, rate in row["images_per_second"].items())
+        say(f"{name:20} images/s: {rates}")
     notes = [
         "Files as `oneway export` writes them, in single precision or INT8, and the most probable class of each pixel; "
         f"random weights. One image after another, the runtimes in turn, median of {ROUNDS} rounds. "
@@ -63,33 +54,32 @@ def bench_runtimes(options: Options, say: Say) -> Findings:
     return Findings([runtime_table(rows)], rows, notes)
 
 
-def choose_runtimes(names: tuple[str, ...], say: Say) -> dict[str, Runtime]:
-    """Those asked for that are installed, PyTorch first; says which are not."""
+def choose_runtimes(names: tuple[str, ...], say: Say) -> list[str]:
+    """Those asked for beside PyTorch that are installed; says which are not."""
     for name in names:
-        if name not in RUNTIMES:
-            raise unknown("runtime", name, RUNTIMES)
-    chosen = {"pytorch": RUNTIMES["pytorch"]}
-    for name, runtime in RUNTIMES.items():
-        if name in names and runtime.format:
-            try:
-                runtime.format.require()
-                chosen[name] = runtime
-            except UserError as error:
-                say(f"{name}: left out. {error}")
-    if len(chosen) == 1 and tuple(names) != ("pytorch",):
+        if name not in (known := (PYTORCH, *RUNTIMES)):
+            raise unknown("runtime", name, known)
+    chosen = []
+    for name in dict.fromkeys(name for name in names if name != PYTORCH):
+        try:
+            RUNTIMES[name][0].require()
+            chosen.append(name)
+        except UserError as error:
+            say(f"{name}: left out. {error}")
+    if not chosen and {*names} != {PYTORCH}:
         raise UserError("--runtime: none of these is installed, and there is nothing to compare PyTorch with.")
     return chosen
 
 
 @torch.inference_mode()
-def measure(name: str, config: Model, runtimes: dict[str, Runtime]) -> Result:
+def measure(name: str, config: Model, runtimes: list[str]) -> Result:
     """Images per second of each, and the share of pixels that have the class that PyTorch gives them."""
     network = models.build(config, CLASSES, seed=0).eval()
     height, width = size = TIMED_SIZES[False]
     image = torch.from_numpy(render(0, 0, height, width)[0])[None]
     with tempfile.TemporaryDirectory() as folder:
         calls = open_all(network, runtimes, size, Path(folder))
-        expected = calls["pytorch"](image)
+        expected = calls[PYTORCH](image)
         same = {runtime: float((call(image) == expected).float().mean()) for runtime, call in calls.items()}
         spent: dict[str, list[tuple[float, float]]] = {runtime: [] for runtime in calls}
         for _ in range(ROUNDS):
@@ -102,21 +92,18 @@ def measure(name: str, config: Model, runtimes: dict[str, Runtime]) -> Result:
     return {"network": name, "size": size, "images_per_second": rates, "cpu_ms": cpu, "same_class": same}
 
 
-def open_all(network: nn.Module, runtimes: dict[str, Runtime], size: tuple[int, int], folder: Path) -> dict[str, Call]:
-    """The network as a function of bytes, by each runtime."""
-    formats = [runtime for runtime in runtimes.values() if runtime.format]
-    graphs = {False: make_onnx(network, "labels")} if formats else {}
-    if any(runtime.int8 for runtime in formats):
+def open_all(network: nn.Module, runtimes: list[str], size: tuple[int, int], folder: Path) -> dict[str, Call]:
+    """The network as a function of bytes, by PyTorch and by each runtime."""
+    calls: dict[str, Call] = {PYTORCH: partial(predict_bytes, network)}
+    graphs = {False: make_onnx(network, "labels")} if runtimes else {}
+    if any(RUNTIMES[name][1] for name in runtimes):
         images = [np.asarray(render(1, index, *size)[0])[None] for index in range(CALIBRATION_IMAGES)]
         graphs[True] = quantise(graphs[False], images)
-    calls: dict[str, Call] = {}
-    for name, runtime in runtimes.items():
-        if runtime.format is None:
-            calls[name] = partial(predict_bytes, network)
-        else:
-            path = folder / f"{name}{runtime.format.suffix}"
-            runtime.format.save(graphs[runtime.int8], path, {})
-            calls[name] = runtime.format.open(path).result
+    for name in runtimes:
+        format, int8 = RUNTIMES[name]
+        path = folder / f"{name}{format.suffix}"
+        format.save(graphs[int8], path, {})
+        calls[name] = format.open(path).result
     return calls
 
 
@@ -126,7 +113,7 @@ def runtime_table(rows: list[Result]) -> Table:
     for row in rows:
         rates, cpu = row["images_per_second"], row["cpu_ms"]
         for name in rates:
-            faster, cheaper = ratio(rates[name], rates["pytorch"]), ratio(cpu["pytorch"], cpu[name])
+            faster, cheaper = ratio(rates[name], rates[PYTORCH]), ratio(cpu[PYTORCH], cpu[name])
             same = f"{100 * row['same_class'][name]:.2f} %"
             shown.append(
                 (row["network"], name, number(rates[name]), times(faster), number(cpu[name]), times(cheaper), same)

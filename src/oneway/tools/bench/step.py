@@ -36,12 +36,9 @@ def bench_step(options: Options, say: Say) -> Findings:
         "÷ sup.: over oneway's own supervised iteration of the same case. "
         "paper: an RTX A4500, loading included, over its own supervised iteration. "
         f"one pass: {cases.SETUPS['one pass'][0]}, the default method.",
-        *(
-            ["The paper's time for cac is what it takes at least, estimated on an A100."]
-            if "dlv3p-720" in chosen
-            else []
-        ),
     ]
+    if "dlv3p-720" in chosen:
+        notes.append("The paper's time for cac is what it takes at least, estimated on an A100.")
     if options.small:
         notes.append(
             "On a CPU the engine is plain PyTorch, but for `streets` in half precision where the processor has that; "

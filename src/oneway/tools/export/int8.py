@@ -80,21 +80,17 @@ def read_images(path: Path, classes: tuple[str, ...], asked: Int8, console: Cons
     members = [number for number, name in enumerate(train.names) if name not in labelled]
     further = len(train.pool) if train.pool else 0
     kind = "without labels" if members or further else "that taught"
-    if not members and not further:
-        members = list(range(len(train)))
+    members = members if members or further else list(range(len(train)))
     if not members and not further:
         raise UserError(f"{asked.data or run.path}: has no training images to calibrate INT8 on.")
+
+    def read(place: int) -> Bytes:
+        if train.pool is None or place < len(members):
+            return train.image(members[place])
+        return train.pool.read(place - len(members), 0, lambda size: (0, 0, *size)).pixels
+
     chosen = evenly_spaced(len(members) + further, CALIBRATION_IMAGES)
-    images = [
-        _image(train, members[place] if place < len(members) else len(train) + place - len(members)) for place in chosen
-    ]
-    return Images([np.ascontiguousarray(image)[None] for image in images], kind, validation, without)
-
-
-def _image(samples: Samples, number: int) -> Bytes:
-    if samples.pool is None or number < len(samples):
-        return samples.image(number)
-    return samples.pool.read(number - len(samples), 0, lambda size: (0, 0, *size)).pixels
+    return Images([np.ascontiguousarray(read(place))[None] for place in chosen], kind, validation, without)
 
 
 def quantise(model: Any, calibration: list[Bytes]) -> Any:
