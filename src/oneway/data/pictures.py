@@ -76,8 +76,10 @@ def draw_classes(labels: Bytes, colours: Sequence[Colour]) -> Image.Image:
     indices = resize_labels(labels, shown_size(*labels.shape))
     # A palette keeps every edge exact and the file small. It has 256 colours, so that 255 classes leave one for IGNORE.
     greys = (STROKE, GROUND)[: 256 - len(colours)]
-    hatching = np.where(strokes(*indices.shape), len(colours), len(colours) + len(greys) - 1)
-    picture = Image.fromarray(np.where(indices == IGNORE, hatching, indices).astype(np.uint8))
+    if (ignored := indices == IGNORE).any():  # never in a prediction
+        hatching = np.where(strokes(*indices.shape), len(colours), len(colours) + len(greys) - 1)
+        indices = np.where(ignored, hatching, indices).astype(np.uint8)
+    picture = Image.fromarray(indices)
     picture.putpalette([channel for colour in (*colours, *greys) for channel in colour])
     return picture
 
