@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from html import escape, unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -112,15 +113,23 @@ def test_same_runs_give_the_same_bytes(page: str, folders: list[Path], tmp_path:
     assert again.read_text(encoding="utf-8") == page
 
 
-def test_one_run_gets_a_page_in_its_folder(copies: list[Path]) -> None:
+@pytest.fixture(scope="module")
+def page_of_one(folders: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The semi-supervised run alone."""
+    run = shutil.copytree(folders[1], tmp_path_factory.mktemp("one") / "run")
+    written = write_report([run], None)
+    assert written == run / "report.html"
+    return written
+
+
+def test_one_run_gets_a_page_in_its_folder(page_of_one: Path) -> None:
     """Without `out`, the page stands beside the run, which has no second column and no difference."""
-    written = write_report(copies[:1], None)
-    assert written == copies[0] / "report.html"
-    page = written.read_text(encoding="utf-8")
+    page = page_of_one.read_text(encoding="utf-8")
     assert len(Outline(page).all("img")) == SCENES * 2 * 3
     assert "What differs" not in page
 
 
+@pytest.mark.usefixtures("words_alone")
 def test_a_comparison_leaves_the_pages_of_its_runs_alone(copies: list[Path]) -> None:
     """Without `out`, it stands beside the last run, under the names of all; many names are not spelt out."""
     own = copies[1] / "report.html"
@@ -130,6 +139,7 @@ def test_a_comparison_leaves_the_pages_of_its_runs_alone(copies: list[Path]) -> 
     assert _file_name([Path(f"runs/streets-simple-phtps-seed{seed}") for seed in range(9)]) == "report-9-runs.html"
 
 
+@pytest.mark.usefixtures("words_alone")
 def test_few_validation_images_are_warned_of(copies: list[Path]) -> None:
     """At the top of the page, and not in the small print."""
     change_json(copies[0] / "summary.json", validation_samples=2)
@@ -158,11 +168,10 @@ def test_recorded_command_is_text(page: str, folders: list[Path]) -> None:
 
 
 @pytest.mark.skipif(chromium.EXECUTABLE is None, reason="Chromium is not installed")
-def test_commands_are_set_as_such_and_lines_end_between_their_words(folders: list[Path], tmp_path: Path) -> None:
+def test_commands_are_set_as_such_and_lines_end_between_their_words(page_of_one: Path) -> None:
     """A browser would end a line behind a hyphen: what is then copied by eye is another flag."""
-    out = write_report(folders[1:], tmp_path / "report.html")
     with chromium.browser() as open_page:
-        page = open_page(out.as_uri())
+        page = open_page(page_of_one.as_uri())
         page.wait("document.readyState === 'complete' && document.querySelector('footer') !== null")
         for width in (1000, 480):
             page.resize(width, 900)
@@ -236,6 +245,7 @@ def test_page_that_cannot_be_written_is_a_user_error(folders: list[Path], tmp_pa
         write_report(folders[:1], tmp_path / "file" / "report.html")
 
 
+@pytest.mark.usefixtures("words_alone")
 def test_validation_images_are_listed_but_not_endlessly(copies: list[Path], page: str, monkeypatch) -> None:
     """Folded away, by the names in split.json; of very many, the first."""
     names = json.loads((copies[0] / "split.json").read_text())["validating"]
@@ -243,6 +253,5 @@ def test_validation_images_are_listed_but_not_endlessly(copies: list[Path], page
     assert folded is not None
     assert folded[1].split() == names
     monkeypatch.setattr("oneway.tools.report.page.MOST_LISTED", 3)
-    monkeypatch.setattr("oneway.tools.report.page.robustness", lambda *_: None)
     text = text_of(write_report(copies[:1], None).read_text(encoding="utf-8"))
     assert f"(100) {' '.join(names[:3])} … and more, in split.json" in text
