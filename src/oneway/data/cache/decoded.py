@@ -29,7 +29,7 @@ from oneway.common.terms import SplitName
 from oneway.common.words import in_bytes, listed, say
 from oneway.config import Data
 from oneway.data.cache.index import Index, Record, UnusableIndex, stamp_files
-from oneway.data.cache.locked import ANOTHER_CACHE, cache_root, locked
+from oneway.data.cache.locked import ANOTHER_CACHE, cache_root, locked, new_folder
 from oneway.data.cache.rows import AGAIN, OnDisk, Originals, checksum
 from oneway.data.check.defects import Surveys
 from oneway.data.check.findings import NAMED, leave_out, left_out_note
@@ -170,21 +170,11 @@ class Cache:
 
     def _decode(self, split: SplitName, items: Sequence[Item]) -> None:
         """Decodes a split on all cores; it takes its place in the cache when it is complete."""
-        target = self.folder(split)
-        new, old = (target.with_name(f".{split}-{os.getpid()}-{kind}") for kind in ("new", "old"))
-        _remove(*target.parent.glob(f".{split}-*"))  # of processes that were killed
-        try:
-            new.mkdir()
+        with new_folder(self.folder(split)) as new:
             _require_space(self.listing, items, new)
             decoded = self._write(items, new)
             left_out = leave_out(self.listing, split, {record.name: record for record in decoded}, self.config)
             Index.write(new / INDEX, decoded, left_out)
-            if target.exists():
-                target.rename(old)
-            new.rename(target)
-        finally:
-            _remove(new, old)
-
 
     def _write(self, items: Sequence[Item], folder: Path) -> list[Record]:
         """Decodes items into two files, pixels and labels, and returns what is known of them."""
@@ -257,11 +247,6 @@ class Cache:
             (file.parent / INDEX).unlink(missing_ok=True)  # by another decoder, or the index itself is wrong
             raise UserError(f"{file}: the {part} of {name} are damaged, and decoding it again gives others. {AGAIN}")
         return values
-
-
-def _remove(*folders: Path) -> None:
-    for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _require_space(listing: Listing, items: Sequence[Item], folder: Path) -> None:

@@ -48,6 +48,19 @@ class Stamp(BaseModel):
     modified: int | None
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None  # of its content, where it was decoded
 
+    @classmethod
+    def of(cls, path: str) -> Self:
+        """Size and time of a file, if it is there."""
+        status = os.stat(path) if os.path.exists(path) else None
+        return cls(path=path, bytes=status and status.st_size, modified=status and status.st_mtime_ns)
+
+    def holds(self, by_content: bool = False) -> bool:
+        """Whether the file has this size and time, or is still not there; or else has its size and content."""
+        now = Stamp.of(self.path)
+        if now.bytes != self.bytes:
+            return False
+        return now.modified == self.modified or (by_content and _digest(self.path) == self.digest)
+
 
 class Record(Survey):
     """The survey of an item that has been decoded, or could not be; with its files, and what was decoded."""
@@ -130,7 +143,7 @@ class Index(BaseModel):
         return (
             decoded == [(item.name, files_of(item)) for item in items if item.name not in left_out]
             and len(decoded) + len(left_out) == len(items)
-            and all(_same_trace(stamp) for files in left_out.values() for stamp in files)
+            and all(stamp.holds() for files in left_out.values() for stamp in files)
         )
 
     def changed_files(self, items: Sequence[Item]) -> Iterator[tuple[int, str]]:
@@ -147,7 +160,7 @@ class Index(BaseModel):
                 path = stamp.path
                 if not os.path.isfile(path):
                     yield 0, f"{path} is gone"
-                elif not _unchanged(stamp):
+                elif not stamp.holds(by_content=True):
                     yield 1, f"{path} has other content"
                 elif path not in listed.get(record.name, ()):
                     yield 2, f"{path} has no image of its name any more"
@@ -173,7 +186,7 @@ def stamp_files(item: Item, digests: dict[tuple[str, str], str]) -> list[tuple[S
     """
     found = []
     for path in files_of(item):
-        stamp, identity = _trace(path), ""
+        stamp, identity = Stamp.of(path), ""
         with suppress(OSError, UserError):  # decoding will say so
             status = os.stat(path)
             identity = f"{status.st_dev} {status.st_ino} {status.st_ctime_ns}"
@@ -211,23 +224,6 @@ def _is_whole(record: Record, classes: int) -> bool:
         and (labels is None or sum(labels.values()) == height * width)
         and all(label < classes or label == IGNORE for label in labels or ())
     )
-
-
-def _trace(path: str) -> Stamp:
-    """Size and time of a file, if it is there, to tell later whether it is the same."""
-    status = os.stat(path) if os.path.exists(path) else None
-    return Stamp(path=path, bytes=status and status.st_size, modified=status and status.st_mtime_ns)
-
-
-def _same_trace(stamp: Stamp) -> bool:
-    """Whether a file has the size and time of its stamp, or is still not there."""
-    now = _trace(stamp.path)
-    return (now.bytes, now.modified) == (stamp.bytes, stamp.modified)
-
-
-def _unchanged(stamp: Stamp) -> bool:
-    """Whether a file has the size and time of its stamp; where only the time differs, whether it has the content."""
-    return _same_trace(stamp) or (_trace(stamp.path).bytes == stamp.bytes and _digest(stamp.path) == stamp.digest)
 
 
 def _digest(path: str) -> str:

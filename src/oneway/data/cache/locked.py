@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import glob
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -48,6 +50,27 @@ def locked(place: Path, name: str, console: Console, private: bool, kept: str) -
             yield
     except OSError as error:
         raise UserError(f"{place}: {kept} cannot be kept there ({error.strerror or error}). {ANOTHER_CACHE}") from error
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """A folder that gets its name, in place of another, once the block has ended well; else nothing is left of it.
+
+    One process at a time may make it, which holds a lock; what killed ones have left is removed.
+    """
+    name = f".{target.name[:40]}-"
+    for left in target.parent.glob(f"{glob.escape(name)}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    new, old = (target.with_name(f"{name}{os.getpid()}-{kind}") for kind in ("new", "old"))
+    try:
+        new.mkdir()
+        yield new
+        if target.exists():
+            target.rename(old)
+        new.rename(target)
+    finally:
+        for folder in (new, old):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _lock_file(path: Path) -> TextIO | None:

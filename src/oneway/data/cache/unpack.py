@@ -27,7 +27,7 @@ from oneway.common.links import replace_file
 from oneway.common.progress import progress_bar
 from oneway.common.words import counted, in_bytes, say
 from oneway.config import Data
-from oneway.data.cache.locked import ANOTHER_CACHE, cache_root, locked
+from oneway.data.cache.locked import ANOTHER_CACHE, cache_root, locked, new_folder
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.video import VIDEO_SUFFIXES, BreaksOff, read_frames
 
@@ -245,16 +245,7 @@ def _ensure_folder(
         return target
     with locked(home, "unpacking", console, private=cache is None, kept="unpacked files"):
         if not is_whole(target):  # nor made by another process meanwhile
-            for left in home.glob(".*-new"):  # by processes that were killed
-                shutil.rmtree(left, ignore_errors=True)
-            new = home / f".{os.getpid()}-new"
-            try:
-                new.mkdir()
+            with new_folder(target) as new:
                 fill(new)
-                if target.is_dir():
-                    shutil.rmtree(target)
-                os.replace(new, target)
-            finally:
-                shutil.rmtree(new, ignore_errors=True)
             say(console, f"{path}: unpacked into {target}")
     return target

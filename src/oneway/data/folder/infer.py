@@ -170,7 +170,11 @@ def _from_numbers(summaries: Sequence[MaskSummary], ignore: tuple[Value, ...] | 
         return Inferred(by_number(BINARY), remarks=("Masks hold 0 and 255 only: taken for background and foreground.",))
     palettes = [summary.palette for summary in summaries if summary.palette is not None]
     indexed = len(palettes) == len(summaries)
-    filling = _filling(summaries)
+    pixels, squares = Counter[int](), Counter[int]()
+    for summary in summaries:
+        pixels.update(summary.pixels)
+        squares.update(summary.squares)
+    filling = {value for value in pixels if squares[value] >= FILLS * pixels[value]}  # areas, and not only lines
     if not indexed:
         _refuse_smoothed(summaries, found, filling)
     values = sorted(found - set(_set_apart(found, filling, indexed) if ignore is None else ignore))
@@ -199,7 +203,6 @@ def _from_numbers(summaries: Sequence[MaskSummary], ignore: tuple[Value, ...] | 
     if values != [*TWO]:
         remarks = [f"{len(classes.names)} classes, from the values {_shown(values)} of {len(summaries)} masks"]
     if ignore is None and IGNORE in found - {*values}:
-        pixels = sum((Counter(summary.pixels) for summary in summaries), Counter[int]())
         remarks.append(
             f"Masks hold {IGNORE} as well, in {100 * pixels[IGNORE] / pixels.total():.1f} % of their pixels, which are "
             "ignored. If it is a class, list it in dataset.yaml."
@@ -217,15 +220,6 @@ def _set_apart(found: set[int], filling: set[int], indexed: bool) -> tuple[int, 
     others = sorted(found - {IGNORE})
     strays = len(others) > 1 and IGNORE in filling and len(filling) <= 2  # among black and white
     return (IGNORE,) if indexed or (not strays and (_counts_up(others) or others[-1] < SMALL)) else ()
-
-
-def _filling(summaries: Sequence[MaskSummary]) -> set[int]:
-    """The values that fill areas in all masks together, rather than lines."""
-    pixels, squares = Counter[int](), Counter[int]()
-    for summary in summaries:
-        pixels.update(summary.pixels)
-        squares.update(summary.squares)
-    return {value for value in pixels if squares[value] >= FILLS * pixels[value]}
 
 
 def _refuse_smoothed(summaries: Sequence[MaskSummary], found: set[int], filling: set[int]) -> None:

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.recfunctions import repack_fields
 
 from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
@@ -38,6 +37,7 @@ ENTRY = np.dtype(
         ("stamp", "<u4"),  # of a single file, when it was written
     ]
 )
+NAMED = np.dtype([("name", "<u8"), ("size", "<u4")])  # what of it tells one image from others
 INDEX, PART, JOURNAL = "index.json", "entries.part", "shards.part"
 NAME = re.compile(r"entries-[0-9a-f]{16}")  # of the file with entries; an index may come from anywhere
 MOST_BYTES = 2**28  # of index.json, with some 100 bytes for each shard
@@ -258,7 +258,7 @@ def digest_entries(entries: Iterable[Entries]) -> str:
     """Of names and sizes, in their order."""
     digest = blake2b(digest_size=16)
     for piece in entries:
-        digest.update(repack_fields(piece[["name", "size"]]).tobytes())
+        digest.update(piece[["name", "size"]].astype(NAMED).tobytes())
     return digest.hexdigest()
 
 
