@@ -27,11 +27,18 @@ def refusal(place, *words: str, status: int = 1) -> str:
     return " ".join(done.stderr.split())
 
 
-@pytest.mark.parametrize("words", ["check photoes", "train folder --data photoes", "check ./photos --unlabelled fotos"])
-def test_data_are_looked_for_before_weights(place, words):
+def test_data_are_looked_for_before_weights(place):
     """With ImageNet's weights, which the recipe starts from, as without."""
-    name = words.split()[-1]
-    assert refusal(place, *words.split()) == f"oneway: {name}: no such file or folder. Did you mean photos?"
+    said = refusal(place, "train", "folder", "--data", "photoes")
+    assert said == "oneway: photoes: no such file or folder. Did you mean photos?"
+
+
+@pytest.mark.parametrize("words", ["check photoes", "check ./photos --unlabelled fotos"])
+def test_check_finds_that_data_are_not_there(place, words):
+    """In its own form, with the same words."""
+    done = forked(*words.split(), cwd=place, COLUMNS="200")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert f"    {words.split()[-1]}: no such file or folder. Did you mean photos?\n" in done.stdout
 
 
 def test_weights_are_looked_for_once_the_data_are_there(place):
