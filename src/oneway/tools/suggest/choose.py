@@ -77,17 +77,12 @@ def choose(
     Greedily takes the one that is worth most beside those that are taken or labelled; near-duplicates of those (by
     fingerprint) are never taken.
     """
-    known = [score.fingerprint for score in labelled]
-    fingerprints = [*(score.fingerprint for score in scores), *known]
+    prints = [score.fingerprint for score in (*scores, *labelled)]
     similarity = np.zeros(len(scores))
     if labelled:
-        similarity = nearest(known, fingerprints[: len(scores)])[1].astype(np.float64)
+        similarity = nearest(prints[len(scores) :], prints[: len(scores)])[1].astype(np.float64)
     taken: list[Score] = []
-    free = np.ones(len(scores), dtype=bool)
-    while len(taken) < count:
-        free &= similarity < ALIKE
-        if not free.any():
-            break
+    while len(taken) < count and (free := similarity < ALIKE).any():
         there = [*labelled, *taken]
         away = 1 - np.clip(similarity, 0, 1) if by == "doubt" else distances(scores, there)
         values = worth(scores, away, by)
@@ -96,11 +91,8 @@ def choose(
         figures = (float(away[best]), float(values[best])) if comparable else (None, None)
         taken.append(replace(scores[best], distance=figures[0], worth=figures[1]))
         # All fingerprints go in every time, since similarity is judged against what a whole set has in common.
-        others = [index for index in range(len(fingerprints)) if index != best]
-        to_best = nearest([fingerprints[best]], [fingerprints[index] for index in others])[1]
-        similarity_to_best = np.ones(len(fingerprints))
-        similarity_to_best[others] = to_best
-        similarity = np.maximum(similarity, similarity_to_best[: len(scores)])
+        to_best = nearest([prints[best]], [*prints[:best], *prints[best + 1 :]])[1]
+        similarity = np.maximum(similarity, np.insert(to_best.astype(np.float64), best, 1)[: len(scores)])
     return taken, int((similarity >= ALIKE).sum()) - len(taken)
 
 
