@@ -13,6 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import forks
 import oneway
 from algorithms import batch_of, settings
 from kernel_facts import DEVICE, assert_facts
@@ -83,22 +84,19 @@ def _last_checkpoint(run: Path) -> dict[str, torch.Tensor]:
 
 
 def test_the_page_writes_a_method_that_trains(tmp_path):
-    """As printed, in processes of its own, but for less confidence and smaller images; and what reads runs knows it."""
+    """As printed, in new processes, but for less confidence and smaller images; what reads runs knows it."""
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert 30 <= len(code.splitlines()) <= 50
     (tmp_path / "two_views.py").write_text(code)
     small = "--labels 4 --data.size 32 64 --data.images 16 --jitter.crop 32 64 --model.width 0.125 --train.iterations 4"
     few = "--train.batch-labelled 2 --train.batch-unlabelled 2 --train.log-every 1 --train.confidence 0.05"
-    for command in (f"train streets --method two-views --out run {small} {few}", "eval run", "train streets --help"):
-        done = subprocess.run(
-            [sys.executable, "two_views.py", *command.split()],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+    for command in (f"train streets --method two-views --out run {small} {few}", "train streets --help"):
+        words = [sys.executable, "two_views.py", *command.split()]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
     assert "two-views" in done.stdout
+    evaluated = forks.start(tmp_path, script="two_views.py", command=["eval", "run"])
+    assert evaluated.wait() == 0, evaluated.error
     logged = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0])
     assert logged["view 1"] > 0
     assert logged["view 2"] > 0

@@ -1,7 +1,8 @@
 """Processes without their start-up time: everything is imported once, and each job runs in a fork of it.
 
-A job is a `oneway` command, or a function of the tests, with what is to happen to it: signals, full disks, limits. It
-is a process of its own in every respect that matters here; a signal ends it, and the system cleans up behind it.
+A job is a `oneway` command, also by a script of a user's own, or a function of the tests, with what is to happen to it:
+signals, full disks, limits. It is a process of its own in every respect that matters here; a signal ends it, and the
+system cleans up behind it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import importlib
 import json
 import os
 import resource
+import runpy
 import signal
 import sys
 import threading
@@ -193,7 +195,10 @@ def run(job: dict[str, Any]) -> NoReturn:
             lose_output(job["lost_output"])
         if "streamed" in job:
             leave_no_room()
-        if "command" in job:
+        if "script" in job:
+            sys.argv = [job["script"], *job["command"]]
+            runpy.run_path(job["script"], run_name="__main__")
+        elif "command" in job:
             command(job)
         else:
             module, function = job["function"].split(":")
