@@ -23,24 +23,22 @@ MOST_HEADER_BYTES = 2**24  # a ResNet-34 with its optimiser has a header of 100 
 KEY = "oneway"  # of our own metadata, a JSON object
 Expected = Mapping[str, tuple[torch.Size, torch.dtype]]
 DTYPES = {
-    "U64": torch.uint64,
-    "I64": torch.int64,
     "F64": torch.float64,
-    "C64": torch.complex64,
     "F32": torch.float32,
-    "U32": torch.uint32,
-    "I32": torch.int32,
-    "BF16": torch.bfloat16,
     "F16": torch.float16,
-    "U16": torch.uint16,
-    "I16": torch.int16,
-    "F8_E4M3": torch.float8_e4m3fn,
-    "F8_E5M2": torch.float8_e5m2,
-    "I8": torch.int8,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
     "U8": torch.uint8,
     "BOOL": torch.bool,
-}  # types by the names they have in files, in the order that tensors have there
-RANKS = {dtype: (rank, name) for rank, (name, dtype) in enumerate(DTYPES.items())}
+}  # types by the names they have in files
+WRITTEN = {
+    torch.uint64: "U64", torch.int64: "I64", torch.float64: "F64", torch.complex64: "C64", torch.float32: "F32",
+    torch.uint32: "U32", torch.int32: "I32", torch.bfloat16: "BF16", torch.float16: "F16", torch.uint16: "U16",
+    torch.int16: "I16", torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2", torch.int8: "I8",
+    torch.uint8: "U8", torch.bool: "BOOL",
+}  # fmt: skip
+"""Names of all that can be written, in the order that tensors have in a file."""
 
 
 class Packed(dict[str, Tensor]):
@@ -54,10 +52,11 @@ class Packed(dict[str, Tensor]):
         super().__init__()
         header: dict[str, Any] = {"__metadata__": {KEY: json.dumps(about)}}
         end = 0
-        for name, tensor in sorted(like.items(), key=lambda item: (RANKS[item[1].dtype], item[0])):
+        order = [*WRITTEN]
+        for name, tensor in sorted(like.items(), key=lambda item: (order.index(item[1].dtype), item[0])):
             begin, end = end, end + tensor.nbytes
-            kind = RANKS[tensor.dtype][1]
-            header[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [begin, end]}
+            kind, shape = WRITTEN[tensor.dtype], list(tensor.shape)
+            header[name] = {"dtype": kind, "shape": shape, "data_offsets": [begin, end]}
         text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 8)  # so that every number lies at a multiple of its size
         first = 8 + len(text)
