@@ -27,7 +27,13 @@ FAMILIES = [
 ]
 
 
-@pytest.mark.parametrize("backbone", FAMILIES)
+@pytest.mark.parametrize(
+    "backbone",
+    [
+        pytest.param(family, marks=[] if family in ("mobilenetv4_conv_small_035", "pvt_v2_b0") else pytest.mark.slow)
+        for family in FAMILIES
+    ],
+)
 def test_backbones_of_other_families_train(backbone, tmp_path):
     """SwiftNet on each of them: two iterations on tiny street scenes, and the model that is kept is read again."""
     config = small_streets(model={"backbone": backbone, "width": 1}, train={"iterations": 2, "log_every": 1})

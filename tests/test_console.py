@@ -114,7 +114,7 @@ def test_a_result_whose_reader_has_gone_ends_quietly():
 
 
 def test_a_result_that_cannot_be_written_is_an_error():
-    status, error = oneway("oneway bench > /dev/full")
+    status, error = oneway("oneway train streets --dry-run > /dev/full")
     assert (status, error.strip()) == (
         1,
         "oneway: The standard output cannot be written to (No space left on device).",
@@ -123,5 +123,5 @@ def test_a_result_that_cannot_be_written_is_an_error():
 
 def test_streams_that_are_closed_are_no_files():
     """Without them, the first file that is opened would be the standard output."""
-    assert oneway("oneway bench <&- >&- 2>&-")[0] == 0
+    assert oneway("oneway train streets --dry-run <&- >&- 2>&-")[0] == 0
     assert oneway("oneway nonsense <&- >&- 2>&-")[0] == 2
