@@ -32,7 +32,7 @@ class Rings:
     """All outlines in an image: E unit edges, ring after ring, each in order."""
 
     starts: Ints  # E×2, row and column of the corner where an edge begins
-    ends: Ints  # E×2, where it ends
+    down: Ints  # E, rows from there to where it ends: 1, 0 or −1
     bounds: Ints  # where each ring begins, and the last one ends
     labels: Bytes  # of each ring: the class inside
 
@@ -49,46 +49,27 @@ class Rings:
 
     def areas(self) -> Ints:
         """Pixels inside each ring; those of a hole are negative."""
-        down = self.ends[:, 0] - self.starts[:, 0]
-        return np.add.reduceat(down * self.starts[:, 1], self.bounds[:-1])
+        return np.add.reduceat(self.down * self.starts[:, 1], self.bounds[:-1])
 
 
 def trace(labels: Bytes) -> Rings:
     """The outlines of all regions of H×W labels."""
-    height, width = labels.shape
     padded = np.pad(labels.astype(np.int16), 1, constant_values=-1)
-
-    def label_at(rows: Ints, columns: Ints) -> npt.NDArray[np.int16]:
-        return padded[rows + 1, columns + 1]
-
-    differs = np.stack(
-        [
-            labels != padded[1 + row : 1 + row + height, 1 + column : 1 + column + width]
-            for row, column in np.roll(AHEAD, 1, axis=0)
-        ]
-    )
-    side, row, column = np.nonzero(differs)
-    number = np.full((4, height, width), -1, dtype=np.int32)
+    across = [np.roll(padded, (-row, -column), axis=(0, 1)) for row, column in np.roll(AHEAD, 1, axis=0)]
+    side, row, column = np.nonzero((padded != across) & (padded >= 0))
+    number = np.full((4, *padded.shape), -1, dtype=np.int32)
     number[side, row, column] = np.arange(len(side))
     # After an edge: around the pixel's own corner, unless the pixel ahead has its label; then along that one, unless
     # the pixel across from it has the label too. So pixels that touch at a corner only are two regions.
-    own = labels[row, column]
-    row_ahead, column_ahead = row + AHEAD[side, 0], column + AHEAD[side, 1]
-    row_beyond, column_beyond = row_ahead + AHEAD[side - 1, 0], column_ahead + AHEAD[side - 1, 1]
-    straight = label_at(row_ahead, column_ahead) == own
-    left = straight & (label_at(row_beyond, column_beyond) == own)
-    following = np.where(
-        left,
-        number[side - 1, row_beyond.clip(0, height - 1), column_beyond.clip(0, width - 1)],
-        np.where(
-            straight,
-            number[side, row_ahead.clip(0, height - 1), column_ahead.clip(0, width - 1)],
-            number[(side + 1) % 4, row, column],
-        ),
-    )
+    own, ahead = padded[row, column], (row + AHEAD[side, 0], column + AHEAD[side, 1])
+    beyond = ahead[0] + AHEAD[side - 1, 0], ahead[1] + AHEAD[side - 1, 1]
+    straight = padded[ahead] == own
+    left = straight & (padded[beyond] == own)
+    around = number[(side + 1) % 4, row, column]
+    following = np.where(left, number[side - 1, *beyond], np.where(straight, number[side, *ahead], around))
     order, bounds = _cycles(following)
-    starts = np.stack([row, column], axis=1) + STARTS[side]
-    return Rings(starts[order], (starts + AHEAD[side])[order], bounds, own[order[bounds[:-1]]])
+    starts = np.stack([row - 1, column - 1], axis=1) + STARTS[side]
+    return Rings(starts[order], AHEAD[side[order], 0], bounds, own[order[bounds[:-1]]].astype(np.uint8))
 
 
 def _cycles(following: npt.NDArray[np.int32]) -> tuple[Ints, Ints]:
@@ -139,22 +120,14 @@ def simplify(rings: Sequence[Ints], fixed: npt.NDArray[np.bool_], tolerance: flo
     if not rings:
         return []
     height, width = fixed.shape[0] - 1, fixed.shape[1] - 1
-    arcs: list[Ints] = []
-    turned: list[bool] = []
-    counts: list[int] = []
-    for ring in rings:
-        parts = _arcs(ring, fixed)
-        counts.append(len(parts))
-        for part in parts:
-            forwards, backwards = part[:2].ravel().tolist(), part[-1:-3:-1].ravel().tolist()
-            turned.append(backwards < forwards)
-            arcs.append(part[::-1] if turned[-1] else part)
-    fitted = iter(_fit(arcs, tolerance))
-    backwards_of = iter(turned)
+    parts = [_arcs(ring, fixed) for ring in rings]
+    arcs = [arc for part in parts for arc in part]
+    turned = [arc[:-3:-1].ravel().tolist() < arc[:2].ravel().tolist() for arc in arcs]
+    fitted = _fit([arc[::-1] if back else arc for arc, back in zip(arcs, turned, strict=True)], tolerance)
+    lines = (arc[:0:-1] if back else arc[:-1] for arc, back in zip(fitted, turned, strict=True))
     simple = []
-    for ring, count in zip(rings, counts, strict=True):
-        lines = [arc[:0:-1] if next(backwards_of) else arc[:-1] for arc in islice(fitted, count)]
-        points = np.concatenate(lines)[:, ::-1].clip(0, [width, height])
+    for ring, part in zip(rings, parts, strict=True):
+        points = np.concatenate([*islice(lines, len(part))])[:, ::-1].clip(0, [width, height])
         exact = corners_only(ring)[:, ::-1].astype(np.float64)
         usable = len(points) > 2 and 0.5 < signed_area(points) / signed_area(exact) < 2
         simple.append(points if usable else exact)

@@ -101,9 +101,10 @@ def _outer_rings(labels: Bytes, rings: Rings, areas: Ints) -> list[int]:
     farther to the left: the outer one, or another hole, of which the same is true.
     """
     height, width = labels.shape
-    number, down = rings.number, rings.ends[:, 0] - rings.starts[:, 0]
+    number, down = rings.number, rings.down
     ring_at = np.full((height, width), -1)  # of the left edge of a pixel, which runs upwards
-    ring_at[rings.ends[down < 0, 0], rings.ends[down < 0, 1]] = number[down < 0]
+    row, column = rings.starts[down < 0].T
+    ring_at[row - 1, column] = number[down < 0]
     begins = np.where(ring_at >= 0, np.arange(width), 0)
     row, beyond = rings.starts[down > 0].T  # of edges with the region on their left
     order = np.lexsort((beyond, number[down > 0]))
@@ -121,11 +122,10 @@ def _means(values: npt.NDArray[np.float32], rings: Rings, areas: Ints, owner: Se
     """For each outer ring the mean of H×W values over its region, from sums along rows up to the edges."""
     before = np.zeros((values.shape[0], values.shape[1] + 1))
     np.cumsum(values, axis=1, dtype=np.float64, out=before[:, 1:])
-    down = rings.ends[:, 0] - rings.starts[:, 0]
-    upright = down != 0
-    rows = np.minimum(rings.starts, rings.ends)[upright, 0]
-    region = np.array(owner)[rings.number]
-    total = np.bincount(region[upright], down[upright] * before[rows, rings.starts[upright, 1]], len(rings))
+    upright = rings.down != 0
+    row, column = rings.starts[upright].T
+    sums = before[row + rings.down[upright].clip(max=0), column]
+    total = np.bincount(np.array(owner)[rings.number[upright]], rings.down[upright] * sums, len(rings))
     pixels = np.bincount(owner, areas, len(rings))
     return (total / np.where(pixels > 0, pixels, 1)).clip(0, 1).tolist()
 
