@@ -246,18 +246,12 @@ class SavedTensors(torch.autograd.graph.saved_tensors_hooks):
     def _unpack(self, packed: Tensor | _Held) -> Tensor:
         return packed.tensor if isinstance(packed, _Held) else packed
 
-    def hold(self, place: int, size: int) -> None:
-        """Counts one more holder of a piece of memory, and the memory with the first."""
-        self.holders[place] += 1
-        if self.holders[place] == 1:
-            self.now += size
-            self.most = max(self.most, self.now)
-
-    def release(self, place: int, size: int) -> None:
-        """Counts one fewer, and the memory no more with the last."""
-        self.holders[place] -= 1
-        if self.holders[place] == 0:
-            self.now -= size
+    def count(self, place: int, size: int, holders: int) -> None:
+        """Counts so many holders more of a piece of memory; it is held from the first of them to the last."""
+        before = self.holders[place]
+        self.holders[place] += holders
+        self.now += size * (bool(self.holders[place]) - bool(before))
+        self.most = max(self.most, self.now)
 
 
 class _Held:
@@ -267,7 +261,7 @@ class _Held:
         self.tensor, self.meter = tensor.detach(), meter  # without its history, which would hold this in turn
         storage = tensor.untyped_storage()
         self.place, self.size = storage.data_ptr(), storage.nbytes()
-        meter.hold(self.place, self.size)
+        meter.count(self.place, self.size, 1)
 
     def __del__(self) -> None:
-        self.meter.release(self.place, self.size)
+        self.meter.count(self.place, self.size, -1)
