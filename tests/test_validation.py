@@ -75,6 +75,8 @@ def test_a_replayed_network_has_the_same_scores(network, monkeypatch, most_bytes
         network.weight.data += 0.1 * torch.randn_like(network.weight)
     (made,) = Replayed.made
     assert (made.input.shape, made.calls) == ((3, 16, 24, 3), 6)
+    validator.score()
+    assert np.array_equal(validator.look(4), predict(network, as_input(torch.from_numpy(samples.image(4))[None]))[0])
 
 
 def test_what_cannot_be_captured_is_validated_all_the_same(network, monkeypatch):

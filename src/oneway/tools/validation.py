@@ -52,6 +52,7 @@ class Validator:
 
     def score(self, look_at: Collection[int] = ()) -> Scores:
         """The scores; samples that will be looked at need not be predicted again then."""
+        self.looked_at = {}
         if self.captured:
             try:
                 return self._replay(look_at)
@@ -59,7 +60,6 @@ class Validator:
                 self.say(f"Validation cannot be captured as a CUDA graph and runs slower: {str(error).splitlines()[0]}")
                 self.captured, self.batches, self.call = False, None, None
                 torch.cuda.empty_cache()
-        self.looked_at = {}
         return evaluate(self.model, self.samples, self.classes, ranks=self.ranks)
 
     def look(self, index: int) -> Bytes:
