@@ -31,14 +31,10 @@ class Trained:
     environment: dict[str, Any]
     """Of its training; the table may be written on another machine."""
 
-    drive: str = ""
-    """The drive that was held out, where there are drives."""
-
     def as_json(self) -> dict[str, Any]:
         """All that a document could claim about it, without the folders of the machine it was trained on."""
         weights = self.config.model.weights
         return {
-            **({"drive": self.drive} if self.drive else {}),
             "seed": self.config.seed,
             **{key: self.summary[key] for key in KEPT},
             "weights": weights and Path(weights).name,
@@ -50,10 +46,10 @@ Runs = Mapping[tuple[str, str], Mapping[tuple[str, int], Trained]]
 """By row and column, then by drive and seed."""
 
 
-def read_trained(folder: Path, drive: str = "") -> Trained:
+def read_trained(folder: Path) -> Trained:
     """The run in a folder."""
     run = open_run(folder)
-    return Trained(run.config, run.summary or {}, run.environment, drive)
+    return Trained(run.config, run.summary or {}, run.environment)
 
 
 def read_runs(out: Path, rows: Iterable[str], columns: Iterable[str], drives: Iterable[str] = ("",)) -> Runs:
@@ -61,7 +57,7 @@ def read_runs(out: Path, rows: Iterable[str], columns: Iterable[str], drives: It
     found: dict[tuple[str, str], dict[tuple[str, int], Trained]] = {}
     for row, column, drive in product(rows, columns, drives):
         for file in (cell_folder(out, row, column) / drive).glob(f"seed*/{SUMMARY}"):
-            run = read_trained(file.parent, drive)
+            run = read_trained(file.parent)
             if run.summary["value"] is not None:
                 found.setdefault((row, column), {})[drive, run.config.seed] = run
     return {place: dict(sorted(runs.items())) for place, runs in found.items()}
@@ -70,9 +66,9 @@ def read_runs(out: Path, rows: Iterable[str], columns: Iterable[str], drives: It
 def runs_as_json(runs: Runs) -> list[dict[str, Any]]:
     """Run by run, what a table rests on."""
     return [
-        {"row": row, "column": column, **run.as_json()}
+        {"row": row, "column": column, **({"drive": drive} if drive else {}), **run.as_json()}
         for (row, column), found in runs.items()
-        for run in found.values()
+        for (drive, _), run in found.items()
     ]
 
 
@@ -96,10 +92,9 @@ class Mean:
         """Of the mean; None for a single seed."""
         return None if self.deviation is None else self.deviation / sqrt(len(self.by_seed))
 
-    def over(self, other: Mean | None) -> Mean | None:
+    def over(self, other: Mean) -> Mean | None:
         """The difference to another, seed by seed; None where they share none."""
-        theirs = {} if other is None else other.by_seed
-        common = {seed: value - theirs[seed] for seed, value in self.by_seed.items() if seed in theirs}
+        common = {seed: value - other.by_seed[seed] for seed, value in self.by_seed.items() if seed in other.by_seed}
         return Mean(common) if common else None
 
     def __str__(self) -> str:
