@@ -32,6 +32,12 @@ def trained_run(two_runs: list[Path]) -> Path:
     return two_runs[1]
 
 
+@pytest.fixture
+def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that trains writes no page at its end, which takes longer than a few iterations."""
+    monkeypatch.setattr("oneway.tools.report.write_report", lambda runs, page, *rest, **more: page)
+
+
 @pytest.fixture(scope="session")
 def tiny_cifar(tmp_path_factory) -> Path:
     """500 training and 40 test images in the official binary layout: each class has a colour of its own, and noise."""
