@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -158,20 +157,17 @@ class Judge:
     @torch.inference_mode()
     def contradiction(self, pixels: Bytes) -> tuple[float, Tensor]:
         """KL between clean and perturbed predictions for an image; and where it is in the clean one, made smaller."""
-        x = self._input(pixels, min(self.most, SHEET_PIXELS))
-        target = probabilities_of(self.network, x)
+        x = self._input(pixels, min(self.most // DRAWS, SHEET_PIXELS))
+        target, copies = probabilities_of(self.network, x), x.expand(DRAWS, -1, -1, -1)
         draws = each_column(draw_perturbation(SEED, 0, DRAWS), lambda column: column.to(self.device))
-        means, total, weight = [], torch.zeros_like(x[:, 0]), torch.zeros_like(x[:, 0])
-        for number in range(DRAWS):  # one after the other: a batch of large images would not fit everywhere
-            perturbation = phtps(each_column(draws, itemgetter(slice(number, number + 1))), x, self.perturb)
-            assert perturbation.valid is not None
-            logits = logits_of(self.network, perturbation.image(x))
-            log_prediction = upsample(logits, pixels_of(x)).log_softmax(dim=1)
-            kl = torch.where(perturbation.valid, kl_map(perturbation.prediction(target), log_prediction), 0)
-            means.append(float(masked_means(kl, perturbation.valid)))
-            total += bring_back(kl, perturbation)
-            weight += bring_back(perturbation.valid.float(), perturbation)
-        return float(np.mean(means)), (total / weight.clamp(min=1e-3))[0].cpu()
+        perturbation = phtps(draws, copies, self.perturb)
+        assert perturbation.valid is not None
+        logits = logits_of(self.network, perturbation.image(copies))
+        log_prediction = upsample(logits, pixels_of(x)).log_softmax(dim=1)
+        moved = perturbation.prediction(target.expand(DRAWS, -1, -1, -1))
+        kl = torch.where(perturbation.valid, kl_map(moved, log_prediction), 0)
+        total, weight = (bring_back(each, perturbation).sum(dim=0) for each in (kl, perturbation.valid.float()))
+        return float(masked_means(kl, perturbation.valid).mean()), (total / weight.clamp(min=1e-3)).cpu()
 
     def _input(self, pixels: Bytes, most: int) -> Tensor:
         return as_input(torch.from_numpy(shrink(pixels, most))[None].to(self.device))
@@ -260,5 +256,5 @@ def _batches(
 
 
 def bring_back(values: Tensor, perturbation: Perturbation) -> Tensor:
-    """1×H×W values of a perturbed image, where they belong in the clean one."""
+    """N×H×W values of perturbed images, where they belong in the clean ones."""
     return perturbation.inverse().prediction(values[:, None])[:, 0]
