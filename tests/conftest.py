@@ -38,6 +38,13 @@ def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oneway.tools.report.write_report", lambda runs, page, *rest, **more: page)
 
 
+@pytest.fixture
+def words_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages without plots, which take longest, for tests about words."""
+    for drawing, nothing in (("robustness", None), ("_curves", []), ("_bars", None), ("_heat_maps", [])):
+        monkeypatch.setattr(f"oneway.tools.report.page.{drawing}", lambda *_, nothing=nothing: nothing)
+
+
 @pytest.fixture(scope="session")
 def tiny_cifar(tmp_path_factory) -> Path:
     """500 training and 40 test images in the official binary layout: each class has a colour of its own, and noise."""

@@ -69,6 +69,7 @@ def change(run: Path) -> None:
     photograph(run.parent / "photos/val/images/b.png", 11)
 
 
+@pytest.mark.usefixtures("words_alone")
 def test_changed_files_are_not_accepted_for_good(run: Path) -> None:
     """That a run was begun with `--data.refresh` does not mean that its data may change again unseen."""
     change(run)
@@ -88,6 +89,7 @@ def test_a_page_to_explore_accepts_changed_files_when_asked(run: Path) -> None:
     assert [picture.name for picture in found.store.offered.values()] == ["val/images/a.png", "val/images/b.png"]
 
 
+@pytest.mark.usefixtures("words_alone")
 def test_a_report_finds_data_that_have_moved(run: Path) -> None:
     """And repeats where they are in its own command; data of other classes are refused."""
     moved = (run.parent / "photos").rename(run.parent / "moved")

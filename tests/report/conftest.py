@@ -32,10 +32,3 @@ def page(folders: list[Path], tmp_path_factory: pytest.TempPathFactory) -> str:
 def copies(folders: list[Path], tmp_path: Path) -> list[Path]:
     """The runs again, for a test to change."""
     return [Path(shutil.copytree(folder, tmp_path / folder.name)) for folder in folders]
-
-
-@pytest.fixture
-def words_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages without plots, which take longest, for tests about words."""
-    for drawing, nothing in (("robustness", None), ("_curves", []), ("_bars", None), ("_heat_maps", [])):
-        monkeypatch.setattr(f"oneway.tools.report.page.{drawing}", lambda *_, nothing=nothing: nothing)
