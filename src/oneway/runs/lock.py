@@ -48,7 +48,11 @@ class Held:
             # Some network file systems number a folder anew: the lock file in it says whose it is.
             noted = _read(self.path)
             if os.path.samestat(here, os.fstat(self.descriptor)) or noted == self.holder:
-                self._refuse_taken_over(noted)
+                if noted not in (b"", self.holder):  # after this computer slept for a while
+                    raise UserError(
+                        f"{self.path}: {_first_line(noted)} has taken this run over, since this process gave no sign "
+                        "of life for a while; this one has stopped."
+                    )
                 return
         except (FileNotFoundError, NotADirectoryError):
             pass
@@ -62,13 +66,6 @@ class Held:
             f"so as not to write into another folder. With --resume --out {now} it continues from its last checkpoint."
         )
 
-    def _refuse_taken_over(self, noted: bytes) -> None:
-        """A computer that slept for a while may find that another one goes on with its work."""
-        if noted not in (b"", self.holder):
-            raise UserError(
-                f"{self.path}: {_first_line(noted)} has taken this run over, since this process gave no sign of life "
-                "for a while; this one has stopped."
-            )
 
     def _where(self) -> str | None:
         """What the folder is called now; None where it has been removed."""

@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,6 +25,7 @@ from rich.console import Console
 from oneway.common.errors import UserError
 from oneway.common.progress import progress_bar
 from oneway.common.terms import SplitName
+from oneway.common.threads import in_threads
 from oneway.common.words import in_bytes, listed, say
 from oneway.config import Data
 from oneway.data.cache.index import Index, Record, UnusableIndex, stamp_files
@@ -40,7 +40,6 @@ from oneway.data.decode.images import image_size
 PIXELS, LABELS, INDEX = "pixels", "labels", "index.json"
 PLACES = 2  # another number gives all folders other names; what older versions left there stays for ever
 ATTEMPTS = 3  # to decode an image that is replaced meanwhile
-AT_ONCE = 64  # images decoded before the first of them is written: bounds the memory that decoding takes
 
 
 @dataclass(frozen=True)
@@ -75,21 +74,15 @@ class Cache:
             pixels, labels = zip(*(record.checksums for record in index.items), strict=True)
             labelled = len(labels) - labels.count(None)
             decode = partial(self._decode_again, split, index, set())
+            colours = Originals(bounds, pixels, partial(decode, PIXELS))
+            classes = Originals(
+                bounds[: labelled + 1], labels[:labelled], partial(decode, LABELS), len(self.listing.classes)
+            )
             return Samples(
                 names=tuple(index.surveys),
                 sizes=sizes,
-                pixels=OnDisk(
-                    self.folder(split) / PIXELS,
-                    (int(bounds[-1]), 3),
-                    Originals(bounds, pixels, partial(decode, PIXELS)),
-                ),
-                labels=OnDisk(
-                    self.folder(split) / LABELS,
-                    (int(bounds[labelled]),),
-                    Originals(
-                        bounds[: labelled + 1], labels[:labelled], partial(decode, LABELS), len(self.listing.classes)
-                    ),
-                ),
+                pixels=OnDisk(self.folder(split) / PIXELS, (int(bounds[-1]), 3), colours),
+                labels=OnDisk(self.folder(split) / LABELS, (int(bounds[labelled]),), classes),
                 labelled=labelled,
                 dense=True,
                 content=index.content,
@@ -183,17 +176,15 @@ class Cache:
         with (
             (folder / PIXELS).open("wb") as pixels,
             (folder / LABELS).open("wb") as labels,
-            ThreadPoolExecutor(os.cpu_count()) as threads,  # Pillow decodes outside the interpreter's lock
             progress_bar(self.console, "Decoding images", len(items)) as advance,
         ):
-            for first in range(0, len(items), AT_ONCE):
-                for found, image, label_map in threads.map(decode, items[first : first + AT_ONCE]):
-                    decoded.append(found)
-                    advance()
-                    if image is not None:
-                        pixels.write(image.data)
-                    if label_map is not None:
-                        labels.write(label_map.data)
+            for found, image, label_map in in_threads(decode, items):
+                decoded.append(found)
+                advance()
+                if image is not None:
+                    pixels.write(image.data)
+                if label_map is not None:
+                    labels.write(label_map.data)
             for file in (pixels, labels):
                 file.flush()
                 os.fsync(file.fileno())  # before the rename that makes them count

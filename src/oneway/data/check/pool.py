@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ from rich.console import Console
 from oneway.common.errors import UserError
 from oneway.common.progress import progress_bar
 from oneway.common.streams import permuted
+from oneway.common.threads import in_threads
 from oneway.config import Data
 from oneway.data.check.defects import Finding
 from oneway.data.check.findings import errors_first
@@ -47,17 +47,12 @@ def look_at(pool: Pool, most: int, advance: Callable[[], None] = lambda: None) -
         except Broken as error:
             return pool.name(image), "", str(error)
 
-    with ThreadPoolExecutor(pool.workers) as threads:
-        try:
-            for name, digest, problem in threads.map(decode, chosen):
-                if problem:
-                    broken[name] = problem
-                else:
-                    digests[digest] = name
-                advance()
-        except BaseException:
-            threads.shutdown(cancel_futures=True)
-            raise
+    for name, digest, problem in in_threads(decode, chosen, pool.workers):
+        if problem:
+            broken[name] = problem
+        else:
+            digests[digest] = name
+        advance()
     count = len(broken)
     too_many = count > max(FEW, pool.most_broken * len(chosen)) or 0 < count == len(chosen)
     return Look(len(chosen), digests, broken, too_many)

@@ -5,9 +5,7 @@ Shapes: an image has H×W pixels.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from math import ceil
 from pathlib import Path
@@ -19,6 +17,7 @@ from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field
 
 from oneway.common.errors import UserError
+from oneway.common.threads import in_threads
 from oneway.data.dataset import Bytes, Item, Listing
 from oneway.data.decode.images import PLAUSIBLE_PIXELS, STRIPE, Unreadable, read_header, read_image, reduced
 
@@ -121,14 +120,9 @@ def decode_and_survey(listing: Listing, item: Item) -> tuple[Survey, Bytes | Non
 def survey_all(listing: Listing, items: Iterable[Item], advance: Callable[[], None]) -> dict[str, Survey]:
     """The survey of each item, by its name; `advance` is called after each."""
     surveys = {}
-    with ThreadPoolExecutor(os.cpu_count()) as threads:  # Pillow decodes outside the interpreter's lock
-        try:
-            for result in threads.map(lambda item: decode_and_survey(listing, item)[0], items):
-                surveys[result.name] = result
-                advance()
-        except BaseException:
-            threads.shutdown(cancel_futures=True)  # a user who interrupts does not wait for the rest
-            raise
+    for found in in_threads(lambda item: decode_and_survey(listing, item)[0], items):
+        surveys[found.name] = found
+        advance()
     return surveys
 
 

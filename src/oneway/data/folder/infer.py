@@ -12,17 +12,16 @@ Numbers are taken for classes by four rules, in this order:
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
+from oneway.common.threads import in_threads
 from oneway.common.words import listed
 from oneway.data.dataset import Colour, class_name
 from oneway.data.decode.masks import pack, unpack
@@ -80,8 +79,7 @@ def infer(masks: Iterable[Path], ignore: tuple[Value, ...] | None, table: Table 
         ignore: Numbers or colours that stand for no class; None for 255, where that is set apart from the others.
         table: Names of the classes, perhaps with colours.
     """
-    with ThreadPoolExecutor(os.cpu_count()) as threads:  # Pillow decodes outside the interpreter's lock
-        answers = list(threads.map(summarise_mask, masks))
+    answers = [*in_threads(summarise_mask, masks)]
     summaries = [answer for answer in answers if isinstance(answer, MaskSummary)]
     if not summaries:
         raise next(answer for answer in answers if isinstance(answer, UserError))

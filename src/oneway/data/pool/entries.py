@@ -10,9 +10,7 @@ import json
 import os
 import re
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -24,6 +22,7 @@ import numpy.typing as npt
 from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
 from oneway.common.links import replace_file
+from oneway.common.threads import in_threads
 from oneway.data.pool.files import Status
 
 FORMAT = 1
@@ -142,28 +141,20 @@ def build(
 ) -> PoolIndex:
     """Indexes shards in their order, on some threads; what was indexed before an interruption is not read again."""
     done = _begun(folder, paths)
-    with (
-        (folder / PART).open("ab") as entries,
-        (folder / JOURNAL).open("ab") as journal,
-        ThreadPoolExecutor(threads) as pool,
-    ):
+    with (folder / PART).open("ab") as entries, (folder / JOURNAL).open("ab") as journal:
         entries.truncate(sum(shard.images for shard in done) * ENTRY.itemsize)
         journal.truncate(0)
         journal.writelines(map(_line, done))
         for _ in done:
             advance()
         waiting = paths[len(done) :]
-        try:
-            for path, (status, found) in zip(waiting, _results(pool, scan, waiting, 4 * threads), strict=True):
-                entries.write(found.tobytes())
-                entries.flush()
-                done.append(Shard(path, status, len(found), digest_entries([found])))
-                journal.write(_line(done[-1]))
-                journal.flush()
-                advance()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+        for path, (status, found) in zip(waiting, in_threads(scan, waiting, threads, 4 * threads), strict=True):
+            entries.write(found.tobytes())
+            entries.flush()
+            done.append(Shard(path, status, len(found), digest_entries([found])))
+            journal.write(_line(done[-1]))
+            journal.flush()
+            advance()
     return save(folder, done)
 
 
@@ -229,19 +220,6 @@ def _begun(folder: Path, paths: Iterable[str]) -> list[Shard]:
             break
         done.append(Shard(name, Status(*status), images, digest))
     return done
-
-
-def _results(
-    pool: ThreadPoolExecutor, function: Callable[[str], Any], values: Sequence[str], most: int
-) -> Iterator[Any]:
-    """In order; at most so many are computed in advance."""
-    futures: deque[Future[Any]] = deque()
-    for value in values:
-        futures.append(pool.submit(function, value))
-        if len(futures) >= most:
-            yield futures.popleft().result()
-    while futures:
-        yield futures.popleft().result()
 
 
 def _pieces(path: Path, count: int) -> Iterator[Entries]:

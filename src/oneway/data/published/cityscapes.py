@@ -103,10 +103,9 @@ def _list(root: Path, split: str, masks: Literal["gtFine", "gtCoarse"] | None) -
 def _mask(image: Path, root: Path, split: str, kind: Literal["gtFine", "gtCoarse"]) -> Path:
     start = root / kind / split / image.parent.name / f"{image.name.removesuffix(IMAGE_ENDING)}_{kind}"
     by_label, by_train_id = (start.with_name(start.name + ending) for ending in ("_labelIds.png", TRAIN_IDS_ENDING))
-    if by_label.is_file():
-        return by_label
-    if by_train_id.is_file():
-        return by_train_id
+    for path in (by_label, by_train_id):
+        if path.is_file():
+            return path
     archive = "gtFine_trainvaltest.zip" if kind == "gtFine" else "gtCoarse.zip"
     raise UserError(
         f"{by_label}: no such file, nor {by_train_id.name}, though {image} is there. Unpack {archive} in {root}."

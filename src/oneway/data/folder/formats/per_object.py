@@ -44,11 +44,8 @@ def not_black(path: Path, size: tuple[int, int]) -> Mask:
 def recognise(root: Path) -> Description | None:
     """A folder for each image, or one for its masks; in `train` and `val`, or right here."""
     train, val = (choose_folder(root, ".", names) for names in (TRAIN, VAL))
-    if train is None:
-        part = _part(root, ".")
-        return None if part is None else Description(train=part)
-    parts = [_part(root, name) if name else None for name in (train, val)]
-    return None if parts[0] is None else Description(train=parts[0], val=parts[1])
+    part = _part(root, train or ".")
+    return None if part is None else Description(train=part, val=_part(root, val) if train and val else None)
 
 
 def _part(root: Path, folder: str) -> Part | None:
