@@ -98,6 +98,7 @@ def test_machines_are_told_why_there_is_no_data_set(tmp_path, check):
         ("odd", "dataset.yaml: classes: write [name, …]"),
         ("odd --recipe camvid", "train: no image found"),
         ("set --unlabelled nowhere", "nowhere: no such file or folder"),
+        ("set --unlabelled empty", "empty: no image found. Give another folder of unlabelled images."),
         ("set --unlabelled 'nowhere/{0..9}.tar'", "no such file"),
     ],
 )

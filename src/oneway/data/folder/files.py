@@ -213,7 +213,12 @@ def _from_elsewhere(folder: Path, items: list[Item], taken: set[Path], problems:
     while any(item.name.startswith(f"{prefix}/") for item in items):
         prefix += "_"
     used = {path.resolve() for path in taken}
-    images = images_in(folder, folder, problems)
+    passed: list[Problem] = []
+    if not (images := images_in(folder, folder, passed)):
+        raise UserError(
+            f"{folder}: no image found{unsupported_images(passed)}. Give another folder of unlabelled images."
+        )
+    problems += passed
     return [Item(f"{prefix}/{_name_below(folder, image)}", image) for image in images if image.resolve() not in used]
 
 
