@@ -11,7 +11,8 @@ import time
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
 
 import preload
 
@@ -47,11 +48,15 @@ class Job:
 under_way: list[Job] = []
 
 
-@lru_cache
-def zygote(interpreted: bool) -> subprocess.Popen[str]:
-    """One for each process of the tests, and one whose kernels are interpreted, which Triton decides when imported.
+Kind = Literal["usual", "interpreted", "bare"]
 
-    It ends with the process that started it, when its standard input does.
+
+@lru_cache
+def zygote(kind: Kind) -> subprocess.Popen[str]:
+    """One of each kind for each process of the tests; it ends with it, when its standard input does.
+
+    One has imported everything; so has one whose kernels are interpreted, which Triton decides when it is imported; and
+    one has imported PyTorch alone.
     """
     here = str(Path(__file__).parent)
     environment = {
@@ -60,18 +65,18 @@ def zygote(interpreted: bool) -> subprocess.Popen[str]:
         "COLUMNS": "200",
         "LD_PRELOAD": preload.library(),  # without effect until a job arms it
         "PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")]),
-        **({"TRITON_INTERPRET": "1"} if interpreted else {}),
+        **({"TRITON_INTERPRET": "1"} if kind == "interpreted" else {}),
     }
-    command = [sys.executable, "-m", "zygote"]
+    command = [sys.executable, "-m", "zygote", kind]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
 
-def start(folder: Path, *, output: Path | None = None, interpreted: bool = False, **job: Any) -> Job:
+def start(folder: Path, *, output: Path | None = None, kind: Kind = "usual", **job: Any) -> Job:
     """A job in a folder; what it says is kept there, or in another. See `zygote` for what can happen to it."""
     folder.mkdir(parents=True, exist_ok=True)
     output = output or folder
     name = job.setdefault("name", f"job-{time.monotonic_ns()}")
-    server = zygote(interpreted)
+    server = zygote(kind)
     for earlier in under_way:  # of a test that failed and never asked how it ended
         if earlier.status is None:
             os.kill(earlier.process, signal.SIGKILL)
@@ -90,3 +95,11 @@ def called(place: Path, function: str, /, *, largest_file: int | None = None, **
     job = start(place, function=function, arguments=arguments, **limits)
     assert job.wait() == 0, job.error
     return json.loads((place / f"{job.name}.json").read_text())
+
+
+def run_code(code: str) -> str:
+    """What a program prints that succeeds, in a process that has imported PyTorch and nothing else."""
+    with TemporaryDirectory() as place:
+        job = start(Path(place), kind="bare", code=code)
+        assert job.wait() == 0, job.error
+        return job.output

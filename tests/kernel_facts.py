@@ -31,7 +31,7 @@ def assert_facts(file: str, name: str) -> None:
         return
     with TemporaryDirectory() as output:
         facts = {"function": "kernel_facts:check", "arguments": {"options": options}}
-        job = start(ROOT, output=Path(output), interpreted=True, **facts)
+        job = start(ROOT, output=Path(output), kind="interpreted", **facts)
         status = job.wait()
         said = "".join((Path(output) / f"{job.name}.{stream}").read_text() for stream in ("out", "err"))
     assert status == 0, said

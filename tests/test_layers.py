@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 
 import pytest
 
+from forks import run_code
 from layers import BEGIN, END, LAYER_OF, LAYERS, PAGE, PARTS, SOURCE, edges, files, imports_of, part_of
 
 ORDER = list(LAYERS)
@@ -40,34 +39,21 @@ def test_an_init_gathers_names():
             assert not any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in ast.walk(tree)), path
 
 
-def test_the_science_loads_alone():
-    """No reader, no settings, no command line, no pictures; and nobody's global settings change.
-
-    Each part is imported in a fork of a process that has imported PyTorch and nothing else.
-    """
-    program = """
-import os, sys, torch, warnings
-
-def settings():
-    return torch.backends.cudnn.benchmark, torch.get_default_dtype(), list(warnings.filters), torch.initial_seed()
-
-for module in sys.argv[1:]:
-    if os.fork():
-        assert os.wait()[1] == 0, module
-        continue
-    before = settings()
-    __import__(f"oneway.{module}")
-    assert before == settings(), module
-    loaded = {name.split(".")[0] for name in sys.modules}
-    assert not loaded & {"pydantic", "cyclopts", "PIL", "rich", "yaml"}, (module, loaded)
-    ours = {".".join(name.split(".")[:2]) for name in sys.modules if name.startswith("oneway.")}
-    assert f"oneway.{module}" in ours
-    assert not ours & {"oneway.data", "oneway.config", "oneway.runs", "oneway.engine", "oneway.tools"}, (module, ours)
-    sys.exit()
-"""
-    command = [sys.executable, "-c", program, *LAYERS["science"]]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize("module", LAYERS["science"])
+def test_the_science_loads_alone(module):
+    """No reader, no settings, no command line, no pictures; and nobody's global settings change."""
+    run_code(f"""
+import sys, torch, warnings
+before = torch.backends.cudnn.benchmark, torch.get_default_dtype(), list(warnings.filters), torch.initial_seed()
+import oneway.{module}
+assert before == (
+    torch.backends.cudnn.benchmark, torch.get_default_dtype(), list(warnings.filters), torch.initial_seed()
+)
+loaded = {{name.split(".")[0] for name in sys.modules}}
+assert not loaded & {{"pydantic", "cyclopts", "PIL", "rich", "yaml"}}, loaded
+ours = {{".".join(name.split(".")[:2]) for name in sys.modules if name.startswith("oneway.")}}
+assert not ours & {{"oneway.data", "oneway.config", "oneway.runs", "oneway.engine", "oneway.tools"}}, ours
+""")
 
 
 def test_the_page_shows_the_graph_as_it_is():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from functools import partial
 from typing import Any
 
@@ -13,6 +11,7 @@ import timm
 import torch
 import torch.nn.functional as F
 
+from forks import run_code
 from oneway.config import Model, Optimiser, Train
 from oneway.engine.optim import alpha_at, optimiser_for, set_learning_rate, total_iterations
 from oneway.models import build
@@ -300,5 +299,4 @@ def test_alpha_can_wait_for_a_warm_up():
 
 def test_a_network_is_imported_when_it_is_asked_for():
     """Two moons do not wait for timm, which takes as long as PyTorch itself."""
-    program = "import sys, oneway.tools.train; assert not {'timm', 'torchvision'} & sys.modules.keys()"
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    run_code("import sys, oneway.tools.train; assert not {'timm', 'torchvision'} & sys.modules.keys()")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 import time
 from collections import defaultdict
@@ -14,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from forks import run_code
 from oneway import data, models
 from oneway.config import Config, Jitter
 from oneway.config.recipes import recipe
@@ -204,7 +203,7 @@ def test_a_resnet_of_ours_is_fused_without_timm():
         "network = fuse(SwiftNet(3, 'resnet18', width=0.125)); assert 'timm' not in sys.modules; "
         "assert sum(isinstance(module, FusedNorm) for module in network.modules()) == 33"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_code(code)
 
 
 def test_optimisers_learn_without_the_compiler():
@@ -218,7 +217,7 @@ def test_optimisers_learn_without_the_compiler():
         "    assert (network.weight != before).all() and network.weight.requires_grad\n"
         "assert 'torch._dynamo' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_code(code)
 
 
 def test_timm_is_imported_without_the_compiler():
@@ -232,7 +231,7 @@ def test_timm_is_imported_without_the_compiler():
         "from torchvision.ops import roi_align; box = torch.tensor([[0.0, 0, 0, 4, 4]])\n"
         "assert (roi_align(torch.ones(1, 1, 8, 8), box, 2) == 1).all()"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_code(code)
 
 
 def test_stand_ins_of_the_compiler_make_room_for_it():
@@ -244,4 +243,4 @@ def test_stand_ins_of_the_compiler_make_room_for_it():
         "    from torch._dynamo import allow_in_graph; assert allow_in_graph.__module__.startswith('torch._dynamo')\n"
         "assert is_compile_supported('cpu') and torch._dynamo.__file__"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_code(code)

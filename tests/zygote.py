@@ -1,8 +1,8 @@
 """Processes without their start-up time: everything is imported once, and each job runs in a fork of it.
 
-A job is a `oneway` command, also by a script of a user's own, or a function of the tests, with what is to happen to it:
-signals, full disks, limits. It is a process of its own in every respect that matters here; a signal ends it, and the
-system cleans up behind it.
+A job is a `oneway` command, also by a script of a user's own, a function of the tests or a program, with what is to
+happen to it: signals, full disks, limits. It is a process of its own in every respect that matters here; a signal ends
+it, and the system cleans up behind it.
 """
 
 from __future__ import annotations
@@ -195,7 +195,9 @@ def run(job: dict[str, Any]) -> NoReturn:
             lose_output(job["lost_output"])
         if "streamed" in job:
             leave_no_room()
-        if "script" in job:
+        if "code" in job:
+            exec(job["code"], {"__name__": "__main__"})
+        elif "script" in job:
             sys.argv = [job["script"], *job["command"]]
             runpy.run_path(job["script"], run_name="__main__")
         elif "command" in job:
@@ -215,11 +217,11 @@ def run(job: dict[str, Any]) -> NoReturn:
         os._exit(status)
 
 
-def serve() -> None:
-    """Jobs from the standard input, one at a time: answers with the process, and when it has ended with its status."""
+def prepare() -> None:
+    """Imports what jobs would import, each anew, and renders what they train on."""
     import torch
 
-    # What jobs would import, each anew; the first of them by PyTorch's optimisers, which takes two seconds.
+    # Imported by PyTorch's optimisers, which takes two seconds.
     import torch._dynamo
 
     import oneway.cli
@@ -235,6 +237,10 @@ def serve() -> None:
     torch.set_num_threads(1)
     for split in ("train", "val"):
         data.load(Data(name="streets", size=(32, 64), images=16)).read(split)
+
+
+def serve() -> None:
+    """Jobs from the standard input, one at a time: answers with the process, and when it has ended with its status."""
     for line in sys.stdin:
         job = json.loads(line)
         process = os.fork()
@@ -246,4 +252,8 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "bare":
+        import torch  # noqa: F401
+    else:
+        prepare()
     serve()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import struct
-import subprocess
-import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
@@ -16,6 +14,7 @@ import pytest
 from PIL import ExifTags, Image
 
 from data.encoders import png
+from forks import run_code
 from oneway.common.errors import UserError
 from oneway.data.decode.images import AS_STORED, MOST_PIXELS, SUFFIXES, bits_in_use, image_size, read_header, read_image
 from oneway.data.decode.masks import read_raw
@@ -243,7 +242,7 @@ before = Image.MAX_IMAGE_PIXELS, list(warnings.filters)
 import oneway.data, oneway.ops, oneway.models, oneway.runs, oneway.tools.train, oneway.tools.predict
 assert (Image.MAX_IMAGE_PIXELS, list(warnings.filters)) == before
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_code(code)
 
 
 def test_decoding_in_threads_restores_settings(tmp_path):
