@@ -66,7 +66,6 @@ class Held:
             f"so as not to write into another folder. With --resume --out {now} it continues from its last checkpoint."
         )
 
-
     def _where(self) -> str | None:
         """What the folder is called now; None where it has been removed."""
         if os.fstat(self.descriptor).st_nlink == 0:
