@@ -84,8 +84,9 @@ def write_report(
             compare_validating(run.folder, dataset.read("val"), console)
     elsewhere = [] if data is None else ["--data", str(data)]
     command = shlex.join(["oneway", "report", *(str(run.path) for run in facts), *elsewhere])
-    with references():  # for a few images, no kernel is worth compiling
-        page = _render(_gather(facts, models, dataset, command))
+    # For a few images, no kernel is worth compiling. Pillow encodes without Python's lock, while plots are drawn.
+    with references(), ThreadPoolExecutor() as pool:
+        page = _render(_gather(facts, models, dataset, command, pool))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(out, page.encode())
@@ -110,12 +111,9 @@ def _render(page: dict[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    shown = [picture for row in page["rows"] for picture in row.pictures]
-    with ThreadPoolExecutor() as pool:  # Pillow encodes without Python's lock
-        uris = {id(one): pool.submit(data_uri, one, "PNG", optimize=True) for one in shown}
-        pictures = {"data_uri": lambda picture: uris[id(picture)].result()}
-        environment.filters |= {"duration": duration, "unbroken": _unbroken, "marked": _marked, **pictures}
-        return environment.get_template("page.html.j2").render(page=page)
+    pictures = {"data_uri": lambda picture: page["uris"][id(picture)].result()}
+    environment.filters |= {"duration": duration, "unbroken": _unbroken, "marked": _marked, **pictures}
+    return environment.get_template("page.html.j2").render(page=page)
 
 
 def _unbroken(command: str) -> Markup:
@@ -131,13 +129,18 @@ def _marked(sentence: str) -> Markup:
     )
 
 
-def _gather(runs: list[RunFacts], models: list[TrainedModel], dataset: Dataset, command: str) -> dict[str, Any]:
-    """Everything the template shows, by the name it has there."""
+def _gather(
+    runs: list[RunFacts], models: list[TrainedModel], dataset: Dataset, command: str, pool: ThreadPoolExecutor
+) -> dict[str, Any]:
+    """Everything the template shows, by the name it has there; pictures are being encoded."""
     last = runs[-1]
     segmentation = last.config.data.task == "segmentation"
     perturb, crop = last.config.perturb, last.config.jitter.crop
     images = dataset.read("val") if segmentation else None
     colours = zip(models[0].classes, models[0].colours, strict=True) if segmentation else ()
+    rows = gallery(images, models, perturb) if images else []
+    pictures = [picture for row in rows for picture in row.pictures]
+    uris = {id(picture): pool.submit(data_uri, picture, "PNG", optimize=True) for picture in pictures}
     shown = confusion.choose_classes([run.row_shares for run in runs])
     measured = robustness(images, models, crop) if images and crop else None
     gain = describe_gain(runs)
@@ -149,7 +152,8 @@ def _gather(runs: list[RunFacts], models: list[TrainedModel], dataset: Dataset, 
         "subtitle": words.subtitle(runs),
         "runs": runs,
         "legend": [(name, f"rgb{colour}") for name, colour in colours],
-        "rows": gallery(images, models, perturb) if images else [],
+        "rows": rows,
+        "uris": uris,
         "strengths": f"photometric strength {perturb.photometric:g}, geometric {perturb.geometric:g}",
         "robustness": _robustness_plots(runs, measured) if measured else [],
         "robustness_text": words.robustness_text(runs, measured) if measured else "",

@@ -11,6 +11,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from unicodedata import east_asian_width
 
@@ -163,10 +164,15 @@ def shorten(name: str) -> str:
 
 def text_width(names: Sequence[str]) -> float:
     """SVG units that the longest of some names takes."""
+    return max(map(_width, names))
+
+
+@cache
+def _width(name: str) -> float:
     # The font that measures lacks Chinese, Japanese and Korean characters; they are as wide as its widest letter.
-    measured = ("".join("W" if east_asian_width(letter) in "WF" else letter for letter in name) for name in names)
+    measured = "".join("W" if east_asian_width(letter) in "WF" else letter for letter in name)
     with style(STYLE):
-        return max(float(TextPath((0, 0), name, size=STYLE["font.size"]).get_extents().width) for name in measured)
+        return float(TextPath((0, 0), measured, size=STYLE["font.size"]).get_extents().width)
 
 
 def average(line: Line) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
