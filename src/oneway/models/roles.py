@@ -20,7 +20,7 @@ from oneway.models.norm import (
     teacher_statistics,
     untracked_statistics,
 )
-from oneway.ops import beside
+from oneway.ops.beside import beside
 
 
 @dataclass(frozen=True)
