@@ -118,7 +118,7 @@ def measure(name: str, model: Predictor, files: list[Path], rounds: int) -> Resu
     for _ in range(rounds):
         for way, (count, call) in ways.items():
             rmtree(out, ignore_errors=True)
-            with keep_freed_memory(model.device.type == "cpu" and way != "plain"):
+            with keep_freed_memory(way != "plain"):
                 wall, processor = time.perf_counter(), time.process_time()
                 call()
                 synchronise(model.device)

@@ -90,7 +90,7 @@ def predict_files(
     began, stopped = time.monotonic(), False
     with (
         progress_bar(console, "Predicting", len(sources)) as advance,
-        keep_freed_memory(model.device.type == "cpu"),
+        keep_freed_memory(),  # of the network on a CPU, and of images anywhere
         threads(THREADS) as pool,
     ):
         confidence = outputs.confidence or outputs.facts or as_json or export is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,10 +58,12 @@ class Outputs:
 
     def write(self, name: str, image: Path, prediction: Prediction) -> dict[str, Any]:
         """Writes all files about one image, each of them whole or not at all; returns the facts about it."""
-        facts = {"image": str(image), "mask": str(self.folder / f"masks/{name}.png"), **prediction.facts()}
+        facts: dict[str, Any] = {"image": str(image), "mask": str(self.folder / f"masks/{name}.png")}
+        if prediction.confidence.size:  # nobody asks for facts without it
+            facts |= prediction.facts()
         files = {
             f"masks/{name}.png": png(prediction.indices() if self.indices else prediction.mask()),
-            f"overlays/{name}.jpg": encoded(prediction.overlay(), "JPEG", **OVERLAY),
+            f"overlays/{name}.jpg": jpeg(prediction.overlay()),
         }
         if self.confidence:
             grey = np.rint(255 * prediction.confidence).astype(np.uint8)
@@ -74,6 +77,16 @@ class Outputs:
     def place(self, relative: str) -> Path:
         """A path below the folder; makes the folders on the way."""
         return place_below(self.folder, relative)
+
+
+def jpeg(picture: Image.Image) -> bytes:
+    """The content of an overlay's file; where there are files in memory, other threads run while Pillow encodes it."""
+    if not hasattr(os, "memfd_create"):
+        return encoded(picture, "JPEG", **OVERLAY)
+    with os.fdopen(os.memfd_create("overlay"), "w+b") as file:
+        picture.save(file, "JPEG", **OVERLAY)
+        file.seek(0)
+        return file.read()
 
 
 def _json(values: dict[str, Any]) -> bytes:
