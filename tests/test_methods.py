@@ -21,7 +21,7 @@ from oneway.tools.reproduce.two_moons import PANELS, draw_figure, panel_config
 from oneway.tools.train import train
 
 SEGMENTATION = {
-    "data": {"size": (32, 64), "images": 12},
+    "data": {"size": (32, 64), "images": 16},
     "jitter": {"crop": (32, 48)},  # not the images' size, so that nothing can mistake one for the other
     "model": {"width": 0.125},
     "labels": "4",

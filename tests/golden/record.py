@@ -10,8 +10,11 @@ import hashlib
 import json
 import platform
 import tempfile
+from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from safetensors import safe_open
@@ -27,6 +30,7 @@ SMALL = {
     "labels": "6",
     "train": {"iterations": 20, "batch_labelled": 4, "batch_unlabelled": 4, "log_every": 1, "validate_every": 20},
 }
+RENDERED = lru_cache(import_module("oneway.data.load")._render_streets.__wrapped__)
 POINTS = {"train": {"iterations": 20, "log_every": 1, "validate_every": 20}}
 
 
@@ -65,8 +69,12 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def run(recipe: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """The losses of each iteration, and a digest of all weights, averages and statistics."""
-    with tempfile.TemporaryDirectory() as folder:
+    """The losses of each iteration, and a digest of all weights, averages and statistics.
+
+    Validation is no part of that, and sees four scenes.
+    """
+    few = patch.multiple("oneway.data.load", STREETS_VALIDATION_IMAGES=4, _render_streets=RENDERED)
+    with tempfile.TemporaryDirectory() as folder, few:
         trained = oneway.fit(oneway.configure(recipe, **settings), Path(folder) / "run", quiet=True)
         lines = [json.loads(line) for line in (trained.path / "metrics.jsonl").read_text().splitlines()]
         return {
