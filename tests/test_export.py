@@ -55,7 +55,7 @@ def graphs() -> dict[str, Any]:
     return {}
 
 
-@pytest.fixture(scope="module", params=["onnx", "xml", "pt2"])
+@pytest.fixture(scope="module", params=["onnx", "xml", pytest.param("pt2", marks=pytest.mark.slow)])
 def exported(request, trained_run, tmp_path_factory, graphs) -> Path:
     """The run as a file that gives labels."""
     if request.param == "xml":

@@ -72,7 +72,7 @@ def test_a_table_is_filled_once(tiny_cifar, tmp_path):
     A column asked for twice counts once. Asked again, nothing is trained, and the table is the same.
     """
     request = Request(
-        tmp_path, seeds=2, data=tiny_cifar, rows=("supervised",), columns=("250", "250"), iterations=1, side_by_side=2
+        tmp_path, seeds=2, data=tiny_cifar, rows=("supervised",), columns=("250", "250"), iterations=1, side_by_side=1
     )
     reproduce("cifar10", request, QUIET)
     folder = tmp_path / "cifar10"
@@ -121,7 +121,7 @@ def test_drives_are_held_out_in_turn(drives, tmp_path):
     rows = ("supervised", "mt-phtps")
     request = Request(tmp_path, data=drives, rows=rows, columns=("20",), iterations=1, changes=changes, side_by_side=2)
     folder = tmp_path / "camvid"
-    reproduce("camvid", replace(request, rows=("supervised",), drives=("0001TP",)), QUIET)
+    reproduce("camvid", replace(request, rows=("supervised",), drives=("0001TP",), side_by_side=1), QUIET)
     (part,) = json.loads((folder / "results.json").read_text())["by_drive"]["0001TP"]
     assert "No seed has been trained with every drive held out." in (folder / "table.md").read_text()
     written = contents(folder / "supervised-20" / "0001TP")
