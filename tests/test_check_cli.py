@@ -192,6 +192,21 @@ def test_a_mask_with_an_error_is_found_by_check_and_stops_training(trained, tmp_
     assert not (tmp_path / "run").exists()
 
 
+def test_masks_that_are_predictions_are_counted(trained, tmp_path):
+    """Until a program saves them anew; those that were drawn are none."""
+    place = shutil.copytree(trained, tmp_path / "place")
+    call("predict", "run", "photos", "--unlabelled", cwd=place)
+    assert "Masks that are predictions" not in call("check", "photos", cwd=place).stdout
+    made = sorted((place / "predictions/masks").rglob("*.png"))
+    assert len(made) == UNLABELLED
+    for mask in made:
+        shutil.copy(mask, place / "photos/masks")
+    assert "6 of 14 masks are as `oneway predict` wrote them" in call("check", "photos", cwd=place).stdout
+    corrected = place / "photos/masks" / made[0].name
+    Image.open(corrected).save(corrected)
+    assert "5 of 14 masks are as `oneway predict` wrote them" in call("check", "photos", cwd=place).stdout
+
+
 def test_a_model_is_trained_on_a_folder_and_evaluated(trained):
     """Its score is of the images held out, by the names that the description gives the classes."""
     summary = json.loads((trained / "run/summary.json").read_text())

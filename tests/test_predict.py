@@ -260,6 +260,21 @@ def test_masks_of_a_data_set_are_no_photos(tmp_path, files, expected):
     assert [source.name for source in find_sources([str(tmp_path / "set")], tmp_path / "out")] == expected
 
 
+def test_images_with_labels_are_left_out_where_asked(model, tmp_path):
+    """Of a data set; elsewhere nobody knows which have some."""
+    data, out = tmp_path / "set", tmp_path / "out"
+    for name in ("images/x.png", "images/y.png", "masks/x.png"):
+        (data / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(scene()).save(data / name)
+    assert predict_files(model, [str(data)], Outputs(out), QUIET, unlabelled=True) == 0
+    assert [file for file in files(out) if file.startswith("masks")] == ["masks/images/y.png"]
+    with pytest.raises(UserError, match=r"--unlabelled: no labels are found in .*images\. Give the folder that holds"):
+        find_sources([str(data / "images")], out, unlabelled=True)
+    shutil.copy(out / "masks/images/y.png", data / "masks")
+    with pytest.raises(UserError, match=r"--unlabelled: every image of .*set has labels"):
+        find_sources([str(data)], out, unlabelled=True)
+
+
 def test_an_overlay_leaves_black_classes_clear():
     """Background, mostly: it would only darken the photo."""
     image, labels = scene(), np.zeros((64, 128), np.uint8)

@@ -22,6 +22,7 @@ def predict(
     /,
     *paths: str,
     out: Path = Path("predictions"),
+    unlabelled: Switch = False,
     tile: tuple[Positive, Positive] | None = None,
     mirror: Switch = False,
     confidence: Switch = False,
@@ -46,6 +47,7 @@ def predict(
         run: Run folder, or its model.safetensors.
         paths: Images, videos, folders (with all their subfolders) and patterns such as 'photos/**/*.jpg'.
         out: Folder of the results: new, empty, or of earlier results, of which files of the same name are replaced.
+        unlabelled: Leave out images that have labels; the paths are folders of data sets.
         tile: Height and width of overlapping tiles; by default, only images of more than 16.8 million pixels have them.
         mirror: Average over each image and its mirror image: twice the time, often some tenths of a point better.
         confidence: Also write how sure the model is of each pixel, from black to white.
@@ -70,7 +72,7 @@ def predict(
     model = load(run, device, factory, mirror, precision)
     annotations = AnnotationSettings(to, tolerance, least_area, background).export(model, out / to) if to else None
     shown = messages if as_json else console
-    sys.exit(predict_files(model, paths, outputs, shown, tile, as_json, annotations))
+    sys.exit(predict_files(model, paths, outputs, shown, tile, as_json, annotations, unlabelled))
 
 
 @verb(USE)

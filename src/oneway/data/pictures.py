@@ -9,11 +9,13 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from oneway.common.terms import IGNORE
 from oneway.data.dataset import Bytes, Colour
@@ -40,6 +42,22 @@ def encoded(picture: Image.Image, kind: str, **options: Any) -> bytes:
     buffer = io.BytesIO()
     picture.save(buffer, kind, **options)
     return buffer.getvalue()
+
+
+def mark(verb: str) -> PngInfo:
+    """What says in a PNG, as Pillow's `pnginfo`, which verb of ours made it; programs that edit it write their own."""
+    info = PngInfo()
+    info.add_text("Software", f"oneway {verb}")
+    return info
+
+
+def is_marked(path: Path, verb: str) -> bool:
+    """Whether a file is a picture that this verb made; False where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return f"Software\0oneway {verb}".encode() in file.read(2048)  # before the pixels, and after any palette
+    except OSError:
+        return False
 
 
 def data_uri(picture: Image.Image, kind: str, **options: Any) -> str:

@@ -16,6 +16,7 @@ from oneway.data.check.survey import UPRIGHT, Fault, Survey
 from oneway.data.dataset import Item, Listing
 from oneway.data.decode.images import DARK, SIDEWAYS, bits_in_use
 from oneway.data.decode.masks import MASK_SUFFIXES
+from oneway.data.pictures import is_marked
 
 TINY = 32  # height or width below which a network with stride 32 has less than one cell
 FORGOTTEN = 0.1  # up to this share of a folder's images, those without a mask were probably forgotten
@@ -117,6 +118,18 @@ def ignored_masks(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
         if item.mask and labels.keys() == {IGNORE}:
             message = f"all of its {labels[IGNORE]:,} pixels are ignored"
             yield Finding("warning", "Masks without a labelled pixel", labels_file(item, listing), message)
+
+
+def predicted_masks(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
+    """Masks that `oneway predict` wrote, and no program has saved since."""
+    masks = [item for item in listing.items if item.mask and item.mask.suffix.lower() == ".png"]
+    made = [item for item in masks if item.mask and is_marked(item.mask, "predict")]
+    if made:
+        message = (
+            f"{len(made)} of {len(masks)} masks are as `oneway predict` wrote them "
+            f"({labels_file(made[0], listing)} is the first): a model that learns from them learns its own mistakes"
+        )
+        yield Finding("warning", "Masks that are predictions", WHOLE_SET, message)
 
 
 def absent_classes(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
@@ -277,6 +290,7 @@ RULES: tuple[Callable[[Listing, Surveys], Iterator[Finding]], ...] = (
     absent_masks,
     doubtful_files,
     ignored_masks,
+    predicted_masks,
     absent_classes,
     two_codings,
     odd_images,

@@ -55,6 +55,7 @@ def predict_files(
     tile: Size | None = None,
     as_json: bool = False,
     export: Export | None = None,
+    unlabelled: bool = False,
 ) -> int:
     """Predicts images, folders, patterns and videos; returns the exit status, 1 where a file could not be predicted.
 
@@ -66,16 +67,17 @@ def predict_files(
         tile: Height and width of tiles; by default an image is predicted in one pass.
         as_json: Print the results as JSON to the standard output.
         export: Writes the results for an annotation tool as well.
+        unlabelled: Leave out images of data sets that have labels.
 
     Raises:
         Interrupted: Ctrl-C came; the index, and the JSON that was asked for, say what is done.
         UserError: Nothing can be done at all: a path leads nowhere, or results cannot be written.
     """
     if model.classifies:
-        return _classify(model, find_sources(paths, outputs.folder), as_json)
+        return _classify(model, find_sources(paths, outputs.folder, unlabelled=unlabelled), as_json)
     outputs.refuse_occupied()
     skipped = Skipped()
-    sources = find_sources(paths, outputs.folder, skipped)
+    sources = find_sources(paths, outputs.folder, skipped, unlabelled)
     images, videos = [[source for source in sources if source.is_video == kind] for kind in (False, True)]
     if export is not None and not images:
         frames = command("ffmpeg", "-i", videos[0].path, "frames/%06d.png")

@@ -28,7 +28,7 @@ from oneway.data.dataset import Bytes, Colour, factor_of
 from oneway.data.decode.images import STRIPE, Bands, read_image, reduced
 from oneway.data.folder.classes import default_colours
 from oneway.data.mask_style import MaskStyle
-from oneway.data.pictures import encoded, palette
+from oneway.data.pictures import encoded, mark, palette
 from oneway.models.image import Part, SeenInParts
 from oneway.models.mirrored import Mirrored, average
 from oneway.models.mlp import Perceptron
@@ -115,7 +115,7 @@ class Prediction:
 
 def png(mask: Image.Image) -> bytes:
     """The content of a PNG file of classes: by runs of equal bytes, a quarter of the time, and no larger."""
-    return encoded(mask, "PNG", compress_type=zlib.Z_RLE)
+    return encoded(mask, "PNG", compress_type=zlib.Z_RLE, pnginfo=mark("predict"))
 
 
 @dataclass(frozen=True, eq=False)

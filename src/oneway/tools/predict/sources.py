@@ -15,6 +15,7 @@ from oneway.common.errors import UserError
 from oneway.common.run_files import is_contact_sheet, is_output
 from oneway.common.words import counted, listed
 from oneway.data.cache.unpack import unzip_command
+from oneway.data.dataset import Item
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.video import VIDEO_SUFFIXES
 from oneway.data.folder import FILE, find
@@ -70,14 +71,17 @@ class Skipped:
             yield f"{what} of a data set, and left out ({self.masks[0]} is the first). To predict them, name the files."
 
 
-def find_sources(paths: Sequence[str], out: Path, skipped: Skipped | None = None) -> list[Source]:
+def find_sources(
+    paths: Sequence[str], out: Path, skipped: Skipped | None = None, unlabelled: bool = False
+) -> list[Source]:
     """Images and videos among files, folders (with their subfolders) and patterns, each once.
 
     Within folders and patterns, neither results nor runs of ours count, nor masks of a data set that a folder is; which
-    files of folders are left out is added to `skipped`.
+    files of folders are left out is added to `skipped`. With `unlabelled`, images that have labels are left out too.
 
     Raises:
-        UserError: A path leads to nothing, or to a result in `out`, which a prediction could overwrite.
+        UserError: A path leads to nothing, or to a result in `out`, which a prediction could overwrite; or `unlabelled`
+            is asked of a path that is no folder of a data set, or where every image has labels.
     """
     if not paths:
         raise UserError("No image given. Name files, folders or patterns: oneway predict RUN photos 'more/**/*.jpg'")
@@ -85,6 +89,10 @@ def find_sources(paths: Sequence[str], out: Path, skipped: Skipped | None = None
     for text in paths:
         for root, path in _matches(text, out, skipped or Skipped()):
             found.setdefault(path.resolve(), path.relative_to(root))
+    for labelled in (_labelled(Path(text)) for text in paths if unlabelled):
+        found = {path: name for path, name in found.items() if path not in labelled}
+    if not found:
+        raise UserError(f"--unlabelled: every image of {listed(paths)} has labels. Leave it out to predict them.")
     return [Source(path, name) for path, name in zip(found, _names(found), strict=True)]
 
 
@@ -177,6 +185,19 @@ def _masks(folder: Path) -> Callable[[Path], bool]:
         )
 
     return is_mask
+
+
+def _labelled(folder: Path) -> set[Path]:
+    """The images with labels of a data set."""
+    items: tuple[Item, ...] = ()
+    if folder.is_dir():
+        with suppress(UserError):
+            found = find(folder)
+            items = (*found.train, *found.val)
+    labelled = {item.image.resolve() for item in items if item.mask}
+    if not labelled:
+        raise UserError(f"--unlabelled: no labels are found in {folder}. Give the folder that holds images and masks.")
+    return labelled
 
 
 def _below(path: Path, folder: Path) -> bool:
