@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from data.folders import labelled, listing, mask, names, pairs, photo, refusal, write
+from data.folders import coco, labelled, listing, mask, names, pairs, photo, refusal, write
 from oneway.data.folder import find
 
 
@@ -173,3 +173,18 @@ def test_the_description_has_the_last_word(tmp_path):
     assert f"{file} has the last word, and its `train` says `images: .`, `masks: masks`" in refusal(root)
     photo(tmp_path / "bare" / "a.jpg")
     assert f"{tmp_path / 'bare'}: masks are missing: 0 of 1 training image have labels" in refusal(tmp_path / "bare")
+
+
+def test_masks_beside_annotated_images_are_no_photographs(tmp_path):
+    """They are not trained on, and the line that reads them is given."""
+    for index in range(6):
+        photo(tmp_path / "DCIM" / f"{index}.JPG")
+    for index in range(3):
+        mask(tmp_path / "export" / f"{index}.png", kind="RGB")
+    coco(tmp_path / "polygons.json", ["4.JPG", "5.JPG"])
+    found = listing(tmp_path)
+    assert {name.split("/")[0] for name in names([*found.train, *found.val])} == {"DCIM"}
+    line = "train: {images: DCIM, masks: export}"
+    assert [f"`{line}`" in remark for remark in found.remarks if "export" in remark] == [True]
+    write(tmp_path / "dataset.yaml", line)
+    assert len(labelled(find(tmp_path).train)) == 3

@@ -21,8 +21,9 @@ from oneway.data.folder.description import FILE, Description, Part, read_descrip
 from oneway.data.folder.formats import READERS, Annotations, AnnotationSource
 from oneway.data.folder.infer import Inferred
 from oneway.data.folder.layout import recognise
+from oneway.data.folder.mask_summary import looks_like_mask
 from oneway.data.folder.names import IMAGES, MASK_FOLDERS, MASKS, PHOTOS, TEST, TRAIN, UNLABELLED, VAL
-from oneway.data.folder.pairing import mismatches, pair_beside, pair_masks, stems, stems_below
+from oneway.data.folder.pairing import LOSSY, mismatches, pair_beside, pair_masks, stems, stems_below, unmarked
 from oneway.data.folder.walk import Problem, entries_of, images_in, require_inside, unsupported_images
 from oneway.data.splits import names_in_list
 
@@ -66,6 +67,10 @@ def find(root: Path, unlabelled: Path | None = None) -> Found:
     partner = None if any(item.mask for item in train) else _find_partner(root, description)
     if partner is not None:
         description = _with_folders(root, (*IMAGES, partner))
+        problems.clear()
+        (train, *taught), (val, *validated) = (_pair(root, description, key, problems) for key in ("train", "val"))
+    if (alone := _without_masks(root, description, train)) is not None:
+        description = description.model_copy(update={"train": alone})
         problems.clear()
         (train, *taught), (val, *validated) = (_pair(root, description, key, problems) for key in ("train", "val"))
     annotations = tuple(found for found in (*taught, *validated) if found)
@@ -188,6 +193,22 @@ def _find_partner(root: Path, description: Description) -> str | None:
             fitting.append(name)
     usual = [name for name in PHOTOS if name in fitting]
     return next(iter(usual or fitting)) if usual or len(fitting) == 1 else None
+
+
+def _without_masks(root: Path, description: Description, train: list[Item]) -> Part | None:
+    """The only folder with images that annotations list, where masks of the same names are in another beside it."""
+    part = description.train
+    said = read_description(root / FILE).train if (root / FILE).is_file() else None
+    if said is not None or part is None or part.annotations is None or part.images != ".":
+        return None
+    folders = {item.name.partition("/")[0] for item in train if item.mask and "/" in item.name}
+    if len(folders) != 1 or any(item.mask and "/" not in item.name for item in train):
+        return None
+    inside = {item.image.stem for item in train if item.name.partition("/")[0] in folders}
+    outside = [item.image for item in train if item.name.partition("/")[0] not in folders]
+    others = (path for path in outside if unmarked(path.stem) in inside and path.suffix.lower() not in LOSSY)
+    first = next(others, None)
+    return part.model_copy(update={"images": folders.pop()}) if first and looks_like_mask(first) else None
 
 
 def _files(items: Iterable[Item]) -> set[Path]:

@@ -27,7 +27,7 @@ from oneway.data.folder.formats import Annotations
 from oneway.data.folder.infer import SHOWN, find_table, infer
 from oneway.data.folder.layout import unsupported_labels
 from oneway.data.folder.reduction import Reduction, with_reduction
-from oneway.data.folder.unread import remark_other_masks, remark_unused_images
+from oneway.data.folder.unread import remark_masks_beside_annotations, remark_other_masks, remark_unused_images
 from oneway.data.mask_style import style_of
 
 SEVERAL = 3  # folders from which on, each with two labelled images or more, they may be patients, places or videos
@@ -234,6 +234,7 @@ def _remarks(found: Found, held_out: int, labelled: int, holdout: float) -> Iter
         yield f"Pixels that no region covers are ignored: {FILE} lists no background."
     yield from dict.fromkeys(remark for one in found.annotations for remark in one.remarks)
     yield from remark_other_masks(found)
+    yield from remark_masks_beside_annotations(found)
     yield from remark_unused_images(found)
     yield from unsupported_labels(found.root, found.train)
     yield from _misfits(found)

@@ -24,6 +24,7 @@ from oneway.data.folder.classes import MOST_CLASSES
 MOST_COUNTED = 2**16  # numbers below this are counted; larger ones are no classes
 SHOWN = 3  # files of each coding that a message names
 VALUES = 8  # values that it lists
+MOST_VALUES = 64  # in a mask; a photograph has more
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,12 @@ def summarise_mask(path: Path) -> MaskSummary | UserError:
             top = index * height
             squares.update(_count(_first_of_squares(raw.values[top : top + height + 1])))  # reach into the next
     return MaskSummary(path, raw.mode, raw.coloured, frozenset(distinct), raw.palette, pixels, squares)
+
+
+def looks_like_mask(path: Path) -> bool:
+    """Whether a file can be read as a mask, and has no more values than one."""
+    summary = summarise_mask(path)
+    return not isinstance(summary, UserError) and len(summary.values) <= MOST_VALUES
 
 
 def _distinct(values: Numbers) -> list[int]:

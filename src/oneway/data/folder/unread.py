@@ -16,14 +16,13 @@ from oneway.data.decode.images import SUFFIXES
 from oneway.data.folder.description import FILE, Description, to_flow
 from oneway.data.folder.files import Found
 from oneway.data.folder.layout import BELOW, CAMVID
-from oneway.data.folder.mask_summary import summarise_mask
+from oneway.data.folder.mask_summary import looks_like_mask
 from oneway.data.folder.names import IMAGES, INSTANCES, MASK_FOLDERS, MASKS, PHOTOS, TEST
 from oneway.data.folder.pairing import pair_beside, pair_masks, stems, stems_below, unmarked
 from oneway.data.folder.walk import choose_folder, entries_of, images_in, require_inside, stem_below, walk
 
 FITS = 0.5  # of the images that have a mask, the share that has one there as well
 SHOWN = 4  # folders that a remark names
-MOST_VALUES = 64  # in a mask; a photograph has more
 
 
 def remark_other_masks(found: Found) -> Iterator[str]:
@@ -48,6 +47,23 @@ def remark_other_masks(found: Found) -> Iterator[str]:
             yield (
                 f"Masks are those in {part.masks}; the ones in {folder} fit as well ({count} of {len(labelled)}). To "
                 f"read these, write `train: {{images: {part.images}, masks: {folder}}}` into {FILE}."
+            )
+
+
+def remark_masks_beside_annotations(found: Found) -> Iterator[str]:
+    """A remark for each folder of masks beside that of images whose labels are annotations, if nobody has chosen."""
+    part = found.description.train
+    if part is None or part.annotations is None or part.images == "." or (found.root / FILE).is_file():
+        return
+    parent = PurePosixPath(part.images).parent
+    for folder in ((parent / entry.name).as_posix() for entry in entries_of(found.root / parent) if entry.is_dir()):
+        if folder in _named(found.description) or is_output(found.root / folder):
+            continue
+        if count := _fitting(found.root / folder, found.root, list(found.train)):
+            yield (
+                f"Labels are those of {part.annotations[1]}; {counted(count, 'mask')} in {folder} with the names of "
+                f"images {'is' if count == 1 else 'are'} not read. To read masks instead, write "
+                f"`train: {to_flow({'images': part.images, 'masks': folder})}` into {FILE}."
             )
 
 
@@ -115,6 +131,8 @@ def _count_labelled(found: Found, folder: str) -> int:
 def _count_unlabelled(found: Found, folder: str) -> dict[str, int]:
     """How many images are in a folder, by where they are in it; nothing if it has masks, or is one of masks."""
     labelled = [item for item in found.train if item.mask]
+    if found.annotations and _fitting(found.root / folder, found.root, list(found.train)):
+        return {}
     try:
         inner = choose_folder(found.root, folder, (*IMAGES, *PHOTOS)) or folder
         files = images_in(found.root / inner, found.root, [])
@@ -144,9 +162,6 @@ def _fitting(folder: Path, home: Path, labelled: list[Item]) -> int:
         files = [path for path in walk(folder, home, []) if path.suffix.lower() in SUFFIXES - {".jpg", ".jpeg"}]
         stems = {unmarked(path.stem): path for path in files}
         fitting = [stems[item.image.stem] for item in labelled if item.image.stem in stems]
-        if not fitting:
-            return 0
-        summary = summarise_mask(require_inside(fitting[0], home))
+        return len(fitting) if fitting and looks_like_mask(require_inside(fitting[0], home)) else 0
     except UserError:
         return 0
-    return 0 if isinstance(summary, UserError) or len(summary.values) > MOST_VALUES else len(fitting)
