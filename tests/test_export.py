@@ -30,7 +30,7 @@ from oneway.models import build as build_network
 from oneway.runs import TrainedModel, save_model
 from oneway.tools.export import Output, export_model, formats
 from oneway.tools.export.agreement import Agreement, compare, refuse_difference
-from oneway.tools.export.card import read_history
+from oneway.tools.export.card import keep_edited, read_history
 from oneway.tools.export.command import measure_speeds
 from oneway.tools.export.formats import FORMATS, METADATA, Opened, make_onnx
 from oneway.tools.export.graph import pool_by_products
@@ -316,6 +316,24 @@ def test_logits_come_at_full_resolution(saved, tmp_path, suffix):
     card = target.with_name(f"model{suffix}.md").read_text(encoding="utf-8")
     assert "history | not known" in card
     assert "1 b\\|c" in card
+
+
+def test_an_edited_card_is_kept(saved, tmp_path):
+    """Under a name that nothing had, and said; one that nobody touched is replaced."""
+    path, factory = saved(Small)
+    target, card, told = tmp_path / "model.onnx", tmp_path / "model.onnx.md", io.StringIO()
+    export_model(path, target, "labels", QUIET, factory=factory)
+    written = card.read_text(encoding="utf-8")
+    assert keep_edited(card) is None
+    for kept in (tmp_path / "model.onnx.md.bak", tmp_path / "model.onnx.md.bak1"):
+        card.write_text(f"{written}{kept.name}\n", encoding="utf-8")
+        if kept.suffix == ".bak":
+            export_model(path, target, "labels", Console(file=told, width=500), factory=factory)
+            assert f"edited, and is kept: {kept}" in told.getvalue()
+            assert keep_edited(card) is None
+        else:
+            assert keep_edited(card) == kept
+        assert kept.read_text(encoding="utf-8") == f"{written}{kept.name}\n"
 
 
 @pytest.mark.parametrize(("kind", "message"), [(Restless, "does not do what"), (Deciding, "cannot be exported")])

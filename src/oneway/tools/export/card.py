@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
+import os
 import re
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +44,25 @@ def model_card(name: str, file: Rows, model: Predictor, folder: Path, where: str
         where,
         _table(rates, ("runtime", "images per second")),
     ]
-    return "\n\n".join(sections) + "\n"
+    return _sealed("\n\n".join(sections) + "\n")
+
+
+def _sealed(text: str) -> str:
+    """With a last line that no reader of Markdown is shown, and that fits this text alone."""
+    return f"{text}\n<!-- as written by oneway: {hashlib.sha256(text.encode()).hexdigest()} -->\n"
+
+
+def keep_edited(card: Path) -> Path | None:
+    """Renames a card that someone has changed since it was written, and returns its new name, which nothing had."""
+    if not os.path.lexists(card):
+        return None
+    text = card.read_text(encoding="utf-8", errors="replace") if is_ordinary(card) else ""
+    if text == _sealed(text.rpartition("\n<!--")[0]):
+        return None
+    names = (card.with_name(f"{card.name}.bak{number or ''}") for number in count())
+    kept = next(name for name in names if not os.path.lexists(name))
+    card.rename(kept)
+    return kept
 
 
 def read_history(folder: Path, backbone: str | None) -> tuple[dict[str, object], dict[str, Any] | None]:

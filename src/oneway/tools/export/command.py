@@ -25,7 +25,7 @@ from oneway.runs.atomic import sync, write_atomically
 from oneway.runs.environment import hardware
 from oneway.tools.evaluate import as_input
 from oneway.tools.export.agreement import BATCHES, compare, refuse_difference
-from oneway.tools.export.card import model_card
+from oneway.tools.export.card import keep_edited, model_card
 from oneway.tools.export.formats import FORMATS, About, Call, Onnx, Opened, Pt2
 from oneway.tools.export.graph import Output
 from oneway.tools.export.int8 import Cost, Images, Int8, measure, quantise, read_images, refuse_loss
@@ -123,6 +123,7 @@ def export_model(
     finally:
         kind.remove(temporary)
     beside = to.with_name(f"{to.name}.md")
+    kept = keep_edited(beside)
     write_atomically(beside, text.encode())
     say(console, f"{agreement}.")
     for what, found in quantised.items():
@@ -132,6 +133,8 @@ def export_model(
     names = listed([to, *(file.name for file in kind.files(to) if file != to)])
     size_of_all = f"{sum(map(len, contents)) / 1e6:.1f} MB{' together' if len(contents) > 1 else ''}"
     say(console, f"Exported: {names} ({size_of_all}), model card: {beside}")
+    if kept:
+        say(console, f"The card that was there had been edited, and is kept: {kept}")
 
 
 def _choose_format(to: Path, int8: Int8 | None) -> Onnx | Pt2:
