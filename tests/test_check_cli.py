@@ -96,6 +96,19 @@ def test_check_tells_what_is_there(place):
     assert yaml.safe_load(described)["classes"] == [f"class {label}" for label in range(9)]
 
 
+def test_a_contact_sheet_replaces_nothing_but_its_like(place):
+    """A file of the user's stays, and so does the number of files when check is run again."""
+    notes = place / "check-photos.png"
+    notes.write_text("notes")
+    for _ in range(2):
+        assert "Contact sheet: check-photos-2.png" in call("check", "photos", cwd=place).stdout
+    assert notes.read_text() == "notes"
+    notes.unlink()
+    for _ in range(2):
+        assert "Contact sheet: check-photos.png" in call("check", "photos", cwd=place).stdout
+    assert not (place / "check-photos-3.png").exists()
+
+
 def test_check_answers_without_torch(place):
     """It decodes images and knows no model."""
     script = (

@@ -53,6 +53,8 @@ def mark(verb: str) -> PngInfo:
 
 def is_marked(path: Path, verb: str) -> bool:
     """Whether a file is a picture that this verb made; False where it cannot be read."""
+    if not path.is_file():  # a pipe would never end
+        return False
     try:
         with path.open("rb") as file:
             return f"Software\0oneway {verb}".encode() in file.read(2048)  # before the pixels, and after any palette

@@ -21,7 +21,7 @@ from oneway.data.check.defects import Surveys, mentioned_as
 from oneway.data.check.result import Check
 from oneway.data.check.survey import decode_and_survey
 from oneway.data.dataset import Bytes, Colour, Item
-from oneway.data.pictures import GROUND, encoded, hatched, palette
+from oneway.data.pictures import GROUND, encoded, hatched, mark, palette
 
 PAPER: Colour = (255, 255, 255)
 INK: Colour = (28, 30, 33)
@@ -44,7 +44,7 @@ def write_contact_sheet(check: Check, path: Path) -> None:
         rows = rows_of([_cell(check, item) for item in items])
         parts.append(column([line(title, 20, bold=True), *rows], GAP))
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, encoded(sheet(parts, SHEET_WIDTH), "PNG"))
+    replace_file(path, encoded(sheet(parts, SHEET_WIDTH), "PNG", pnginfo=mark("check")))
 
 
 def items_by_heading(check: Check) -> dict[str, list[Item]]:

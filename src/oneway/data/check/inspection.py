@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from itertools import chain, count
 from pathlib import Path
 from textwrap import indent
 
@@ -24,6 +26,7 @@ from oneway.data.check.result import check_data
 from oneway.data.check.text import findings_text, summary
 from oneway.data.dataset import Listing
 from oneway.data.folder import FILE, Found, describe, list_described
+from oneway.data.pictures import is_marked
 from oneway.data.pool import is_pool
 
 
@@ -163,11 +166,14 @@ def check_listing(
 def sheet_path(root: Path, out: Path | None, as_json: bool) -> Path | None:
     """The path of the contact sheet: `out`, or else one in the current folder, if that is not part of the data.
 
-    With `as_json`, none is drawn unless `out` is given.
+    There it replaces a contact sheet and nothing else. With `as_json`, none is drawn unless `out` is given.
     """
     if out is None:
-        outside = not Path.cwd().is_relative_to(root.resolve())
-        return Path(f"check-{root.resolve().name}.png") if outside and not as_json else None
+        if as_json or Path.cwd().is_relative_to(root.resolve()):
+            return None
+        stem = f"check-{root.resolve().name}"
+        names = chain([Path(f"{stem}.png")], (Path(f"{stem}-{number}.png") for number in count(2)))
+        return next(path for path in names if not os.path.lexists(path) or is_marked(path, "check"))
     if out.suffix.lower() != ".png":
         raise UserError(f"{out}: the contact sheet is a PNG; let the name end with .png.")
     if out.exists() and out.resolve().is_relative_to(root.resolve()):
