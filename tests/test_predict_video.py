@@ -79,6 +79,16 @@ def test_a_video_can_become_frames_with_masks(model, clip, tmp_path):
         assert names == [f"{number:06}.{suffix}" for number in range(1, 6)]
 
 
+def test_what_frames_alone_have_is_asked_for_with_frames(model, clip, photos, tmp_path, capfd):
+    """Refused of a video alone; of images beside it, it is written, and said."""
+    with pytest.raises(UserError, match=r"a video, of which --confidence and --facts .* Add --frames"):
+        predict_files(model, [str(clip)], Outputs(tmp_path / "a", confidence=True), QUIET)
+    assert not (tmp_path / "a").exists()
+    assert predict_files(model, [str(clip), str(photos)], Outputs(tmp_path / "b", facts=True), QUIET) == 0
+    assert list((tmp_path / "b/json").rglob("*.json"))
+    assert "Without --frames they are written for images alone" in capfd.readouterr().err
+
+
 def test_a_video_alone_has_nothing_to_annotate(model, clip, photos, tmp_path, capfd):
     """Which is said before anything is predicted; beside images it is left out, with a word."""
     for frames in (False, True):
@@ -98,6 +108,8 @@ def test_a_broken_video_is_named_and_leaves_nothing(model, clip, photos, tmp_pat
     errors = capfd.readouterr().err
     assert "broken.mp4" in errors
     assert "list.mp4" in errors
+    assert "broken.mp4: damaged, or no video that can be read (Invalid data found when processing input)." in errors
+    assert "Errno" not in errors
     assert len(list((tmp_path / "out/masks").rglob("*.png"))) == 3
     assert not [path for path in (tmp_path / "out").rglob("*") if path.suffix in (".mp4", ".tmp")]
 

@@ -66,7 +66,8 @@ def read_frames(
                 end = max(end, (shown_at or 0) + (frame.duration or 0) * frame.time_base)
                 corrupt = frame.is_corrupt
     except (av.FFmpegError, OSError, ValueError, IndexError) as error:
-        problem = f" ({' '.join(str(error).split())[:200]})"
+        reason = str(getattr(error, "strerror", None) or error)  # without a number, and what FFmpeg calls the file
+        problem = f" ({' '.join(reason.split())[:200]})"
         if not count:
             raise UserError(f"{path}: damaged, or no video that can be read{problem}.") from error
     if not count:

@@ -87,6 +87,11 @@ def predict_files(
         )
     if videos:
         require_video()
+        if (outputs.confidence or outputs.facts) and not outputs.frames:
+            about = f"{videos[0].path}: a video, of which --confidence and --facts write files for each frame."
+            if not images:
+                raise UserError(f"{about} Add --frames, or leave them out.")
+            warn(f"{about} Without --frames they are written for images alone.")
     outputs.prepare()
     position = {source: number for number, source in enumerate(sources)}
     began, stopped = time.monotonic(), False
