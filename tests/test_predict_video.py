@@ -54,7 +54,7 @@ def clip(tmp_path) -> Path:
 
 
 def test_a_video_gets_an_overlay_video(model, clip, tmp_path, capfd):
-    """As many frames of the same size at the same times; they look like the overlays of the frames."""
+    """As many frames of the same size at the same times, until the same end; they look like the overlays of the frames."""
     import av
 
     assert predict_files(model, [str(clip)], Outputs(tmp_path / "out"), QUIET, as_json=True) == 0
@@ -62,8 +62,10 @@ def test_a_video_gets_an_overlay_video(model, clip, tmp_path, capfd):
     assert json.loads(capfd.readouterr().out)["results"] == [{"video": str(clip), "overlay": overlay, "frames": 5}]
     with av.open(str(clip)) as container:
         original = [(frame.time, frame.to_ndarray(format="rgb24")) for frame in container.decode(video=0)]
+        lasts = container.duration
     with av.open(overlay) as container:
         found = [(frame.time, frame.to_ndarray(format="rgb24")) for frame in container.decode(video=0)]
+        assert container.duration == pytest.approx(lasts, abs=1e3)  # µs
     assert [time for time, _ in found] == pytest.approx([time for time, _ in original], abs=1e-3)
     for (_, pixels), (_, shown) in zip(original, found, strict=True):
         expected = np.asarray(model.predict(pixels).overlay()).astype(float)

@@ -33,10 +33,10 @@ def video_writer(path: Path) -> Iterator[Callable[[Bytes, Fraction | None], None
     av = require_video()
     temporary = temporary_for(path)
     stream: Any = None
-    ticks = -1
+    ticks, lasting = -1, round(1 / (USUAL_RATE * TICK))
 
     def append(pixels: Bytes, time: Fraction | None) -> None:
-        nonlocal stream, ticks
+        nonlocal stream, ticks, lasting
         # Colours are kept for 2×2 pixels together: an odd side gets its last row or column twice.
         height, width = pixels.shape[:2]
         even = np.pad(pixels, ((0, height % 2), (0, width % 2), (0, 0)), "edge")
@@ -48,7 +48,8 @@ def video_writer(path: Path) -> Iterator[Callable[[Bytes, Fraction | None], None
             stream.codec_context.time_base = TICK
         # A damaged clock must not stand still or go back.
         step = round(1 / (USUAL_RATE * TICK)) if ticks >= 0 else 1
-        ticks = ticks + step if time is None else max(ticks + 1, round(time / TICK))
+        before, ticks = ticks, ticks + step if time is None else max(ticks + 1, round(time / TICK))
+        lasting = ticks - before if before >= 0 else lasting
         frame.pts, frame.time_base = ticks, TICK
         container.mux(stream.encode(frame))
 
@@ -56,7 +57,9 @@ def video_writer(path: Path) -> Iterator[Callable[[Bytes, Fraction | None], None
         with av.open(str(temporary), "w", format="mp4") as container:
             yield append
             if stream is not None:
-                container.mux(stream.encode(None))
+                for packet in stream.encode(None):
+                    packet.duration = lasting  # or the last frame, after which none comes, would be shown for no time
+                    container.mux(packet)
         os.replace(temporary, path)
     except (av.FFmpegError, OSError) as error:
         raise CannotWrite(f"{path}: cannot be written ({error}).") from error
