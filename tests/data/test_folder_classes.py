@@ -11,6 +11,7 @@ from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.data.check import apply_rules
 from oneway.data.check.survey import survey_all
+from oneway.data.dataset import Known
 from oneway.data.folder import describe
 
 
@@ -236,4 +237,48 @@ def test_values_without_a_gap_are_said_by_the_first_and_the_last(tmp_path):
     assert (
         "from the values 0, 1, 2, 3, 4, 5, 6, 7 and 1 more of 4 masks"
         in listing(pairs(tmp_path / "b", 4, gaps)).remarks[0]
+    )
+
+
+def numbered(root, counts, size=1):
+    """Masks in which so many numbers each fill squares, `size` of them."""
+    for index, count in enumerate(counts):
+        values = np.zeros((12 * size, 60), np.uint8)
+        for number in range(count):
+            for row in range(size):
+                values[12 * row + 2 : 12 * row + 9, 5 * number : 5 * number + 4] = number + 1
+        photo(root / "images" / f"{index}.png", size=values.shape)
+        mask(root / "masks" / f"{index}.png", values)
+    return root
+
+
+def test_numbers_of_objects_are_no_classes(tmp_path):
+    """They are refused, and the line that is given makes them one class."""
+    root = numbered(tmp_path, (5, 9, 12, 7))
+    line = "classes: {0: background, 1-255: object}"
+    assert f"`{line}`" in refusal(root)
+    write(root / "dataset.yaml", line)
+    found = listing(root)
+    assert found.classes == ("background", "object")
+    assert np.unique(found.read_labels(found.train[0])).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(("counts", "size"), [((9, 9, 9, 9), 1), ((9, 9, 8, 9), 1), ((5, 9, 12, 7), 2), ((2, 4, 5), 1)])
+def test_classes_in_one_piece_are_classes(tmp_path, counts, size):
+    """The same in every mask, or nearly; those in two pieces; and few of them."""
+    assert len(listing(numbered(tmp_path, counts, size)).classes) == max(counts) + 1
+
+
+def test_black_and_white_in_16_bits(tmp_path):
+    """0 and 65535 are background and foreground, as 0 and 255 are; a run that called them otherwise keeps its names."""
+    pairs(tmp_path)
+    for index in range(4):
+        white = np.where(SCENE > 0, 65535, 0).astype(np.uint16)
+        Image.fromarray(white).save(tmp_path / "masks" / f"{index}.png")
+    found = listing(tmp_path)
+    assert found.classes == ("background", "foreground")
+    assert np.array_equal(found.read_labels(found.train[0]), SCENE > 0)
+    assert describe(tmp_path, known=Known(classes=("class 0", "class 65535"))).description.names == (
+        "class 0",
+        "class 65535",
     )

@@ -83,8 +83,8 @@ def parse_classes(value: Any) -> Classes | None:
             return by_index(_name(entry) for entry in value)
         case dict() if value and all(isinstance(entry, list) or _is_hex(entry) for entry in value.values()):
             return by_colour({_name(key): parse_colour(entry) for key, entry in value.items()})
-        case dict() if value and all(_is_number(key) for key in value):
-            return by_number({parse_number(key): _name(entry) for key, entry in value.items()})
+        case dict() if value and all(_is_number(key) or _is_range(key) for key in value):
+            return by_number({number: _name(entry) for key, entry in value.items() for number in _numbers(key)})
         case dict() if None in value.values():
             raise ValueError(
                 f"nothing stands behind {next(_short(key) for key, entry in value.items() if entry is None)}; put "
@@ -154,6 +154,20 @@ def _short(value: Any) -> str:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_range(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"\d{1,5}-\d{1,5}", value) is not None
+
+
+def _numbers(key: Any) -> Sequence[int]:
+    """The number that stands before a name, or all from one to another, as in `1-255`."""
+    if _is_number(key):
+        return (parse_number(key),)
+    first, last = map(int, key.split("-"))
+    if first > last:
+        raise ValueError(f"write the smaller number first, and not {_short(key)}")
+    return range(first, last + 1)
 
 
 def _is_hex(value: Any) -> bool:

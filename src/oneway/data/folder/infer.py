@@ -26,7 +26,7 @@ from oneway.common.words import listed
 from oneway.data.dataset import Colour, class_name
 from oneway.data.decode.masks import pack, unpack
 from oneway.data.folder.classes import MOST_CLASSES, Classes, Value, by_colour, by_index, by_number, parse_colour
-from oneway.data.folder.mask_summary import MaskSummary, refuse_two_codings, summarise_mask
+from oneway.data.folder.mask_summary import MaskSummary, numbers_objects, refuse_two_codings, summarise_mask
 from oneway.data.folder.walk import require_inside
 
 ADE20K = "objectinfo150.txt"
@@ -42,6 +42,7 @@ COLOUR_FIRST = re.compile(r"(\d{1,3})[\s,]+(\d{1,3})[\s,]+(\d{1,3})[\s,]+([^\d\s
 MOST_BYTES = 2**20  # of such a file
 
 BINARY = {0: "background", 255: "foreground"}
+WHITE_16 = {0: "background", 65535: "foreground"}  # the same in 16 bits
 TWO = {0: "background", 1: "foreground"}
 WHITE = 0x010101  # times a level of grey, this is the same grey as a colour, 0xRRGGBB
 SHOWN = 8  # values that a message lists
@@ -91,6 +92,7 @@ def infer(masks: Iterable[Path], ignore: tuple[Value, ...] | None, table: Table 
     if len(summaries) - len(numbers) > len(certainly_numbers):
         return _from_colours(summaries, ignore or (), table)
     if table is None:
+        _refuse_objects(numbers)
         return _from_numbers(numbers, ignore)
     if table.path.name.lower() == ADE20K and ignore is None:
         return Inferred(table.classes, remarks=(_source(table), "0 stands for no class, and is ignored."), ignore=(0,))
@@ -166,6 +168,10 @@ def _from_numbers(summaries: Sequence[MaskSummary], ignore: tuple[Value, ...] | 
     found = grey | {value * white for summary in summaries if summary.mode == "1" for value in summary.values}
     if ignore is None and 255 in found and found <= BINARY.keys():
         return Inferred(by_number(BINARY), remarks=("Masks hold 0 and 255 only: taken for background and foreground.",))
+    if ignore is None and found == WHITE_16.keys():
+        return Inferred(
+            by_number(WHITE_16), remarks=("Masks hold 0 and 65535 only: taken for background and foreground.",)
+        )
     palettes = [summary.palette for summary in summaries if summary.palette is not None]
     indexed = len(palettes) == len(summaries)
     pixels, squares = Counter[int](), Counter[int]()
@@ -218,6 +224,18 @@ def _set_apart(found: set[int], filling: set[int], indexed: bool) -> tuple[int, 
     others = sorted(found - {IGNORE})
     strays = len(others) > 1 and IGNORE in filling and len(filling) <= 2  # among black and white
     return (IGNORE,) if indexed or (not strays and (_counts_up(others) or others[-1] < SMALL)) else ()
+
+
+def _refuse_objects(summaries: Sequence[MaskSummary]) -> None:
+    """Raises a UserError where numbers are those of objects, and all of them may be one class."""
+    if numbers_objects(summaries):
+        most = max(summaries, key=lambda summary: len(summary.values))
+        raise UserError(
+            f"{most.path}: holds {_shown(sorted(most.values))}, each in one piece, and other masks hold fewer: these "
+            "are numbers of objects, and not of classes. If all objects are of one class, write "
+            f"`classes: {{0: background, 1-{max(IGNORE, *most.values)}: object}}` into dataset.yaml; if they are "
+            "classes, list their names there."
+        )
 
 
 def _refuse_smoothed(summaries: Sequence[MaskSummary], found: set[int], filling: set[int]) -> None:

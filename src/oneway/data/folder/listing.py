@@ -53,8 +53,9 @@ def describe(root: Path, unlabelled: Path | None = None, known: Known = NO_RUN) 
         return found
     table = find_table(found.root, dict.fromkeys((".", *(part.images for part in given.parts))))
     inferred = infer(masks, given.ignore, table)
-    if table is None and (of_run := by_own_numbers(known.classes)) and of_run.table.keys() > {*inferred.classes.table}:
-        inferred = replace(inferred, classes=of_run, colours=None)  # some of its classes do not occur here
+    of_run = by_own_numbers(known.classes) if table is None else None
+    if of_run and of_run.names != inferred.classes.names and of_run.table.keys() >= {*inferred.classes.table}:
+        inferred = replace(inferred, classes=of_run, colours=None)  # some do not occur here, or have had other names
     classes = inferred.classes
     ignore = None if classes.coloured or IGNORE in classes.table else (IGNORE,)
     changes = {

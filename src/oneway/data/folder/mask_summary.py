@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
@@ -24,6 +25,9 @@ from oneway.data.folder.classes import MOST_CLASSES
 MOST_COUNTED = 2**16  # numbers below this are counted; larger ones are no classes
 SHOWN = 3  # files of each coding that a message names
 VALUES = 8  # values that it lists
+MANY = 6  # objects from which on the numbers of a mask may count them
+NEARLY_ALL = 0.9  # of the masks, and of the numbers in some of them, for which that has to hold
+LOOKED_AT, TURNS = 3, 64  # masks that are looked at closely, and corners on the way through a region
 MOST_VALUES = 64  # in a mask; a photograph has more
 
 
@@ -87,6 +91,42 @@ def _count(values: Numbers) -> dict[int, int]:
 def _count_colours(values: Numbers, distinct: list[int]) -> dict[int, int]:
     counts = np.bincount(np.searchsorted(distinct, values.ravel()))  # the colours past those listed come last
     return {value: count for value, count in zip(distinct, counts.tolist(), strict=False) if count}
+
+
+def numbers_objects(summaries: Sequence[MaskSummary]) -> bool:
+    """Whether masks number objects: they hold 1 to k, some few and others more, and each number is in one piece.
+
+    Where every mask shows the same classes, or some lack one in between, the numbers are those of classes.
+    """
+    counts = {summary.path: len(summary.values - {0, IGNORE}) for summary in summaries}
+    drawn = [summary for summary in summaries if counts[summary.path]]
+    counting = [summary for summary in drawn if max(summary.values - {IGNORE}) == counts[summary.path]]
+    found = [counts[summary.path] for summary in counting] or [0]
+    if max(found) < MANY or max(found) - min(found) < 2 or len(counting) < NEARLY_ALL * len(drawn):
+        return False
+    pieces = []
+    for summary in sorted(counting, key=lambda summary: -counts[summary.path])[:LOOKED_AT]:
+        values = read_raw(summary.path).values
+        pieces += [_in_one_piece(values == value) for value in sorted(summary.values - {0, IGNORE})[:MOST_VALUES]]
+    return sum(pieces) >= NEARLY_ALL * len(pieces)
+
+
+def _in_one_piece(inside: npt.NDArray[np.bool_]) -> bool:
+    """Whether pixels are connected: from the first of them, along rows and columns by turns, all are reached."""
+    rows, columns = (np.flatnonzero(inside.any(axis=axis)) for axis in (1, 0))
+    inside = np.pad(inside[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1], 1)
+    reached = np.zeros_like(inside)
+    reached[1, inside[1].argmax()] = True
+    for _ in range(TURNS):
+        before = reached.sum()
+        for pixels, hit in ((inside, reached), (inside.T, reached.T)):
+            runs = np.cumsum(~pixels.ravel()).reshape(pixels.shape)  # the pixels of a run have the same number
+            known = np.zeros(pixels.size + 1, dtype=np.bool_)
+            known[runs[hit]] = True
+            hit |= known[runs] & pixels
+        if reached.sum() == before:
+            break
+    return bool(reached.sum() == inside.sum())
 
 
 Group = tuple[str, list[MaskSummary]]
