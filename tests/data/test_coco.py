@@ -10,10 +10,12 @@ import pytest
 from matplotlib.path import Path as Outline
 
 from data.encoders import compress
+from data.folders import coco, labelled, photo
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.data.decode.outlines import decompress, outline_mask, polygon_mask, runs_mask
 from oneway.data.decode.regions import paint
+from oneway.data.folder import find
 from oneway.data.folder.formats import Annotations, AnnotationSource
 from oneway.data.folder.formats.coco import read
 
@@ -272,3 +274,13 @@ def test_what_would_be_painted_for_hours_is_refused(tmp_path, monkeypatch):
         label_map(coco)
     monkeypatch.setattr("oneway.data.decode.regions.MOST_PAINTED", 40)
     assert (label_map(coco) > 0).all()
+
+
+def test_names_in_another_case(tmp_path):
+    """They are those of images where it is clear which; an exact name is preferred."""
+    for name in ("A.JPG", "B.JPG", "c.jpg", "C.jpg", "d.jpg"):
+        photo(tmp_path / "images" / name)
+    coco(tmp_path / "all.json", ["a.jpg", "b.jpg", "C.JPG", "D.jpg", "d.jpg"])
+    found = find(tmp_path)
+    assert labelled(found.train) == ["images/A.JPG", "images/B.JPG", "images/d.jpg"]
+    assert any("'C.JPG'" in problem.message and "several" in problem.message for problem in found.problems)

@@ -53,19 +53,31 @@ class AnnotationSource:
         """The images by their paths below the folder, without suffixes."""
         return {stem_below(path, self.folder): path for path in self.images}
 
+    @cached_property
+    def _by_lower_name(self) -> dict[str, list[Path]]:
+        names: dict[str, list[Path]] = defaultdict(list)
+        for path in self.images:
+            names[path.name.lower()].append(path)
+        return names
+
     def named(self, name: str) -> Path | None:
-        """The image that alone has this name."""
-        found = self._by_name.get(name, [])
+        """The image that alone has this name, or else alone has it in upper or lower case."""
+        found = self._by_name.get(name) or self._by_lower_name.get(name.lower(), [])
         return found[0] if len(found) == 1 else None
 
     def match(self, file: Path, entries: Iterable[str]) -> dict[Path, str]:
-        """The images that a file lists by path, or else by a name that no other has; those not found are problems."""
+        """The images that a file lists by path, or else by a name that no other has; those not found are problems.
+
+        Where no image has the name, upper and lower case do not matter; those with exact names come first.
+        """
         found: dict[Path, str] = {}
-        for entry in entries:
+        for entry in sorted(
+            entries, key=lambda entry: PurePosixPath(entry.replace("\\", "/")).name not in self._by_name
+        ):
             wanted = PurePosixPath(entry.replace("\\", "/"))
             image = self._by_path.get(wanted.as_posix()) or self.named(wanted.name)
             if image is None:
-                reason = "several have this name" if wanted.name in self._by_name else "it is not there"
+                reason = "several have this name" if wanted.name.lower() in self._by_lower_name else "it is not there"
                 message = f"lists {entry!r:.200}, which is not found in {self.folder}: {reason}."
                 self.problems.append(Problem(file, message))
             elif image in found:
