@@ -18,6 +18,7 @@ import oneway
 from algorithms import batch_of, settings
 from kernel_facts import DEVICE, assert_facts
 from oneway import ops
+from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.config import Perturb
 from oneway.draws import Draws, Plan, draw, draw_perturbation, each_column, part
@@ -28,7 +29,9 @@ from oneway.methods.consistency import consistency
 from oneway.methods.interface import Loss
 from oneway.models.roles import Models
 from oneway.perturb import UNCHANGED, perturbation
-from small_runs import small_streets
+from oneway.runs import open_run
+from oneway.tools.evaluate import evaluate_run
+from small_runs import QUIET, small_streets
 
 PAGE = Path(__file__).parent.parent / "docs" / "add-a-method.md"
 
@@ -90,11 +93,14 @@ def test_the_page_writes_a_method_that_trains(tmp_path):
     (tmp_path / "two_views.py").write_text(code)
     small = "--labels 4 --data.size 32 64 --data.images 16 --jitter.crop 32 64 --model.width 0.125 --train.iterations 4"
     few = "--train.batch-labelled 2 --train.batch-unlabelled 2 --train.log-every 1 --train.confidence 0.05"
+    said = ""
     for command in (f"train streets --method two-views --out run {small} {few}", "train streets --help"):
         words = [sys.executable, "two_views.py", *command.split()]
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
+        said = said or done.stdout
     assert "two-views" in done.stdout
+    assert "python two_views.py report run-supervised run" in said
     evaluated = forks.start(tmp_path, script="two_views.py", command=["eval", "run"])
     assert evaluated.wait() == 0, evaluated.error
     logged = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0])
@@ -102,6 +108,11 @@ def test_the_page_writes_a_method_that_trains(tmp_path):
     assert logged["view 2"] > 0
     assert logged["view 1"] != logged["view 2"]
     assert "View 2 loss" in (tmp_path / "run" / "report.html").read_text()
+    assert evaluate_run(tmp_path / "run", "val", None, QUIET)["samples"] > 0  # nothing here knows the method
+    with pytest.raises(
+        UserError, match=r"none of oneway's.*two_views\.py train streets --method two-views"
+    ):
+        open_run(tmp_path / "run")
 
 
 def test_phtps_then_cutmix_by_hand():

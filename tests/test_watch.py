@@ -111,6 +111,25 @@ def test_a_damaged_run_is_named_and_the_others_are_shown(training):
         Watcher(training / "supervised/pictures")
 
 
+def test_a_run_with_a_method_of_its_own_is_shown_as_any_other(training):
+    """Which a program of the user's has trained, and `oneway` does not know."""
+    config = training / "supervised/config.yaml"
+    config.write_text(config.read_text().replace("method: supervised", "method: two-views"))
+    runs = {run["name"]: run for run in Watcher(training).overview()}
+    assert [runs["supervised"][key] for key in ("method", "done", "iterations", "problem")] == ["two-views", 4, 4, None]
+
+
+@pytest.mark.skipif(chromium.EXECUTABLE is None, reason="Chromium is not installed")
+def test_a_run_that_cannot_be_read_leaves_the_curves_of_others(training):
+    """The last iteration of the other stands where the axis ends, and nobody knows how long this one is."""
+    (training / "supervised/config.yaml").write_text("method: [")
+    with served(training) as address, chromium.browser() as open_page:
+        page = open_page(address)
+        page.wait("document.querySelectorAll('#curves circle').length > 1")
+        assert page.evaluate("document.querySelector('#curves circle').getAttribute('cx')") == "308"
+        assert "stopped, 4 iterations" in page.evaluate("document.querySelector('.runs').textContent")
+
+
 @pytest.mark.skipif(chromium.EXECUTABLE is None, reason="Chromium is not installed")
 def test_a_browser_shows_a_run_as_it_grows(training):
     """The last values stand at the ends of the curves, and new ones come by themselves."""

@@ -30,8 +30,9 @@ from oneway.common.address_space import is_out_of_memory, require_address_space
 from oneway.common.console import Console, close_streams, open_streams
 from oneway.common.errors import UnknownName, UserError, describe_system_error
 from oneway.common.failure import BUG_STATUS, describe_bug
-from oneway.common.words import command, listed, visible
+from oneway.common.words import PROGRAM, command, listed, visible
 from oneway.common.working_folder import refuse_foreign_libraries
+from oneway.methods import METHODS
 
 USUAL = ("quickstart", "check", "train", "eval", "report", "predict", "export")
 """Verbs on the way from data to masks, in the order in which they are used."""
@@ -66,6 +67,8 @@ def main() -> None:
     # What is in the working folder is nobody's module: not for the Python processes that this one starts either.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
     open_streams()
+    if any(callable(method.losses) for method in METHODS.values()):  # a method of the file that was started
+        PROGRAM[:] = ["python", sys.argv[0]]
     words = [word for word in sys.argv[1:] if word != "--traceback"]
     try:
         refuse_foreign_libraries()
@@ -179,7 +182,7 @@ def _explain_unused(error: UnusedCliTokensError) -> str:
 
 
 def _verb(error: CycloptsError) -> str:
-    return " ".join(["oneway", *(error.command_chain or ())])
+    return " ".join([*PROGRAM, *(error.command_chain or ())])
 
 
 def _fail(message: str, status: int) -> None:

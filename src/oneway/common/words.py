@@ -40,8 +40,14 @@ def _spell(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
+PROGRAM = ["oneway"]
+"""What the user starts: a file with a method of its own (`python two_views.py`) puts itself in its place."""
+
+
 def command(*words: object) -> str:
-    """A command to copy into a shell, with names quoted where they need it."""
+    """A command to copy into a shell, with names quoted where they need it; for `oneway`, the program in its place."""
+    if words[:1] == ("oneway",):
+        words = (*PROGRAM, *words[1:])
     return shlex.join(
         f"./{word}" if isinstance(word, Path) and f"{word}".startswith("-") else f"{word}" for word in words
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -30,11 +31,12 @@ from oneway.common.run_files import (
     TRACEBACK,
     describe_exported,
 )
-from oneway.common.words import command, listed, say
+from oneway.common.words import command, listed, say, visible
 from oneway.config import Config, Data
 from oneway.config.conflicts import EMBEDDED
 from oneway.data.pool import is_pool
 from oneway.data.splits import Split
+from oneway.methods import METHODS
 from oneway.runs import atomic, checkpoint, lock, records
 from oneway.runs.atomic import write_atomically, write_json
 from oneway.runs.environment import begin_stretches, choose_device, environment
@@ -178,13 +180,34 @@ def start_run(path: Path, config: Config, split: Split, checkpoint_bytes: int) -
             path.rmdir()  # only an empty folder can be removed: one in which nothing was started
 
 
-def open_run(path: Path) -> Run:
-    """An existing run folder."""
+def open_run(path: Path, any_method: bool = False) -> Run:
+    """An existing run folder; with `any_method`, also where the method is one that only another program knows."""
     file = path / CONFIG
     if not file.is_file():
         raise no_run(path)
     refuse_link(file)
-    return Run(path, configuration.build(configuration.read_yaml(file), source=str(file)))
+    tree = configuration.read_yaml(file)
+    method = tree.get("method")
+    if isinstance(method, str) and method not in METHODS:
+        if any_method:  # its other settings are checked as those of labels alone, which no teacher has taught
+            known = configuration.build({**tree, "method": "supervised", "teacher": None}, source=str(file))
+            return Run(path, known.changed(method=method))
+        _refuse_own_method(path, method)
+    return Run(path, configuration.build(tree, source=str(file)))
+
+
+def _refuse_own_method(path: Path, method: str) -> None:
+    """Refuses a run that another program than `oneway` has trained, and names that program where the run knows it."""
+    try:
+        words = shlex.split(records.read(path / ENVIRONMENT, records.Environment)["command"])
+    except (UserError, ValueError):
+        words = []
+    if words and words[0].endswith(".py"):
+        trained = visible(shlex.join(words)[:400], lines=False)
+        raise UserError(
+            f"{path}: its method {method[:100]!r} is none of oneway's, but one of the program that trained it "
+            f"({trained}). Use that program in the place of `oneway`."
+        )
 
 
 def no_run(path: Path) -> UserError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +117,7 @@ def train_command(config: Config, *more: str) -> str:
         words += ["--data", str(config.data.path)]
     for key, value in flags.items():
         words += _flag(key, value)
-    return shlex.join([*words, "--method", config.method, *more])
+    return command(*words, "--method", config.method, *more)
 
 
 def _flags(config: Config, usual: Config) -> dict[str, Any]:

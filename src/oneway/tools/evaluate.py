@@ -189,7 +189,7 @@ def evaluate_run(
     With `mirror`, predictions are averaged over an image and its mirror image; with `window`, they are made in sliding
     windows of that height and width.
     """
-    run = runs.open_run(path)
+    run = runs.open_run(path, any_method=True)
     if window and min(window) < SMALLEST:
         crop = run.config.jitter.crop
         crops = f", such as those of its crops: --window {crop[0]} {crop[1]}" if crop else ""

@@ -70,7 +70,7 @@ def prepare(
         import_extra(package, "explore", "oneway explore")
     from oneway.tools.explore.server import PageContent
 
-    opened = [runs.open_run(path) for path in paths]
+    opened = [runs.open_run(path, any_method=True) for path in paths]
     for run in opened:
         require_segmentation(run, "explore shows")
     place = runs.choose_device(device)

@@ -65,7 +65,7 @@ def read_images(path: Path, classes: tuple[str, ...], asked: Int8, console: Cons
             f"{path}: --int8 measures on images of the run what is lost, and the model file alone names none. "
             "Give the run folder."
         )
-    run = runs.open_run(path)
+    run = runs.open_run(path, any_method=True)
     try:
         dataset, validation, without = read_split(run, "val", classes, asked.data, console, asked.refresh, asked.cache)
     except NothingValidates:

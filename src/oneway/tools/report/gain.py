@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from shlex import join
 
-from oneway.common.words import counted
+from oneway.common.words import command, counted
 from oneway.config.recipes import recipe
 from oneway.tools.baseline import BASELINE, is_baseline_of, train_command, with_method
 from oneway.tools.report.facts import RunFacts
@@ -23,7 +22,7 @@ class Gain:
     """Whether it says what one run gained over the other, and under which conditions."""
 
     def __str__(self) -> str:
-        return "\n".join([self.text, *(f"    {command}" for command in self.commands)])
+        return "\n".join([self.text, *(f"    {line}" for line in self.commands)])
 
 
 def describe_gain(runs: Sequence[RunFacts]) -> Gain:
@@ -66,11 +65,12 @@ def _how_to_compare(run: RunFacts) -> Gain:
         what = "unlabelled images" if run.further else run.config.method
         why = "" if run.further else "No image is without labels. "
         return Gain(
-            f"{why}What {what} brought over labels alone is not known: nothing was compared. `oneway train --compare` "
-            "trains both; to train only what is missing, and put both runs on one page:",
+            f"{why}What {what} brought over labels alone is not known: nothing was compared. "
+            f"`{command('oneway', 'train', '--compare')}` trains both; to train only what is missing, and put both "
+            "runs on one page:",
             (
                 train_command(with_method(run.config), "--out", beside),
-                join(["oneway", "report", beside, str(run.path)]),
+                command("oneway", "report", beside, run.path),
             ),
         )
     usual = recipe(run.config.recipe).method

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from rich.console import Console
 
 from oneway.common.errors import UserError
 from oneway.common.run_files import MODEL, SUMMARY
-from oneway.common.words import duration
+from oneway.common.words import command, duration
 from oneway.config import Data
 from oneway.data import QUIET, Dataset
 from oneway.data.pictures import data_uri
@@ -83,10 +82,10 @@ def write_report(
             refuse_trained_on(run.folder, dataset.read("val"))
             compare_validating(run.folder, dataset.read("val"), console)
     elsewhere = [] if data is None else ["--data", str(data)]
-    command = shlex.join(["oneway", "report", *(str(run.path) for run in facts), *elsewhere])
+    again = command("oneway", "report", *(run.path for run in facts), *elsewhere)
     # For a few images, no kernel is worth compiling. Pillow encodes without Python's lock, while plots are drawn.
     with references(), ThreadPoolExecutor() as pool:
-        page = _render(_gather(facts, models, dataset, command, pool))
+        page = _render(_gather(facts, models, dataset, again, pool))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(out, page.encode())
@@ -116,9 +115,9 @@ def _render(page: dict[str, Any]) -> str:
     return environment.get_template("page.html.j2").render(page=page)
 
 
-def _unbroken(command: str) -> Markup:
+def _unbroken(line: str) -> Markup:
     """A command whose lines end between its words: browsers would also end one behind a hyphen, within a flag."""
-    return Markup(" ").join(Markup("<span>{}</span>").format(word) for word in command.split(" "))
+    return Markup(" ").join(Markup("<span>{}</span>").format(word) for word in line.split(" "))
 
 
 def _marked(sentence: str) -> Markup:
@@ -130,7 +129,7 @@ def _marked(sentence: str) -> Markup:
 
 
 def _gather(
-    runs: list[RunFacts], models: list[TrainedModel], dataset: Dataset, command: str, pool: ThreadPoolExecutor
+    runs: list[RunFacts], models: list[TrainedModel], dataset: Dataset, again: str, pool: ThreadPoolExecutor
 ) -> dict[str, Any]:
     """Everything the template shows, by the name it has there; pictures are being encoded."""
     last = runs[-1]
@@ -170,7 +169,7 @@ def _gather(
         "differences": differing_settings(runs),
         "origin": _origin(runs),
         "next_steps": next_steps(runs, segmentation),
-        "command": command,
+        "command": again,
     }
 
 

@@ -65,7 +65,7 @@ def suggest(
 
     Arguments as for `oneway suggest`; `folder` is its `--data`, the images to choose from.
     """
-    run = runs.open_run(path)
+    run = runs.open_run(path, any_method=True)
     home = None if to is None else out or path / f"suggest-{to.to}"
     if home is not None:
         _refuse_occupied(home)

@@ -141,7 +141,7 @@ class Watcher:
 
 def read_details(path: Path) -> dict[str, Any]:
     """Everything that the page shows of a run."""
-    run = open_run(path)
+    run = open_run(path, any_method=True)
     log = [line for line in records.read_log(path / METRICS) if not isinstance(line, str)]
     summary, split, config = run.summary, run.split, run.config
     metric = METRIC_OF_TASK[config.data.task]

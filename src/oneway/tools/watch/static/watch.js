@@ -61,11 +61,12 @@ function list(folder) {
     const box = make('input', {type: 'checkbox', checked: chosen.get(run.number)})
     box.addEventListener('change', () => { chosen.set(run.number, box.checked); look() })
     const left = run.left === null ? '' : ` · about ${duration(run.left)} left`
+    const of = run.iterations === null ? '' : ` of ${count(run.iterations)}` // of a run that cannot be read
     const facts = run.method === null ? '' : `${run.method} · ${count(run.labels)} ${run.labels === 1 ? 'label' : 'labels'} · seed ${run.seed} · `
     const entry = make('label', {}, box, make('span', {className: 'name', textContent: run.name}),
       make('span', {className: 'value', textContent: run.value === null ? '' : `${run.value.toFixed(1)} % ${run.metric}`}),
       make('progress', {max: run.iterations ?? 1, value: run.done ?? 0}),
-      make('span', {className: 'facts', textContent: `${facts}${run.state}, ${count(run.done ?? 0)} of ${count(run.iterations ?? 0)} iterations${left}`}))
+      make('span', {className: 'facts', textContent: `${facts}${run.state}, ${count(run.done ?? 0)}${of} iterations${left}`}))
     if (others.has(run)) entry.append(make('span', {className: 'facts', textContent: `validated by other images than ${first.name}`}))
     if (run.problem) entry.append(make('span', {className: 'facts problem', textContent: run.problem}))
     if (chosen.get(run.number)) entry.style.setProperty('--c', colour(run.number))
@@ -81,7 +82,7 @@ function curves() {
       const curve = (details.get(run.number).curves ?? []).find(each => each.key === key)
       return curve?.x.length ? [{...curve, colour: colour(run.number)}] : []
     })
-    if (lines.length) figures.push(draw(title, lines, Math.max(1, ...shown().map(run => details.get(run.number).done))))
+    if (lines.length) figures.push(draw(title, lines, Math.max(1, ...shown().map(run => details.get(run.number).done ?? 0))))
   }
   find('curves').replaceChildren(...figures)
 }
