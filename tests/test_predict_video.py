@@ -54,7 +54,7 @@ def clip(tmp_path) -> Path:
 
 
 def test_a_video_gets_an_overlay_video(model, clip, tmp_path, capfd):
-    """As many frames of the same size at the same times, until the same end; they look like the overlays of the frames."""
+    """Frames of the same size and number at the same times, until the same end; they look like the frames' overlays."""
     import av
 
     assert predict_files(model, [str(clip)], Outputs(tmp_path / "out"), QUIET, as_json=True) == 0

@@ -23,8 +23,10 @@ TICK = Fraction(1, 90_000)
 """The clock of the videos that are written, in seconds."""
 
 USUAL_RATE = 25
-CODECS = {"libx264": {"crf": "18"}, "mpeg4": {"qscale": "2"}}
-"""The preferred one first, each with options for the quality of a good copy."""
+CODECS = {"libx264": {"crf": "18", "bf": "0"}, "mpeg4": {"qscale": "2"}}
+"""The preferred one first, each with options for the quality of a good copy.
+
+Frames are stored in the order in which they are shown (`bf`), or those of uneven times would end too early."""
 
 
 @contextmanager
