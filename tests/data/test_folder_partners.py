@@ -188,3 +188,28 @@ def test_masks_beside_annotated_images_are_no_photographs(tmp_path):
     assert [f"`{line}`" in remark for remark in found.remarks if "export" in remark] == [True]
     write(tmp_path / "dataset.yaml", line)
     assert len(labelled(find(tmp_path).train)) == 3
+
+
+def test_annotations_beside_masks_are_named(tmp_path):
+    """With the line that reads them; other files of JSON are not."""
+    pairs(tmp_path)
+    write(tmp_path / "settings.json", '{"colour": [1, 2]}')
+    assert not any(".json" in remark for remark in listing(tmp_path).remarks)
+    coco(tmp_path / "polygons.json", ["0.jpg", "1.jpg"])
+    (remark,) = (remark for remark in listing(tmp_path).remarks if ".json" in remark)
+    line = "train: {images: images, coco: polygons.json}"
+    assert f"the annotations in polygons.json are not read. To read these instead, write `{line}`" in remark
+    write(tmp_path / "dataset.yaml", line)
+    assert len(labelled(find(tmp_path).train)) == 2
+
+
+def test_two_folders_whose_names_say_nothing(tmp_path):
+    """Where the files of one have the names of those of another, the line that reads them is given."""
+    for index in range(3):
+        photo(tmp_path / "raw" / f"well A0{index}.tif")
+        mask(tmp_path / "annotations_done" / f"well A0{index}_mask.tif")
+    photo(tmp_path / "raw" / "well A09.tif")
+    line = "train: {images: raw, masks: annotations_done}"
+    assert f"`{line}`" in refusal(tmp_path)
+    write(tmp_path / "dataset.yaml", line)
+    assert len(listing(tmp_path).train) == 3

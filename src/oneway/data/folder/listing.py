@@ -27,7 +27,13 @@ from oneway.data.folder.formats import Annotations
 from oneway.data.folder.infer import SHOWN, find_table, infer
 from oneway.data.folder.layout import unsupported_labels
 from oneway.data.folder.reduction import Reduction, with_reduction
-from oneway.data.folder.unread import remark_masks_beside_annotations, remark_other_masks, remark_unused_images
+from oneway.data.folder.unread import (
+    remark_masks_beside_annotations,
+    remark_other_masks,
+    remark_unread_annotations,
+    remark_unused_images,
+    suggest_pair,
+)
 from oneway.data.mask_style import style_of
 
 SEVERAL = 3  # folders from which on, each with two labelled images or more, they may be patients, places or videos
@@ -104,7 +110,8 @@ def list_described(
     labelled = [item for item in found.train if item.mask]
     if len(labelled) < (1 if found.val or not holdout else 2):
         doubts = (f"{message[:1].upper()}{message[1:]}." for _, message in _warnings(found))
-        hints = (*doubts, *unsupported_labels(root, found.train), *_misfits(found))
+        pair = () if labelled or (root / FILE).is_file() else suggest_pair(root)
+        hints = (*pair, *doubts, *unsupported_labels(root, found.train), *_misfits(found))
         raise UserError(f"{_too_few(found, len(labelled), holdout)}{''.join(f' {hint}' for hint in hints)}")
     if inferred and not inferred.named:
         shown = listed((list(colour) for colour in description.palette), SHOWN)
@@ -236,6 +243,7 @@ def _remarks(found: Found, held_out: int, labelled: int, holdout: float) -> Iter
     yield from dict.fromkeys(remark for one in found.annotations for remark in one.remarks)
     yield from remark_other_masks(found)
     yield from remark_masks_beside_annotations(found)
+    yield from remark_unread_annotations(found)
     yield from remark_unused_images(found)
     yield from unsupported_labels(found.root, found.train)
     yield from _misfits(found)

@@ -5,7 +5,9 @@ How to choose them, or to add them, is said.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from itertools import permutations
 from pathlib import Path, PurePosixPath
 
 from oneway.common.errors import UserError
@@ -14,7 +16,8 @@ from oneway.common.words import counted, listed
 from oneway.data.dataset import Item
 from oneway.data.decode.images import SUFFIXES
 from oneway.data.folder.description import FILE, Description, to_flow
-from oneway.data.folder.files import Found
+from oneway.data.folder.files import MOST_BELOW, Found
+from oneway.data.folder.formats.interface import begins_with, files_with
 from oneway.data.folder.layout import BELOW, CAMVID
 from oneway.data.folder.mask_summary import looks_like_mask
 from oneway.data.folder.names import IMAGES, INSTANCES, MASK_FOLDERS, MASKS, PHOTOS, TEST
@@ -22,6 +25,12 @@ from oneway.data.folder.pairing import pair_beside, pair_masks, stems, stems_bel
 from oneway.data.folder.walk import choose_folder, entries_of, images_in, require_inside, stem_below, walk
 
 FITS = 0.5  # of the images that have a mask, the share that has one there as well
+ANNOTATIONS = {
+    "coco": (".json", re.compile(rb'\A\s*\{.*"(images|annotations|categories)"\s*:\s*\[', re.DOTALL)),
+    "cvat": (".xml", re.compile(rb"<annotations>")),
+}
+"""Suffixes of files that hold the annotations of many images, and what tells them from others."""
+
 SHOWN = 4  # folders that a remark names
 
 
@@ -65,6 +74,34 @@ def remark_masks_beside_annotations(found: Found) -> Iterator[str]:
                 f"images {'is' if count == 1 else 'are'} not read. To read masks instead, write "
                 f"`train: {to_flow({'images': part.images, 'masks': folder})}` into {FILE}."
             )
+
+
+def remark_unread_annotations(found: Found) -> Iterator[str]:
+    """A remark on files of annotations beside the folders of images and masks, if nobody has chosen."""
+    part = found.description.train
+    if part is None or part.masks is None or (found.root / FILE).is_file():
+        return
+    for key, (suffix, sign) in ANNOTATIONS.items():
+        files = [file for file in files_with(suffix, found.root, ".") if not (found.root / file).is_symlink()]
+        if held := [file for file in files if begins_with(sign, found.root / file)]:
+            yield (
+                f"Labels are the masks in {part.masks}; the annotations in {listed(held, SHOWN)} are not read. To read "
+                f"these instead, write `train: {to_flow({'images': part.images, key: held[0]})}` into {FILE}."
+            )
+
+
+def suggest_pair(root: Path) -> Iterator[str]:
+    """The line that reads two folders whose names say nothing, where files of both have the same names."""
+    folders = [entry.name for entry in entries_of(root)[:MOST_BELOW] if entry.is_dir(follow_symlinks=False)]
+    files = {name: images_in(root / name, root, []) for name in folders if not is_output(root / name)}
+    for images, masks in permutations(files, 2):
+        drawn = stems(files[masks], root / masks)
+        fitting = stems(files[images], root / images).keys() & pair_masks(stems(files[images], root / images), drawn)
+        if len(fitting) > max(1, FITS * len(drawn)) and looks_like_mask(files[masks][0]):
+            line = to_flow({"images": images, "masks": masks})
+            said = f"Files in {masks} have the names of those in {images}"
+            yield f"{said}: if they are masks, write `train: {line}` into {FILE}."
+            return
 
 
 def remark_unused_images(found: Found) -> Iterator[str]:
