@@ -79,3 +79,22 @@ def test_any_other_name_is_kept_in_the_model_file(tmp_path, source, name):
     config, path = Model(name="mlp"), tmp_path / "model.safetensors"
     save_model(path, TrainedModel(build(config, len(classes), seed=0), classes, ()), config)
     assert load_model(path, torch.device("cpu")).classes == classes
+
+
+@pytest.mark.parametrize("file", ["classes.txt", "_classes.csv"])
+def test_a_line_that_names_the_columns(tmp_path, file):
+    """It is no class, in either kind of table."""
+    pairs(tmp_path, kind="RGB")
+    write(tmp_path / file, "name,r,g,b\nother,0,0,0\nroad,128,64,128\ncar,0,0,142\n")
+    assert listing(tmp_path).classes == ("other", "road", "car")
+
+
+def test_a_legend_of_another_name_is_pointed_at(tmp_path):
+    """If it has the colours of the masks."""
+    pairs(tmp_path, kind="RGB")
+    write(tmp_path / "notes.txt", "road 1 2 3")
+    assert "notes.txt" not in refusal(tmp_path)
+    write(tmp_path / "legend.csv", "name,r,g,b\nother,0,0,0\nroad,128,64,128\ncar,0,0,142\n")
+    assert "call legend.csv, which has all of these colours, classes.txt" in refusal(tmp_path)
+    (tmp_path / "legend.csv").rename(tmp_path / "classes.txt")
+    assert listing(tmp_path).classes == ("other", "road", "car")

@@ -39,6 +39,9 @@ COLOUR = re.compile(r"#[0-9a-fA-F]{6}$|[\[(]?(?<![\d.-])(\d+)[\s,;]+(\d+)[\s,;]+
 COLOUR_FIRST = re.compile(r"(\d{1,3})[\s,]+(\d{1,3})[\s,]+(\d{1,3})[\s,]+([^\d\s].*)")
 """A line on which the colour comes first, as in CamVid's table."""
 
+HEADER = re.compile(r"(?i)(name|class|label)\w*[\s,;:]+(r|red)[\s,;]+(g|green)[\s,;]+(b|blue)")
+"""The first line of such a file, where it says what the others hold."""
+
 MOST_BYTES = 2**20  # of such a file
 
 BINARY = {0: "background", 255: "foreground"}
@@ -271,10 +274,23 @@ def find_table(root: Path, folders: Iterable[str] = (".",)) -> Table | None:
     return None
 
 
+def find_legend(root: Path, colours: Iterable[Colour]) -> str | None:
+    """The name of a file in a folder that has names for these colours, and is not called as tables are."""
+    for path in sorted(path for path in root.iterdir() if path.suffix.lower() in (".csv", ".txt")):
+        try:
+            table = _read_table(path).table if path.is_file() and not path.is_symlink() else {}
+        except UserError:
+            continue
+        if {*colours} <= table.keys():
+            return path.name
+    return None
+
+
 def _read_table(path: Path) -> Classes:
     try:
         lines = [line.strip() for line in read_bounded(path, MOST_BYTES).decode("utf-8-sig").splitlines()]
-        if path.suffix.lower() == ".csv":
+        lines = lines[1:] if lines and path.name.lower() != ADE20K and HEADER.fullmatch(lines[0]) else lines
+        if path.suffix.lower() == ".csv" and not any(COLOUR.search(line) for line in lines):
             rows = [line.partition(",") for line in lines[1:] if line]  # Roboflow's: a number and a name
             return by_number(dict(sorted((int(number), class_name(name.strip())) for number, _, name in rows)))
         if path.name.lower() == ADE20K:

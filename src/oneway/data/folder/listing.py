@@ -16,7 +16,7 @@ from oneway.common.streams import stream
 from oneway.common.terms import IGNORE, SplitName
 from oneway.common.words import counted, listed
 from oneway.data.check.survey import ALIKE_SHAPES
-from oneway.data.dataset import NO_RUN, Bytes, Item, Known, Listing
+from oneway.data.dataset import NO_RUN, Bytes, Colour, Item, Known, Listing
 from oneway.data.decode.images import image_size
 from oneway.data.decode.masks import Coding, read_mask
 from oneway.data.decode.regions import BACKGROUND, is_background, paint_over, undrawn_class
@@ -24,7 +24,7 @@ from oneway.data.folder.classes import by_own_numbers, default_colours
 from oneway.data.folder.description import FILE, FOLDER, group_of, read_description
 from oneway.data.folder.files import Found, find, name_another
 from oneway.data.folder.formats import Annotations
-from oneway.data.folder.infer import SHOWN, find_table, infer
+from oneway.data.folder.infer import SHOWN, find_legend, find_table, infer
 from oneway.data.folder.layout import unsupported_labels
 from oneway.data.folder.reduction import Reduction, with_reduction
 from oneway.data.folder.unread import (
@@ -118,6 +118,7 @@ def list_described(
         raise UserError(
             f"{root}: the masks are painted in colours, and nothing says which class each stands for: {shown}. "
             f"{_naming(root)}.{''.join(f' {remark}' for remark in inferred.remarks)}"
+            f"{_legend(root, description.palette)}"
         )
     held_out: tuple[Item, ...] = ()
     chosen_by: Sequence[object] | None = None  # where images are held out
@@ -176,6 +177,12 @@ def _too_few(found: Found, labelled: int, holdout: float) -> str:
     missing = "" if labelled or (part and (part.masks or part.annotations)) else "masks are missing: "
     have = "has" if labelled == 1 else "have"
     return f"{root}: {missing}{labelled} of {images} {have} labels, which is too few: {needed}. {way_out}"
+
+
+def _legend(root: Path, colours: Sequence[Colour]) -> str:
+    """That a file names these colours, if there is one."""
+    file = find_legend(root, colours)
+    return f" Or call {file}, which has all of these colours, classes.txt: its names are then read." if file else ""
 
 
 def _naming(root: Path) -> str:
