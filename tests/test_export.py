@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import re
 import runpy
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -41,6 +43,7 @@ pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
 EXAMPLE = Path(__file__).parent.parent / "docs" / "examples" / "run_onnx.py"
+PAGE = EXAMPLE.parent.parent / "export.md"
 SIZES = [(64, 128), (97, 131), (130, 66)]
 
 
@@ -208,6 +211,18 @@ def test_the_example_reads_photos_as_predict_does(exported, model, tmp_path, mon
     found, expected = np.asarray(Image.open(tmp_path / "mask.png")), model.predict(tmp_path / "photo.png").labels
     assert found.shape == (131, 97)
     assert (found == expected).mean() >= 0.999
+
+
+def test_the_snippets_of_the_page_run_as_printed(exported, model, tmp_path):
+    """Each in a process of its own, in a folder with a model and a photo."""
+    shutil.copytree(exported.parent, tmp_path / "place")
+    Image.fromarray(scenes(1, 64, 128)[0]).save(tmp_path / "place/photo.jpg")
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (snippet,) = [block for block in blocks if f'"{exported.name}"' in block]
+    snippet += "\nnp.save('labels.npy', labels)"
+    subprocess.run([sys.executable, "-c", snippet], cwd=tmp_path / "place", check=True)
+    labels = np.load(tmp_path / "place/labels.npy").reshape(64, 128)
+    assert (labels == model.predict(tmp_path / "place/photo.jpg").labels).mean() > 0.999
 
 
 def test_a_file_of_another_network_is_noticed(opened):
