@@ -64,3 +64,20 @@ def test_a_comparison_that_has_not_ended_comes_with_how_to_continue(copies: list
     with pytest.raises(UserError, match="a comparison that has not ended") as refused:
         write_report([folder], None)
     assert f"oneway train streets --compare --resume --out {folder}" in str(refused.value)
+
+
+def test_an_average_that_has_hardly_moved_is_not_the_fault_of_images(folders: list[Path]) -> None:
+    """Decay 0.99 leaves 0.99⁴ of the start after four iterations; one of 0.1 leaves nothing, nor does a warm-up."""
+    baseline, run = read_runs(folders)
+    worse = replace(run, value=baseline.value - 9.7)
+
+    def said(**train: object) -> str:
+        config = run.config.changed(method="mt-phtps", train=train)
+        return describe_gain([baseline, replace(worse, folder=replace(run.folder, config=config))]).text
+
+    slow = said(teacher_decay=0.99)
+    assert "is 9.7 points of mIoU below" in slow
+    assert "hardly moved: with decay 0.99, it holds 96 % of its start after 4 iterations" in slow
+    assert "cost" not in slow
+    for fast in (said(teacher_decay=0.1), said(teacher_decay=0.99, teacher_warm_up=True)):
+        assert "12 unlabelled images cost 9.7 points of mIoU" in fast

@@ -75,7 +75,8 @@ def compare(
     )
     if gain < 0:
         say(console, f"The better model is that of labels alone: {folders[0]}")
-    if caution := too_short(last["iterations"], gain):
+    chosen = next(config for config in configs if config.method == methods[-1])
+    if caution := too_short(chosen, last["iterations"], gain):
         say(console, caution)
     if caution := rests_on_few(last["validation_samples"], compared=True):
         say(console, caution)

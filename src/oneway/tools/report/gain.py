@@ -9,7 +9,7 @@ from oneway.common.words import command, counted
 from oneway.config.recipes import recipe
 from oneway.tools.baseline import BASELINE, is_baseline_of, train_command, with_method
 from oneway.tools.report.facts import RunFacts
-from oneway.tools.report.words import shown_gain, signed, too_short
+from oneway.tools.report.words import hardly_moved, shown_gain, signed, too_short
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,13 @@ def describe_gain(runs: Sequence[RunFacts]) -> Gain:
         verdict = f"brought {signed(gain)}" if gain > 0 else f"cost {-gain:.1f}" if gain < 0 else "changed nothing: 0.0"
         images = counted(run.further, "unlabelled image")
         what = images if run.further else "Learning without labels too, from images that all have some,"
+        caution = too_short(run.config, run.iterations, gain)
+        if gain < 0 and hardly_moved(run.config, run.iterations):  # no image is to blame
+            what, verdict = run.name, f"is {-gain:.1f}"
+            metric = f"{metric} below {baseline.name}"
         return Gain(
             f"{what} {verdict} points of {metric}: {baseline.name} {baseline.value:.1f}, "
-            f"{run.name} {run.value:.1f}, {same}. {too_short(run.iterations, gain)}".rstrip(),
+            f"{run.name} {run.value:.1f}, {same}. {caution}".rstrip(),
             of_a_pair=len(runs) == 2,
         )
     gains = [f"{run.name} {signed(shown_gain(baseline.value, run.value))}" for baseline, run in compared]

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oneway.common.words import counted, listed
+from oneway.config import Config
+from oneway.methods import METHODS
 from oneway.tools.report.confusion import NAMED
 from oneway.tools.report.facts import RunFacts
 from oneway.tools.report.robustness import Robustness
@@ -19,6 +21,9 @@ TOO_FEW = 10
 
 SHORT = 1000
 """Iterations: on façades, unlabelled images cost points in 300 of them and bring some in 1,000."""
+
+HELD = 0.1
+"""Share of its start that a mean teacher's average may hold in the end, and still be what was learnt."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +94,23 @@ def rests_on_few(count: int, compared: bool) -> str:
     )
 
 
-def too_short(iterations: int, gain: float) -> str:
+def hardly_moved(config: Config, iterations: int) -> str:
+    """A caution where what is scored, a mean teacher's average, still holds much of its random start; else nothing."""
+    decay = config.train.teacher_decay
+    averaged = METHODS[config.method].teacher == "mean" and config.teacher is None and not config.train.teacher_warm_up
+    if not averaged or (held := decay**iterations) <= HELD:
+        return ""
+    return (
+        f"What is scored is the average of the weights of {config.method}, which has hardly moved: with decay "
+        f"{decay:g}, it holds {100 * held:.0f} % of its start after {counted(iterations, 'iteration')}. That says nothing about "
+        "unlabelled images; train longer."
+    )
+
+
+def too_short(config: Config, iterations: int, gain: float) -> str:
     """A caution where unlabelled images cost points in a run too short for them to help; else nothing."""
+    if gain < 0 and (said := hardly_moved(config, iterations)):
+        return said
     if gain >= 0 or iterations >= SHORT:
         return ""
     return f"{counted(iterations, 'iteration')} are few: labels alone learn faster at first. Compare {SHORT:,} or more."
