@@ -102,8 +102,8 @@ def hardly_moved(config: Config, iterations: int) -> str:
         return ""
     return (
         f"What is scored is the average of the weights of {config.method}, which has hardly moved: with decay "
-        f"{decay:g}, it holds {100 * held:.0f} % of its start after {counted(iterations, 'iteration')}. That says nothing about "
-        "unlabelled images; train longer."
+        f"{decay:g}, it holds {100 * held:.0f} % of its start after {counted(iterations, 'iteration')}. That says "
+        "nothing about unlabelled images; train longer."
     )
 
 
