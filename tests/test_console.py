@@ -8,7 +8,9 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from PIL import Image
 from rich.table import Table
 from rich.text import Text
 
@@ -106,6 +108,29 @@ def oneway(shell: str) -> tuple[int, str]:
     command = shell.replace("oneway", f"'{sys.executable}' -m oneway")
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
     return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(("columns", "broken"), [({}, False), ({"COLUMNS": "60"}, True)])
+def test_results_for_programs_are_not_broken_into_lines(columns, broken, tmp_path):
+    """Of check, where a name is long; help still has a width."""
+    name = f"{'a long name ' * 9}.png"
+    for kind in ("images", "masks"):
+        (tmp_path / "data" / kind).mkdir(parents=True)
+        for number in range(3):
+            pixels = np.full((40, 40), number, dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "data" / kind / (f"{number}.png" if number else name))
+    environment = {**{key: value for key, value in os.environ.items() if key != "COLUMNS"}, **columns}
+
+    def lines(*words: str) -> list[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "oneway", *words], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        return done.stdout.splitlines()
+
+    found = lines("check", "data")
+    assert any(name in line for line in found) != broken
+    assert broken or not [line for line in found if line != line.rstrip()]
+    assert max(map(len, lines("check", "--help"))) <= 80
 
 
 def test_a_result_whose_reader_has_gone_ends_quietly():

@@ -15,7 +15,7 @@ from oneway.common.console import Console
 
 console = Console()
 """For progress and notes of a command that leaves files behind: nobody has to read them."""
-results = Console(result=True)
+results = Console(result=True, unbroken=True)
 """For what a command was run for."""
 messages = Console(stderr=True)
 """For progress and notes, where the standard output is for results."""
@@ -28,7 +28,7 @@ app = App(
     "After any command, `--traceback` shows where an error came from.",
     default_parameter=Parameter(negative_iterable=(), negative_none=()),
     group_commands=Group("Help", sort_key=4),
-    console=results,
+    console=Console(result=True),  # which fills its width with frames
 )
 app.register_install_completion_command(
     help="Let the Tab key complete verbs, flags, recipes and methods in your shell."

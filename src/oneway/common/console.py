@@ -19,6 +19,8 @@ from oneway.common.words import visible
 PLAIN = "oneway-plain"
 """The name of the error handler that writes what an encoding lacks in characters that it has."""
 
+LONGEST_LINE = 100_000
+
 SUBSTITUTES = {
     **dict.fromkeys("·–—−", "-"),
     **dict.fromkeys("✓■█▏▎▍▌▋▊▉", "#"),
@@ -92,11 +94,15 @@ class Console(rich.console.Console):
     """A console for text that may come from anyone: no markup, no emoji codes, and control characters are spelt out.
 
     Its writes never raise: what is lost is lost, and the work goes on. Only for a result, which is worth nothing
-    unread, they raise BrokenPipeError, or else a UserError.
+    unread, they raise BrokenPipeError, or else a UserError. An `unbroken` one has lines of any length where there is no
+    terminal, unless COLUMNS says otherwise: programs look for names in them.
     """
 
-    def __init__(self, *, stderr: bool = False, result: bool = False, **options: Any) -> None:
-        options.setdefault("file", Output("stderr" if stderr else "stdout", result))
+    def __init__(self, *, stderr: bool = False, result: bool = False, unbroken: bool = False, **options: Any) -> None:
+        output = Output("stderr" if stderr else "stdout", result)
+        if unbroken and not output.isatty() and "COLUMNS" not in os.environ:
+            options["width"] = LONGEST_LINE
+        options.setdefault("file", output)
         super().__init__(**{"markup": False, "emoji": False, "highlight": False, **options})
 
     def render_str(self, text: str, **options: Any) -> Text:
