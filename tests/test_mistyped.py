@@ -48,6 +48,22 @@ def test_weights_are_looked_for_once_the_data_are_there(place):
     assert not list(place.glob("decoded/**/*.bin"))
 
 
+def test_labels_are_read_before_weights_are_looked_for(place):
+    """A file that is not there is named, and nothing else."""
+    said = refusal(place, "train", "folder", "--data", "photos", "--labels", "houses.txt")
+    assert said.startswith(
+        "oneway: --labels houses.txt: neither a number, nor a fraction, nor a file. Give a number, a"
+    )
+
+
+def test_a_folder_with_a_run_is_refused_without_advice(place):
+    """On how to train there."""
+    words = ["train", "folder", "--data", "photos", "--preset", "cpu", "--out", "runs/both/cups"]
+    done = forked(*words, cwd=place)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "runs/both/cups: holds a run already. Continue it with --resume" in done.stderr
+
+
 VERBS = ("eval", "predict", "report", "suggest", "explore", "export --to model.onnx")
 
 

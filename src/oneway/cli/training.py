@@ -184,7 +184,12 @@ def train(
     if dry_run:
         print_result(resolved.to_yaml().rstrip("\n"))
         return
-    if preset == "cpu" and not begun and (note := run_settings.note_on_cpu_preset(resolved)):
+    if not begun:
+        from oneway.data.splits import refuse_unreadable
+
+        refuse_unreadable(resolved.labels)  # what was typed comes before what is missing
+    fresh = not begun and not (folder / CONFIG).exists()  # else it is refused, and needs no advice
+    if preset == "cpu" and fresh and (note := run_settings.note_on_cpu_preset(resolved)):
         from oneway.engine.ranks import join
 
         if join(resolved.train.device).is_first:

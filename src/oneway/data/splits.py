@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -133,11 +134,16 @@ def _alternating(order: npt.NDArray[np.int64], classes: npt.NDArray[np.uint8]) -
     return order[np.argsort(turn, kind="stable")]
 
 
-def _count(labels: str, available: int) -> int | None:
+def refuse_unreadable(labels: str) -> None:
+    """Refuses what asks for labels in no way that is known, before anyone knows how many images there are."""
+    _count(labels, None)
+
+
+def _count(labels: str, available: int | None) -> int | None:
     """`all`, `45`, or `1/8` of what is available, rounded down; None where `labels` is a file."""
-    way_out = (
-        f"Give a number from 1 to {available}, a fraction such as 1/8, all, or a file with one image name per line."
-    )
+    most = "" if available is None else f" from 1 to {available}"
+    way_out = f"Give a number{most}, a fraction such as 1/8, all, or a file with one image name per line."
+    available = sys.maxsize if available is None else available
     if labels == "all":
         return available
     numerator, slash, denominator = labels.partition("/")
@@ -149,7 +155,7 @@ def _count(labels: str, available: int) -> int | None:
         raise UserError(f"--labels {labels}: neither a number, nor a fraction, nor a file. {way_out}") from None
     if count < 1:
         raise UserError(f"--labels {labels}: no image would be labelled. {way_out}")
-    if count > available:
+    if most and count > available:
         raise UserError(f"--labels {labels}: asks for {count} labelled images, there are {available}. {way_out}")
     return count
 
