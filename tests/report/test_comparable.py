@@ -7,15 +7,20 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
+import oneway
 from files import change_json
 from oneway.common.errors import UserError
 from oneway.config import build, merge
+from oneway.config.recipes import recipe
 from oneway.runs import open_run
-from oneway.tools.report import words
+from oneway.tools.report import words, write_report
 from oneway.tools.report.facts import read_runs
-from small_runs import METHODS
+from oneway.tools.train import train
+from small_runs import METHODS, QUIET, SMALL
 
 TRAINING = {
     "further images": {"unlabelled": "elsewhere"},
@@ -88,3 +93,36 @@ def test_a_damaged_file_is_named(copies: list[Path], name: str, changes: dict[st
     change_json(copies[0] / name, **changes)
     with pytest.raises(UserError, match=rf"{re.escape(str(copies[0] / name))}: damaged"):
         read_runs(copies)
+
+
+def test_runs_before_and_after_more_labels_are_compared_by_images_that_taught_neither(tmp_path: Path) -> None:
+    """As suggest, label, train, report go: what is held out changes with the labels; both are scored anew."""
+    photos, numbers = tmp_path / "photos", np.random.default_rng(0)
+    for kind in ("images", "masks"):
+        (photos / kind).mkdir(parents=True)
+    (photos / "dataset.yaml").write_text("classes: [ground, road]\n", encoding="utf-8")
+    truth = {f"images/{name}.png": numbers.integers(2, size=(32, 64)).astype(np.uint8) for name in "abcdefgh"}
+    for name in truth:
+        Image.fromarray(numbers.integers(256, size=(32, 64, 3)).astype(np.uint8)).save(photos / name)
+    changes = merge(SMALL, {"labels": "all", "data": {"path": photos, "cache": tmp_path / "cache"}})
+    config = build(merge(recipe("folder").model_dump(), merge(changes, {"model": {"weights": None}})), source="test")
+    runs = [tmp_path / "first", tmp_path / "second"]
+    for run, labelled in zip(runs, ("abcd", "abcdefg"), strict=True):
+        for name in labelled:
+            Image.fromarray(truth[f"images/{name}.png"]).save(photos / "masks" / f"{name}.png")
+        train(config.changed(data={"refresh": True}), run, False, QUIET)
+    one, two = (open_run(run).split for run in runs)
+    assert {*one.validating} != {*two.validating}
+    common = sorted({*one.validating, *two.validating} - {*one.labelled, *two.labelled})
+    assert common
+    page = write_report(runs, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert f"scored here by {len(common)} image" in page
+    assert common[0] in page
+    for run in runs:
+        model, hits, total = oneway.load(run, device="cpu"), np.zeros(2), np.zeros(2)
+        for name in common:
+            found = np.asarray(model.predict(photos / name).labels)
+            for label in (0, 1):
+                hits[label] += np.sum((found == label) & (truth[name] == label))
+                total[label] += np.sum((found == label) | (truth[name] == label))
+        assert f"{100 * np.mean(hits / total):.1f}" in page

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -126,19 +126,24 @@ def leave_out_trained_on(
 
 
 def load_data(
-    run: runs.Run, classes: tuple[str, ...], settings: Data, console: Console, elsewhere: bool = False
+    run: runs.Run,
+    classes: tuple[str, ...],
+    settings: Data,
+    console: Console,
+    elsewhere: bool = False,
+    validating: Collection[str] = (),
 ) -> Dataset:
     """A run's data, or those of another folder; refuses classes that are not the model's.
 
-    In the run's own folder, the images validate that did so in training, whichever would be held out by now. In
-    another one, all labelled images do, unless it has all those that the run was trained on, by name: then it is the
-    run's own, moved.
+    In the run's own folder, the images validate that did so in training, whichever would be held out by now, or those
+    in `validating`. In another one, all labelled images do, unless it has all those that the run was trained on, by
+    name: then it is the run's own, moved.
     """
     all_validate = False
     if elsewhere and settings.name == "folder":
         labelled = {item.name for item in data.list_files(settings).items if item.mask}
         all_validate = not labelled >= set(run.split.labelled)
-    dataset = data.load(settings, console, all_validate, data.Known({*run.split.validating}, classes))
+    dataset = data.load(settings, console, all_validate, data.Known({*(validating or run.split.validating)}, classes))
     if dataset.classes != classes:
         more, fewer = (
             [name for name in some if name not in rest]

@@ -119,9 +119,24 @@ def read_runs(paths: list[Path]) -> list[RunFacts]:
     alone = [int(not METHODS[opened[0].config.method].supervised)]
     colours = alone if len(opened) == 1 else [index % RUN_COLOURS for index in range(len(opened))]
     facts = [_read(run, name, colour) for run, name, colour in zip(opened, names, colours, strict=True)]
-    for other in facts[1:]:
+    for other in facts[1:] if not common_images(facts) else ():
         _refuse_if_incomparable(facts[0], other)
     return facts
+
+
+def common_images(facts: Sequence[RunFacts]) -> list[str]:
+    """Those by which runs of one folder can be compared that were validated by different images.
+
+    They validated one of the runs, and their labels taught none. None where all validation images are the same, or
+    where more than these differs.
+    """
+    first = facts[0]
+    settings = [run.config.data.model_dump(include={*DECIDE_VALIDATION} - {"holdout", "seed"}) for run in facts]
+    alike = all(run.classes == first.classes and run.validating for run in facts) and settings.count(settings[0])
+    if first.config.data.name != "folder" or alike != len(facts) or len({run.validation for run in facts}) == 1:
+        return []
+    taught = {name for run in facts for name in run.labelled}
+    return sorted({name for run in facts for name in run.validating} - taught)
 
 
 def differing_settings(facts: list[RunFacts]) -> dict[str, list[Any]]:
@@ -174,7 +189,10 @@ def _names(configs: list[Config], paths: list[Path]) -> list[str]:
 
 def _refuse_if_incomparable(first: RunFacts, other: RunFacts) -> None:
     if differences := list(_differences(first, other)):
-        again = "; or train both with the same validation images, by a `val` in dataset.yaml"
+        again = (
+            "; or train both with the same validation images, by a `val` in dataset.yaml, such as `val: {images: "
+            "images, masks: masks, list: val.txt}` with the names of some images in val.txt, one on each line"
+        )
         raise UserError(
             f"{first.path} and {other.path} cannot be compared: they differ in {'; '.join(differences)}. "
             f"Write a report about each{again if first.validation != other.validation else ''}."

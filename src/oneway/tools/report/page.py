@@ -16,7 +16,7 @@ from rich.console import Console
 
 from oneway.common.errors import UserError
 from oneway.common.run_files import MODEL, SUMMARY
-from oneway.common.words import command, duration
+from oneway.common.words import command, duration, say
 from oneway.config import Data
 from oneway.data import QUIET, Dataset
 from oneway.data.pictures import data_uri
@@ -25,10 +25,11 @@ from oneway.runs import TrainedModel, data_of, load_model
 from oneway.runs.atomic import refuse_unwritable, write_atomically
 from oneway.tools.baseline import compared_runs
 from oneway.tools.report import confusion, plots, words
-from oneway.tools.report.facts import RunFacts, differing_settings, read_runs
+from oneway.tools.report.facts import RunFacts, common_images, differing_settings, read_runs
 from oneway.tools.report.gain import describe_gain
 from oneway.tools.report.gallery import gallery
 from oneway.tools.report.next_steps import next_steps
+from oneway.tools.report.rescore import rescore
 from oneway.tools.report.robustness import STRENGTHS, Robustness, robustness
 from oneway.tools.run_data import compare_validating, load_data, refuse_other_bands, refuse_trained_on
 
@@ -74,21 +75,28 @@ def write_report(
         if run.classes != model.classes:
             raise UserError(f"{run.path / SUMMARY}: damaged; per_class has other classes than {MODEL} beside it.")
     settings = trained or data_of(facts[-1].folder, console, data, refresh, cache)
-    dataset = load_data(facts[-1].folder, models[-1].classes, settings, console, elsewhere=data is not None)
+    common = common_images(facts)
+    elsewhere = data is not None
+    dataset = load_data(facts[-1].folder, models[-1].classes, settings, console, elsewhere, common)
     for run, model in zip(facts, models, strict=True):
         refuse_other_bands(run.folder, model, dataset)
     if data is None and facts[-1].config.data.task == "segmentation":
         for run in facts:
             refuse_trained_on(run.folder, dataset.read("val"))
-            compare_validating(run.folder, dataset.read("val"), console)
-    elsewhere = [] if data is None else ["--data", str(data)]
-    again = command("oneway", "report", *(run.path for run in facts), *elsewhere)
+            if not common:
+                compare_validating(run.folder, dataset.read("val"), console)
+    note = ""
+    again = command("oneway", "report", *(run.path for run in facts), *(["--data", data] if elsewhere else []))
     # For a few images, no kernel is worth compiling. Pillow encodes without Python's lock, while plots are drawn.
     with references(), ThreadPoolExecutor() as pool:
-        page = _render(_gather(facts, models, dataset, again, pool))
+        if common:
+            facts, note = rescore(facts, models, dataset.read("val"), common)
+            say(console, note)
+        page = _gather(facts, models, dataset, again, pool)
+        html = _render({**page, "caution": f"{note} {page['caution']}".strip()})
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(out, page.encode())
+        write_atomically(out, html.encode())
     except OSError as error:
         raise UserError(f"{out}: cannot be written ({error.strerror}). Choose another file with --out.") from None
     return out
