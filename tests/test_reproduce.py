@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from io import StringIO
 from itertools import product
 from pathlib import Path
 from statistics import mean, stdev
@@ -25,6 +26,8 @@ from oneway.runs import open_run
 from oneway.runs.environment import hardware
 from oneway.tools.baseline import alike
 from oneway.tools.reproduce import EXPERIMENTS, Request, reproduce
+from oneway.tools.reproduce.fill_table import with_columns
+from oneway.tools.reproduce.jobs import jobs_of
 from oneway.tools.reproduce.paired_tables import PAIRED_TABLES
 from oneway.tools.reproduce.tables import TABLES
 from oneway.tools.reproduce.two_moons import panel_config
@@ -191,6 +194,19 @@ def test_methods_are_paired_by_seed(tmp_path):
     assert "| `mt-phtps` | 45.5 ± 2.6 (+2.5 ± 0.6) |" in table
     assert "| `mt-phtps` | 33 % |" in table
     assert "over 3 seeds" in table
+
+
+def test_any_number_of_labels_is_a_column(tmp_path):
+    """Where it is asked for, and where its runs are; a command for a page about them follows."""
+    request = Request(tmp_path / "facade", data=tmp_path, rows=("supervised",), columns=("8",))
+    (job,) = jobs_of("facade", with_columns(PAIRED_TABLES["facade"], request), request)
+    assert (job.config.labels, job.folder) == ("8", tmp_path / "facade/supervised-8/seed0")
+    facade(tmp_path, {("supervised", "8"): [40.0], ("mt-phtps", "8"): [42.0], ("supervised", "50"): [45.0]})
+    said = Console(file=StringIO(), width=500)
+    reproduce("facade", Request(tmp_path, table_only=True), said)
+    assert "| method | 8 labels | 50 labels |" in (tmp_path / "facade/table.md").read_text()
+    pair = f"{tmp_path}/facade/supervised-8/seed0 {tmp_path}/facade/mt-phtps-8/seed0"
+    assert f"oneway report {pair}" in said.file.getvalue()
 
 
 def test_no_share_is_told_where_all_labels_are_hardly_better(tmp_path):

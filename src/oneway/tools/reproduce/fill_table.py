@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from oneway.common.errors import UserError
-from oneway.common.words import counted, listed, say
+from oneway.common.words import command, counted, listed, say
 from oneway.runs.atomic import write_atomically, write_json
 from oneway.tools.baseline import BASELINE
 from oneway.tools.evaluate import METRIC_NAMES
+from oneway.tools.report.facts import RUN_COLOURS
 from oneway.tools.reproduce.figures import draw_settings
-from oneway.tools.reproduce.jobs import Request, jobs_of, train_all
+from oneway.tools.reproduce.jobs import Request, cell_folder, jobs_of, train_all
 from oneway.tools.reproduce.paired_tables import ALL_TABLES
-from oneway.tools.reproduce.results import Cell, measure_all, read_runs, runs_as_json
+from oneway.tools.reproduce.results import Cell, Runs, measure_all, read_runs, runs_as_json
 from oneway.tools.reproduce.tables import RunTable
 
 Lines = Sequence[Sequence[str]]
@@ -25,7 +28,7 @@ Lines = Sequence[Sequence[str]]
 
 def fill_table(name: str, request: Request, console: Console) -> None:
     """Trains the missing runs of those asked for; prints the results of all runs, and writes them beside the runs."""
-    table = ALL_TABLES[name]
+    table = with_columns(ALL_TABLES[name], request)
     if not request.table_only:
         train_all(jobs_of(name, table, request), request.side_by_side or 1, console)
     runs = read_runs(request.out, table.rows, table.columns, table.parts)
@@ -50,6 +53,28 @@ def fill_table(name: str, request: Request, console: Console) -> None:
     say(console, f"{request.out / 'results.json'} and table.md")
     if drawn := draw_settings(request.out, cells):
         say(console, f"Figures, as .png and .svg: {listed(drawn, most=None)}")
+    say(console, f"A page about runs with the same labels: {report_command(request.out, runs)}")
+
+
+def with_columns(table: RunTable, request: Request) -> RunTable:
+    """A paired table with columns for further numbers of labels, which are asked for or whose runs are there."""
+    there = (folder.name.rpartition("-")[2] for folder in request.out.glob("*-*"))
+    further = [column for column in (*request.columns, *there) if re.fullmatch("[1-9][0-9]{0,8}", column)]
+    if not table.paired:
+        return table
+    *numbers, whole = table.columns
+    columns = sorted({*numbers, *further}, key=int)
+    return replace(table, columns=(*columns, whole), usual_columns=table.usual_columns or table.columns)
+
+
+def report_command(out: Path, runs: Runs) -> str:
+    """The command that writes a page about runs of one column with one seed, as many as have a colour there."""
+    groups: dict[tuple[str, str, int], list[Path]] = {}
+    for (row, column), found in runs.items():
+        for drive, seed in found:
+            folder = cell_folder(out, row, column) / drive / f"seed{seed}"
+            groups.setdefault((column, drive, seed), []).append(folder)
+    return command("oneway", "report", *max(groups.values(), key=len)[:RUN_COLOURS])
 
 
 def to_rich(table: RunTable, cells: Sequence[Cell], drive: str = "") -> Table:
