@@ -27,6 +27,7 @@ from oneway.perturb import phtps, tps
 from oneway.runs import load_model, open_run
 from oneway.tools.suggest import suggest
 from oneway.tools.suggest.choose import choose, choose_among
+from oneway.tools.suggest.command import brightness
 from oneway.tools.suggest.scores import (
     DRAWS,
     MOST_PIXELS_CPU,
@@ -117,10 +118,13 @@ def test_contradiction_is_the_consistency_loss(run):
     losses = [
         masked_kl(target[n : n + 1], logits[n : n + 1], perturbation.valid[n : n + 1]).item() for n in range(DRAWS)
     ]
-    found, where = Judge(network, CPU, Perturb(), 2**19).contradiction(scene(0))
+    found, where, doubt = Judge(network, CPU, Perturb(), 2**19).contradiction(scene(0))
     assert found == pytest.approx(np.mean(losses), rel=1e-4)
     assert where.shape == (32, 64)
     assert where.mean() == pytest.approx(found, rel=0.3)
+    with torch.no_grad():
+        entropy = Categorical(logits=upsample(network(x), pixels_of(x)).movedim(1, -1)).entropy()[0]
+    assert torch.allclose(doubt, entropy / np.log(logits.shape[1]), atol=1e-4)
 
 
 def test_perturbations_have_half_the_strengths_of_the_run(run):
@@ -140,6 +144,12 @@ def test_a_heat_map_lies_on_the_clean_image():
     back = bring_back(perturbation.image(x)[:, 0], perturbation)
     assert back[0, 20:24, 40:44].min() > 0.3
     assert back.sum() == pytest.approx(16, rel=0.2)
+
+
+def test_what_a_model_is_unsure_of_is_bright_though_it_never_changes_its_mind():
+    """And what it contradicts itself about is, though it is sure each time."""
+    kl, doubt = torch.tensor([[0.0, 0.0, 4.0]]), torch.tensor([[0.0, 1.0, 0.0]])
+    assert brightness(kl, doubt).tolist() == [[0, 254, 254]]
 
 
 def test_near_duplicates_are_suggested_once():
@@ -238,7 +248,9 @@ def test_a_folder_of_images(run, tmp_path):
     Image.fromarray(scene(0)).save(folder / "more" / "copy.jpg", quality=95)
     Image.fromarray(scene(7)).resize((90, 120)).save(folder / "upright.png")
     (folder / "broken.png").write_bytes(b"no image")
-    found = suggest(run, QUIET, folder=folder, count=9, out=tmp_path / "next.csv")
+    console = Console(file=io.StringIO(), width=300)
+    found = suggest(run, console, folder=folder, count=9, out=tmp_path / "next.csv")
+    assert "about as unsure of one image as of the next" in console.file.getvalue()  # after four iterations
     rows = table(found.table)
     assert [int(row["rank"]) for row in rows] == list(range(1, 6))
     assert len({row["image"] for row in rows} & {"0.png", "more/copy.jpg"}) == 1
@@ -295,7 +307,7 @@ def test_progress_is_shown_where_there_is_no_terminal(run, tmp_path, monkeypatch
         Image.fromarray(scene(index)).save(tmp_path / f"{index}.png")
     console = Console(file=io.StringIO(), width=200)
     suggest(run, console, folder=tmp_path, count=2, out=tmp_path / "next.csv")
-    lines = console.file.getvalue().splitlines()
+    lines = [line for line in console.file.getvalue().splitlines() if not line.startswith("Note: ")]
     assert [line.split("  ")[:2] for line in lines] == [
         *(["Scoring images", f"{done}/3"] for done in (1, 2, 3)),
         *(["Perturbing those chosen", f"{done}/2"] for done in (1, 2)),

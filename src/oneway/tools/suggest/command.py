@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import numpy as np
+import torch
 from PIL import Image
 from rich.console import Console
 from torch import Tensor
@@ -24,7 +25,7 @@ from oneway.common.errors import UserError
 from oneway.common.progress import progress_bar
 from oneway.common.run_files import SUGGESTIONS
 from oneway.common.terms import SuggestBy
-from oneway.common.words import table_cell
+from oneway.common.words import say, table_cell
 from oneway.data.check import contact_sheet
 from oneway.data.check.contact_sheet import CELL, FAINT, fitted, heading, line, rows_of, sheet, shortened
 from oneway.data.dataset import Bytes
@@ -35,6 +36,9 @@ from oneway.tools.explore import heat
 from oneway.tools.predict import Predictor, load
 from oneway.tools.suggest.choose import Choice, choose_among
 from oneway.tools.suggest.scores import Candidate, Score, candidates_in_folder, candidates_of_run, load_judge
+
+ALIKE = 0.97
+"""Of the largest doubt about an image that is suggested: where the least has more, they do not differ."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +100,18 @@ def suggest(
     with progress_bar(console, "Perturbing those chosen", len(chosen)) as advance:
         for rank, (score, image) in enumerate(zip(chosen, images, strict=True), start=1):
             pixels = np.asarray(image.read())
-            kl, where = judge.contradiction(pixels)
-            cells.append(cell(pixels, where, f"{rank}.  {score.name}", reason(score), f"KL {kl:.2f}"))
+            kl, where, doubt = judge.contradiction(pixels)
+            bright = brightness(where, doubt)
+            cells.append(cell(pixels, bright, f"{rank}.  {score.name}", reason(score), f"KL {kl:.2f}"))
             divergences.append(kl)
             advance()
+    least, most = (kind(score.doubt for score in chosen) for kind in (min, max))
+    if by != "features" and len(chosen) > 1 and least > ALIKE * most:
+        say(
+            console,
+            f"Note: the model is about as unsure of one image as of the next (doubt {least:.2f} to {most:.2f}), so "
+            "that doubt hardly orders them. A model that is trained longer tells them apart better.",
+        )
     table.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(table, to_csv(chosen, images, divergences).encode(errors="surrogateescape"))
     write_atomically(picture, draw_sheet(cells))
@@ -125,10 +137,18 @@ def reason(score: Score) -> str:
     return f"worth {score.worth:.2f}: score {score.value:.2f}, distance {score.distance:.2f}"
 
 
+def brightness(kl: Tensor, doubt: Tensor) -> Tensor:
+    """H×W colours of the scale: of the divergence, or of the doubt (1 is the most there is) where that is brighter.
+
+    A model that has learnt nothing yet contradicts itself nowhere, and is unsure everywhere.
+    """
+    return torch.maximum(heat.levels(kl), (doubt.clamp(0, 1) * (heat.LEVELS - 1)).round().to(torch.uint8))
+
+
 def cell(pixels: Bytes, where: Tensor, name: str, *found: str) -> Image.Image:
-    """An H×W×3 picture, where the model contradicts itself about it, its name, and what was found."""
+    """An H×W×3 picture, how bright the map below it is, its name, and what was found."""
     image = Image.fromarray(pixels)
-    coloured = Image.fromarray(heat.colours()[heat.levels(where).numpy()])
+    coloured = Image.fromarray(heat.colours()[where.numpy()])
     pictures = [one.resize(fitted(*image.size), Image.Resampling.LANCZOS) for one in (image, coloured)]
     return contact_sheet.cell(
         pictures, [line(shortened(name, 14, CELL[0]), 14), *(line(each, 13, FAINT) for each in found)]
@@ -138,7 +158,7 @@ def cell(pixels: Bytes, where: Tensor, name: str, *found: str) -> Image.Image:
 def draw_sheet(cells: Sequence[Image.Image]) -> bytes:
     """The cells under a heading, as the content of a PNG file."""
     title = f"Label these {len(cells)} next" if len(cells) > 1 else "Label this next"
-    meaning = "Brighter: the model is less sure, and slight changes of the image change its mind"
+    meaning = "Brighter: the model is less sure, or slight changes of the image change its mind"
     return encoded(sheet([heading(title, meaning), *rows_of(cells)]), "PNG")
 
 

@@ -5,6 +5,7 @@ Shapes: N images, or N draws of one image, of H×W pixels; C classes; K features
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -155,8 +156,11 @@ class Judge:
         return doubts.double().cpu().numpy(), features.double().cpu().numpy()
 
     @torch.inference_mode()
-    def contradiction(self, pixels: Bytes) -> tuple[float, Tensor]:
-        """KL between clean and perturbed predictions for an image; and where it is in the clean one, made smaller."""
+    def contradiction(self, pixels: Bytes) -> tuple[float, Tensor, Tensor]:
+        """KL between clean and perturbed predictions for an image; and where it is in the clean one, made smaller.
+
+        Then, for the same pixels, the entropy of the clean prediction: 1 where all classes are as probable.
+        """
         x = self._input(pixels, min(self.most // DRAWS, SHEET_PIXELS))
         target, copies = probabilities_of(self.network, x), x.expand(DRAWS, -1, -1, -1)
         draws = each_column(draw_perturbation(SEED, 0, DRAWS), lambda column: column.to(self.device))
@@ -167,7 +171,9 @@ class Judge:
         moved = perturbation.prediction(target.expand(DRAWS, -1, -1, -1))
         kl = torch.where(perturbation.valid, kl_map(moved, log_prediction), 0)
         total, weight = (bring_back(each, perturbation).sum(dim=0) for each in (kl, perturbation.valid.float()))
-        return float(masked_means(kl, perturbation.valid).mean()), (total / weight.clamp(min=1e-3)).cpu()
+        doubt = torch.special.entr(target).sum(dim=1)[0] / math.log(max(2, target.shape[1]))
+        mean = float(masked_means(kl, perturbation.valid).mean())
+        return mean, (total / weight.clamp(min=1e-3)).cpu(), doubt.cpu()
 
     def _input(self, pixels: Bytes, most: int) -> Tensor:
         return as_input(torch.from_numpy(shrink(pixels, most))[None].to(self.device))
