@@ -109,9 +109,7 @@ def test_the_page_writes_a_method_that_trains(tmp_path):
     assert logged["view 1"] != logged["view 2"]
     assert "View 2 loss" in (tmp_path / "run" / "report.html").read_text()
     assert evaluate_run(tmp_path / "run", "val", None, QUIET)["samples"] > 0  # nothing here knows the method
-    with pytest.raises(
-        UserError, match=r"none of oneway's.*two_views\.py train streets --method two-views"
-    ):
+    with pytest.raises(UserError, match=r"none of oneway's.*two_views\.py train streets --method two-views"):
         open_run(tmp_path / "run")
 
 
