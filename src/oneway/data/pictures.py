@@ -53,7 +53,7 @@ def mark(verb: str) -> PngInfo:
 
 def is_marked(path: Path, verb: str) -> bool:
     """Whether a file is a picture that this verb made; False where it cannot be read."""
-    if not path.is_file():  # a pipe would never end
+    if path.is_symlink() or not path.is_file():  # a link may lead anywhere, and a pipe would never end
         return False
     try:
         with path.open("rb") as file:
