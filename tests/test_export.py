@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import re
 import runpy
@@ -11,10 +10,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections import Counter
-from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -33,7 +29,6 @@ from oneway.runs import TrainedModel, save_model
 from oneway.tools.export import Output, export_model, formats
 from oneway.tools.export.agreement import Agreement, compare, refuse_difference
 from oneway.tools.export.card import keep_edited, read_history
-from oneway.tools.export.command import measure_speeds
 from oneway.tools.export.formats import FORMATS, METADATA, Opened, make_onnx
 from oneway.tools.export.graph import pool_by_products
 from oneway.tools.predict import Predictor, load
@@ -149,23 +144,6 @@ def test_the_card_tells_the_history(exported, trained_run):
         "largest difference",
     ):
         assert row in text
-
-
-def test_speeds_are_those_of_a_computer_at_rest(monkeypatch):
-    """Of calls that mostly wait for other work, the fastest counts; slow ones are few, so that nobody waits long."""
-    now, counts = [0.0], Counter()
-    waits = {"quick": itertools.cycle((0.02, 0.05, 0.005)), "slow": itertools.cycle((9.0, 0.5, 0.4))}
-
-    def call(name: str, images: torch.Tensor) -> None:
-        counts[name] += 1
-        now[0] += next(waits[name])
-
-    monkeypatch.setattr("oneway.tools.export.command.time", SimpleNamespace(perf_counter=lambda: now[0]))
-    calls = {name: partial(call, name) for name in waits}
-    assert measure_speeds(calls, (4, 4)) == pytest.approx({"quick": 200, "slow": 2.5})
-    assert 3 < counts["slow"] < 8
-    assert measure_speeds({"quick": calls["quick"]}, (4, 4)) == pytest.approx({"quick": 200})
-    assert now[0] < 20
 
 
 def test_the_card_of_labels_alone_is_silent_about_other_images(two_runs):

@@ -1,0 +1,118 @@
+"""Facts about what `predict` takes for an image, and what it calls the results."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from oneway.common.errors import UserError
+from oneway.tools.predict.sources import Skipped, find_sources
+from oneway.tools.shards import pack
+from small_runs import QUIET
+
+SMALL = Image.new("RGB", (8, 6))
+
+
+@pytest.fixture
+def photos(tmp_path) -> Path:
+    """Two images of one stem in subfolders, and one above."""
+    for name in ("a/x.png", "b/x.png", "y.bmp"):
+        (tmp_path / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
+        SMALL.save(tmp_path / "photos" / name)
+    return tmp_path / "photos"
+
+
+def test_names_are_as_short_as_they_can_be(photos, tmp_path):
+    """Suffixes, folders and whole paths only where names would clash; a file named twice is predicted once."""
+    SMALL.save(photos / "a/x.jpg")
+
+    def names(*paths: object) -> dict[str, str]:
+        sources = find_sources([str(path) for path in paths], tmp_path / "out")
+        return {source.path.relative_to(photos.resolve()).as_posix(): source.name for source in sources}
+
+    assert names(photos / "b/x.png", photos / "b") == {"b/x.png": "x"}
+    assert names(photos / "a") == {"a/x.jpg": "x.jpg", "a/x.png": "x.png"}
+    assert names(photos / "b", photos / "a/x.png") == {"b/x.png": "b/x.png", "a/x.png": "a/x.png"}
+    assert names(photos / "**/*.png") == {"a/x.png": "a/x", "b/x.png": "b/x"}
+    assert names(photos / "?" / "x.p*") == {"a/x.png": "a/x", "b/x.png": "b/x"}
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (["images/x.jpg", "images/y.jpg", "masks/x.png"], ["images/x", "images/y"]),
+        (["x.png", "x_mask.png", "y.png"], ["x", "y"]),
+        (["x.jpg", "x.png"], ["x.jpg", "x.png"]),
+        (["x.jpg", "x.png", "dataset.yaml"], ["x"]),
+    ],
+)
+def test_masks_of_a_data_set_are_no_photos(tmp_path, files, expected):
+    """Where its layout, names or dataset.yaml tell; a.png beside a.jpg alone may be another photo."""
+    for name in files:
+        (tmp_path / "set" / name).parent.mkdir(parents=True, exist_ok=True)
+        if name == "dataset.yaml":
+            (tmp_path / "set" / name).write_text("classes: [a, b]\n")
+        else:
+            SMALL.save(tmp_path / "set" / name)
+    assert [source.name for source in find_sources([str(tmp_path / "set")], tmp_path / "out")] == expected
+
+
+def test_masks_of_data_sets_are_no_images(tmp_path):
+    """Those with and without an image, of classes and of objects, and in folders that a description names."""
+    for name in (
+        "voc/JPEGImages/a.jpg",
+        "voc/SegmentationClass/a.png",
+        "voc/SegmentationClass/lone.png",
+        "voc/SegmentationObject/a.png",
+        "named/photos/b.jpg",
+        "named/truth/b.png",
+        "named/truth/lone.png",
+        "plain/labels/c.png",  # a name alone makes no masks
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        SMALL.save(tmp_path / name)
+    (tmp_path / "named" / "dataset.yaml").write_text("train: {images: photos, masks: truth}")
+
+    def found(*folders: str) -> tuple[set[str], Skipped]:
+        skipped = Skipped()
+        sources = find_sources([str(tmp_path / folder) for folder in folders], tmp_path / "out", skipped)
+        return {source.path.relative_to(tmp_path).as_posix() for source in sources}, skipped
+
+    images, skipped = found("voc", "named", "plain")
+    assert images == {"voc/JPEGImages/a.jpg", "named/photos/b.jpg", "plain/labels/c.png"}
+    assert "5 files are masks of a data set, and left out" in next(skipped.messages())
+    assert found("voc/SegmentationObject")[0] == {"voc/SegmentationObject/a.png"}  # as was asked for
+    (tmp_path / "named" / "dataset.yaml").unlink()
+    images, _ = found(".")  # one folder too high
+    assert images == {"voc/JPEGImages/a.jpg", "named/photos/b.jpg", "named/truth/b.png", "named/truth/lone.png"} | {
+        "plain/labels/c.png"
+    }
+
+
+def test_shards_are_not_predicted(photos, tmp_path):
+    """Named, in a folder or by a pattern: the command that is given unpacks them, and their images are found."""
+    pool = tmp_path / "a pool"
+    pack(photos, pool, 2, QUIET)
+    shards = sorted(pool.glob("*.tar"))
+    for named, what in (
+        (shards[0], "predicted"),
+        (pool, "no image or video in this folder"),
+        (pool / "*.tar", "match"),
+    ):
+        with pytest.raises(UserError, match=what) as refused:
+            find_sources([str(named)], tmp_path / "out")
+        message = str(refused.value)
+        assert str(shards[0]) in message
+        place = tmp_path / f"unpacked-{what.split()[0]}"
+        place.mkdir()
+        subprocess.run(["bash", "-c", message.partition("give the folder: ")[2]], cwd=place, check=True)
+        expected = 2 if named == shards[0] else len([*photos.rglob("*.*")])
+        assert len(find_sources([str(place / "photos")], tmp_path / "out")) == expected
+    shutil.copy(shards[0], photos)
+    skipped = Skipped()
+    assert find_sources([str(photos)], tmp_path / "out", skipped)
+    assert "Not read, and left out: 1 shard or archive (" in next(skipped.messages())
