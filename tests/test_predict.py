@@ -85,7 +85,7 @@ def test_images_that_are_nearly_black_are_reported_once(model, photos, tmp_path,
     assert predict_files(model, [str(photos)], Outputs(tmp_path / "out"), QUIET) == 0
     (told,) = capfd.readouterr().err.splitlines()
     assert "2 of 5 images are nearly black" in told
-    assert "If 12 bits were saved in 16, multiply the values by 16" in told
+    assert "with `bits: 12` in their dataset.yaml; or multiply the values by 16" in told
 
 
 def test_pages_that_are_not_used_are_reported(model, photos, tmp_path, capfd):

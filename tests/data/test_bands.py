@@ -15,6 +15,7 @@ from oneway.config import Data
 from oneway.data import list_files, load
 from oneway.data.decode.images import read_header, read_image
 from oneway.data.folder import list_folder
+from oneway.data.image_style import ImageStyle
 from oneway.tools.evaluate import evaluate_run
 from oneway.tools.export import export_model
 from oneway.tools.export.formats import METADATA
@@ -56,13 +57,15 @@ def test_chosen_bands_are_read(tmp_path, bands, size, kind, compression):
     Image.frombytes(kind, size[::-1], pixels.tobytes()).save(tmp_path / "a.tif", compression=compression)
     assert np.array_equal(read_image(tmp_path / "a.tif"), pixels[..., :3])
     assert read_header(tmp_path / "a.tif").further_band
-    assert np.array_equal(read_image(tmp_path / "a.tif", bands=bands), pixels[..., [band - 1 for band in bands]])
+    assert np.array_equal(
+        read_image(tmp_path / "a.tif", style=ImageStyle(bands)), pixels[..., [band - 1 for band in bands]]
+    )
 
 
 def test_an_image_with_fewer_bands_is_named(tmp_path):
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
     with pytest.raises(UserError, match=r"a\.png: 3 bands can be read, and band 4 is asked for"):
-        read_image(tmp_path / "a.png", bands=CHOSEN)
+        read_image(tmp_path / "a.png", style=ImageStyle(CHOSEN))
 
 
 def test_the_data_set_and_the_model_know_them(place):
@@ -74,7 +77,7 @@ def test_the_data_set_and_the_model_know_them(place):
     assert np.array_equal(samples.image(0), four_bands(number)[..., [3, 2, 1]])
     assert any("Bands 4, 3 and 2 of images" in remark for remark in dataset.review())
     assert not any("not used" in remark for remark in dataset.review())
-    assert load_model(place / "run", "cpu").bands == CHOSEN
+    assert load_model(place / "run", "cpu").image_style == ImageStyle(CHOSEN)
 
 
 def test_files_are_predicted_in_these_bands(place, tmp_path):
@@ -88,7 +91,7 @@ def test_files_are_predicted_in_these_bands(place, tmp_path):
     for kind in ("RGBA", "RGBX", "CMYK"):
         given = Image.frombytes(kind, (64, 32), four_bands(9).tobytes())
         assert np.array_equal(model.predict(given).labels, expected)
-    with pytest.raises(UserError, match="image: of kind RGB, and the model sees bands 4, 3, 2"):
+    with pytest.raises(UserError, match="image: of kind RGB, and the model sees bands 4, 3 and 2"):
         model.predict(Image.new("RGB", (64, 32)))
     (tmp_path / "film.mp4").write_bytes(b"")
     assert predict_files(model, [str(tmp_path / "film.mp4")], Outputs(tmp_path / "film"), QUIET) == 1
@@ -96,7 +99,7 @@ def test_files_are_predicted_in_these_bands(place, tmp_path):
 
 def test_an_export_names_them(tmp_path):
     """In the card and in the file, where RGB would be wrong."""
-    factory = save_tiny(tmp_path / "model.safetensors", ("a", "b"), bands=CHOSEN)
+    factory = save_tiny(tmp_path / "model.safetensors", ("a", "b"), image_style=ImageStyle(CHOSEN))
     export_model(tmp_path / "model.safetensors", tmp_path / "model.pt2", "labels", QUIET, factory=factory)
     card = (tmp_path / "model.pt2.md").read_text(encoding="utf-8")
     with zipfile.ZipFile(tmp_path / "model.pt2") as archive:
@@ -128,7 +131,7 @@ def test_what_does_not_go_together_is_refused(place, tmp_path):
     with pytest.raises(UserError, match="images of a pool are used in their colours"):
         list_files(Data(name="folder", path=place / "data", unlabelled=pool, pool="always"))
     found = list_folder(place / "data", None, 0.2, 0)
-    assert found.bands == CHOSEN
+    assert found.image_style == ImageStyle(CHOSEN)
     for wrong in ("[0, 1, 2]", "[1, 2]", "4"):
         write(tmp_path / "data" / "dataset.yaml", f"bands: {wrong}")
         assert "bands" in refusal(tmp_path / "data")

@@ -50,9 +50,7 @@ def test_all_images_of_12_bits_are_to_be_brightened_alike(tmp_path, capsys):
         Image.fromarray(np.asarray(Image.open(path).convert("L")).astype(np.uint16) * shade).save(path)
     found = findings(root, capsys)
     assert len(found) == 25
-    assert all(
-        "12 bits; multiply the values of all these images by 16, and save them again" in x.message for x in found
-    )
+    assert all("12 bits; `bits: 12` in dataset.yaml spreads them over all levels" in x.message for x in found)
     assert [x.file for x in found if "exceeds 1023 of" in x.message] == [IMAGE]
 
 

@@ -19,6 +19,7 @@ from oneway.data.check.survey import survey_all
 from oneway.data.decode.images import Unreadable, image_size, read_header, read_image
 from oneway.data.decode.masks import read_raw
 from oneway.data.folder import list_folder
+from oneway.data.image_style import ImageStyle
 from oneway.tools.predict import Outputs, predict_files
 from oneway.tools.predict import load as load_model
 from oneway.tools.train import train
@@ -57,7 +58,9 @@ def test_chosen_bands_are_read(tmp_path, capfd, bands, kind, options):
     pixels = noise(bands, kind)
     save(tmp_path / "a.tif", pixels, **options)
     upper = pixels if kind is np.uint8 else (pixels >> 8).astype(np.uint8)
-    assert np.array_equal(read_image(tmp_path / "a.tif", bands=(bands, 2, 4)), upper[..., [bands - 1, 1, 3]])
+    assert np.array_equal(
+        read_image(tmp_path / "a.tif", style=ImageStyle((bands, 2, 4))), upper[..., [bands - 1, 1, 3]]
+    )
     assert np.array_equal(read_image(tmp_path / "a.tif"), upper[..., :3])
     assert image_size(tmp_path / "a.tif") == (32, 64)
     header = read_header(tmp_path / "a.tif")
@@ -76,7 +79,9 @@ def test_three_and_four_bands_however_they_lie(tmp_path, bands, kind, photometri
     save(tmp_path / "a.tif", pixels, photometric=photometric, compression=compression, planarconfig=planes)
     upper = pixels if kind is np.uint8 else (pixels >> 8).astype(np.uint8)
     assert np.array_equal(read_image(tmp_path / "a.tif"), upper[..., :3])
-    assert np.array_equal(read_image(tmp_path / "a.tif", bands=(bands, 2, 1)), upper[..., [bands - 1, 1, 0]])
+    assert np.array_equal(
+        read_image(tmp_path / "a.tif", style=ImageStyle((bands, 2, 1))), upper[..., [bands - 1, 1, 0]]
+    )
     header = read_header(tmp_path / "a.tif")
     assert (header.deep, header.pages, header.further_band) == (kind is np.uint16, 1, bands > 3)
 
@@ -117,7 +122,7 @@ def test_what_cannot_be_used_is_named(tmp_path):
     """A band that is not there, samples without a range, damage, and a mask of many bands."""
     save(tmp_path / "a.tif", noise(8))
     with pytest.raises(UserError, match=r"a\.tif: has 8 bands, and band 9 is asked for"):
-        read_image(tmp_path / "a.tif", bands=(9, 1, 2))
+        read_image(tmp_path / "a.tif", style=ImageStyle((9, 1, 2)))
     save(tmp_path / "float.tif", noise(8).astype(np.float32))
     with pytest.raises(UserError, match=r"float\.tif: samples of kind float32 have no agreed range"):
         read_image(tmp_path / "float.tif")

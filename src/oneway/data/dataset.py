@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oneway.common.terms import SplitName, Task
+from oneway.data.image_style import COLOURS, ImageStyle
 
 if TYPE_CHECKING:
     from oneway.data.mask_style import MaskStyle
@@ -84,7 +85,7 @@ class Listing:
     recipe: str = "folder"  # with which `oneway check` lists the same files
     unlabelled: Path | str | None = None  # another folder, whose images are among those of training; or a pool
     masks: MaskStyle | None = None  # how its masks are stored; None where labels are in no masks
-    bands: tuple[int, int, int] | None = None  # of its images that are used, counted from 1; None for their colours
+    image_style: ImageStyle = COLOURS  # what of its images is seen
 
     def factor(self, size: tuple[int, int]) -> int:
         """How many times smaller, each way, an image of this height and width is read."""
@@ -207,7 +208,7 @@ class Dataset:
     digests: Callable[[SplitName], Mapping[str, str]] = lambda split: {}
     """By name, a digest of the pixels of each image of a split; empty where images are no files."""
 
-    bands: tuple[int, int, int] | None = None
+    image_style: ImageStyle = COLOURS
     """As in a listing."""
 
     reduction: int = 1

@@ -22,6 +22,7 @@ from oneway.data.check.pool import refuse_broken
 from oneway.data.dataset import NO_RUN, NOTHING, Dataset, Known, Listing, Samples
 from oneway.data.decode.images import GDAL
 from oneway.data.folder import list_folder
+from oneway.data.image_style import COLOURS
 from oneway.data.pool import Pool, is_pool, open_pool_beside
 from oneway.data.published import (
     cifar10,
@@ -53,7 +54,7 @@ def load(config: Data, console: Console = QUIET, all_validate: bool = False, kno
         masks=listing.masks,
         paths={item.name: item.image for item in listing.train},
         digests=files.digests,
-        bands=listing.bands,
+        image_style=listing.image_style,
         reduction=listing.reduction,
     )
 
@@ -79,10 +80,10 @@ def list_files(config: Data, all_validate: bool = False, known: Known = NO_RUN) 
         listing = list_folder(config.path, further, config.holdout, config.seed, all_validate, config.reduction, known)
     if not listing.val and (config.name != "folder" or config.holdout):  # asked for there, and nowhere else
         raise UserError(f"{listing.root}: no image validates, and no score would be known. Unpack the data again.")
-    if pool and listing.bands is not None:
+    if pool and listing.image_style != COLOURS:
         raise UserError(
-            f"{config.unlabelled}: images of a pool are used in their colours, and {listing.root} asks for bands "
-            f"{', '.join(map(str, listing.bands))}. Use --data.pool never, or save three bands: {GDAL}"
+            f"{config.unlabelled}: images of a pool are used in their colours, and {listing.root} asks for "
+            f"{listing.image_style}. Use --data.pool never, or save three bands of 8 bits: {GDAL}"
         )
     return replace(listing, unlabelled=config.unlabelled) if pool else listing
 

@@ -19,6 +19,7 @@ from oneway.common.errors import UserError
 from oneway.common.run_files import CONFIG
 from oneway.config import Model, confirm_factory
 from oneway.data.dataset import class_name
+from oneway.data.image_style import COLOURS, MOST_BITS, ImageStyle
 from oneway.data.mask_style import MaskStyle
 from oneway.runs.atomic import write_atomically
 from oneway.runs.checkpoint import tensors
@@ -40,8 +41,8 @@ class TrainedModel:
     masks: MaskStyle | None = None
     """How the masks that it learnt from are stored; None where there were none, or an earlier version trained it."""
 
-    bands: tuple[int, int, int] | None = None
-    """Of images, those that it has learnt to see as red, green and blue, counted from 1; None for their colours."""
+    image_style: ImageStyle = COLOURS
+    """What of images it has learnt to see."""
 
     reduction: int = 1
     """How many times smaller than they are, each way, it has learnt to see images."""
@@ -63,6 +64,7 @@ class About(BaseModel):
     colours: tuple[tuple[Byte, Byte, Byte], ...] = Field(max_length=255)
     masks: MaskStyle | None = None
     bands: tuple[Band, Band, Band] | None = None
+    bits: int = Field(default=MOST_BITS, ge=9, le=MOST_BITS)
     reduction: int = Field(default=1, ge=1, le=32)
 
 
@@ -76,8 +78,10 @@ def save_model(path: Path, trained: TrainedModel, config: Model) -> None:
     }
     if trained.masks is not None:
         about["masks"] = trained.masks.model_dump()
-    if trained.bands is not None:
-        about["bands"] = trained.bands
+    if trained.image_style.bands is not None:
+        about["bands"] = trained.image_style.bands
+    if trained.image_style.bits != MOST_BITS:
+        about["bits"] = trained.image_style.bits
     if trained.reduction > 1:
         about["reduction"] = trained.reduction
     content = {name: tensor.cpu().contiguous() for name, tensor in trained.network.state_dict().items()}
@@ -112,7 +116,8 @@ def load_model(path: Path, device: torch.device, factory: str | None = None) -> 
             raise UserError(f"{path}: its deviation is 0 somewhere, by which no image can be divided. Train it again.")
         network.load_state_dict(content)
     ready = network.to(device).eval()
-    return TrainedModel(ready, about.classes, about.colours, about.masks, about.bands, about.reduction)
+    style = ImageStyle(about.bands, about.bits)
+    return TrainedModel(ready, about.classes, about.colours, about.masks, style, about.reduction)
 
 
 def refuse_damage(words: Mapping[str, Any], content: Mapping[str, Tensor], path: Path) -> None:

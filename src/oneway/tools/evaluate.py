@@ -27,7 +27,7 @@ from oneway.engine.ranks import ALONE, Ranks
 from oneway.models.mirrored import Mirrored
 from oneway.models.norm import population_statistics
 from oneway.ops.losses import pixels_of, upsample
-from oneway.tools.run_data import read_split, refuse_other_bands
+from oneway.tools.run_data import read_split, refuse_other_style
 from oneway.tools.windows import SMALLEST, predict_in_windows
 
 Indices = npt.NDArray[np.int64]
@@ -201,7 +201,7 @@ def evaluate_run(
         _require_test_split(run.config.data.name)
     trained = runs.load_model(run.model_file, runs.choose_device(device), factory)
     dataset, samples, seen = read_split(run, split, trained.classes, data_path, console, refresh, cache)
-    refuse_other_bands(run, trained, dataset)
+    refuse_other_style(run, trained, dataset)
     if mirror and samples.task != "segmentation":
         raise UserError(f"--mirror: {path} classifies {run.config.data.name}; only segmentation is averaged so.")
     if window and samples.task != "segmentation":

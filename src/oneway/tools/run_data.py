@@ -160,11 +160,10 @@ def load_data(
     return dataset
 
 
-def refuse_other_bands(run: runs.Run, model: runs.TrainedModel, dataset: Dataset) -> None:
-    """Refuses images of which other bands are used than those that a model has learnt from."""
-    if dataset.bands != model.bands:
-        bands = [f"bands {listed(found)}" if found else "the colours" for found in (dataset.bands, model.bands)]
+def refuse_other_style(run: runs.Run, model: runs.TrainedModel, dataset: Dataset) -> None:
+    """Refuses images of which other bands or bits are used than those that a model has learnt from."""
+    if dataset.image_style != model.image_style:
         raise UserError(
-            f"{run.path}: has learnt from {bands[1]} of images (`bands` in dataset.yaml), and {bands[0]} would be "
-            "shown to it. Let dataset.yaml name the same."
+            f"{run.path}: has learnt from {model.image_style} of images, and {dataset.image_style} would be shown to "
+            "it. Let `bands` and `bits` in dataset.yaml be the same."
         )

@@ -194,7 +194,7 @@ def _finish(training: Training) -> dict[str, Any]:
     config, dataset, run, pool = training.config, training.dataset, training.run, training.samples.pool
     if run is not None:
         run.require()
-        how = dataset.masks, dataset.bands, dataset.reduction
+        how = dataset.masks, dataset.image_style, dataset.reduction
         model = TrainedModel(training.state.kept, dataset.classes, dataset.colours, *how)
         runs.save_model(run.model_file, model, config.model)
     # A run that was killed between its last checkpoint and here is continued with nothing left to train, and no scores.

@@ -36,6 +36,7 @@ from oneway.data.check.findings import NAMED, leave_out, left_out_note
 from oneway.data.check.survey import Survey, decode_and_survey
 from oneway.data.dataset import Bytes, Item, Listing, Samples
 from oneway.data.decode.images import image_size
+from oneway.data.image_style import COLOURS
 
 PIXELS, LABELS, INDEX = "pixels", "labels", "index.json"
 PLACES = 2  # another number gives all folders other names; what older versions left there stays for ever
@@ -59,8 +60,10 @@ class Cache:
         """Where a split is kept: another place for each choice of files, and for each way to read their labels."""
         listing, root = self.listing, os.path.abspath(self.listing.root)
         reading = (listing.classes, listing.label_coding, listing.reduction, listing.selection.get(split))
-        bands = [listing.bands] if listing.bands else []
-        key = blake2b(json.dumps([PLACES, root, *reading, *bands]).encode(), digest_size=8).hexdigest()
+        # What is usual is left out, so that caches of earlier versions stay valid.
+        style = listing.image_style
+        seen = [part for part in (style.bands, style.bits) if part not in (COLOURS.bands, COLOURS.bits)]
+        key = blake2b(json.dumps([PLACES, root, *reading, *seen]).encode(), digest_size=8).hexdigest()
         return cache_root(self.config.cache) / f"{os.path.basename(root)}-{key}" / split
 
     def samples(self, split: SplitName) -> Samples:

@@ -206,7 +206,7 @@ def odd_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
 def further_bands(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     """Images with a band that is not used."""
     found = [item for item in listing.items if surveys[item.name].further_band]
-    if found and listing.bands is None:
+    if found and listing.image_style.bands is None:
         infrared = ". If the fourth is infra-red, and not alpha, `bands: [4, 3, 2]` in dataset.yaml takes it for red"
         may_be = any(item.image.suffix.lower() in (".tif", ".tiff") for item in found)
         message = (
@@ -222,8 +222,8 @@ def unused_bits(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     brightest = {item: surveys[item.name].brightest for item in listing.items}
     dark = {item: value for item, value in brightest.items() if value is not None and value < DARK}
     if dark:
-        bits, factor = bits_in_use(max(dark.values()))  # one factor, or images would differ that were alike
-        way_out = f"multiply the values of all these images by {factor}, and save them again"
+        bits = bits_in_use(max(dark.values()))  # one number, or images would differ that were alike
+        way_out = f"`bits: {bits}` in dataset.yaml spreads them over all levels"
         for item, value in dark.items():
             message = f"no value exceeds {256 * value + 255} of 65535, as from a camera of {bits} bits; {way_out}"
             yield Finding("warning", "Nearly black images in 16 bits", image_file(item, listing), message)

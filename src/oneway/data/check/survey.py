@@ -99,7 +99,7 @@ def decode_and_survey(listing: Listing, item: Item) -> tuple[Survey, Bytes | Non
     With a mask that cannot be used, an image can still be compared with others, and shown.
     """
     try:
-        whole = read_image(item.image, bands=listing.bands)
+        whole = read_image(item.image, style=listing.image_style)
     except UserError as error:
         return Survey(name=item.name, problem=str(error), part="image"), None, None
     factor = listing.factor((whole.shape[0], whole.shape[1]))

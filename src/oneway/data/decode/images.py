@@ -22,9 +22,10 @@ from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
 from oneway.data.dataset import Bytes
 from oneway.data.decode.jpeg import Box, decode_part
-from oneway.data.decode.many_bands import FIRST, read_bands
+from oneway.data.decode.many_bands import FIRST, read_bands, upper_bits
 from oneway.data.decode.pillow import PillowSettings
 from oneway.data.decode.structure import FOUR, SAMPLES, ManyBands, directories, examine, many_bands
+from oneway.data.image_style import COLOURS, MOST_BITS, Bands, ImageStyle
 
 OPTIONAL = {"AVIF": ("avif", {".avif"}), "JPEG2000": ("jpg_2000", {".jp2", ".j2k"})}
 """Formats that not every Pillow reads: its name for the library behind each, and suffixes."""
@@ -57,7 +58,6 @@ STRIPE = 2**19
 MOST_STRIPS = 2**16  # of a TIFF without compression; Pillow reads them one by one
 MOST_RUN_BYTES = 2**21  # of a BMP with compression; Pillow decodes it in Python
 
-Bands = tuple[int, int, int]
 MOST_OF_TILES = 200  # characters of how Pillow describes the first of them
 GDAL = "gdal_translate -b 4 -b 3 -b 2 FROM.tif TO.tif"
 
@@ -108,31 +108,34 @@ class Unreadable(UserError):
     """A file that cannot be decoded at all: missing, damaged, or of a kind that is not read."""
 
 
-def read_image(path: Path, content: bytes | None = None, bands: Bands | None = None) -> Bytes:
+def read_image(path: Path, content: bytes | None = None, style: ImageStyle = COLOURS) -> Bytes:
     """H×W×3 in RGB, upright as its EXIF orientation says.
 
     Alpha is dropped, palettes are looked up, and of samples with 16 bits the upper 8 remain: 65535 becomes 255, and the
-    4095 of a camera with 12 bits becomes 15. Of several frames the first is read.
+    4095 of a camera with 12 bits becomes 15, unless the style says so. Of several frames the first is read.
 
     Args:
         path: The file, as messages name it.
         content: What it holds, where that has been read already.
-        bands: Those that are taken for red, green and blue, counted from 1; by default the colours.
+        style: Which bands are seen, and how many bits of 16 are in use; by default the colours, and all.
 
     Raises:
-        UserError: The file is missing, damaged, too large, or of another kind, or has not so many bands; says which.
+        UserError: The file is missing, damaged, too large, or of another kind, or does not fit the style; says which.
     """
     try:
-        return _read_colours(path, content, bands)
+        return _read_colours(path, content, style)
     except ManyBands as found:
-        return _read_many(path, content, found, bands)
+        return _read_many(path, content, found, style)
 
 
-def _read_colours(path: Path, content: bytes | None, bands: Bands | None) -> Bytes:
+def _read_colours(path: Path, content: bytes | None, style: ImageStyle) -> Bytes:
+    bands = style.bands
     with open_image(path, content) as file:
         orientation = _orientation(file)
         if bands is not None and max(bands) > FOUR and (found := many_bands(file.fp)) is not None:
             raise found
+        if style.bits < MOST_BITS and only_upper_bits(file):
+            raise _all_bits(path, file)
         if bands is not None and _has_fourth_band(file):
             file._mode = "RGBX"  # or Pillow would leave it out
         if bands is not None and (file.mode == "P" or max(bands) > len(file.getbands())):
@@ -140,7 +143,7 @@ def _read_colours(path: Path, content: bytes | None, bands: Bands | None) -> Byt
                 f"{path}: {len(file.getbands())} bands can be read, and band {max(bands)} is asked for (`bands` in the "
                 "dataset.yaml of the images that were learnt from)."
             )
-        image = _upper_bits(path, file) if file.mode.startswith("I") else file
+        image = _upper_bits(path, file, style.bits) if file.mode.startswith("I") else file
         if image.mode == "F":
             raise UserError(
                 f"{path}: floating-point samples have no agreed range. Save it with 8 or 16 bits per sample."
@@ -156,7 +159,7 @@ def _read_colours(path: Path, content: bytes | None, bands: Bands | None) -> Byt
         return upright
 
 
-def _read_many(path: Path, content: bytes | None, found: ManyBands, bands: Bands | None) -> Bytes:
+def _read_many(path: Path, content: bytes | None, found: ManyBands, style: ImageStyle) -> Bytes:
     """As `read_image`, of a TIFF with more bands than Pillow reads."""
     with _named(path), _opened(path, content) as file:
         size = file.seek(0, SEEK_END)
@@ -166,7 +169,7 @@ def _read_many(path: Path, content: bytes | None, found: ManyBands, bands: Bands
             extent = f"{found.width}×{found.height} pixels of {found.bands} bands, in a file of {size} bytes,"
             raise UserError(f"{path}: {extent} are none, or more than we decode. Cut it into tiles.")
         file.seek(0)
-        stored = read_bands(path, file, found, bands)
+        stored = read_bands(path, file, found, style)
     upright = np.empty((*found.size, 3), dtype=np.uint8)
     AS_STORED.get(found.orientation, AS_STORED[1])(upright)[:] = stored
     return upright
@@ -253,10 +256,9 @@ def only_upper_bits(image: Image.Image) -> bool:
     return ";16" in str(getattr(image, "tile", "")) and not image.mode.startswith("I")
 
 
-def bits_in_use(brightest: int) -> tuple[int, int]:
-    """How many of 16 bits are in use if the upper 8 are at most `brightest`, and the factor to use all 16."""
-    bits = 8 + brightest.bit_length()
-    return bits, 2 ** (16 - bits)
+def bits_in_use(brightest: int) -> int:
+    """How many of 16 bits are in use if the upper 8 are at most `brightest`."""
+    return max(9, 8 + brightest.bit_length())
 
 
 @contextmanager
@@ -368,10 +370,20 @@ def _count_pages(file: IO[bytes]) -> int:
     return 1 + sum(not page.subfile & (REDUCED | TRANSPARENCY) for page in others)
 
 
-def _upper_bits(path: Path, image: Image.Image) -> Image.Image:
-    """An image of 16 bits in 8."""
+def _upper_bits(path: Path, image: Image.Image, bits: int) -> Image.Image:
+    """An image of 16 bits, of which so many are in use, in 8."""
     samples = np.asarray(image)
     low, high = int(samples.min()), int(samples.max())
     if low < 0 or high > 0xFFFF:
         raise UserError(f"{path}: samples from {low} to {high} need more than 16 bits. Save it with 8 or 16.")
-    return Image.fromarray((samples >> 8).astype(np.uint8))
+    return Image.fromarray(upper_bits(path, samples, bits))
+
+
+def _all_bits(path: Path, file: ImageFile.ImageFile) -> UserError:
+    """Raised where Pillow would give the upper 8 bits of several channels, and lower ones are in use."""
+    if isinstance(file, TiffImageFile) and file.fp is not None and (first := next(directories(file.fp), None)):
+        return ManyBands(first, str(path))
+    return UserError(
+        f"{path}: has colours of 16 bits, of which only the upper 8 can be read from a {file.format}, and `bits` in "
+        "dataset.yaml says that lower ones are in use. Save it as TIFF."
+    )

@@ -9,14 +9,16 @@ import logging
 import math
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 
 from oneway.common.errors import UserError
 from oneway.common.extras import import_extra
 from oneway.data.dataset import Bytes
 from oneway.data.decode.structure import ManyBands
+from oneway.data.image_style import ImageStyle
 
 LOSSLESS = (1, 5, 8, 32773, 32946, 50000)  # by TIFF's numbers: not at all, LZW, deflate, PackBits, deflate, Zstandard
 MOST_OF_A_TILE = 2**26  # samples, where an image has fewer: a tile is unpacked as a whole
@@ -24,9 +26,9 @@ FIRST = (1, 2, 3)
 """The bands that are used where none are chosen."""
 
 
-def read_bands(path: Path, file: BinaryIO, found: ManyBands, bands: tuple[int, int, int] | None) -> Bytes:
-    """H×W×3, as stored: three bands of a file, by default the first ones; of samples with 16 bits the upper 8."""
-    chosen = bands or FIRST
+def read_bands(path: Path, file: BinaryIO, found: ManyBands, style: ImageStyle) -> Bytes:
+    """H×W×3, as stored: three bands of a file, by default the first; of samples with 16 bits the upper 8 in use."""
+    chosen = style.bands or FIRST
     if max(chosen) > found.bands:
         raise UserError(
             f"{path}: has {found.bands} bands, and band {max(chosen)} is asked for (`bands` in dataset.yaml)."
@@ -47,4 +49,14 @@ def read_bands(path: Path, file: BinaryIO, found: ManyBands, bands: tuple[int, i
         samples = page.asarray(maxworkers=1)  # images are decoded side by side already
         samples = samples if page.axes.endswith("S") else np.moveaxis(samples, page.axes.index("S"), -1)
     picked = samples.reshape(found.height, found.width, found.bands)[..., [band - 1 for band in chosen]]
-    return np.ascontiguousarray(picked if picked.dtype == np.uint8 else (picked >> 8).astype(np.uint8))
+    return np.ascontiguousarray(picked if picked.dtype == np.uint8 else upper_bits(path, picked, style.bits))
+
+
+def upper_bits(path: Path, samples: npt.NDArray[Any], bits: int) -> Bytes:
+    """The upper 8 of the lower `bits` of samples; refuses samples that have more."""
+    if (high := int(samples.max())) >= 2**bits:
+        raise UserError(
+            f"{path}: a sample of {high} needs {high.bit_length()} bits, and `bits: {bits}` in the dataset.yaml of the "
+            "images that were learnt from says that fewer are in use."
+        )
+    return (samples >> (bits - 8)).astype(np.uint8)

@@ -43,13 +43,14 @@ from oneway.config import read_yaml
 from oneway.data.dataset import Colour
 from oneway.data.decode.masks import Coding, pack
 from oneway.data.folder.classes import Classes, Value, default_colours, parse_classes, parse_colours, parse_values
+from oneway.data.image_style import MOST_BITS
 
 FILE = "dataset.yaml"
 
 ANNOTATIONS = ("coco", "labelme", "yolo", "cvat", "label_studio", "supervisely", "objects")
 """The keys of a part that name annotations."""
 
-OPTIONS = ("crowds", "unannotated", "groups", "bands", "resize_masks", "colour_tolerance")
+OPTIONS = ("crowds", "unannotated", "groups", "bands", "bits", "resize_masks", "colour_tolerance")
 """Keys beside those of classes and folders."""
 
 Band = Annotated[int, Field(ge=1, le=64)]
@@ -132,6 +133,9 @@ class Description(Section):
 
     bands: tuple[Band, Band, Band] | None = None
     """Which bands of images are taken for red, green and blue, counted from 1; by default their colours."""
+
+    bits: Annotated[int, Field(ge=9, le=MOST_BITS)] | None = None
+    """How many bits are in use of images with 16 for each sample; by default all."""
 
     resize_masks: Literal["nearest"] | None = None
     """How masks of another size than their image are given its size; they are refused without it."""

@@ -34,6 +34,7 @@ from oneway.data.folder.unread import (
     remark_unused_images,
     suggest_pair,
 )
+from oneway.data.image_style import MOST_BITS, ImageStyle
 from oneway.data.mask_style import style_of
 
 SEVERAL = 3  # folders from which on, each with two labelled images or more, they may be patients, places or videos
@@ -157,7 +158,7 @@ def list_described(
         label_coding=coding,
         selection=_selection(found, chosen_by),
         unlabelled=found.unlabelled,
-        bands=description.bands,
+        image_style=ImageStyle(description.bands, description.bits or MOST_BITS),
         masks=masks,
     )
     return with_reduction(listing, reduction)
@@ -238,6 +239,8 @@ def _remarks(found: Found, held_out: int, labelled: int, holdout: float) -> Iter
         yield f"Images are those in {found.description.train.images}: they have the names of the masks."
     if found.description.bands:
         yield f"Bands {listed(found.description.bands)} of images are taken for red, green and blue, as {FILE} says."
+    if found.description.bits:
+        yield f"Images of 16 bits are taken to use {found.description.bits} of them, as {FILE} says."
     if found.description.resize_masks:
         yield f"Masks of another size than their image get its size, by the nearest pixel, as {FILE} says."
     if held_out:

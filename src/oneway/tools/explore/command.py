@@ -105,7 +105,7 @@ def prepare(
         classes=first.classes,
         colours=first.colours,
         comparer=Comparer([model.network for model in models], place),
-        store=ImageStore(pictures, most, first.bands, first.reduction),
+        store=ImageStore(pictures, most, first.image_style, first.reduction),
         perturb=opened[-1].config.perturb,
         remark=remark,
     )

@@ -27,7 +27,8 @@ from oneway.common.terms import SplitName
 from oneway.config import Data
 from oneway.data import streets
 from oneway.data.dataset import Bytes, factor_of
-from oneway.data.decode.images import Bands, image_size, read_image, reduced
+from oneway.data.decode.images import image_size, read_image, reduced
+from oneway.data.image_style import COLOURS, ImageStyle
 from oneway.data.pictures import as_pixels, data_uri, encoded
 from oneway.data.splits import Split
 from oneway.tools.evaluate import as_input, evenly_spaced
@@ -81,10 +82,10 @@ class Picture:
 class ImageStore:
     """Pictures by key, of at most `most` pixels: the offered ones for good, and the latest of those uploaded."""
 
-    def __init__(self, offered: Iterable[Picture], most: int, bands: Bands | None = None, reduction: int = 1) -> None:
+    def __init__(self, offered: Iterable[Picture], most: int, style: ImageStyle = COLOURS, reduction: int = 1) -> None:
         self.offered = {picture.key: picture for picture in offered}
         self.uploaded: OrderedDict[str, Picture] = OrderedDict()
-        self.most, self.bands, self.reduction = most, bands, reduction
+        self.most, self.style, self.reduction = most, style, reduction
 
     def find(self, key: str) -> Picture | None:
         """The picture with a key; None where there is none, or no longer."""
@@ -93,7 +94,7 @@ class ImageStore:
     def decode(self, content: bytes, name: str) -> Picture:
         """A picture from an uploaded file of whatever origin; a UserError says why it cannot be used."""
         key = "upload-" + blake2b(content, digest_size=8).hexdigest()
-        image = decode_upload(content, name, self.bands)
+        image = decode_upload(content, name, self.style)
         seen = reduced(image, factor_of((image.shape[0], image.shape[1]), self.reduction))
         return Picture(key, name, shrink(seen, self.most))
 
@@ -166,8 +167,8 @@ def render_scenes(most: int) -> list[Picture]:
     ]
 
 
-def decode_upload(content: bytes, name: str, bands: Bands | None = None) -> Bytes:
-    """H×W×3 of the bytes of an image file, in these bands; a UserError says why not."""
+def decode_upload(content: bytes, name: str, style: ImageStyle = COLOURS) -> Bytes:
+    """H×W×3 of the bytes of an image file, as a model sees it; a UserError says why not."""
     path = Path(name)  # which is not opened, but named
     height, width = image_size(path, content)
     if height * width > MOST_UPLOADED_PIXELS:
@@ -175,7 +176,7 @@ def decode_upload(content: bytes, name: str, bands: Bands | None = None) -> Byte
             f"{name}: {width}×{height} pixels are more than the {MOST_UPLOADED_PIXELS // 10**6} million that the page "
             "takes. Make it smaller."
         )
-    return read_image(path, content, bands)
+    return read_image(path, content, style)
 
 
 def most_pixels(classes: int) -> int:

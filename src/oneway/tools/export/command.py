@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from oneway import __version__
 from oneway.common.errors import UserError
 from oneway.common.words import listed, say
+from oneway.data.image_style import MOST_BITS
 from oneway.models.reduced import Reduced
 from oneway.ops.losses import pixels_of, upsample
 from oneway.runs.atomic import sync, write_atomically
@@ -76,12 +77,16 @@ def export_model(
     doing = f"Exporting {model.source} to {to}, then comparing it with PyTorch at {len(BATCHES)} sizes and timing both"
     then = f", calibrating INT8 on {len(images.calibration)} images and validating both: minutes" if images else None
     say(console, doing + (then or ": about a minute"))
-    seen = "in RGB" if model.bands is None else f"bands {listed(model.bands)} of a file in this order, counted from 1"
+    bands, bits = model.image_style.bands, model.image_style.bits
+    seen = "in RGB" if bands is None else f"bands {listed(bands)} of a file in this order, counted from 1"
+    if bits != MOST_BITS:
+        seen += f", of files of 16 bits the upper 8 of the lower {bits}"
     if model.reduction > 1:
         seen += f", made {model.reduction} times smaller inside"
     described = {"input": INPUT_WORDS.format(seen), "output": OUTPUT_WORDS[output, model.classifies]}
     about: About = {"oneway": __version__, **described, "classes": model.classes, "colours": model.colours}
-    about |= {} if model.bands is None else {"bands": model.bands}
+    about |= {} if bands is None else {"bands": bands}
+    about |= {} if bits == MOST_BITS else {"bits": bits}
     about |= {} if model.reduction == 1 else {"reduction": model.reduction}
     temporary = to.with_name(f".{to.stem}.{os.getpid()}{to.suffix.lower()}")
     quantised: dict[str, object] = {}

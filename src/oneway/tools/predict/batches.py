@@ -11,7 +11,8 @@ from typing import Any, Generic, TypeVar
 
 from oneway.common.errors import UserError
 from oneway.data.dataset import Bytes
-from oneway.data.decode.images import Bands, image_size, read_image
+from oneway.data.decode.images import image_size, read_image
+from oneway.data.image_style import COLOURS, ImageStyle
 from oneway.tools.evaluate import PIXELS_AT_ONCE
 from oneway.tools.predict.sources import Source
 
@@ -92,9 +93,9 @@ def decode_ahead(
     sources: Iterable[Source],
     pool: Executor,
     failed: Callable[[Source, UserError], None],
-    bands: Bands | None = None,
+    style: ImageStyle = COLOURS,
 ) -> Iterator[Decoded]:
-    """The images that can be read, in order, in these bands; calls `failed` with each of the others."""
+    """The images that can be read, in order, as a model sees them; calls `failed` with each of the others."""
     decoding: InOrder[Source, Bytes] = InOrder(pool)
 
     def readable(ready: Iterable[tuple[Source, Future[Bytes]]]) -> Iterator[Decoded]:
@@ -107,7 +108,7 @@ def decode_ahead(
     for source in sources:
         pixels = _pixels_of(source)
         yield from readable(decoding.make_room(pixels))
-        decoding.submit(source, pixels, read_image, source.path, None, bands)
+        decoding.submit(source, pixels, read_image, source.path, None, style)
     yield from readable(decoding.rest())
 
 

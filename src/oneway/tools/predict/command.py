@@ -103,7 +103,7 @@ def predict_files(
         confidence = outputs.confidence or outputs.facts or as_json or export is not None
         job = _Job(model, outputs, tile, pool, advance, export, confidence)
         try:
-            for batch in batches(decode_ahead(images, pool, job.leave_out, model.bands)):
+            for batch in batches(decode_ahead(images, pool, job.leave_out, model.image_style)):
                 job.predict(batch)
             for source in videos:
                 job.predict_video(source)
@@ -170,7 +170,7 @@ class _Job:
         """Of videos, and counted as images too."""
         self.results: list[tuple[Source, dict[str, Any]]] = []
         self.errors: list[str] = []
-        self.oddities = Oddities(chosen=model.bands is not None)
+        self.oddities = Oddities(model.image_style)
         self.writing: InOrder[Source, dict[str, Any]] = InOrder(pool)
 
     def failed(self, source: Source, error: Exception) -> None:
@@ -213,9 +213,9 @@ class _Job:
     def predict_video(self, source: Source) -> None:
         """Predicts a video frame by frame, into another video or into files for each frame."""
         with self.handling(source):
-            if self.model.bands is not None:
-                chosen = ", ".join(map(str, self.model.bands))
-                raise UserError(f"{source.path}: a video has colours, and {self.model.source} sees bands {chosen}.")
+            if self.model.image_style.bands is not None:
+                seen = self.model.image_style
+                raise UserError(f"{source.path}: a video has colours, and {self.model.source} sees {seen}.")
             if self.outputs.frames:
                 for number, (pixels, _) in enumerate(ahead(read_frames(source.path)), start=1):
                     (prediction,) = self.model.predict_batch([pixels], *self.how)
@@ -301,12 +301,12 @@ def _classify(model: Predictor, sources: Sequence[Source], as_json: bool) -> int
         table.writerow(["image", "class", "confidence"])
     results: list[dict[str, Any]] = []
     errors: list[str] = []
-    oddities = Oddities(chosen=model.bands is not None)
+    oddities = Oddities(model.image_style)
     for source in sources:
         try:
             if source.is_video:
                 raise UserError(f"{source.path}: a video, and this model classifies images. Give its frames as images.")
-            pixels = read_image(source.path, bands=model.bands)
+            pixels = read_image(source.path, style=model.image_style)
             name, confidence = model.classify(pixels)
             oddities.inspect(source.path, pixels)
         except UserError as error:

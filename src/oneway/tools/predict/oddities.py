@@ -8,14 +8,15 @@ from pathlib import Path
 
 from oneway.data.dataset import Bytes
 from oneway.data.decode.images import DARK, bits_in_use, read_header
+from oneway.data.image_style import COLOURS, ImageStyle
 
 
 @dataclass
 class Oddities:
     """What has been found in the images so far."""
 
-    chosen: bool = False
-    """Whether the model sees bands that were chosen: others are left out on purpose."""
+    style: ImageStyle = COLOURS
+    """What of images the model sees: other bands than those it names are left out on purpose."""
 
     images: int = 0
     dark: list[int] = field(default_factory=list)
@@ -35,16 +36,17 @@ class Oddities:
         header = read_header(path)
         if header.pages > 1:
             self.pages[path] = header.pages
-        if header.further_band and not self.chosen:
+        if header.further_band and self.style.bands is None:
             self.further_band.append(path)
 
     def messages(self) -> Iterator[str]:
         """A line for each kind, with the way out."""
         if self.dark:
-            bits, factor = bits_in_use(max(self.dark))
+            bits = bits_in_use(max(self.dark))
             yield (
                 f"{len(self.dark)} of {self.images} images are nearly black: no value exceeds {max(self.dark)} of 255. "
-                f"If {bits} bits were saved in 16, multiply the values by {factor} and save the images again."
+                f"If {bits} bits were saved in 16, let the model learn from such images, with `bits: {bits}` in their "
+                f"dataset.yaml; or multiply the values by {2 ** (16 - bits)} and save them again."
             )
         if self.further_band:
             yield (

@@ -25,8 +25,9 @@ from oneway.common.links import refuse_link
 from oneway.common.run_files import CONFIG, MODEL, describe_exported
 from oneway.config import Precision
 from oneway.data.dataset import Bytes, Colour, factor_of
-from oneway.data.decode.images import STRIPE, Bands, read_image, reduced
+from oneway.data.decode.images import STRIPE, read_image, reduced
 from oneway.data.folder.classes import default_colours
+from oneway.data.image_style import COLOURS, ImageStyle
 from oneway.data.mask_style import MaskStyle
 from oneway.data.pictures import encoded, mark, palette
 from oneway.models.image import Part, SeenInParts
@@ -135,8 +136,8 @@ class Predictor:
     masks: MaskStyle | None = None
     """How the masks that it learnt from are stored."""
 
-    bands: Bands | None = None
-    """Of files, those that it has learnt to see as red, green and blue, counted from 1; None for their colours."""
+    image_style: ImageStyle = COLOURS
+    """What of files it has learnt to see."""
 
     reduction: int = 1
     """How many times smaller than they are, each way, it sees large images at most, as it has learnt to."""
@@ -153,11 +154,11 @@ class Predictor:
         """The class of every pixel of an image, at its own size.
 
         Args:
-            image: A Pillow image, a path, or an H×W×3 array of bytes: in RGB, or in the order of the model's `bands`.
+            image: A Pillow image, a path, or an H×W×3 array of bytes: in RGB, or in the order of the model's bands.
             tile: Height and width of overlapping tiles; by default, only of images of more than 2**24 pixels. Where
                 the model sees images smaller than they are, of what it sees.
         """
-        return self.predict_batch([pixels_of(image, self.bands)], tile)[0]
+        return self.predict_batch([pixels_of(image, self.image_style)], tile)[0]
 
     def predict_batch(
         self, images: Sequence[Bytes], tile: Size | None = None, confidence: bool = True
@@ -188,7 +189,7 @@ class Predictor:
 
     def probabilities(self, image: Picture) -> Floats:
         """Of every class, C×H×W for every pixel of an image; C for a model that classifies."""
-        pixels = pixels_of(image, self.bands)
+        pixels = pixels_of(image, self.image_style)
         with _explain_failures(*pixels.shape[:2]):
             found: Floats = self._probabilities(pixels)[0].float().cpu().numpy()
         return found
@@ -197,7 +198,7 @@ class Predictor:
         """The class of a whole image and its probability, by a model that classifies."""
         if not self.classifies:
             raise UserError(f"{self.source}: has a class for every pixel. Use predict().")
-        pixels = pixels_of(image, self.bands)
+        pixels = pixels_of(image, self.image_style)
         with _explain_failures(*pixels.shape[:2]):
             probability, winner = self._probabilities(pixels)[0].max(dim=0)
         return self.classes[int(winner)], float(probability)
@@ -295,7 +296,7 @@ def load(
     if mirror:
         network = Mirrored(network)
     colours = trained.colours or default_colours(trained.classes)
-    how = trained.masks, trained.bands, trained.reduction, half
+    how = trained.masks, trained.image_style, trained.reduction, half
     return Predictor(network, trained.classes, colours, chosen, file, classifies, *how)
 
 
@@ -306,22 +307,22 @@ def _enlarged(found: tuple[Tensor, Tensor], size: Size, factor: int) -> tuple[Te
     return labels, confidence
 
 
-def pixels_of(image: Picture, bands: Bands | None = None) -> Bytes:
-    """H×W×3 bytes in RGB, upright; of a file or a Pillow image, these bands. Arrays are in their order already."""
+def pixels_of(image: Picture, style: ImageStyle = COLOURS) -> Bytes:
+    """H×W×3 bytes in RGB, upright; of a file or a Pillow image, the bands of a style. Arrays are in order already."""
     if isinstance(image, Image.Image):
         if image.mode[0] in "IF":
             raise UserError(f"image: samples of kind {image.mode} have no agreed range. Convert it to RGB first.")
         upright = ImageOps.exif_transpose(image)
-        if bands is None:
+        if (bands := style.bands) is None:
             return np.asarray(upright.convert("RGB"))
         if image.mode in ("1", "P", "PA") or max(bands) > len(image.getbands()):
             raise UserError(
-                f"image: of kind {image.mode}, and the model sees bands {', '.join(map(str, bands))}. Give an image "
+                f"image: of kind {image.mode}, and the model sees {style}. Give an image "
                 "that has them, the path of its file, or an H×W×3 array of these bands in this order."
             )
         return np.stack([np.asarray(upright.getchannel(band - 1)) for band in bands], axis=2)
     if isinstance(image, str | PathLike):
-        return read_image(Path(image), bands=bands)
+        return read_image(Path(image), style=style)
     if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
         given = f"{image.dtype} {list(image.shape)}" if isinstance(image, np.ndarray) else type(image).__name__
         raise UserError(f"image: expected H×W×3 bytes in RGB, a Pillow image or a path, and not {given}.")

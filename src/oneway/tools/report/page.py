@@ -31,7 +31,7 @@ from oneway.tools.report.gallery import gallery
 from oneway.tools.report.next_steps import next_steps
 from oneway.tools.report.rescore import rescore
 from oneway.tools.report.robustness import STRENGTHS, Robustness, robustness
-from oneway.tools.run_data import compare_validating, load_data, refuse_other_bands, refuse_trained_on
+from oneway.tools.run_data import compare_validating, load_data, refuse_other_style, refuse_trained_on
 
 HERE = Path(__file__).parent
 LONGEST_NAME = 80
@@ -79,7 +79,7 @@ def write_report(
     elsewhere = data is not None
     dataset = load_data(facts[-1].folder, models[-1].classes, settings, console, elsewhere, common)
     for run, model in zip(facts, models, strict=True):
-        refuse_other_bands(run.folder, model, dataset)
+        refuse_other_style(run.folder, model, dataset)
     if data is None and facts[-1].config.data.task == "segmentation":
         for run in facts:
             refuse_trained_on(run.folder, dataset.read("val"))

@@ -81,7 +81,7 @@ def suggest(
     if folder is None:
         candidates, labelled = candidates_of_run(run, console, refresh, cache)
     else:
-        candidates, labelled = candidates_in_folder(folder, judge.bands, judge.reduction), []
+        candidates, labelled = candidates_in_folder(folder, judge.style, judge.reduction), []
     if to is not None and any(image.path is None for image in candidates):
         raise UserError(
             f"{path}: its images are made by code, so no tool can show them. Give a folder with --data DIR."

@@ -26,8 +26,9 @@ from oneway.common.words import say
 from oneway.config import Perturb
 from oneway.data.check.survey import fingerprint
 from oneway.data.dataset import Bytes, factor_of
-from oneway.data.decode.images import Bands, read_image, reduced
+from oneway.data.decode.images import read_image, reduced
 from oneway.data.folder.files import find
+from oneway.data.image_style import COLOURS, ImageStyle
 from oneway.draws import draw_perturbation, each_column
 from oneway.models.features import encoded_features
 from oneway.ops.losses import kl_map, pixels_of, upsample
@@ -86,11 +87,11 @@ def candidates_of_run(
     return [one for one in images if one.name not in labelled], [one for one in images if one.name in labelled]
 
 
-def candidates_in_folder(folder: Path, bands: Bands | None = None, reduction: int = 1) -> list[Candidate]:
-    """Images of a folder that have no mask there, in these bands, and at most so many times smaller."""
+def candidates_in_folder(folder: Path, style: ImageStyle = COLOURS, reduction: int = 1) -> list[Candidate]:
+    """Images of a folder that have no mask there, as a model sees them, and at most so many times smaller."""
 
     def read(path: Path) -> Bytes:
-        image = read_image(path, bands=bands)
+        image = read_image(path, style=style)
         return reduced(image, factor_of((image.shape[0], image.shape[1]), reduction))
 
     items = find(folder).train
@@ -131,7 +132,7 @@ class Judge:
     most: int
     """Pixels of an image that is scored; larger ones are made smaller."""
 
-    bands: Bands | None = None
+    style: ImageStyle = COLOURS
     """Bands of image files that the model was trained to see as colours."""
 
     at_once: int = 0
@@ -198,7 +199,7 @@ def load_judge(run: runs.Run, factory: str | None = None, device: str = "auto") 
     fitting = MOST_VALUES // len(model.classes)
     on_cpu = place.type == "cpu"
     most, at_once = min(MOST_PIXELS_CPU if on_cpu else MOST_PIXELS_GPU, fitting), 0 if on_cpu else fitting
-    return Judge(network, place, weaken(run.config.perturb), most, model.bands, at_once, model.reduction)
+    return Judge(network, place, weaken(run.config.perturb), most, model.image_style, at_once, model.reduction)
 
 
 def weaken(perturb: Perturb) -> Perturb:

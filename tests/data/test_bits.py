@@ -1,0 +1,172 @@
+"""Samples of 16 bits, of which a camera fills fewer: with `bits` in `dataset.yaml`, all 256 levels are used."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+
+from data.encoders import png
+from data.folders import refusal, write
+from oneway.common.errors import UserError
+from oneway.config import Data
+from oneway.data import list_files, load
+from oneway.data.check import check_data
+from oneway.data.decode.images import read_image
+from oneway.data.folder import list_folder
+from oneway.data.image_style import ImageStyle
+from oneway.tools.evaluate import evaluate_run
+from oneway.tools.export import export_model
+from oneway.tools.export.formats import METADATA
+from oneway.tools.predict import Outputs, predict_files
+from oneway.tools.predict import load as load_model
+from oneway.tools.train import train
+from small_runs import QUIET, save_tiny, small_streets
+
+TWELVE = ImageStyle(bits=12)
+
+
+def samples(seed, shape=(32, 64), bits=12):
+    """Every number of so many bits, in some order, as far as there is room."""
+    return np.random.default_rng(seed).integers(2**bits, size=shape, dtype=np.uint16)
+
+
+def _findings(config):
+    return check_data(list_files(config), QUIET).findings
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Noise in 12 bits of 16, masks of stripes, and a run on them."""
+    place = tmp_path_factory.mktemp("bits")
+    stripes = (np.add.outer(np.arange(32), np.arange(64)) // 12 % 2).astype(np.uint8)
+    for kind in ("images", "masks"):
+        (place / "data" / kind).mkdir(parents=True)
+    for index in range(5):
+        Image.fromarray(samples(index)).save(place / "data" / "images" / f"{index}.png")
+        Image.fromarray(stripes).save(place / "data" / "masks" / f"{index}.png")
+    write(place / "data" / "dataset.yaml", "classes: [a, b]\nbits: 12\n")
+    data = {"name": "folder", "path": place / "data", "cache": place / "cache"}
+    train(small_streets(recipe="folder", labels="all", data=data), place / "run", resume=False, console=QUIET)
+    return place
+
+
+@pytest.mark.parametrize("shape", [(32, 64), (1200, 700)])
+@pytest.mark.parametrize("bits", [9, 10, 12, 14, 16])
+@pytest.mark.parametrize("suffix", ["png", "tif"])
+def test_the_largest_number_is_white(tmp_path, shape, bits, suffix):
+    """Of small images, and of those that are converted in parts."""
+    stored = samples(0, shape, bits)
+    Image.fromarray(stored).save(tmp_path / f"a.{suffix}")
+    seen = read_image(tmp_path / f"a.{suffix}", style=ImageStyle(bits=bits))
+    assert np.array_equal(seen, np.repeat((stored.astype(int) * 256 // 2**bits)[..., None], 3, axis=2))
+
+
+@pytest.mark.parametrize("photometric", ["rgb", "minisblack"])
+def test_colours_keep_their_lower_bits(tmp_path, photometric):
+    """Of a TIFF of colours Pillow reads the upper 8 bits alone: 16 levels of a camera's 12."""
+    stored = samples(0, (32, 64, 3))
+    tifffile.imwrite(tmp_path / "a.tif", stored, photometric=photometric, planarconfig="contig")
+    assert np.array_equal(read_image(tmp_path / "a.tif", style=TWELVE), stored >> 4)
+    assert np.array_equal(read_image(tmp_path / "a.tif", style=ImageStyle((3, 2, 1), 12)), stored[..., ::-1] >> 4)
+    assert read_image(tmp_path / "a.tif").max() == 15
+
+
+def test_colours_of_which_lower_bits_cannot_be_read_are_refused(tmp_path):
+    """Rather than shown with 16 levels."""
+    (tmp_path / "a.png").write_bytes(png(2, 1, 16, 2, b"\0" + samples(0, (6,)).astype(">u2").tobytes()))
+    assert read_image(tmp_path / "a.png").max() < 16
+    with pytest.raises(UserError, match=r"a\.png: has colours of 16 bits, .* from a PNG.* Save it as TIFF"):
+        read_image(tmp_path / "a.png", style=TWELVE)
+
+
+def test_images_of_8_bits_stay_as_they_are(tmp_path):
+    pixels = samples(0, (32, 64, 3), bits=8).astype(np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    assert np.array_equal(read_image(tmp_path / "a.png", style=TWELVE), pixels)
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (8, 8, 5)])
+def test_a_sample_with_more_bits_is_named(tmp_path, shape):
+    stored = samples(0, shape)
+    stored[0, 0] = 5000
+    together = {"planarconfig": "contig"} if stored.ndim > 2 else {}
+    tifffile.imwrite(tmp_path / "a.tif", stored, photometric="minisblack", **together)
+    with pytest.raises(UserError, match=r"a\.tif: a sample of 5000 needs 13 bits, and `bits: 12`"):
+        read_image(tmp_path / "a.tif", style=TWELVE)
+
+
+def test_the_line_that_check_names_is_all_it_takes(place, tmp_path):
+    """Nearly black images without it; none with it, and it is said."""
+    for kind in ("images", "masks"):
+        (tmp_path / kind).mkdir()
+        for file in (place / "data" / kind).iterdir():
+            (tmp_path / kind / file.name).write_bytes(file.read_bytes())
+    config = Data(name="folder", path=tmp_path, cache=tmp_path / "cache")
+    (message,) = {one.message for one in _findings(config) if "black" in one.kind}
+    assert "as from a camera of 12 bits; `bits: 12` in dataset.yaml" in message
+    write(tmp_path / "dataset.yaml", "bits: 12\n")
+    assert not [one for one in _findings(config) if "black" in one.kind]
+    assert any("16 bits are taken to use 12 of them" in remark for remark in load(config).review())
+
+
+def test_the_data_set_and_the_model_know_it(place):
+    """Decoded images, and files that are predicted, have all levels; the model file keeps the number."""
+    dataset = load(Data(name="folder", path=place / "data", cache=place / "cache"))
+    read = dataset.read("train")
+    number = int(read.names[0].removeprefix("images/")[0])
+    assert np.array_equal(read.image(0)[..., 0], samples(number) >> 4)
+    assert load_model(place / "run", "cpu").image_style == TWELVE
+
+
+def test_files_are_predicted_so(place, tmp_path):
+    """As an array of the upper bits is; by the command as by Python."""
+    model = load_model(place / "run", "cpu")
+    Image.fromarray(samples(9)).save(tmp_path / "x.png")
+    expected = model.predict(np.repeat((samples(9) >> 4).astype(np.uint8)[..., None], 3, axis=2)).labels
+    assert np.array_equal(model.predict(tmp_path / "x.png").labels, expected)
+    assert predict_files(model, [str(tmp_path / "x.png")], Outputs(tmp_path / "out"), QUIET) == 0
+    assert np.array_equal(np.asarray(Image.open(tmp_path / "out" / "masks" / "x.png")), expected)
+
+
+def test_other_bits_are_another_test(place, tmp_path):
+    """Scores of a model on images that are sixteen times darker than any it has seen are refused."""
+    for kind in ("images", "masks"):
+        (tmp_path / kind).mkdir(parents=True)
+        for index in range(5):
+            (tmp_path / kind / f"{index + 20}.png").write_bytes((place / "data" / kind / f"{index}.png").read_bytes())
+    write(tmp_path / "dataset.yaml", "classes: [a, b]\n")
+    with pytest.raises(
+        UserError, match=r"has learnt from the colours \(12 bits of 16\) of images, and the colours would be"
+    ):
+        evaluate_run(place / "run", "val", tmp_path, QUIET, cache=tmp_path / "cache")
+
+
+def test_an_export_names_them(tmp_path):
+    """In the card and in the file."""
+    factory = save_tiny(tmp_path / "model.safetensors", ("a", "b"), image_style=TWELVE)
+    export_model(tmp_path / "model.safetensors", tmp_path / "model.pt2", "labels", QUIET, factory=factory)
+    card = (tmp_path / "model.pt2.md").read_text(encoding="utf-8")
+    with zipfile.ZipFile(tmp_path / "model.pt2") as archive:
+        about = json.loads(archive.read(f"archive/extra/{METADATA}"))
+    assert about["bits"] == 12
+    for text in (card, about["input"]):
+        assert "in RGB, of files of 16 bits the upper 8 of the lower 12" in text
+
+
+def test_what_does_not_go_together_is_refused(place, tmp_path):
+    """A pool is read as it is; of 16 bits, at least 9 are in use."""
+    pool = tmp_path / "pool"
+    pool.mkdir()
+    Image.fromarray(samples(0)).save(pool / "a.png")
+    with pytest.raises(UserError, match=r"asks for the colours \(12 bits of 16\)"):
+        list_files(Data(name="folder", path=place / "data", unlabelled=pool, pool="always"))
+    assert list_folder(place / "data", None, 0.2, 0).image_style == TWELVE
+    (tmp_path / "data").mkdir()
+    for wrong in ("8", "17", "twelve"):
+        write(tmp_path / "data" / "dataset.yaml", f"bits: {wrong}")
+        assert "bits" in refusal(tmp_path / "data")
