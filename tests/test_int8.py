@@ -96,7 +96,7 @@ def test_the_figures_are_those_of_the_validation_set(exported, run):
     figures = json.loads(session.get_modelmeta().custom_metadata_map["int8"])
     samples = load_data(open_run(run).config.data).read("val")
     images = np.stack([samples.image(index) for index in range(len(samples))])
-    assert figures["before"] == pytest.approx(evaluate_run(run, "val", None, QUIET, FACTORY)["value"], abs=0.02)
+    assert figures["before"] == pytest.approx(evaluate_run(run, "val", None, QUIET, factory=FACTORY)["value"], abs=0.02)
     assert figures["after"] == pytest.approx(miou(session.run(None, {"images": images})[0], run), abs=0.01)
     assert figures["validation_images"] == len(samples)
     assert figures["calibration"] == "12 images without labels"

@@ -227,7 +227,7 @@ def _train_one(config: Config, folder: Path, begun: bool, allow_changes: bool, l
 
     page = folder / "report.html"
     if not page.exists():
-        write_report([folder], page, config.model.factory, trained=config.data)
+        write_report([folder], page, factory=config.model.factory, trained=config.data)
     given = counted(summary["labels"], "label")
     if summary["value"] is None:
         say(console, f"Trained on {given}; no image validates, and no score is known")
@@ -286,7 +286,18 @@ def evaluate(
     """
     from oneway.tools.evaluate import about_absent, evaluate_run
 
-    result = evaluate_run(run, split, data, messages, factory, refresh, device, cache, mirror, window)
+    result = evaluate_run(
+        run,
+        split,
+        data,
+        messages,
+        factory=factory,
+        device=device,
+        mirror=mirror,
+        window=window,
+        refresh=refresh,
+        cache=cache,
+    )
     if as_json:
         print_result(json.dumps(result, indent=1, allow_nan=False))
         return
@@ -327,4 +338,5 @@ def report(
     """
     from oneway.tools.report import write_report
 
-    say(console, f"Report: {write_report(list(runs), out, factory, data, refresh, console, cache)}")
+    page = write_report(list(runs), out, factory=factory, data=data, refresh=refresh, cache=cache, console=console)
+    say(console, f"Report: {page}")

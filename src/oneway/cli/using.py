@@ -115,8 +115,9 @@ def export(
     refuse_export_name(to, int8)
     from oneway.tools.export import Int8, export_model  # which loads PyTorch
 
-    asked = Int8(1.0 if int8_loss is None else int8_loss, data, refresh, cache) if int8 else None
-    export_model(run, to, output, console, licence, factory, asked)
+    most_lost = 1.0 if int8_loss is None else int8_loss
+    asked = Int8(most_lost, data=data, refresh=refresh, cache=cache) if int8 else None
+    export_model(run, to, output, console, licence=licence, factory=factory, int8=asked)
 
 
 @verb(USE)

@@ -242,7 +242,7 @@ def refuse_links(path: Path) -> None:
 
 
 def data_of(
-    run: Run, console: Console, path: Path | None = None, refresh: bool = False, cache: Path | None = None
+    run: Run, console: Console, path: Path | None = None, *, refresh: bool = False, cache: Path | None = None
 ) -> Data:
     """The data settings with which a run's images are read again: where it found them, or in another folder.
 

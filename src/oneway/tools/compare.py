@@ -65,7 +65,7 @@ def compare(
     before, after = (summaries[method]["value"] for method in methods)
     write_json(out / SUMMARY, {**{method: summaries[method]["value"] for method in methods}, "gain": after - before})
     folders, page = [out / method for method in methods], out / "report.html"
-    write_report(folders, page, configs[0].model.factory, trained=configs[0].data)
+    write_report(folders, page, factory=configs[0].model.factory, trained=configs[0].data)
     last, gain = summaries[methods[-1]], shown_gain(before, after)
     cause = "with unlabelled images" if open_run(folders[-1]).split.further else "and every image is labelled"
     say(

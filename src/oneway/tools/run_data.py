@@ -37,11 +37,12 @@ def read_split(
     classes: tuple[str, ...],
     data_path: Path | None,
     console: Console,
+    *,
     refresh: bool = False,
     cache: Path | None = None,
 ) -> ReadSplit:
     """A split of a run's data set, or of the same kind of data set in the folder `data_path`."""
-    settings = runs.data_of(run, console, data_path, refresh, cache)
+    settings = runs.data_of(run, console, data_path, refresh=refresh, cache=cache)
     dataset = load_data(run, classes, settings, console, elsewhere=data_path is not None)
     samples = dataset.read(split)
     if not len(samples):

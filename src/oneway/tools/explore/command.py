@@ -89,7 +89,7 @@ def prepare(
             )
     most, remark = most_pixels(len(first.classes)), ""
     try:
-        settings = runs.data_of(opened[0], console, data, refresh, cache)
+        settings = runs.data_of(opened[0], console, data, refresh=refresh, cache=cache)
         splits = [run.split for run in opened if (run.path / SPLIT).exists()]
         pictures = load_pictures(settings, first.classes, splits, data is not None, most, console)
     except UserError as error:

@@ -54,6 +54,7 @@ def export_model(
     to: Path,
     output: Output,
     console: Console,
+    *,
     licence: str | None = None,
     factory: str | None = None,
     int8: Int8 | None = None,

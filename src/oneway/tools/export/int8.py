@@ -67,7 +67,9 @@ def read_images(path: Path, classes: tuple[str, ...], asked: Int8, console: Cons
         )
     run = runs.open_run(path, any_method=True)
     try:
-        dataset, validation, without = read_split(run, "val", classes, asked.data, console, asked.refresh, asked.cache)
+        dataset, validation, without = read_split(
+            run, "val", classes, asked.data, console, refresh=asked.refresh, cache=asked.cache
+        )
     except NothingValidates:
         raise UserError(
             f"{asked.data or path}: INT8 is judged on validation images, and there are none. Give some with labels, "

@@ -53,6 +53,7 @@ class Plot:
 def write_report(
     runs: list[Path],
     out: Path | None,
+    *,
     factory: str | None = None,
     data: Path | None = None,
     refresh: bool = False,
@@ -74,7 +75,7 @@ def write_report(
     for run, model in zip(facts, models, strict=True):
         if run.classes != model.classes:
             raise UserError(f"{run.path / SUMMARY}: damaged; per_class has other classes than {MODEL} beside it.")
-    settings = trained or data_of(facts[-1].folder, console, data, refresh, cache)
+    settings = trained or data_of(facts[-1].folder, console, data, refresh=refresh, cache=cache)
     common = common_images(facts)
     elsewhere = data is not None
     dataset = load_data(facts[-1].folder, models[-1].classes, settings, console, elsewhere, common)

@@ -73,7 +73,7 @@ class Candidate:
 
 
 def candidates_of_run(
-    run: runs.Run, console: Console, refresh: bool = False, cache: Path | None = None
+    run: runs.Run, console: Console, *, refresh: bool = False, cache: Path | None = None
 ) -> tuple[list[Candidate], list[Candidate]]:
     """A run's training images that it has no labels for, and those that it has."""
     known = data.load(runs.data_of(run, console, refresh=refresh, cache=cache), console)
