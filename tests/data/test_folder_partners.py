@@ -213,3 +213,30 @@ def test_two_folders_whose_names_say_nothing(tmp_path):
     assert f"`{line}`" in refusal(tmp_path)
     write(tmp_path / "dataset.yaml", line)
     assert len(listing(tmp_path).train) == 3
+
+
+@pytest.mark.parametrize("place", ["masks", "."], ids=["apart", "side by side"])
+def test_masks_with_the_suffix_of_their_image(tmp_path, place):
+    """As some annotation tools name what they export."""
+    folder = "images" if place == "masks" else "."
+    for index in range(3):
+        photo(tmp_path / folder / f"{index}.jpg", index)
+        mask(tmp_path / place / f"{index}.jpg.png")
+    found = find(tmp_path)
+    assert masks_of(found) == {item.name: f"{item.image.name}.png" for item in found.train}
+    assert len(found.train) == 3
+    assert not found.problems
+
+
+def test_masks_in_one_folder_of_images_in_many(tmp_path):
+    """As cameras number photographs of several days on and on; where a name occurs twice, nothing is guessed."""
+    for index in range(4):
+        photo(tmp_path / "images" / f"day{index % 2}" / f"DSC_{index}.jpg", index)
+        mask(tmp_path / "masks" / f"DSC_{index}.png")
+    photo(tmp_path / "images/day1/DSC_9.jpg", 9)
+    found = find(tmp_path)
+    assert masks_of(found) == {f"images/day{index % 2}/DSC_{index}.jpg": f"DSC_{index}.png" for index in range(4)}
+    assert len(found.train) == 5
+    assert not found.problems
+    photo(tmp_path / "images/day0/DSC_9.jpg", 10)
+    assert not masks_of(find(tmp_path))

@@ -23,7 +23,16 @@ from oneway.data.folder.infer import Inferred
 from oneway.data.folder.layout import recognise
 from oneway.data.folder.mask_summary import looks_like_mask
 from oneway.data.folder.names import IMAGES, MASK_FOLDERS, MASKS, PHOTOS, TEST, TRAIN, UNLABELLED, VAL
-from oneway.data.folder.pairing import LOSSY, mismatches, pair_beside, pair_masks, stems, stems_below, unmarked
+from oneway.data.folder.pairing import (
+    LOSSY,
+    mismatches,
+    pair_beside,
+    pair_flat_masks,
+    pair_masks,
+    stems,
+    stems_below,
+    unmarked,
+)
 from oneway.data.folder.walk import Problem, entries_of, images_in, require_inside, unsupported_images
 from oneway.data.splits import names_in_list
 
@@ -296,6 +305,8 @@ def _masked(root: Path, folder: Path, files: list[Path], part: Part, key: str, p
             images = stems(sorted({*files} - {*found}), folder)  # where one folder is inside the other
             drawn = stems(found, place)
         masks = pair_masks(images, drawn)
+        if folder != root and masks.keys().isdisjoint(images):
+            masks = pair_flat_masks(images, drawn)
     problems += mismatches(images, masks)
     return [
         Item(_name_below(root, image), image, masks[stem][0] if stem in masks else None)

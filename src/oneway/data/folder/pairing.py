@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from pathlib import Path, PurePosixPath
 
+from oneway.data.decode.images import SUFFIXES
 from oneway.data.folder.layout import BELOW
 from oneway.data.folder.names import IMAGE_MARKERS, IMAGE_PREFIXES, MARKERS, PREFIXES
 from oneway.data.folder.walk import Problem, stem_below
@@ -46,9 +47,15 @@ def unprefixed(stem: str, prefixes: Sequence[str] = PREFIXES) -> str:
     return next((stem[:start] + stem[start + len(word) :] for word in prefixes if name.startswith(word)), stem)
 
 
+def unsuffixed(stem: str) -> str:
+    """The name of a mask without the suffix of its image: `X` for `X.jpg.png`."""
+    return unmarked(stem, sorted(SUFFIXES))
+
+
 WAYS: tuple[tuple[Strip, Strip], ...] = (
     (unmarked, partial(unmarked, markers=IMAGE_MARKERS)),
     (unprefixed, partial(unprefixed, prefixes=IMAGE_PREFIXES)),
+    (unsuffixed, str),
 )
 """How the names of masks and of images are stripped; a further way only where those before it pair nothing."""
 
@@ -65,6 +72,15 @@ def pair_masks(images: Stems, drawn: Stems) -> Stems:
         if not masks.keys().isdisjoint(images):
             return masks
     return answers[0]
+
+
+def pair_flat_masks(images: Stems, drawn: Stems) -> Stems:
+    """The same for images in subfolders, and masks in none: by bare names, if no two images share one."""
+    bare = {PurePosixPath(stem).name: stem for stem in images}
+    if len(bare) < len(images) or any("/" in stem for stem in drawn):
+        return pair_masks(images, drawn)
+    masks = pair_masks({name: images[stem] for name, stem in bare.items()}, drawn)
+    return {bare.get(name, name): paths for name, paths in masks.items()}
 
 
 def pair_beside(files: Stems) -> tuple[Stems, Stems]:
