@@ -11,7 +11,6 @@ import yaml
 
 from data.folders import mask, photo
 from oneway.cli.app import app
-from oneway.common.errors import UserError
 from oneway.common.run_files import CONFIG
 from oneway.config.recipes import configured
 from oneway.tools.crops import fit
@@ -97,19 +96,6 @@ def test_presets_have_crops_that_fit(tmp_path, capsys, preset):
     capsys.readouterr()
     run(*train, "--jitter.crop", "640", "640", "--dry-run")
     assert re.search("crop:\n  - 640\n  - 640\n  fit: false", capsys.readouterr().out)
-
-
-@pytest.mark.parametrize(
-    ("words", "noted"), [("", 1), ("--method supervised", 0), ("--preset fast", 0), ("--train.iterations 1000", 0)]
-)
-def test_a_first_model_is_told_what_unlabelled_images_bring_it(tmp_path, capsys, words, noted):
-    """Which is nothing in so few iterations, as was measured; said before anything is waited for."""
-    preset = [] if "--preset" in words else ["--preset", "cpu"]
-    with pytest.raises(UserError, match="no such file"):
-        run("train", "folder", "--data", str(tmp_path / "nowhere"), *preset, *words.split(), "--out", str(tmp_path))
-    said = " ".join(capsys.readouterr().out.split())
-    assert said.count("in 300 iterations unlabelled images hardly pay") == noted
-    assert said.count("--method supervised reached 38 % mIoU in 300 iterations") == noted
 
 
 def test_a_run_of_an_earlier_version_goes_on_with_its_crops(tmp_path, capsys):

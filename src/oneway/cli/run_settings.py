@@ -11,7 +11,7 @@ from oneway.common.errors import UserError
 from oneway.common.run_files import CONFIG, is_output
 from oneway.common.words import command, say
 from oneway.config import Config, build, merge, read_yaml, unset_alternatives
-from oneway.config.recipes import PRESETS, PresetName, configured, with_preset
+from oneway.config.recipes import PresetName, configured, with_preset
 
 
 def collect_changes(settings: Config, data: Path | None, file: Path | None) -> dict[str, Any]:
@@ -40,18 +40,6 @@ def resolve(
         raise UserError(f"{source}: has settings of the recipe {named}, not of {recipe_name}. Use: {use}")
     config = build(merge(earlier, changes), source) if earlier else configured(recipe_name, changes, source)
     return config, changes
-
-
-def note_on_cpu_preset(config: Config) -> str:
-    """What was measured of `--preset cpu` with unlabelled images; nothing without them, or in a longer run."""
-    iterations = config.train.iterations or 0
-    if config.method == "supervised" or iterations > PRESETS["cpu"]["train"]["iterations"]:
-        return ""
-    return (
-        f"Note: in {iterations} iterations unlabelled images hardly pay: on façades, --method supervised reached 38 % "
-        "mIoU in 300 iterations, and the default method 35 in three times the time. That one needs some 1,000 "
-        "(--train.iterations 1000)."
-    )
 
 
 def recipe_of(run: Path, resume: bool) -> str:

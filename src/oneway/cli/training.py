@@ -188,12 +188,6 @@ def train(
         from oneway.data.splits import refuse_unreadable
 
         refuse_unreadable(resolved.labels)  # what was typed comes before what is missing
-    fresh = not begun and not (folder / CONFIG).exists()  # else it is refused, and needs no advice
-    if preset == "cpu" and fresh and (note := run_settings.note_on_cpu_preset(resolved)):
-        from oneway.engine.ranks import join
-
-        if join(resolved.train.device).is_first:
-            say(console, note)
     if compare:
         _train_both(resolved, folder.parent, resume, allow_changes, log)
     else:
