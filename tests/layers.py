@@ -1,15 +1,13 @@
-"""The layers of the house, and what imports what: `python tests/layers.py` draws the graph that CONTRIBUTING shows."""
+"""The layers of the package and what each may import: `python tests/layers.py` prints the table of CONTRIBUTING."""
 
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "oneway"
 PAGE = ROOT / "CONTRIBUTING.md"
-BEGIN, END = "<!-- imports: python tests/layers.py -->", "<!-- end of imports -->"
 
 LAYERS: dict[str, tuple[str, ...]] = {
     "common": ("common", "config"),
@@ -20,7 +18,18 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "tools": ("tools",),
     "cli": ("cli",),
 }
-"""From the top down: a layer imports from those before it."""
+"""The names at the top level, by layer."""
+
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "common": (),
+    "science": ("common",),
+    "engine": ("common", "science"),
+    "data": ("common",),
+    "runs": ("common", "science", "engine", "data"),
+    "tools": ("common", "science", "engine", "data", "runs"),
+    "cli": ("common", "science", "engine", "data", "runs", "tools"),
+}
+"""Other layers. Within a layer, packages may use one another."""
 
 PARTS = tuple(part for parts in LAYERS.values() for part in parts)
 LAYER_OF = {part: layer for layer, parts in LAYERS.items() for part in parts}
@@ -54,38 +63,18 @@ def _run_nodes(tree: ast.AST) -> list[ast.AST]:
 
 
 def files() -> list[Path]:
-    """Of all parts; what lies beside them, the door of the house, may use any."""
+    """Of all parts; the package's own `__init__.py` and `__main__.py`, which lie beside them, may use any."""
     return [path for path in sorted(SOURCE.rglob("*.py")) if part_of(path) in PARTS]
 
 
-def edges() -> Counter[tuple[str, str]]:
-    """How many files of a part import from another."""
-    found: Counter[tuple[str, str]] = Counter()
-    for path in files():
-        found.update((part_of(path), part) for part in imports_of(path) - {part_of(path)})
-    return found
-
-
-def graph() -> str:
-    """The parts by layer with their sizes, and which files of a part import from which other parts, as text."""
-    counts, lines = edges(), []
-    sizes = Counter[str]()
-    for path in files():
-        sizes[part_of(path)] += len(path.read_text(encoding="utf-8").splitlines())
+def table() -> str:
+    """What CONTRIBUTING shows: the layers, their packages and what they may import."""
+    lines = ["| layer | packages | may import |", "|---|---|---|"]
     for layer, parts in LAYERS.items():
-        for part in parts:
-            used = [f"{other} {counts[part, other]}" for other in PARTS if counts[part, other]]
-            lines.append(f"    {layer:8} {part:8} {sizes[part]:6,} lines   {' · '.join(used) or '–'}")
-            layer = ""
+        packages = ", ".join(f"`{part}`" for part in parts)
+        lines.append(f"| {layer} | {packages} | {', '.join(MAY_IMPORT[layer]) or '–'} |")
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Puts the graph into CONTRIBUTING."""
-    text = PAGE.read_text(encoding="utf-8")
-    before, rest = text.split(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{graph()}\n\n{END}{rest.split(END)[1]}", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    print(table())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,7 +14,7 @@ import yaml
 from oneway.cli import app
 from oneway.common.errors import UserError
 from oneway.config import Config, build
-from oneway.config.recipes import recipe
+from oneway.config.recipes import RECIPES, configured
 from oneway.methods import METHODS, VARIANTS
 
 ROOT = Path(__file__).parent.parent
@@ -100,25 +100,61 @@ def test_pages_have_the_same_headings(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
-def test_defaults_are_those_of_the_configuration(page):
-    """`0.5; `streets` 1` in the second column of a table of flags: the default, and the recipe's value."""
+def test_defaults_are_those_of_the_recipes_with_this_method(page):
+    """`0.5; `mt-cutmix-l2` 1; `streets`, `cifar10` 2`: a default, and what a method or a recipe has instead."""
     checked = 0
-    for first, *others in rows(prose(page)):
-        if (flag := CODE_SPAN.fullmatch(first)) and flag[1].startswith("--"):
-            key = flag[1].removeprefix("--").replace("-", "_")
-            default, _, of_recipes = others[0].partition(";")
-            assert default == written(Config().flat()[key]), key
-            for name, value in re.findall(r"`([\w-]+)` ([^,]+)", of_recipes):
-                assert value == written(recipe(name).flat()[key]), (key, name)
-            checked += 1
+    for table in re.split(r"\n{2,}", prose(page)):
+        (head, *lines) = rows(table) or [[]]
+        if "flag" in head:
+            methods = CODE_SPAN.findall(head[1]) or CODE_SPAN.findall(page.read_text(encoding="utf-8").splitlines()[0])
+            for flag, cell, *_ in lines[1:]:
+                key = flag.strip("`").removeprefix("--").replace("-", "_")
+                values = {pair: written(settings[key]) for pair, settings in accepted(methods).items()}
+                assert_told(cell, values, key)
+                checked += 1
     assert checked
+
+
+def accepted(methods: list[str]) -> dict[tuple[str, str], dict[str, object]]:
+    """All settings of every recipe with each of the methods, where the two go together."""
+    found = {}
+    for pair in ((name, method) for name in RECIPES for method in methods):
+        with suppress(UserError):
+            found[pair] = configured(pair[0], {"method": pair[1]}, source="test").flat()
+    return found
+
+
+def assert_told(cell: str, values: dict[tuple[str, str], str], key: str) -> None:
+    """A cell has the value for each recipe and method, and names none without need."""
+    if cell == "the recipe's":
+        assert len(set(values.values())) > 3, key
+        return
+    told = {
+        name: value
+        for names, value in re.findall(r"((?:`[\w-]+`,? )+)([^;`]+)", cell)
+        for name in CODE_SPAN.findall(names)
+    }
+    default = None if cell.startswith("`") else cell.partition(";")[0]
+    for (name, method), value in values.items():
+        expected = told.get(method, told.get(name, default))
+        assert expected in (None, value), (key, name, method)
+    for name, value in told.items():
+        assert value != default, (key, name)
+        assert any(name in pair for pair in values), (key, name)
 
 
 def written(value: object) -> str:
     """A setting as the pages write it."""
-    if value is None:
-        return "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "yes" if value else "no"
+        case tuple() | list():
+            return " ".join(map(written, value))
+        case float():
+            return f"{value:g}"
+    return str(value)
 
 
 @pytest.mark.parametrize("path", [*sorted(METHOD_DOCS.glob("*.md")), ROOT / "README.md"], ids=named)

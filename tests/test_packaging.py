@@ -73,7 +73,7 @@ def test_the_sources_come_with_licence_changes_and_tests(packages):
 def test_the_version_is_the_same_everywhere():
     """In the package, in the citation, and on top of the changelog."""
     assert yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["version"] == oneway.__version__
-    released = re.findall(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    released = re.findall(r"^## \[(\d[^]]*)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert released[0] == oneway.__version__
 
 
