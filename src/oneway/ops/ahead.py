@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from oneway.common.cores import count_cores
 from oneway.ops.backend import triton
 from oneway.ops.compilers import Compilers
 
@@ -35,7 +35,7 @@ FEW_CORES = 4
 def start_compilers() -> Compilers | None:
     """Processes that compile for `compile_ahead`, where it has much to do; None where they would not help."""
     with suppress(OSError):
-        return Compilers() if AsyncCompileMode is not None and _cores() > FEW_CORES else None
+        return Compilers() if AsyncCompileMode is not None and count_cores() > FEW_CORES else None
     return None
 
 
@@ -51,7 +51,7 @@ def compile_ahead(function: Callable[[], object], compilers: Compilers | None = 
     one_thread = torch.autograd.set_multithreading_enabled(False)
     # What fails here fails again, where it is launched.
     with (
-        _Threads(compilers, min(THREADS, _cores()), initializer=_use_device, initargs=_device()) as pool,
+        _Threads(compilers, min(THREADS, count_cores()), initializer=_use_device, initargs=_device()) as pool,
         _without_launching(),
         one_thread,
         AsyncCompileMode(pool, ignore_errors=True),
@@ -101,10 +101,6 @@ class _Zeros(TorchFunctionMode):
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = function(*args, **(kwargs or {}))
         return made.zero_() if function in self.EMPTY else made
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _device() -> tuple[int, ...]:
