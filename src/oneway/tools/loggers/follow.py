@@ -50,21 +50,21 @@ class Parent:
 
 
 def main() -> None:
-    """Takes the run to a service; where that fails, tells it once, and tries again from the start."""
+    """Takes the run to a service; where that fails, tells it, and tries again from the start."""
     service, about = sys.argv[1], About(**json.loads(sys.stdin.buffer.readline()))
     parent = Parent()
     with suppress(OSError):
         os.nice(5)  # training comes first
     lock = os.open(about.folder_of(service), os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)  # the process of a run that was killed may be about to end
-    told = False
+    told: set[type[Exception]] = set()
     while True:
         last_try = parent.gone.is_set()
         try:
             follow(about, service, parent)
             return
         except Exception as error:
-            if not told:
+            if type(error) not in told:  # the words of one kind may differ each time, in an address or a time
                 reason = str(error).strip().splitlines() or [type(error).__name__]
                 parent.tell(
                     f"{TITLES[service]} failed ({reason[0][:300]}). The run goes on; {METRICS} has everything, "
@@ -72,7 +72,7 @@ def main() -> None:
                 )
                 with suppress(OSError):
                     (about.folder_of(service) / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
-            told = True
+            told.add(type(error))
             if last_try:
                 return
             parent.gone.wait(SECONDS_BETWEEN_TRIES)
