@@ -17,6 +17,7 @@ from contextlib import suppress
 from importlib import import_module
 
 from oneway.common.run_files import METRICS, SUMMARY
+from oneway.common.words import first_line
 from oneway.tools.loggers.interface import TITLES, About, Logger, read_point
 
 SECONDS_BETWEEN_LOOKS = 0.5
@@ -65,9 +66,8 @@ def main() -> None:
             return
         except Exception as error:
             if type(error) not in told:  # the words of one kind may differ each time, in an address or a time
-                reason = str(error).strip().splitlines() or [type(error).__name__]
                 parent.tell(
-                    f"{TITLES[service]} failed ({reason[0][:300]}). The run goes on; {METRICS} has everything, "
+                    f"{TITLES[service]} failed ({first_line(error)[:300]}). The run goes on; {METRICS} has everything, "
                     f"and it is tried again every {SECONDS_BETWEEN_TRIES:g} s."
                 )
                 with suppress(OSError):
