@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
+from contextlib import nullcontext, suppress
 from copy import deepcopy
 from types import SimpleNamespace
 
@@ -133,6 +134,38 @@ def test_without_triton_nothing_is_done(monkeypatch):
     """Nor with one that compiles only what it launches."""
     monkeypatch.setattr(ahead, "AsyncCompileMode", None)
     ahead.compile_ahead(lambda: pytest.fail("runs"))
+
+
+def test_threads_compile_one_after_the_other(monkeypatch):
+    """Whichever ends first, the other one launches nothing, and in the end kernels are launched as ever."""
+
+    class Kernel:
+        def run(self, warmup=False):
+            launches.append(warmup)
+
+    launches, usual = [], Kernel.run
+    monkeypatch.setattr(ahead, "JITFunction", Kernel)
+    monkeypatch.setattr(ahead, "AsyncCompileMode", lambda *_, **__: nullcontext())
+    both_inside, one_left = threading.Barrier(2), threading.Event()
+
+    def rehearse(waits):
+        with suppress(threading.BrokenBarrierError):  # the other one has to wait outside
+            both_inside.wait(0.5)
+        if waits and not both_inside.broken:
+            one_left.wait(5)
+        Kernel().run()
+
+    def compile_beside(waits):
+        ahead.compile_ahead(lambda: rehearse(waits))
+        one_left.set()
+
+    threads = [threading.Thread(target=compile_beside, args=(waits,)) for waits in (False, True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert launches == [True, True]
+    assert Kernel.run is usual
 
 
 class NoDevice:

@@ -31,6 +31,9 @@ THREADS = 16
 FEW_CORES = 4
 """With no more of them, processes of their own would not be faster than threads."""
 
+_LOCK = threading.Lock()
+"""Held while the launching of kernels is replaced, which is so for the whole process."""
+
 
 def start_compilers() -> Compilers | None:
     """Processes that compile for `compile_ahead`, where it has much to do; None where they would not help."""
@@ -43,7 +46,7 @@ def compile_ahead(function: Callable[[], object], compilers: Compilers | None = 
     """Compiles and loads the kernels that a function launches, but launches none: what it computes is of no use.
 
     What they would have written is zero. Where Triton cannot, nothing is done, and each kernel is compiled when it is
-    launched first.
+    launched first. Of several threads that call this, one waits for the other; who launches kernels is not held up.
     """
     if AsyncCompileMode is None:
         return
@@ -51,6 +54,7 @@ def compile_ahead(function: Callable[[], object], compilers: Compilers | None = 
     one_thread = torch.autograd.set_multithreading_enabled(False)
     # What fails here fails again, where it is launched.
     with (
+        _LOCK,
         _Threads(compilers, min(THREADS, count_cores()), initializer=_use_device, initargs=_device()) as pool,
         _without_launching(),
         one_thread,
