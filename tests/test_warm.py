@@ -253,10 +253,11 @@ def test_optimisers_learn_without_the_compiler():
     run_code(code)
 
 
-def test_timm_is_imported_without_the_compiler():
+def test_a_command_imports_timm_without_the_compiler():
     """Which comes when it is asked for: torchvision pools a region by it, and finds what timm has told it to leave."""
     code = (
-        "import sys, torch; from oneway.common.importing import import_timm; timm = import_timm()\n"
+        "import sys, torch; from oneway.common.importing import claim_process, import_timm\n"
+        "claim_process(); timm = import_timm()\n"
         "assert 'torch._dynamo' not in sys.modules and '_dynamo' not in vars(torch)\n"
         "assert import_timm() is timm is sys.modules['timm']\n"
         "from timm.layers import disable_compiler\n"
@@ -264,6 +265,48 @@ def test_timm_is_imported_without_the_compiler():
         "from torchvision.ops import roi_align; box = torch.tensor([[0.0, 0, 0, 4, 4]])\n"
         "assert (roi_align(torch.ones(1, 1, 8, 8), box, 2) == 1).all()"
     )
+    run_code(code)
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+def test_other_threads_find_the_whole_compiler(claimed):
+    """While a program imports timm, or a thread of a command that is not its main one."""
+    code = f"""
+import sys, threading, torch
+from oneway.common import importing
+if {claimed}:
+    importing.claim_process()
+import_module, found = importing.import_module, []
+def use_compiler():
+    import torch._dynamo.config
+    found.append(torch._dynamo.config)
+def import_beside(name):
+    other = threading.Thread(target=use_compiler)
+    other.start()
+    other.join()
+    return import_module(name)
+importing.import_module = import_beside
+if {claimed}:
+    thread = threading.Thread(target=importing.import_timm)
+    thread.start()
+    thread.join()
+else:
+    importing.import_timm()
+assert found == [torch._dynamo.config] and "timm" in sys.modules
+"""
+    run_code(code)
+
+
+def test_a_command_claims_its_process():
+    """What `oneway` starts, and no program that imports it."""
+    code = """
+import os
+from oneway.cli import command
+from oneway.common import importing
+assert not importing._own_process
+command.main = lambda: os._exit(0 if importing._own_process else 1)
+command.run()
+"""
     run_code(code)
 
 

@@ -30,6 +30,7 @@ from oneway.common.address_space import is_out_of_memory, require_address_space
 from oneway.common.console import Console, close_streams, open_streams
 from oneway.common.errors import UnknownName, UserError, describe_system_error
 from oneway.common.failure import BUG_STATUS, describe_bug
+from oneway.common.importing import claim_process
 from oneway.common.words import PROGRAM, command, first_line, listed, visible
 from oneway.common.working_folder import refuse_foreign_libraries
 from oneway.methods import METHODS
@@ -51,6 +52,7 @@ def run() -> None:
 
     # What is registered first is called last: no thread is left then, and everyone else has cleaned up.
     atexit.register(leave)
+    claim_process()
     try:
         main()
     except BaseException as end:
