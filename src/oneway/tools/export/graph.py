@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from oneway.common.errors import UserError
 from oneway.common.words import first_line
 from oneway.models.reduced import factor_of
+from oneway.models.winograd import without_products
 from oneway.ops.losses import pixels_of, upsample
 
 Output = Literal["labels", "logits"]
@@ -55,7 +56,7 @@ def trace(network: nn.Module, output: Output, pool_by_products: bool) -> Exporte
     factor = factor_of(network)
     batch, height, width, colours = EXAMPLE
     example = torch.zeros(batch, height * factor, width * factor, colours, dtype=torch.uint8)
-    deployed = Deployed(network, output).eval()
+    deployed = Deployed(without_products(network), output).eval()
     failure: Exception | None = None
     # The smallest size is for the tracer. ONNX graphs do not check it, so there the larger one costs nothing.
     for side in SMALLEST[1:] if pool_by_products else SMALLEST:
