@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 FAULTS = "faults.json"
 """{"kind": …, "times": N}: the next N requests for a tar file are answered so; then all is well again."""
@@ -24,7 +25,14 @@ class Handler(BaseHTTPRequestHandler):
     root = Path()
 
     def do_GET(self) -> None:
-        path = self.root / self.path.lstrip("/")
+        asked_for = urlsplit(self.path).path  # who takes this for a proxy gives the whole address
+        if redirect := re.fullmatch(r"/(30\d)/(\w+)(/.*)", asked_for):  # /302/http/x.tar leads to /x.tar
+            status, scheme, rest = redirect.groups()
+            self._answer(
+                int(status), b"over there", {"Location": f"{scheme}://localhost:{self.server.server_port}{rest}"}
+            )
+            return
+        path = self.root / asked_for.lstrip("/")
         if not path.is_file():
             self._answer(404, b"")
             return

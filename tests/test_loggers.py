@@ -9,10 +9,14 @@ import shutil
 import signal
 import socket
 import struct
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -296,6 +300,39 @@ def test_a_logger_that_cannot_start_costs_one_message(copied):
         pass
     assert len([message for message in said if message.startswith("Note:")]) == 1
     assert (folder / "tensorboard").read_text() == "mine"
+
+
+def test_each_message_of_a_logger_is_said_once(copied, monkeypatch, tmp_path):
+    """A later failure is not hidden by an earlier note; what says something new for ever is not heard for ever."""
+    logger = tmp_path / "logger"
+    monkeypatch.setattr(followers, "sys", SimpleNamespace(executable=str(logger)))
+    for words, expected in (("no-login no-login full", ["no-login", "full"]), (" ".join("abcdefghij"), [*"abcdefgh"])):
+        logger.write_text(f"#!/bin/sh\nfor word in {words}; do echo $word; done\nexit 3\n")
+        logger.chmod(0o700)
+        said: list[str] = []
+        with follow_run(["wandb"], copied[1], said.append):
+            pass
+        end = ["Weights & Biases has failed (status 3). metrics.jsonl has everything."] if len(expected) < 8 else []
+        assert said == [f"Note: {message}" for message in (*expected, *end)]
+
+
+def test_another_kind_of_failure_is_told_too(copied):
+    """Each kind once, however often the service is tried."""
+    code = """
+from oneway.tools.loggers import follow
+errors = iter([OSError("disk 1"), OSError("disk 2"), ValueError("what the service says")])
+def fail(*_):
+    raise next(errors, None) or SystemExit
+follow.follow, follow.SECONDS_BETWEEN_TRIES = fail, 0
+follow.main()
+"""
+    command = [sys.executable, "-c", code, "wandb"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        process.stdin.write(json.dumps(asdict(copied[1])).encode() + b"\n")
+        process.stdin.flush()
+        first, second = process.stdout.read().decode().splitlines()
+    assert "failed (disk 1)" in first
+    assert "failed (what the service says)" in second
 
 
 def test_a_missing_extra_is_named_before_anything_happens(monkeypatch, tmp_path):

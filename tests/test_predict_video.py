@@ -14,7 +14,8 @@ from PIL import Image
 from oneway.common.errors import UserError
 from oneway.data.streets import render
 from oneway.tools.annotations import AnnotationSettings
-from oneway.tools.predict import Outputs, Predictor, load, predict_files
+from oneway.tools.predict import Outputs, Predictor, load, predict_files, video
+from oneway.tools.predict.video import CODECS
 from small_runs import QUIET
 
 
@@ -53,10 +54,14 @@ def clip(tmp_path) -> Path:
     return path
 
 
-def test_a_video_gets_an_overlay_video(model, clip, tmp_path, capfd):
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_video_gets_an_overlay_video(model, clip, tmp_path, capfd, monkeypatch, codec):
     """Frames of the same size and number at the same times, until the same end; they look like the frames' overlays."""
     import av
 
+    if codec not in av.codecs_available:
+        pytest.skip(f"no {codec} here")
+    monkeypatch.setattr(video, "CODECS", {codec: CODECS[codec]})
     assert predict_files(model, [str(clip)], Outputs(tmp_path / "out"), QUIET, as_json=True) == 0
     overlay = str(tmp_path / "out/overlays/clip.mp4")
     assert json.loads(capfd.readouterr().out)["results"] == [{"video": str(clip), "overlay": overlay, "frames": 5}]

@@ -58,6 +58,26 @@ def test_training_works_in_any_thread(tmp_path):
     assert [run.summary["iterations"] for run in runs] == [3]
 
 
+def test_two_threads_train_what_each_trains_alone(tmp_path):
+    """At the same time, from other seeds: the weights are the same to the bit."""
+
+    def fit(seed, name):
+        config = oneway.configure("streets", **SEGMENTATION, seed=seed)
+        oneway.fit(config, tmp_path / f"{name} {seed}", quiet=True)
+
+    for seed in (1, 2):
+        fit(seed, "alone")
+    threads = [threading.Thread(target=fit, args=(seed, "beside")) for seed in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    models = {run.name: (run / "model.safetensors").read_bytes() for run in tmp_path.iterdir()}
+    for seed in (1, 2):
+        assert models[f"beside {seed}"] == models[f"alone {seed}"]
+    assert models["alone 1"] != models["alone 2"]
+
+
 def test_a_preset_is_that_of_the_command_line(tmp_path, capsys):
     """What is given beside it wins, and a crop of one's own is kept; the data may be named by their path alone."""
     flags = "--preset cpu --seed 3 --jitter.crop 96 96 --dry-run"

@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import numpy as np
 import pytest
 
 from oneway.common.errors import UserError
 from oneway.data.pool import files as reading
+from oneway.data.pool.addresses import connect, redirected
 from oneway.tools.shards import pack as pack_with_index
 from oneway.tools.train import train
 from pools import QUIET, opened
@@ -118,6 +123,79 @@ def test_servers_that_cannot_give_parts_are_refused(served, tmp_path):
     (shards / FAULTS).unlink()
     with pytest.raises(UserError, match=r"00005.tar: the server answers 404"):
         opened(address.replace("00004", "00005"), tmp_path / "cache")
+
+
+@pytest.mark.parametrize("way", ["/301/http", "/302/http/303/http/307/http/308/http/302/http"])
+def test_redirects_are_followed(way, served, place, tmp_path):
+    """To another host too; and again from the start where what they led to is no longer good."""
+    shards, address = served
+    expected = opened(place / "shards", tmp_path / "cache")
+    pool = opened(address.replace("/{", f"{way}/{{"), tmp_path / "cache")
+    assert pool.record == expected.record
+    for number in (0, 29):
+        assert np.array_equal(pool.decode(number).pixels, expected.decode(number).pixels)
+    misbehave(shards, "gone", 1)
+    assert np.array_equal(pool.decode(0).pixels, expected.decode(0).pixels)
+    misbehave(shards, "gone", 10**6)
+    with pytest.raises(UserError, match=r"00000.tar: the server answers 404"):
+        pool.decode(0)
+
+
+@pytest.mark.parametrize(
+    ("way", "message"),
+    [
+        ("/302/file", r"redirects to 'file://\S+', which is not followed"),
+        ("/302/ftp", r"redirects to 'ftp://\S+', which is not followed"),
+        (6 * "/302/http", "redirects more than 5 times"),
+    ],
+)
+def test_redirects_that_lead_nowhere_are_not_followed(way, message, served, tmp_path):
+    """Out of HTTP, or round and round; at once."""
+    with pytest.raises(UserError, match=message):
+        opened(served[1].replace("/{", f"{way}/{{"), tmp_path / "cache")
+
+
+def test_redirects_never_give_up_encryption():
+    """They may take it up, and be relative; what is no address is none."""
+    here = "https://one/a/b.tar?x"
+    assert redirected(here, here, "../c d.tar") == "https://one/c%20d.tar"
+    assert redirected(here, here, "//two/c") == "https://two/c"
+    assert redirected(here, "http://one/a", "https://one/a") == "https://one/a"
+    for location in ("http://one/a/b.tar", "", None, "https://one:x/", "https://[one/"):
+        with pytest.raises(UserError, match="which is not followed"):
+            redirected(here, here, location)
+
+
+def test_proxies_of_the_environment_are_used(served, place, tmp_path, monkeypatch):
+    """But for hosts that need none."""
+    address = served[1]
+    expected = opened(place / "shards", tmp_path / "cache")
+    monkeypatch.setenv("http_proxy", address.rpartition("/")[0])
+    monkeypatch.setenv("no_proxy", "localhost")
+    pool = opened("http://pool.invalid/{00000..00004}.tar", tmp_path / "cache")
+    assert np.array_equal(pool.decode(3).pixels, expected.decode(3).pixels)
+    monkeypatch.setenv("no_proxy", "pool.invalid")
+    with pytest.raises(UserError, match=r"http://pool.invalid/00000.tar: cannot be read"):
+        opened("http://pool.invalid/{00000..00004}.tar", tmp_path / "elsewhere")
+
+
+def test_encrypted_requests_go_through_a_tunnel(monkeypatch):
+    """The proxy has its own credentials, and is told the host alone."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as proxy, ThreadPoolExecutor() as threads:
+        monkeypatch.setenv("https_proxy", f"http://me:p%40ss@127.0.0.1:{proxy.getsockname()[1]}")
+
+        def refuse():
+            with proxy.accept()[0] as connection:
+                head = connection.recv(2**16).decode()
+                connection.sendall(b"HTTP/1.1 403 No\r\n\r\n")
+                return head
+
+        head = threads.submit(refuse)
+        with pytest.raises(OSError, match="403"):
+            connect("https", "pool.invalid", 5).ask("https://pool.invalid/secret.tar", 0, 1)
+        assert head.result().startswith("CONNECT pool.invalid:443 ")
+        assert f"Proxy-Authorization: Basic {b64encode(b'me:p@ss').decode()}" in head.result()
+        assert "secret" not in head.result()
 
 
 def test_a_shard_that_is_replaced_on_its_server_is_noticed(served, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,8 @@ from torch import nn
 
 from oneway.config import Model
 from oneway.models import build
+from oneway.models.mlp import Perceptron
+from oneway.models.seed import seed_cpu
 from oneway.runs import TrainedModel, load_model, save_model
 from oneway.tools.networks import prepare
 
@@ -53,6 +57,26 @@ def test_weights_depend_on_the_seed_alone() -> None:
     torch.rand(10)
     assert torch.equal(weights(7), first)
     assert not torch.equal(weights(8), first)
+
+
+def test_threads_that_build_at_the_same_time_have_the_weights_of_their_seeds() -> None:
+    """Neither takes numbers of the other: each is as if it were alone."""
+    alone = {seed: build(Model(name="mlp"), 2, seed).state_dict() for seed in (7, 8)}
+    found: dict[int, dict[str, torch.Tensor]] = {}
+    both_inside = threading.Barrier(2)
+
+    def build_beside(seed: int) -> None:
+        with seed_cpu(seed):
+            with suppress(threading.BrokenBarrierError):  # the other one has to wait outside
+                both_inside.wait(0.5)
+            found[seed] = Perceptron(2).state_dict()
+
+    threads = [threading.Thread(target=build_beside, args=(seed,)) for seed in alone]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(torch.equal(found[seed][name], value) for seed in alone for name, value in alone[seed].items())
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

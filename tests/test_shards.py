@@ -12,6 +12,7 @@ from PIL import Image
 
 from oneway.cli import app
 from oneway.common.errors import UserError
+from oneway.data.pool.reader import Broken
 from oneway.data.pool.shard_index import images_of
 from oneway.tools.shards import pack
 from pools import QUIET, break_some, opened, photograph, write_images
@@ -56,6 +57,20 @@ def test_an_image_that_is_damaged_in_its_shard_is_not_trained_on(folder, tmp_pat
     assert pool.read(2, 0, lambda size: (0, 0, *size)).image == 2
     assert pool.read(3, 0, lambda size: (0, 0, *size)).image != 3
     assert list(pool.broken) == [3]
+    assert pool.broken[3] == f"{pool.name(3)}: damaged; its checksum differs from the index."
+
+
+def test_a_file_that_is_too_large_for_an_image_says_so(folder, tmp_path, monkeypatch):
+    """In a shard or in a folder; and one that is empty."""
+    monkeypatch.setattr("oneway.data.pool.reader.MOST_BYTES", 1000)
+    pack(folder, tmp_path / "shards", 12, QUIET)
+    for pool in (opened(tmp_path / "shards", tmp_path / "cache"), opened(folder, tmp_path / "cache")):
+        for number in range(2):
+            with pytest.raises(Broken, match=r"jpg: has \d+ bytes, larger than 1000, the most for an image"):
+                pool.decode(number)
+    (tmp_path / "images/a/000.jpg").write_bytes(b"")
+    with pytest.raises(Broken, match=r"a/000.jpg: an empty file"):
+        opened(folder, tmp_path / "cache", refresh=True).decode(0)
 
 
 def test_packing_goes_on_where_it_was_interrupted(folder, tmp_path, monkeypatch):

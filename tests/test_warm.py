@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
+from contextlib import nullcontext, suppress
 from copy import deepcopy
 from types import SimpleNamespace
 
@@ -135,6 +136,38 @@ def test_without_triton_nothing_is_done(monkeypatch):
     ahead.compile_ahead(lambda: pytest.fail("runs"))
 
 
+def test_threads_compile_one_after_the_other(monkeypatch):
+    """Whichever ends first, the other one launches nothing, and in the end kernels are launched as ever."""
+
+    class Kernel:
+        def run(self, warmup=False):
+            launches.append(warmup)
+
+    launches, usual = [], Kernel.run
+    monkeypatch.setattr(ahead, "JITFunction", Kernel)
+    monkeypatch.setattr(ahead, "AsyncCompileMode", lambda *_, **__: nullcontext())
+    both_inside, one_left = threading.Barrier(2), threading.Event()
+
+    def rehearse(waits):
+        with suppress(threading.BrokenBarrierError):  # the other one has to wait outside
+            both_inside.wait(0.5)
+        if waits and not both_inside.broken:
+            one_left.wait(5)
+        Kernel().run()
+
+    def compile_beside(waits):
+        ahead.compile_ahead(lambda: rehearse(waits))
+        one_left.set()
+
+    threads = [threading.Thread(target=compile_beside, args=(waits,)) for waits in (False, True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert launches == [True, True]
+    assert Kernel.run is usual
+
+
 class NoDevice:
     """What Triton asks of a GPU before it compiles; nothing can be launched on this one."""
 
@@ -220,10 +253,11 @@ def test_optimisers_learn_without_the_compiler():
     run_code(code)
 
 
-def test_timm_is_imported_without_the_compiler():
+def test_a_command_imports_timm_without_the_compiler():
     """Which comes when it is asked for: torchvision pools a region by it, and finds what timm has told it to leave."""
     code = (
-        "import sys, torch; from oneway.common.importing import import_timm; timm = import_timm()\n"
+        "import sys, torch; from oneway.common.importing import claim_process, import_timm\n"
+        "claim_process(); timm = import_timm()\n"
         "assert 'torch._dynamo' not in sys.modules and '_dynamo' not in vars(torch)\n"
         "assert import_timm() is timm is sys.modules['timm']\n"
         "from timm.layers import disable_compiler\n"
@@ -231,6 +265,48 @@ def test_timm_is_imported_without_the_compiler():
         "from torchvision.ops import roi_align; box = torch.tensor([[0.0, 0, 0, 4, 4]])\n"
         "assert (roi_align(torch.ones(1, 1, 8, 8), box, 2) == 1).all()"
     )
+    run_code(code)
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+def test_other_threads_find_the_whole_compiler(claimed):
+    """While a program imports timm, or a thread of a command that is not its main one."""
+    code = f"""
+import sys, threading, torch
+from oneway.common import importing
+if {claimed}:
+    importing.claim_process()
+import_module, found = importing.import_module, []
+def use_compiler():
+    import torch._dynamo.config
+    found.append(torch._dynamo.config)
+def import_beside(name):
+    other = threading.Thread(target=use_compiler)
+    other.start()
+    other.join()
+    return import_module(name)
+importing.import_module = import_beside
+if {claimed}:
+    thread = threading.Thread(target=importing.import_timm)
+    thread.start()
+    thread.join()
+else:
+    importing.import_timm()
+assert found == [torch._dynamo.config] and "timm" in sys.modules
+"""
+    run_code(code)
+
+
+def test_a_command_claims_its_process():
+    """What `oneway` starts, and no program that imports it."""
+    code = """
+import os
+from oneway.cli import command
+from oneway.common import importing
+assert not importing._own_process
+command.main = lambda: os._exit(0 if importing._own_process else 1)
+command.run()
+"""
     run_code(code)
 
 

@@ -17,9 +17,12 @@ from explore.serving import address_of
 from files import change_json, contents
 from oneway.common.errors import UserError
 from oneway.common.run_files import METRICS, SUMMARY
+from oneway.config.recipes import recipe
 from oneway.runs import open_run
+from oneway.tools.train import train
 from oneway.tools.watch.command import application
-from oneway.tools.watch.state import Watcher
+from oneway.tools.watch.state import Watcher, read_details
+from small_runs import QUIET
 
 
 def served(folder: Path) -> AbstractContextManager[str]:
@@ -189,3 +192,12 @@ def test_many_runs_are_told_apart(training):
         assert other.startswith("more-3")
         assert len(tables) == 2
         assert min(tables, key=len) == ["wall", "door"]
+
+
+def test_classes_that_no_picture_shows_have_their_names_while_a_run_trains(tmp_path):
+    """Not only once its summary has them: points and whole images have no pictures here."""
+    train(recipe("moons").changed(train={"iterations": 2, "device": "cpu"}), tmp_path, resume=False, console=QUIET)
+    (tmp_path / SUMMARY).unlink()
+    found = read_details(tmp_path)
+    assert [each["name"] for each in found["per_class"]] == ["upper", "lower"]
+    assert found["pictures"] == {"scenes": 0, "iterations": []}

@@ -16,6 +16,7 @@ from oneway.data.streets import render
 from oneway.models.winograd import FEWEST_CHANNELS, WinogradConv, save_products
 from oneway.ops import winograd
 from oneway.ops.winograd import winograd_conv, winograd_weights
+from oneway.tools.export.formats import FORMATS
 
 SIZES = {"pairs": (1, 9, 12), "odd columns": (2, 6, 11), "one row": (1, 1, 8), "one cell": (1, 1, 1)}
 
@@ -85,3 +86,17 @@ def test_which_convolutions_are_replaced(network):
     others = [nn.Conv2d(64, 64, 3), nn.Conv2d(64, 64, 3, padding=2, dilation=2), nn.Conv2d(64, 64, 3, 1, 1, groups=2)]
     others += [nn.Conv2d(64, 64, 3, 1, 1, padding_mode="reflect"), nn.Conv2d(narrow, 64, 3, 1, 1), nn.Conv2d(64, 64, 5)]
     assert not [m for m in save_products(nn.Sequential(*others)) if isinstance(m, WinogradConv)]
+
+
+def test_an_exported_file_holds_the_weights_once(tmp_path):
+    """The sums, which take a third more than the weights, are for this process alone; and stay there."""
+    network = nn.Sequential(nn.Conv2d(3, 64, 3, padding=1), *(nn.Conv2d(64, 64, 3, padding=1) for _ in range(4))).eval()
+    sizes = []
+    for name in ("plain", "faster"):
+        FORMATS[".pt2"].write(network, "logits", tmp_path / name, {})
+        sizes.append((tmp_path / name).stat().st_size)
+        network = save_products(network)
+    if not any(isinstance(module, WinogradConv) for module in network):
+        pytest.skip("not on this processor")
+    assert abs(sizes[1] - sizes[0]) < 1000
+    assert sum(hasattr(module, "sums") for module in network) == 4

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oneway.common.words import command, counted, listed, table_cell
+from oneway.common.words import command, counted, first_line, listed, table_cell
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,21 @@ def test_a_noun_has_the_number_of_what_is_counted():
     assert counted(0, "label") == "0 labels"
     assert counted(1200, "class", "classes") == "1,200 classes"
     assert counted([4, 8, 4], "label", joint=" or ") == "4 or 8 labels"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (RuntimeError("no kernel image\nCompile with TORCH_USE_CUDA_DSA"), "no kernel image"),
+        (RuntimeError("\n  no kernel image\n"), "no kernel image"),
+        (RuntimeError(), "RuntimeError"),
+        (MemoryError(""), "MemoryError"),
+        (ValueError(" \n"), "ValueError"),
+    ],
+)
+def test_an_error_is_told_in_a_line(error, expected):
+    """By the name of its kind where it says nothing."""
+    assert first_line(error) == expected
 
 
 def test_commands_to_paste_are_quoted():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFilter
@@ -12,7 +15,7 @@ from oneway.common.terms import IGNORE
 from oneway.data.check import apply_rules
 from oneway.data.check.survey import survey_all
 from oneway.data.dataset import Known
-from oneway.data.folder import describe
+from oneway.data.folder import describe, mask_summary
 
 
 def test_all_kinds_of_masks_of_one_scene_give_the_same_label_map(tmp_path):
@@ -282,3 +285,21 @@ def test_black_and_white_in_16_bits(tmp_path):
         "class 0",
         "class 65535",
     )
+
+
+def test_a_mask_is_read_once_for_its_classes_as_long_as_it_stays_the_same(tmp_path, monkeypatch):
+    """Training lists a folder, and so does the report after it; what was just written may be written again unseen."""
+    pairs(tmp_path, 3)
+    masks = sorted((tmp_path / "masks").iterdir())
+    read, usual = [], mask_summary.read_raw
+    monkeypatch.setattr(mask_summary, "read_raw", lambda path: read.append(path) or usual(path))
+    for path in masks[1:]:
+        os.utime(path, ns=(0, time.time_ns() - 10**10))
+    for _ in range(2):
+        assert len(describe(tmp_path).description.classes.names) == 3
+    assert sorted(read) == sorted([masks[0], *masks])
+    mask(masks[2], np.full_like(SCENE, 3))
+    os.utime(masks[2], ns=(0, time.time_ns() - 10**10))
+    read.clear()
+    assert len(describe(tmp_path).description.classes.names) == 4
+    assert sorted(read) == [masks[0], masks[2]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import tarfile
 from pathlib import Path
@@ -17,12 +18,12 @@ from oneway.common.errors import UserError
 from oneway.data.decode.images import read_image
 from oneway.data.pool import find_pool, is_pool
 from oneway.data.pool import pool as pool_file
-from oneway.data.pool.entries import ENTRY, load
+from oneway.data.pool.entries import ENTRY, build, load, refuse_repeated
 from oneway.data.pool.entries import _seal as seal
-from oneway.data.pool.files import LocalFiles
-from oneway.data.pool.shard_index import images_of
+from oneway.data.pool.files import LocalFiles, Status
+from oneway.data.pool.shard_index import entries_of, images_of, index_shards
 from oneway.data.pool.sources import expand_braces
-from oneway.data.pool.tar import members
+from oneway.data.pool.tar import Member, members
 from pools import break_some, opened, pack, photograph, write_images
 
 
@@ -186,11 +187,54 @@ def test_a_file_of_a_folder_that_changes_is_refused(folder, tmp_path):
     assert len(opened(folder, tmp_path / "cache", refresh=True)) == 11
 
 
-def test_an_image_that_is_there_twice_is_refused(folder, shards, tmp_path):
-    """In one shard, or in two."""
+def test_images_of_the_same_name_and_size_are_used_and_counted(shards, tmp_path):
+    """They may be others: shards that were packed without checksums do not say."""
     shutil.copy(shards / "00001.tar", shards / "00009.tar")
-    with pytest.raises(UserError, match=r"00001.tar/\S+ and \S+00009.tar/\S+ have the same name and size"):
-        opened(shards, tmp_path / "cache")
+    console = Console(record=True, file=io.StringIO(), width=300)
+    assert len(opened(shards, tmp_path / "cache", console)) == 17
+    said = console.export_text()
+    assert re.search(r"5 images may be there twice: \S+00001.tar/\S+ and \S+00009.tar/\S+ have the same name", said)
+
+
+class Elsewhere(LocalFiles):
+    """Where the shards of `index_of` would be."""
+
+    waits = True
+
+    def read(self, path, start, count, expected=None):
+        """The header of an image."""
+        info = tarfile.TarInfo(f"{start // 1024:06}.jpg")
+        info.size = 100
+        return info.tobuf()
+
+
+def index_of(place, checks):
+    """An index of two shards of the same names and sizes."""
+    images = [Member(f"{number:06}.jpg", 1024 * number, 1024 * number + 512, 100) for number in range(len(checks[0]))]
+    found = iter([(Status(10**6, ""), entries_of(images, each)) for each in checks])
+    place.mkdir()
+    return build(place, ["a.tar", "b.tar"], lambda path: next(found), 1, lambda: None)
+
+
+def test_checksums_tell_images_of_the_same_name_and_size_apart(tmp_path):
+    """Folders that count up from the same number; where one has no checksum, nobody can tell."""
+    said = []
+    index = index_of(tmp_path / "others", [[1, 2, 3], [4, 5, 6]])
+    assert refuse_repeated(index, str, said.append) is index
+    assert not said
+    refuse_repeated(index_of(tmp_path / "unknown", [[1, 2, 3], [4, 0, 6]]), str, said.append)
+    assert said == ["1 image may be there twice: 1 and 4 have the same name and size. All of them are used."]
+
+
+def test_an_image_that_is_there_twice_is_refused(folder, tmp_path):
+    """In two shards, each time anew, without indexing them again; or in one."""
+    index = index_of(tmp_path / "index", [[1, 2, 3], [4, 2, 6]])
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"1 and 4 have the same name, size and checksum"):
+            refuse_repeated(index, str, pytest.fail)
+        with pytest.raises(UserError, match=r"have the same name, size and checksum"):
+            index_shards(("a.tar", "b.tar"), Elsewhere(), tmp_path / "index", False, Console(quiet=True))
+    assert len(load(tmp_path / "index")) == 6
     with tarfile.open(tmp_path / "twice.tar", "w") as tar:
         tar.add(folder / "a/000.jpg", "x.jpg")
         tar.add(folder / "a/002.jpg", "x.jpg")

@@ -30,7 +30,8 @@ from oneway.common.address_space import is_out_of_memory, require_address_space
 from oneway.common.console import Console, close_streams, open_streams
 from oneway.common.errors import UnknownName, UserError, describe_system_error
 from oneway.common.failure import BUG_STATUS, describe_bug
-from oneway.common.words import PROGRAM, command, listed, visible
+from oneway.common.importing import claim_process
+from oneway.common.words import PROGRAM, command, first_line, listed, visible
 from oneway.common.working_folder import refuse_foreign_libraries
 from oneway.methods import METHODS
 
@@ -51,6 +52,7 @@ def run() -> None:
 
     # What is registered first is called last: no thread is left then, and everyone else has cleaned up.
     atexit.register(leave)
+    claim_process()
     try:
         main()
     except BaseException as end:
@@ -111,7 +113,7 @@ def _explain(error: BaseException) -> tuple[str, int]:
         case Interrupted():
             return str(error), error.exit_status
         case _ if is_out_of_memory(error):
-            return f"Out of memory ({str(error).splitlines()[0] if str(error) else type(error).__name__}).", 1
+            return f"Out of memory ({first_line(error)}).", 1
         case KeyboardInterrupt():
             return "Stopped.", 128 + signal.SIGINT
         case OSError() if message := describe_system_error(error):

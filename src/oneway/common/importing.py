@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
@@ -39,9 +40,24 @@ def import_timm() -> Any:
     timm marks a few functions that are not to be compiled, and imports torchvision, which imports the compiler to ask
     it one thing in a function that nothing here calls. Stand-ins do both; whatever else is asked of them, in another
     version, imports the compiler.
+
+    All threads see the stand-ins, and one that imports a part of the compiler meanwhile would fail. So they are for
+    the main thread of our own command line, whose other threads import no such thing; elsewhere, timm is imported as
+    by anyone.
     """
-    with collector_paused(), nullcontext() if COMPILER in sys.modules else _compiler_on_demand():
+    alone = _own_process and threading.current_thread() is threading.main_thread()
+    with_compiler = not alone or COMPILER in sys.modules or "timm" in sys.modules
+    with collector_paused(), nullcontext() if with_compiler else _compiler_on_demand():
         return import_module("timm")
+
+
+_own_process = False
+
+
+def claim_process() -> None:
+    """Says that this process runs our command line, and nothing of anyone who has imported the package."""
+    global _own_process
+    _own_process = True
 
 
 @contextmanager

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
+
+from oneway.common.cores import count_cores
 
 AHEAD = 64
 Value = TypeVar("Value")
@@ -18,11 +19,11 @@ def in_threads(
 ) -> Iterator[Result]:
     """What a function gives for each value, in their order; at most so many are computed ahead, which bounds memory.
 
-    By default there are as many threads as cores: Pillow decodes outside the interpreter's lock. Who stops early, by an
-    error or by Ctrl-C, does not wait for the rest.
+    By default there are as many threads as cores this process may use: Pillow decodes outside the interpreter's lock.
+    Who stops early, by an error or by Ctrl-C, does not wait for the rest.
     """
     waiting: deque[Future[Result]] = deque()
-    with ThreadPoolExecutor(workers or os.cpu_count()) as threads:
+    with ThreadPoolExecutor(workers or count_cores()) as threads:
         try:
             for value in values:
                 waiting.append(threads.submit(function, value))

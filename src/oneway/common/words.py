@@ -40,6 +40,15 @@ def _spell(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message that has words, or the name of its kind where it has no message.
+
+    Some libraries raise errors without one, and others append pages about their own state.
+    """
+    lines = filter(None, map(str.strip, str(error).splitlines()))
+    return next(lines, type(error).__name__)
+
+
 PROGRAM = ["oneway"]
 """What the user starts: a file with a method of its own (`python two_views.py`) puts itself in its place."""
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from oneway.common.errors import UserError
-from oneway.common.words import command, visible
+from oneway.common.words import command, first_line, visible
 from oneway.config.conflicts import conflicts
 from oneway.config.tree import Config
 
@@ -51,7 +51,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date such as 2001-13-45, a thousand brackets
         mark = getattr(error, "problem_mark", None)
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise UserError(f"{path}: not valid YAML ({str(error).splitlines()[0]}{place}).") from None
+        raise UserError(f"{path}: not valid YAML ({first_line(error)}{place}).") from None
     if not isinstance(tree, dict):
         raise UserError(f"{path}: expected keys and values at the top level, found {type(tree).__name__}.")
     return tree

@@ -17,6 +17,7 @@ from typing import Any
 
 from oneway.common.errors import UserError
 from oneway.common.interrupt import Interrupted
+from oneway.common.words import first_line
 
 SECONDS_BETWEEN_BEATS = 1.0
 SILENT = 20.0
@@ -122,7 +123,7 @@ class Alarm:
             time.sleep(0.1)
         with suppress(Exception):
             self._look(silent=TO_FIND_OUT / 2)
-        return self._noted() or f"another process no longer answers ({str(error).splitlines()[0][:300]})."
+        return self._noted() or f"another process no longer answers ({first_line(error)[:300]})."
 
     def _has_ended(self, process: str) -> bool:
         host, number = process.rsplit(" ", 1)

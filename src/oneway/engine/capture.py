@@ -14,6 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from oneway.common.words import first_line
 from oneway.config import Config
 from oneway.draws import Draws, each_column
 from oneway.engine.ranks import ALONE, Ranks
@@ -113,7 +114,7 @@ class CapturedStep:
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError as error:
-                self.say(f"The step cannot be captured as a CUDA graph and runs slower: {str(error).splitlines()[0]}")
+                self.say(f"The step cannot be captured as a CUDA graph and runs slower: {first_line(error)}")
                 self.ordinary_steps_left = dict.fromkeys((True, False), math.inf)
                 return self._on_side_stream(consistent)
         graph, measured = self.graphs[consistent]

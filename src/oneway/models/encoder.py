@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from oneway.common.errors import UserError
 from oneway.common.importing import import_timm
-from oneway.common.words import listed
+from oneway.common.words import first_line, listed
 from oneway.models.image import IMAGENET_DEVIATION, IMAGENET_MEAN, Channels
 from oneway.models.resnet import DEPTHS, ResNet
 
@@ -124,7 +124,7 @@ def _create(backbone: str, **options: Any) -> Any:
         network = import_timm().create_model(backbone, **options)
     except Exception as error:  # timm's models refuse options in many ways
         lacking = "cannot be dilated" if "output_stride" in options else "timm gives no features of it"
-        raise UserError(f"model.backbone {backbone}: {lacking} ({_first_line(error)}). {WAY_OUT}") from error
+        raise UserError(f"model.backbone {backbone}: {lacking} ({first_line(error)}). {WAY_OUT}") from error
     # A few networks skip layers by chance, and no chance is left to a run but its seed's.
     for module in network.modules():
         if isinstance(module, import_timm().layers.DropPath):
@@ -145,7 +145,7 @@ def _refuse_unfit(encoder: FeatureEncoder, backbone: str, strides: Sequence[int]
     except Exception as error:  # size checks and reshapes fail in many ways
         raise UserError(
             f"model.backbone {backbone}: does not take images of {PROBE[0]}×{PROBE[1]} pixels, and here they come in "
-            f"all sizes ({_first_line(error)}). {WAY_OUT}"
+            f"all sizes ({first_line(error)}). {WAY_OUT}"
         ) from error
     for stride, channels, shape in zip(strides, encoder.channels, shapes, strict=True):
         cells_fit = all(p // stride <= c <= -(-p // stride) for p, c in zip(PROBE, shape[1:], strict=True))
@@ -156,7 +156,3 @@ def _refuse_unfit(encoder: FeatureEncoder, backbone: str, strides: Sequence[int]
                 f"which is not stride {stride}. {WAY_OUT}"
             )
     encoder.train()
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [""])[0] or type(error).__name__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +38,21 @@ def save_products(network: nn.Module) -> nn.Module:
                 module.__class__ = WinogradConv
                 module.register_buffer("sums", winograd_weights(module.weight.detach()), persistent=False)
     return network
+
+
+def without_products(network: nn.Module) -> nn.Module:
+    """A copy of a network as it was before `save_products`, if that has changed it; else the network itself.
+
+    A file that is made of it would hold the sums beside the weights, and never use them.
+    """
+    if not any(isinstance(module, WinogradConv) for module in network.modules()):
+        return network
+    plain = deepcopy(network)
+    for module in plain.modules():
+        if isinstance(module, WinogradConv):
+            module.__class__ = nn.Conv2d  # type: ignore[assignment] # which is what it was
+            del module.sums
+    return plain
 
 
 def _takes(conv: nn.Conv2d) -> bool:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from oneway.common.cores import count_cores
 from oneway.ops.backend import triton
 from oneway.ops.compilers import Compilers
 
@@ -31,11 +31,14 @@ THREADS = 16
 FEW_CORES = 4
 """With no more of them, processes of their own would not be faster than threads."""
 
+_LOCK = threading.Lock()
+"""Held while the launching of kernels is replaced, which is so for the whole process."""
+
 
 def start_compilers() -> Compilers | None:
     """Processes that compile for `compile_ahead`, where it has much to do; None where they would not help."""
     with suppress(OSError):
-        return Compilers() if AsyncCompileMode is not None and _cores() > FEW_CORES else None
+        return Compilers() if AsyncCompileMode is not None and count_cores() > FEW_CORES else None
     return None
 
 
@@ -43,7 +46,7 @@ def compile_ahead(function: Callable[[], object], compilers: Compilers | None = 
     """Compiles and loads the kernels that a function launches, but launches none: what it computes is of no use.
 
     What they would have written is zero. Where Triton cannot, nothing is done, and each kernel is compiled when it is
-    launched first.
+    launched first. Of several threads that call this, one waits for the other; who launches kernels is not held up.
     """
     if AsyncCompileMode is None:
         return
@@ -51,7 +54,8 @@ def compile_ahead(function: Callable[[], object], compilers: Compilers | None = 
     one_thread = torch.autograd.set_multithreading_enabled(False)
     # What fails here fails again, where it is launched.
     with (
-        _Threads(compilers, min(THREADS, _cores()), initializer=_use_device, initargs=_device()) as pool,
+        _LOCK,
+        _Threads(compilers, min(THREADS, count_cores()), initializer=_use_device, initargs=_device()) as pool,
         _without_launching(),
         one_thread,
         AsyncCompileMode(pool, ignore_errors=True),
@@ -101,10 +105,6 @@ class _Zeros(TorchFunctionMode):
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = function(*args, **(kwargs or {}))
         return made.zero_() if function in self.EMPTY else made
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _device() -> tuple[int, ...]:

@@ -34,6 +34,7 @@ class Snapshots:
     def __init__(self, run: Path, dataset: Dataset, images: Samples, say: Callable[[str], None]) -> None:
         self.folder, self.images, self.colours, self.say = run / PICTURES, images, dataset.colours, say
         self.shown = evenly_spaced(len(images), SCENES) if images.dense and len(images) else []
+        self.writable = len(images) > 0
         known = {"classes": dataset.classes, "colours": dataset.colours}
         self._write(CLASSES, json.dumps(known).encode())
         for place, index in enumerate(self.shown, start=1):
@@ -57,7 +58,7 @@ class Snapshots:
     def _write(self, name: str, content: bytes) -> None:
         """Writes a file, not to be relied on after a power cut; where it cannot, there will be no others."""
         for again in (True, False):  # a disk may fail for a moment
-            if not self.shown:
+            if not self.writable:
                 return
             try:
                 file = place_below(self.folder, name)
@@ -67,5 +68,5 @@ class Snapshots:
                 return
             except (OSError, UserError) as error:
                 if not again:
-                    self.shown = []
+                    self.shown, self.writable = [], False
                     self.say(f"Note: there will be no more pictures in {self.folder} ({error}).")

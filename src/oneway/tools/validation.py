@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from oneway.common.words import first_line
 from oneway.data.dataset import Bytes, Samples
 from oneway.engine.capture import CapturedCall
 from oneway.engine.ranks import ALONE, Ranks
@@ -57,7 +58,7 @@ class Validator:
             try:
                 return self._replay(look_at)
             except RuntimeError as error:  # no memory to spare, or a network that cannot be captured
-                self.say(f"Validation cannot be captured as a CUDA graph and runs slower: {str(error).splitlines()[0]}")
+                self.say(f"Validation cannot be captured as a CUDA graph and runs slower: {first_line(error)}")
                 self.captured, self.batches, self.call = False, None, None
                 torch.cuda.empty_cache()
         return evaluate(self.model, self.samples, self.classes, ranks=self.ranks)

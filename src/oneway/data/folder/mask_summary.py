@@ -7,9 +7,12 @@ coding, the others would train wrongly without an error: black and white among 0
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +32,8 @@ MANY = 6  # objects from which on the numbers of a mask may count them
 NEARLY_ALL = 0.9  # of the masks, and of the numbers in some of them, for which that has to hold
 LOOKED_AT, TURNS = 3, 64  # masks that are looked at closely, and corners on the way through a region
 MOST_VALUES = 64  # in a mask; a photograph has more
+REMEMBERED = 2**14  # masks of which a process remembers what they hold: some kilobytes each
+SETTLED = 2 * 10**9  # nanoseconds after which a file that is written again has another time, on any disk
 
 
 @dataclass(frozen=True)
@@ -45,11 +50,24 @@ class MaskSummary:
 
 
 def summarise_mask(path: Path) -> MaskSummary | UserError:
-    """What a mask holds, or why it cannot be read."""
+    """What a mask holds, or why it cannot be read; one that stays as it is, is read once by a process."""
     try:
-        raw = read_raw(path)
+        with suppress(OSError):  # reading it says what is wrong
+            status = path.stat()
+            if time.time_ns() - status.st_mtime_ns > SETTLED:
+                return _remembered(path, status.st_ino, status.st_size, status.st_mtime_ns)
+        return _summarise(path)
     except UserError as error:
         return error
+
+
+@lru_cache(REMEMBERED)
+def _remembered(path: Path, *identity: int) -> MaskSummary:
+    return _summarise(path)
+
+
+def _summarise(path: Path) -> MaskSummary:
+    raw = read_raw(path)
     height = max(1, BLOCK // raw.values.shape[1])
     blocks = [raw.values[top : top + height] for top in range(0, len(raw.values), height)]
     distinct = sorted({value for block in blocks for value in _distinct(block)})[: 2 * MOST_CLASSES]

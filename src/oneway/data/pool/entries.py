@@ -23,6 +23,7 @@ from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
 from oneway.common.links import replace_file
 from oneway.common.threads import in_threads
+from oneway.common.words import counted
 from oneway.data.pool.files import Status
 
 FORMAT = 1
@@ -38,6 +39,7 @@ ENTRY = np.dtype(
 )
 NAMED = np.dtype([("name", "<u8"), ("size", "<u4")])  # what of it tells one image from others
 INDEX, PART, JOURNAL = "index.json", "entries.part", "shards.part"
+REPEATED = "repeated"  # where an image was found to be there twice
 NAME = re.compile(r"entries-[0-9a-f]{16}")  # of the file with entries; an index may come from anywhere
 MOST_BYTES = 2**28  # of index.json, with some 100 bytes for each shard
 Entries = npt.NDArray[np.void]
@@ -185,21 +187,36 @@ def save(
     return index
 
 
-def refuse_repeated(index: PoolIndex, place: Callable[[int], str]) -> PoolIndex:
-    """The index, unless two images have the same name and size; `place` says where an image is."""
-    names = np.empty(len(index), dtype=np.uint64)
-    sizes = np.empty(len(index), dtype=np.uint32)
+def refuse_repeated(index: PoolIndex, place: Callable[[int], str], say: Callable[[str], None]) -> PoolIndex:
+    """The index, unless two images have the same name, size and checksum; `place` says where an image is.
+
+    Images of the same name and size whose checksums are not known may be others all the same, as where two cameras
+    count up from 000001.jpg: these are counted and said. The index stays, since it is right.
+    """
+    columns = {key: np.empty(len(index), dtype=ENTRY[key]) for key in ("check", "size", "name")}
     for first in range(0, len(index), 2**16):
         found = index.entries(first, min(2**16, len(index) - first))
-        names[first : first + len(found)], sizes[first : first + len(found)] = found["name"], found["size"]
-    order = np.argsort(names, kind="stable")
-    names, sizes = names[order], sizes[order]
-    same = np.flatnonzero((names[1:] == names[:-1]) & (sizes[1:] == sizes[:-1]))
-    if not len(same):
-        return index
-    (index.folder / INDEX).unlink()
-    one, other = (place(int(image)) for image in order[same[0] : same[0] + 2])
-    raise UserError(f"{one} and {other} have the same name and size: an image that is there twice. Remove one of them.")
+        for key, column in columns.items():
+            column[first : first + len(found)] = found[key]
+    order = np.lexsort([*columns.values()])  # by name, then by size, then by checksum: unknown ones first
+    check, size, name = (column[order] for column in columns.values())
+    alike = (name[1:] == name[:-1]) & (size[1:] == size[:-1])
+    same = np.flatnonzero(alike & (check[1:] == check[:-1]) & (check[1:] != 0))
+    unknown = np.flatnonzero(alike & (check[:-1] == 0))
+
+    def named(number: np.intp) -> str:
+        return " and ".join(place(int(image)) for image in sorted(order[number : number + 2]))
+
+    if len(same):
+        (index.folder / REPEATED).touch()
+        raise UserError(
+            f"{named(same[0])} have the same name, size and checksum: an image that is there twice. Remove one of them."
+        )
+    (index.folder / REPEATED).unlink(missing_ok=True)
+    if len(unknown):
+        images = counted(len(unknown), "image")
+        say(f"{images} may be there twice: {named(unknown[0])} have the same name and size. All of them are used.")
+    return index
 
 
 def _begun(folder: Path, paths: Iterable[str]) -> list[Shard]:

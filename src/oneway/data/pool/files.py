@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
 from oneway.common.extras import import_extra
+from oneway.data.pool.addresses import MOST_REDIRECTS, REDIRECTS, Connection, connect, drained, redirected
 
 TIMEOUT = 15.0
 """Seconds without a byte after which a request is made anew."""
@@ -92,7 +93,7 @@ def opened(path: Path | str) -> Iterator[BinaryIO]:
 
 
 class HttpFiles:
-    """On a server that answers requests for parts of a file; connections are kept, one for each thread."""
+    """On a server that answers requests for parts of a file, or redirects them; connections are kept by each thread."""
 
     waits = True
 
@@ -122,39 +123,39 @@ class HttpFiles:
         return patiently(path, lambda: self._ask_once(path, start, count), self.closed)
 
     def _ask_once(self, path: str, start: int, count: int) -> tuple[http.client.HTTPMessage, bytes]:
-        address = urlsplit(path)
-        connection = self._connection(address.scheme, address.netloc)
-        target = f"{address.path or '/'}{f'?{address.query}' if address.query else ''}"
-        try:
-            connection.request("GET", target, headers={"Range": f"bytes={start}-{start + count - 1}"})
-            answer = connection.getresponse()
-            if answer.status == 206:
-                content = answer.read()  # an IncompleteRead where the connection ends early
-            elif answer.status == 416:  # from beyond its end
-                answer.read()
-                return answer.headers, b""
-            else:
-                raise _refusal(path, answer.status)
-            size = _status(path, answer.headers).size
-            if len(content) != min(count, size - start):
-                raise Again(f"{len(content)} of {count} bytes came")
-        except BaseException:
-            self._drop(address.netloc)  # what is left of the answer would be taken for the next one
-            raise
-        return answer.headers, content
+        targets: dict[str, str] = self.mine.__dict__.setdefault("targets", {})
+        # Where it was redirected to, forgotten if that does not answer: such addresses may be good for an hour only.
+        address = targets.pop(path, path)
+        remembered = address != path
+        for _ in range(MOST_REDIRECTS + 1):
+            scheme, netloc = urlsplit(address)[:2]
+            connection = self._connection(scheme, netloc)
+            try:
+                answer = connection.ask(address, start, start + count - 1)
+                if answer.status not in REDIRECTS:
+                    found = _taken(path, answer, start, count, remembered)
+                    if address != path:
+                        targets[path] = address
+                    return found
+                address = redirected(path, address, answer.getheader("Location"))
+                if not drained(answer):
+                    self._drop(scheme, netloc)
+            except BaseException:
+                self._drop(scheme, netloc)  # what is left of the answer would be taken for the next one
+                raise
+        raise UserError(f"{path}: its server redirects more than {MOST_REDIRECTS} times.")
 
-    def _connection(self, scheme: str, netloc: str) -> http.client.HTTPConnection:
-        kept: dict[str, http.client.HTTPConnection] = self.mine.__dict__.setdefault("connections", {})
-        if netloc not in kept:
-            kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
-            kept[netloc] = kind(netloc, timeout=TIMEOUT)
-            self.open.add(kept[netloc])
-        return kept[netloc]
+    def _connection(self, scheme: str, netloc: str) -> Connection:
+        kept: dict[tuple[str, str], Connection] = self.mine.__dict__.setdefault("connections", {})
+        if (scheme, netloc) not in kept:
+            kept[scheme, netloc] = connect(scheme, netloc, TIMEOUT)
+            self.open.add(kept[scheme, netloc].link)
+        return kept[scheme, netloc]
 
-    def _drop(self, netloc: str) -> None:
-        if connection := self.mine.__dict__.get("connections", {}).pop(netloc, None):
-            self.open.discard(connection)
-            connection.close()
+    def _drop(self, scheme: str, netloc: str) -> None:
+        if connection := self.mine.__dict__.get("connections", {}).pop((scheme, netloc), None):
+            self.open.discard(connection.link)
+            connection.link.close()
 
 
 class OtherFiles:
@@ -270,8 +271,24 @@ def _status(path: str, headers: http.client.HTTPMessage) -> Status:
     return Status(int(size), headers.get("ETag") or headers.get("Last-Modified") or "")
 
 
-def _refusal(path: str, status: int) -> Exception:
-    if status >= 500 or status in (408, 425, 429):
+def _taken(
+    path: str, answer: http.client.HTTPResponse, start: int, count: int, remembered: bool
+) -> tuple[http.client.HTTPMessage, bytes]:
+    """Headers and bytes of an answer, of an address to which requests have been redirected before or not."""
+    if answer.status == 416:  # from beyond its end
+        answer.read()
+        return answer.headers, b""
+    if answer.status != 206:
+        raise _refusal(path, answer.status, remembered)
+    content = answer.read()  # an IncompleteRead where the connection ends early
+    size = _status(path, answer.headers).size
+    if len(content) != min(count, size - start):
+        raise Again(f"{len(content)} of {count} bytes came")
+    return answer.headers, content
+
+
+def _refusal(path: str, status: int, remembered: bool) -> Exception:
+    if status >= 500 or status in (408, 425, 429) or (remembered and status >= 400):
         return Again(f"the server answers {status}")
     if status == 200:
         return UserError(f"{path}: its server gives whole files only. Use one that answers range requests.")

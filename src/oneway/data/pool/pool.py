@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from oneway.common.cores import count_cores
 from oneway.common.errors import UserError
 from oneway.common.streams import stream
 from oneway.common.words import say
@@ -57,8 +58,7 @@ class Pool(Reader):
     def workers(self) -> int:
         """That read and decode: as many as there are cores, or more where they mostly wait."""
         processes = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)  # that torchrun has started here
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return THREADS_THAT_WAIT if self.files.waits else max(2, min(MOST_PROCESSES, cores // processes))
+        return THREADS_THAT_WAIT if self.files.waits else max(2, min(MOST_PROCESSES, count_cores() // processes))
 
     def decoders(self, seed: int, slots: int, pixels: int) -> Threads | Processes:
         """What decodes images ahead, see `engine.store.Decoders`."""

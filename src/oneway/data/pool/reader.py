@@ -55,20 +55,25 @@ class Reader:
         return member_name(self.index, self.files, image) if folder is None else str(folder / self.index.name(image))
 
     def content(self, image: int) -> tuple[str, bytes]:
-        """Name and bytes of an image file; a UserError where they are not those that were indexed."""
+        """Name and bytes of an image file.
+
+        Raises:
+            Broken: Its checksum differs from the index, or it is larger than any image should be.
+            UserError: It cannot be read, or is another than was indexed.
+        """
         return self._from_shard(image) if self.source.folder is None else self._from_folder(self.source.folder, image)
 
     def decode(self, image: int, choose: Choose = lambda size: (0, 0, *size)) -> Part:
         """A part of an image, chosen by its height and width.
 
         Raises:
-            Broken: It cannot be decoded.
+            Broken: It cannot be decoded, as its content is damaged, too large, or no image.
             UserError: It cannot be read, or is another than was indexed.
         """
         name, content = self.content(image)
+        if not content:
+            raise Broken(f"{name}: an empty file.")
         try:
-            if not content:
-                raise UserError(f"{name}: an empty file, or one of more than {MOST_BYTES} bytes.")
             return Part(*read_part(Path(name), content, choose, self.factor), image)
         except UserError as error:
             raise Broken(str(error)) from error
@@ -79,7 +84,7 @@ class Reader:
         if header > min(MOST_HEADER, offset):  # an index may come from anywhere
             raise changed(shard.path, shard.status, shard.status)
         if size > MOST_BYTES:
-            return self.name(image), b""
+            raise too_large(self.name(image), size)
         for _ in range(TIMES if self.files.waits else 1):  # what is damaged on its way may come whole another time
             found = self.files.read(shard.path, offset - header, header + size, shard.status)
             whole = not entry["check"] or zlib.crc32(found[header:]) == entry["check"]
@@ -90,8 +95,10 @@ class Reader:
             raise changed(shard.path, shard.status, shard.status)
         name = f"{shard.path}/{member.name}"
         if not whole and self.files.waits:
-            raise UserError(f"{name}: damaged on its way; its checksum is another than in the index.")
-        return name, found[header:] if whole else b"damaged"
+            raise UserError(f"{name}: damaged on its way; its checksum differs from the index.")
+        if not whole:
+            raise Broken(f"{name}: damaged; its checksum differs from the index.")
+        return name, found[header:]
 
     def _from_folder(self, folder: Path, image: int) -> tuple[str, bytes]:
         (entry,) = self.index.entries(image)
@@ -109,4 +116,11 @@ class Reader:
                 f"{path}: changed since it was indexed: it has {status.st_size} bytes, and had {entry['size']}, or was "
                 "written later. Restore it, or accept the change with --data.refresh."
             )
-        return str(path), content if len(content) <= MOST_BYTES else b""
+        if len(content) > MOST_BYTES:
+            raise too_large(str(path), status.st_size)
+        return str(path), content
+
+
+def too_large(name: str, size: int) -> Broken:
+    """The error about a file of so many bytes, which are not read."""
+    return Broken(f"{name}: has {size} bytes, larger than {MOST_BYTES}, the most for an image.")

@@ -20,6 +20,7 @@ from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.pool.entries import (
     ENTRY,
     INDEX,
+    REPEATED,
     Entries,
     PoolIndex,
     Shard,
@@ -48,6 +49,12 @@ def index_shards(paths: tuple[str, ...], files: Files, place: Path, refresh: boo
     Raises:
         UserError: A shard has changed, is cut short or no tar file, or an image is there twice; names the file.
     """
+
+    def refuse(index: PoolIndex) -> PoolIndex:
+        return refuse_repeated(
+            index, lambda image: member_name(index, files, image), lambda remark: say(console, f"Note: {remark}")
+        )
+
     index = None if refresh else load(place)
     known = index.by_path if index else {}
     current = tuple(known) == paths
@@ -58,13 +65,13 @@ def index_shards(paths: tuple[str, ...], files: Files, place: Path, refresh: boo
                 if not _same_members(path, files, status, shard):
                     raise changed(path, shard.status, status)
     if index is not None and current:
-        return index
+        return refuse(index) if (place / REPEATED).exists() else index
     if index is not None and (remark := _joined(paths, known)):
         say(console, f"Note: {remark}")
     scan = partial(_scan, files, known, index, _given_index(paths, files, place))
     with progress_bar(console, "Indexing shards", len(paths)) as advance:
         found = build(place, paths, scan, THREADS_THAT_WAIT if files.waits else THREADS, advance)
-    return refuse_repeated(found, lambda image: member_name(found, files, image))
+    return refuse(found)
 
 
 def images_of(path: str, files: Files, status: Status) -> list[Member]:

@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from rich.table import Table
 
+from oneway.common.words import first_line
 from oneway.draws import draw
 from oneway.engine.capture import WARM_UP
 from oneway.engine.step import step
@@ -65,7 +66,7 @@ def measure_case(case: Case, device: torch.device, found: Rates | None, say: Say
                 ready = f"ready after {measured['start_seconds']:.1f} s"
                 say(f"{name} {measured['milliseconds']:8.2f} ms{memory}  {ready}")
             except (torch.OutOfMemoryError, cases.CannotCapture) as error:
-                say(f"{name} not measured: {str(error).splitlines()[0]}")
+                say(f"{name} not measured: {first_line(error)}")
         if found is not None and row["oneway"] is not None:
             work = count_work_of_step(case, setup, store)
             row |= {"work": asdict(work), "floors": work.milliseconds(found, device)}

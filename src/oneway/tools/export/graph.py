@@ -17,7 +17,9 @@ from torch.export import Dim, ExportedProgram
 from torch.overrides import TorchFunctionMode
 
 from oneway.common.errors import UserError
+from oneway.common.words import first_line
 from oneway.models.reduced import factor_of
+from oneway.models.winograd import without_products
 from oneway.ops.losses import pixels_of, upsample
 
 Output = Literal["labels", "logits"]
@@ -54,7 +56,7 @@ def trace(network: nn.Module, output: Output, pool_by_products: bool) -> Exporte
     factor = factor_of(network)
     batch, height, width, colours = EXAMPLE
     example = torch.zeros(batch, height * factor, width * factor, colours, dtype=torch.uint8)
-    deployed = Deployed(network, output).eval()
+    deployed = Deployed(without_products(network), output).eval()
     failure: Exception | None = None
     # The smallest size is for the tracer. ONNX graphs do not check it, so there the larger one costs nothing.
     for side in SMALLEST[1:] if pool_by_products else SMALLEST:
@@ -70,14 +72,15 @@ def trace(network: nn.Module, output: Output, pool_by_products: bool) -> Exporte
                 return torch.export.export(deployed, (example,), dynamic_shapes=(free,))
         except Exception as error:  # tracing fails in as many ways as code can be written
             failure = error
+    assert failure is not None
     raise UserError(f"This network cannot be exported ({explain_error(failure)}).") from failure
 
 
-def explain_error(error: BaseException | None) -> str:
+def explain_error(error: BaseException) -> str:
     """The first line about the error that caused all others."""
-    while error is not None and (error.__cause__ or error.__context__):
-        error = error.__cause__ or error.__context__
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:300]}"
+    while cause := error.__cause__ or error.__context__:
+        error = cause
+    return f"{type(error).__name__}: {first_line(error)[:300]}"
 
 
 class PoolingByProducts(TorchFunctionMode):

@@ -17,6 +17,7 @@ from contextlib import suppress
 from importlib import import_module
 
 from oneway.common.run_files import METRICS, SUMMARY
+from oneway.common.words import first_line
 from oneway.tools.loggers.interface import TITLES, About, Logger, read_point
 
 SECONDS_BETWEEN_LOOKS = 0.5
@@ -50,29 +51,28 @@ class Parent:
 
 
 def main() -> None:
-    """Takes the run to a service; where that fails, tells it once, and tries again from the start."""
+    """Takes the run to a service; where that fails, tells it, and tries again from the start."""
     service, about = sys.argv[1], About(**json.loads(sys.stdin.buffer.readline()))
     parent = Parent()
     with suppress(OSError):
         os.nice(5)  # training comes first
     lock = os.open(about.folder_of(service), os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)  # the process of a run that was killed may be about to end
-    told = False
+    told: set[type[Exception]] = set()
     while True:
         last_try = parent.gone.is_set()
         try:
             follow(about, service, parent)
             return
         except Exception as error:
-            if not told:
-                reason = str(error).strip().splitlines() or [type(error).__name__]
+            if type(error) not in told:  # the words of one kind may differ each time, in an address or a time
                 parent.tell(
-                    f"{TITLES[service]} failed ({reason[0][:300]}). The run goes on; {METRICS} has everything, "
+                    f"{TITLES[service]} failed ({first_line(error)[:300]}). The run goes on; {METRICS} has everything, "
                     f"and it is tried again every {SECONDS_BETWEEN_TRIES:g} s."
                 )
                 with suppress(OSError):
                     (about.folder_of(service) / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
-            told = True
+            told.add(type(error))
             if last_try:
                 return
             parent.gone.wait(SECONDS_BETWEEN_TRIES)

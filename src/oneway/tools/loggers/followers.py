@@ -22,13 +22,17 @@ PATIENCE = 30.0
 MOST_SECONDS = 60.0
 """That the end of a run waits for a logger that lives."""
 
+MOST_MESSAGES = 8
+"""Of one logger: a service that is started again and again may say something else each time, such as another path."""
+
 
 class Follower:
     """The process of one logger. Nothing here waits for it but `finish`, and nothing raises."""
 
     def __init__(self, service: str, about: About, say: Callable[[str], None]) -> None:
         self.title, self.say = TITLES[service], say
-        self.heard, self.unread, self.told = time.monotonic(), b"", False
+        self.heard, self.unread = time.monotonic(), b""
+        self.told: set[str] = set()
         command = [sys.executable, "-P", "-m", "oneway.tools.loggers.follow", service]
         pipe, quiet = subprocess.PIPE, subprocess.DEVNULL
         # Ctrl-C is for the run: its loggers end when it has.
@@ -64,8 +68,9 @@ class Follower:
             with suppress(OSError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self._tell(f"{self.title} does not answer, and may lack the last points. metrics.jsonl has everything.")
+        else:
+            self.tell_failure()
         self.process.wait()
-        self.tell_failure()
 
     def tell_failure(self) -> None:
         """Says that the logger has ended, where it has, and not well."""
@@ -79,9 +84,9 @@ class Follower:
             self.process.stdin.close()
 
     def _tell(self, message: str) -> None:
-        if not self.told:
+        if message not in self.told and len(self.told) < MOST_MESSAGES:
             self.say(f"Note: {message}")
-        self.told = True
+            self.told.add(message)
 
 
 @contextmanager

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
+from oneway.common.cores import count_cores
 from oneway.common.errors import UserError
 from oneway.data.dataset import Bytes
 from oneway.data.decode.images import image_size, read_image
@@ -16,7 +16,7 @@ from oneway.data.image_style import COLOURS, ImageStyle
 from oneway.tools.evaluate import PIXELS_AT_ONCE
 from oneway.tools.predict.sources import Source
 
-THREADS = max(2, min(32, os.cpu_count() or 1))
+THREADS = max(2, min(32, count_cores()))
 """Of decoding and writing together; the network has its own."""
 
 AHEAD = 2 * THREADS

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from oneway.common.errors import UserError, unknown
 from oneway.common.links import refuse_link
 from oneway.common.run_files import CONFIG, MODEL, describe_exported
+from oneway.common.words import first_line
 from oneway.config import Precision
 from oneway.data.dataset import Bytes, Colour, factor_of
 from oneway.data.decode.images import STRIPE, read_image, reduced
@@ -346,7 +347,7 @@ def _explain_failures(height: int, width: int) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        reason = (str(error).splitlines() or [""])[0]
+        reason = first_line(error)
         if isinstance(error, torch.OutOfMemoryError) or "memory" in reason:
             raise UserError(
                 f"{height}×{width} pixels do not fit into memory at once. See them in tiles: --tile 1024 1024."

@@ -6,7 +6,7 @@ Shapes: a frame has H×W pixels.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -19,11 +19,11 @@ from oneway.data.dataset import Bytes
 from oneway.data.decode.video import require_video
 from oneway.runs.atomic import CannotWrite
 
-TICK = Fraction(1, 90_000)
-"""The clock of the videos that are written, in seconds."""
+TICK = Fraction(1, 60_000)
+"""The clock of the videos that are written, in seconds: MPEG-4 counts no more than 65,535 ticks in one."""
 
 USUAL_RATE = 25
-CODECS = {"libx264": {"crf": "18", "bf": "0"}, "mpeg4": {"qscale": "2"}}
+CODECS = {"libx264": {"crf": "18", "bf": "0"}, "mpeg4": {"qmin": "2", "qmax": "2"}}
 """The preferred one first, each with options for the quality of a good copy.
 
 Frames are stored in the order in which they are shown (`bf`), or those of uneven times would end too early."""
@@ -35,6 +35,7 @@ def video_writer(path: Path) -> Iterator[Callable[[Bytes, Fraction | None], None
     av = require_video()
     temporary = temporary_for(path)
     stream: Any = None
+    latest: Any = None  # the last packet, which waits until it is known how long its frame is shown
     ticks, lasting = -1, round(1 / (USUAL_RATE * TICK))
 
     def append(pixels: Bytes, time: Fraction | None) -> None:
@@ -53,15 +54,22 @@ def video_writer(path: Path) -> Iterator[Callable[[Bytes, Fraction | None], None
         before, ticks = ticks, ticks + step if time is None else max(ticks + 1, round(time / TICK))
         lasting = ticks - before if before >= 0 else lasting
         frame.pts, frame.time_base = ticks, TICK
-        container.mux(stream.encode(frame))
+        write(stream.encode(frame))
+
+    def write(packets: Iterable[Any]) -> None:
+        nonlocal latest
+        for packet in packets:
+            if latest is not None:
+                container.mux(latest)
+            latest = packet
 
     try:
         with av.open(str(temporary), "w", format="mp4") as container:
             yield append
             if stream is not None:
-                for packet in stream.encode(None):
-                    packet.duration = lasting  # or the last frame, after which none comes, would be shown for no time
-                    container.mux(packet)
+                write(stream.encode(None))
+                latest.duration = lasting  # or the last frame, after which none comes, would be shown for no time
+                container.mux(latest)
         os.replace(temporary, path)
     except (av.FFmpegError, OSError) as error:
         raise CannotWrite(f"{path}: cannot be written ({error}).") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ import torch
 from rich.console import Console
 
 from oneway.common import console as printing
+from oneway.common.cores import count_cores
 from oneway.common.errors import UserError, unknown
 from oneway.common.run_files import CONFIG
 from oneway.common.words import listed, say
@@ -170,8 +170,3 @@ def _train(job: Job, quiet: bool) -> dict[str, Any]:
     if job.prepare is not None:
         job.prepare()
     return train(job.config, job.folder, resume, printing.Console(quiet=quiet))
-
-
-def count_cores() -> int:
-    """Cores this process may use, which a container can make fewer than there are."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

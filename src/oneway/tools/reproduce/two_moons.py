@@ -10,6 +10,7 @@ import torch
 from rich.console import Console
 
 from oneway import data
+from oneway.common.cores import count_cores
 from oneway.common.drawing import Axes, Figure, LinearSegmentedColormap, style
 from oneway.common.errors import UserError
 from oneway.common.words import say
@@ -20,7 +21,7 @@ from oneway.runs import load_model, open_run
 from oneway.runs.atomic import write_json
 from oneway.tools.reproduce.figures import save
 from oneway.tools.reproduce.fill_table import as_rich
-from oneway.tools.reproduce.jobs import Job, Request, count_cores, train_all
+from oneway.tools.reproduce.jobs import Job, Request, train_all
 from oneway.tools.reproduce.results import measure_all, read_trained, runs_as_json
 
 PANELS: dict[str, tuple[str, str, VariantName]] = {
