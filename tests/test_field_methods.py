@@ -26,7 +26,7 @@ from oneway.methods import METHODS
 from oneway.methods.interface import Batch
 from oneway.models.average import average_of
 from oneway.models.roles import Models
-from oneway.ops.exchange import box_mask
+from oneway.ops.cutmix import box_mask
 from oneway.ops.warp import sampling_points, valid_points, warp
 from oneway.perturb import perturbation
 from small_runs import assert_resumes, small_streets

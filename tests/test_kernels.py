@@ -25,7 +25,7 @@ from oneway.ops.cells import kernel_upsamples
 from oneway.ops.colour import jitter_colours, jitter_colours_by_kernel
 from oneway.ops.crops import Window, crop_images_by_kernel, crop_labels_by_kernel
 from oneway.ops.cross_entropy import cross_entropy, cross_entropy_by_kernel
-from oneway.ops.exchange import exchange
+from oneway.ops.cutmix import cutmix
 from oneway.ops.losses import masked_kl, upsample
 from oneway.ops.moved_kl import Geometry, moved_kl_by_kernel
 from oneway.ops.perturb import recolour_and_warp_by_kernel
@@ -168,7 +168,7 @@ def fact_moved_kl_of_exchanged_rectangles_is_the_plain_one(n, by_confidence):
     if pairs > 1:
         boxes.area[1] = 0
     alone = upsample(teacher.double(), pixels).softmax(1)
-    target = exchange(alone, boxes)
+    target = cutmix(alone, boxes)
     assert not torch.equal(target, alone)
     weight = target.amax(dim=1) if by_confidence else None
     assert_agree(

@@ -21,7 +21,7 @@ from oneway.engine.store import Store
 from oneway.models import build
 from oneway.models.average import average_of
 from oneway.models.norm import NormPolicy
-from oneway.ops.exchange import box_mask
+from oneway.ops.cutmix import box_mask
 from oneway.ops.warp import sampling_points
 from oneway.perturb import phtps
 from small_runs import small_streets

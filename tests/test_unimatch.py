@@ -20,7 +20,7 @@ from oneway.models.encoder import Encoder
 from oneway.models.features import feature_channels
 from oneway.models.norm import NormPolicy
 from oneway.models.roles import Models
-from oneway.ops.exchange import box_mask
+from oneway.ops.cutmix import box_mask
 from oneway.tools.train import train
 from small_runs import QUIET, small_streets
 from test_consistency import frozen

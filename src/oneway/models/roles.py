@@ -79,7 +79,7 @@ class Models:
             logits = self.teacher(x, clean, which)
             return lambda: logits
         of_batch = simple and self.norms.teacher != "population"  # statistics that processes make together
-        return beside(lambda images: self.teacher(images, clean, which), x, exchanges=of_batch)
+        return beside(lambda images: self.teacher(images, clean, which), x, communicates=of_batch)
 
     def probe(self, x: Tensor, which: int = 0) -> Tensor:
         """A student's logits with a gradient, but no trace in the statistics that batch norm keeps."""

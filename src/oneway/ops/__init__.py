@@ -13,8 +13,8 @@ from oneway.ops.contrast import Cells, cells_of, chosen, directional_contrast, s
 from oneway.ops.conv import conv
 from oneway.ops.crops import Window, crop_images, crop_labels
 from oneway.ops.cross_entropy import confident_cross_entropy, cross_entropy
+from oneway.ops.cutmix import cutmix, square_mask
 from oneway.ops.depthwise import depthwise
-from oneway.ops.exchange import exchange, square_mask
 from oneway.ops.intensity import vary_intensity
 from oneway.ops.losses import confident_l2, entropy, kl_map, masked_kl, pixels_of, upsample
 from oneway.ops.moved_kl import Geometry, moved, moved_kl

@@ -23,14 +23,14 @@ Result = TypeVar("Result")
 _pending: deque[tuple[torch.cuda.Event, tuple[Tensor, ...]]] = deque()
 
 
-def beside(function: Callable[[Tensor], Tensor], x: Tensor, exchanges: bool = False) -> Callable[[], Tensor]:
+def beside(function: Callable[[Tensor], Tensor], x: Tensor, communicates: bool = False) -> Callable[[], Tensor]:
     """Begins to compute a function of N×…×H×W images; what is returned waits for its result, and has to be called.
 
     Without a second stream, the result is there at once. So it is where processes compute together and the function
-    `exchanges` something with the others: they have to do that in one order.
+    `communicates`: collective operations must be issued in the same order in every process.
     """
     small = x.numel() // x.shape[1] <= LARGEST
-    if not (x.is_cuda and small and kernels_run(x.device) and not (exchanges and current())):
+    if not (x.is_cuda and small and kernels_run(x.device) and not (communicates and current())):
         at_once = function(x)
         return lambda: at_once
     stream = _stream_of(x.device, "beside")

@@ -2,7 +2,7 @@
 
 Kernels make no full-resolution tensor of classes. Where predictions are warped, a target is a bilinear mixture of the
 teacher's probabilities at four neighbouring pixels, and each of those is a softmax of a bilinear mixture of logits:
-together they draw on 3×3 cells. Where images exchange rectangles, a pixel inside one has its target from the partner.
+together they draw on 3×3 cells. With CutMix, a pixel inside the rectangle has its target from the partner image.
 
 Shapes: N images of H×W pixels, C classes, logits at h×w.
 """
@@ -32,7 +32,7 @@ from oneway.ops.cells import (
     share_of_second,
     upsampled,
 )
-from oneway.ops.exchange import edges
+from oneway.ops.cutmix import edges
 from oneway.ops.gradient import Traces, mean, store_contributions, store_sums
 from oneway.ops.losses import Pixels, masked_kl, upsample
 from oneway.ops.warp import Warp, neighbours, source_of, wholly_inside
@@ -44,7 +44,7 @@ TINY = tl.constexpr(1.1754943508222875e-38)
 
 
 class Geometry(NamedTuple):
-    """What moves a prediction, where that is at most a warp, or an exchange of rectangles between two images."""
+    """What moves a prediction, where that is at most a warp, or CutMix: rectangles exchanged between two images."""
 
     warp: Warp | None = None
     boxes: Boxes | None = None
@@ -110,7 +110,7 @@ def moved_kl_by_kernel(
     if geometry.warp is None:
         # What is absent is never read, but a kernel wants a pointer.
         boxes = frame_t if geometry.boxes is None else edges(geometry.boxes, pixels).float()
-        flags = {"EXCHANGED": geometry.boxes is not None, "CONFIDENCE": by_confidence}
+        flags = {"CUTMIX": geometry.boxes is not None, "CONFIDENCE": by_confidence}
         _divergence[grid](frame_t, frame_s, boxes, len(boxes), *traces, **flags, **constants)
     else:
         normalisers = torch.empty(len(first), *pixels, device=first.device)
@@ -127,7 +127,7 @@ def _divergence(
     pairs,
     contributions,
     sums,
-    EXCHANGED: tl.constexpr,
+    CUTMIX: tl.constexpr,
     CONFIDENCE: tl.constexpr,
     C: tl.constexpr,
     h: tl.constexpr,
@@ -139,7 +139,7 @@ def _divergence(
     INTERVALS: tl.constexpr,
 ):
     n, row, column, y, x, exists, share_down, share_right = intervals_of_program(h, w, H, W, DOWN, RIGHT, INTERVALS)
-    source = _image_of(n, y, x, boxes, pairs) if EXCHANGED else n
+    source = _image_of(n, y, x, boxes, pairs) if CUTMIX else n
     teacher = corner_of(frame_t, source, row, column, C, h, w, RIGHT)
     student = corner_of(frame_s, n, row, column, C, h, w, RIGHT)
     highest, normaliser_t = maximum_and_log_sum_exp(teacher, share_down, share_right, C, h, w)

@@ -4,7 +4,7 @@ from oneway.perturb.drawn import PERTURBATIONS, perturbation, ph, phtps, tps
 from oneway.perturb.perturbation import (
     UNCHANGED,
     Composed,
-    Exchange,
+    CutMix,
     Perturbation,
     PhTPS,
     Shift,

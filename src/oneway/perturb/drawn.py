@@ -14,8 +14,8 @@ from oneway import ops
 from oneway.draws import PerturbationDraw
 from oneway.perturb.perturbation import (
     ColourJitter,
+    CutMix,
     Cutout,
-    Exchange,
     Perturbation,
     PhTPS,
     RandomIntensity,
@@ -61,12 +61,12 @@ def augseg(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
 
 def cutmix(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
     """Pairs of images exchange a rectangle of half their area, and so do their predictions."""
-    return Exchange(draw.boxes)
+    return CutMix(draw.boxes)
 
 
 def boxes(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
     """CutMix as FixMatch for segmentation and UniMatch have it: in half of the pairs, a smaller rectangle."""
-    return Exchange(draw.small_boxes)
+    return CutMix(draw.small_boxes)
 
 
 def cutout(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:

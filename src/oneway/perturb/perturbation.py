@@ -89,8 +89,11 @@ class Unwarp(Perturbation):
 
 
 @dataclass(frozen=True)
-class Exchange(Perturbation):
-    """CutMix: pairs of images exchange a rectangle, and so do their predictions. It is its own inverse."""
+class CutMix(Perturbation):
+    """Pairs of images exchange a rectangle, and so do their predictions; its own inverse.
+
+    It serves both perturbations: `cutmix`, with rectangles of half the area, and `boxes`, with smaller ones.
+    """
 
     boxes: Boxes
 
@@ -99,10 +102,10 @@ class Exchange(Perturbation):
         return Geometry(boxes=self.boxes)
 
     def image(self, x: Tensor) -> Tensor:
-        return ops.exchange(x, self.boxes)
+        return ops.cutmix(x, self.boxes)
 
     def prediction(self, p: Tensor) -> Tensor:
-        return ops.exchange(p, self.boxes)
+        return ops.cutmix(p, self.boxes)
 
     def inverse(self) -> Perturbation:
         return self

@@ -1,6 +1,6 @@
-"""CutMix (French et al., 2020): the two images of a pair exchange a rectangle.
+"""CutMix (French et al., 2020): the two images of a pair exchange a rectangle; and the squares of Cutout.
 
-Both images of a pair are used, each with what the other lost; so the exchange is its own inverse.
+Both images of a pair are used, each with what the other lost: CutMix is its own inverse here.
 Shapes: N images of H×W pixels; image n is paired with image n + ⌊N/2⌋, an odd one is left alone.
 """
 
@@ -12,8 +12,11 @@ from torch import Tensor
 from oneway.draws import Boxes, Squares
 
 
-def exchange(x: Tensor, boxes: Boxes) -> Tensor:
-    """N×C×H×W images or predictions with their rectangles exchanged; N×C predictions mixed in proportion to area."""
+def cutmix(x: Tensor, boxes: Boxes) -> Tensor:
+    """N×C×H×W images or predictions with rectangles exchanged within pairs; N×C predictions mixed by the box area.
+
+    The rectangles are those of either perturbation: half of the area (`cutmix`), or smaller ones (`boxes`).
+    """
     pairs = len(boxes.height)
     first, second, rest = x[:pairs], x[pairs : 2 * pairs], x[2 * pairs :]
     if x.ndim == 2:
