@@ -15,9 +15,6 @@ SEGMENTERS = ("swiftnet", "deeplabv2", "deeplabv3plus", "vit")
 CLASSIFIERS = {"cifar10": "wrn-28-2", "moons": "mlp"}
 """The network for each data set whose inputs have one class each."""
 
-TAUGHT = ("consistency", "one_pass", "classmix", "augseg", "unimatch", "unimatch_v2")
-"""Losses that learn from the predictions of a teacher, whoever it is."""
-
 EMBEDDED = ("streets", "moons")
 
 
@@ -34,13 +31,11 @@ def conflicts(config: Config) -> Iterator[str]:
         yield f"{chosen}: predictions for whole images cannot be unmixed; use 1w-ct, 1w-cs or 2w-c1"
     if method.loss.startswith("confident") and variant.first_learns:
         yield f"{chosen}: hard targets carry no gradient, so the branch that makes them cannot learn; use 1w-ct"
-    if method.losses == "vat" and config.variant != "1w-ct":
-        yield f"{chosen}: an adversarial change is searched around the clean prediction that teaches; use 1w-ct"
-    if not method.has_variants and config.variant != "1w-ct":
-        yield f"{chosen}: the method itself says which branch is perturbed and which learns; use 1w-ct"
+    if not (method.variants or method.supervised) and config.variant != "1w-ct":
+        yield f"{chosen}: the method has no variants, it decides itself which branch learns; use 1w-ct"
     if method.segments and config.data.task == "classification":
         yield f"method {config.method} segments images, and {config.data.name} has one class for each input"
-    if config.teacher is not None and not (method.losses in TAUGHT and variant.views == 1 and not variant.two_way):
+    if config.teacher is not None and not (method.taught and variant.views == 1 and not variant.two_way):
         yield (
             f"teacher {config.teacher}: {chosen} does not learn from the clean predictions of one teacher; use a "
             f"method such as mt-colour-cutmix with variant 1w-ct"

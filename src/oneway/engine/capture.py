@@ -71,7 +71,7 @@ def choose_step(
 
 def is_consistent(config: Config, alpha: float) -> bool:
     """Whether unlabelled images take part in an iteration: at α = 0 they do not, but for entropy alone."""
-    only_entropy = METHODS[config.method].losses == "vat" and config.train.entropy > 0 and config.train.alpha == 0
+    only_entropy = METHODS[config.method].entropy and config.train.entropy > 0 and config.train.alpha == 0
     return alpha > 0 or only_entropy
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -62,6 +63,15 @@ class Method:
     injects: bool = False
     """Whether it pastes pieces of labelled images into unlabelled ones, and mixes these."""
 
+    variants: bool = False
+    """Whether its losses follow `Settings.variant`: which branch is perturbed and which learns (`--variant`)."""
+
+    taught: bool = False
+    """Whether it learns from clean predictions of one teacher, so that a frozen network may be that (`--teacher`)."""
+
+    entropy: bool = False
+    """Whether it minimises entropy: where `train.entropy` is above 0, unlabelled images take part even at α = 0."""
+
     train: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the section `train` that the method brings: they win over a recipe's, and a flag over both."""
 
@@ -79,11 +89,6 @@ class Method:
     def mixes_labelled(self) -> bool:
         """Whether it mixes labelled images with one another."""
         return not MIXING.isdisjoint(self.augment)
-
-    @property
-    def has_variants(self) -> bool:
-        """Whether a variant says which branch is perturbed and which learns."""
-        return callable(self.losses) or self.losses in ("consistency", "supervised")
 
     @property
     def segments(self) -> bool:
@@ -118,6 +123,9 @@ SLOW_TEACHER: Mapping[str, Any] = {
 
 CAC: Mapping[str, Any] = {"alpha": 0.1, "confidence": 0.75, "batch_norm": "both"}
 
+consistency = partial(Method, "consistency", variants=True, taught=True)
+"""A row of the table whose losses are those of `consistency.py`."""
+
 METHODS: dict[str, Method] = {
     "supervised": Method("supervised"),
     "supervised-phtps-aug": Method("supervised", augment=("phtps",)),
@@ -125,53 +133,61 @@ METHODS: dict[str, Method] = {
     "supervised-colour-aug": Method("supervised", augment=("colour",)),
     "supervised-colour-cutmix-aug": Method("supervised", augment=("colour", "cutmix")),
     "supervised-balanced": Method("supervised", train={"balance": "frequency"}),
-    "simple-ph": Method("consistency", perturb=("ph",)),
-    "simple-tps": Method("consistency", perturb=("tps",)),
-    "simple-phtps": Method("consistency", perturb=("phtps",)),
-    "mt-phtps": Method("consistency", perturb=("phtps",), teacher="mean"),
-    "simple-cutmix": Method("consistency", perturb=("cutmix",)),
-    "mt-cutmix": Method("consistency", perturb=("cutmix",), teacher="mean"),
-    "mt-cutmix-l2": Method(
-        "consistency", perturb=("cutmix",), teacher="mean", loss="confident-l2", train={"alpha": 1.0}
-    ),
-    "mt-phtps-cutmix": Method("consistency", perturb=("phtps", "cutmix"), teacher="mean", train={"alpha": 1.0}),
-    "mt-colour-cutmix": Method(
-        "consistency", perturb=("colour", "cutmix"), teacher="mean", loss="weighted-kl", train={"alpha": 1.0}
+    "simple-ph": consistency(perturb=("ph",)),
+    "simple-tps": consistency(perturb=("tps",)),
+    "simple-phtps": consistency(perturb=("phtps",)),
+    "mt-phtps": consistency(perturb=("phtps",), teacher="mean"),
+    "simple-cutmix": consistency(perturb=("cutmix",)),
+    "mt-cutmix": consistency(perturb=("cutmix",), teacher="mean"),
+    "mt-cutmix-l2": consistency(perturb=("cutmix",), teacher="mean", loss="confident-l2", train={"alpha": 1.0}),
+    "mt-phtps-cutmix": consistency(perturb=("phtps", "cutmix"), teacher="mean", train={"alpha": 1.0}),
+    "mt-colour-cutmix": consistency(
+        perturb=("colour", "cutmix"), teacher="mean", loss="weighted-kl", train={"alpha": 1.0}
     ),
     "mt-colour-cutmix-drop": Method(
-        "one_pass",
+        "mt_colour_cutmix_drop",
         perturb=("colour", "cutmix"),
         teacher="mean",
         loss="weighted-kl",
+        taught=True,
         channels=True,
         train={"alpha": 1.0, "balance": "frequency"},
     ),
-    "fixmatch": Method("consistency", perturb=("colour", "boxes"), loss="confident", train=SELF_TAUGHT),
+    "fixmatch": consistency(perturb=("colour", "boxes"), loss="confident", train=SELF_TAUGHT),
     "fixmatch-ema": Method(
-        "fixmatch",
+        "fixmatch_ema",
         perturb=("augseg", "tps", "cutout"),
         teacher="mean",
         loss="confident",
         train={"alpha": 1.0, "confidence": 0.95, "teacher_decay": 0.999, "teacher_warm_up": True},
     ),
-    "classmix": Method("classmix", perturb=("colour",), teacher="mean", classes=True, train=CLASSMIX),
+    "classmix": Method("classmix", perturb=("colour",), teacher="mean", taught=True, classes=True, train=CLASSMIX),
     "cps": Method("cps", perturb=("cutmix",), loss="confident", students=2, train=CPS),
     "unimatch": Method(
-        "unimatch", perturb=("colour", "boxes"), loss="confident", views=2, channels=True, train=SELF_TAUGHT
+        "unimatch",
+        perturb=("colour", "boxes"),
+        loss="confident",
+        taught=True,
+        views=2,
+        channels=True,
+        train=SELF_TAUGHT,
     ),
     "unimatch-v2": Method(
         "unimatch_v2",
         perturb=("colour", "boxes"),
         teacher="mean",
         loss="confident",
+        taught=True,
         views=2,
         channels=True,
         train=SLOW_TEACHER,
     ),
-    "augseg": Method("augseg", perturb=("augseg",), teacher="mean", loss="confident", injects=True, train=SLOW_TEACHER),
+    "augseg": Method(
+        "augseg", perturb=("augseg",), teacher="mean", loss="confident", taught=True, injects=True, train=SLOW_TEACHER
+    ),
     "cac": Method("cac", perturb=("colour",), views=2, pairs=True, train=CAC),
-    "simple-noise": Method("consistency", perturb=("noise",), noise=True),
-    "vat-entmin": Method("vat", noise=True, train={"alpha": 1.0}),
+    "simple-noise": consistency(perturb=("noise",), noise=True),
+    "vat-entmin": Method("vat", noise=True, entropy=True, train={"alpha": 1.0}),
 }
 
 
