@@ -220,7 +220,7 @@ def fact_step_learns_what_the_plain_one_learns(method):
         row, channels = METHODS[method], sum(feature_channels(state.student))
         needs = {
             "noise_shape": (3, 16, 24) if row.noise else (0,),
-            "dropped_channels": channels if row.channels else 0,
+            "droppable_channels": channels if row.drops_channels else 0,
         }
         with ops.references(engine == "plain"):
             measured = [step(state, store, draw(replace(PLAN, **needs), 0).to(DEVICE), config)]

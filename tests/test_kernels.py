@@ -16,7 +16,7 @@ from torch import nn
 from kernel_facts import DEVICE, assert_facts
 from oneway.common.terms import IGNORE
 from oneway.config import Jitter
-from oneway.draws import Boxes, Colours, Jitters, Photometric
+from oneway.draws import Boxes, Colours, CropDraws, Photometric
 from oneway.engine.jitter import _window
 from oneway.engine.store import Store
 from oneway.models.average import average_of, update_average
@@ -229,11 +229,9 @@ def fact_moved_kl_in_bfloat16_only_rounds_what_goes_in_and_out():
 def fact_colours_are_jittered_as_plainly(strength):
     """Images with everything, with nothing, and with each part alone, in more than one tile."""
     x = random(5, 3, 41, 30).sigmoid()
-    lots = torch.tensor(
-        [[0, 0, 0], [0.99, 0.99, 0.99], [0, 0.99, 0.99], [0.99, 0, 0.99], [0.99, 0.99, 0]], device=DEVICE
-    )
+    u = torch.tensor([[0, 0, 0], [0.99, 0.99, 0.99], [0, 0.99, 0.99], [0.99, 0, 0.99], [0.99, 0.99, 0]], device=DEVICE)
     changes = [random(5, seed=seed).sigmoid() - 0.5 for seed in (1, 2, 3)]
-    draw = Colours(*changes, changes[0] / 2, 0.1 + 1.9 * random(5, seed=4).sigmoid(), lots)
+    draw = Colours(*changes, changes[0] / 2, 0.1 + 1.9 * random(5, seed=4).sigmoid(), u)
     with references():
         expected = jitter_colours(x.double(), draw, strength)
     found = jitter_colours_by_kernel(x, draw, strength)
@@ -249,7 +247,7 @@ def draw_of_colours() -> Photometric:
         hue=torch.tensor([0.08, -0.1], device=DEVICE),
         contrast=torch.tensor([1.2, 0.8], device=DEVICE),
         permutation=torch.tensor([[2, 0, 1], [0, 1, 2]], device=DEVICE),
-        lot=torch.zeros(2, device=DEVICE),
+        u=torch.zeros(2, device=DEVICE),
     )
 
 
@@ -322,7 +320,7 @@ def fact_crops_lie_where_pytorch_puts_them():
     uniform = torch.rand(3, 40, generator=random_state)
     scale = torch.where(uniform[0] < 0.2, 1.0, 0.5 + 2 * uniform[0])
     columns = (torch.arange(40) % 9, scale, *uniform[1:], torch.arange(40) % 2 == 0)
-    draw = Jitters(*(column.to(DEVICE) for column in columns))
+    draw = CropDraws(*(column.to(DEVICE) for column in columns))
     for config in (Jitter(crop=(33, 70)), Jitter(crop=(48, 32), padding=4, beyond="mirror")):
         with references():
             expected = _window(store, draw, config, config.crop)

@@ -5,7 +5,7 @@ and on i alone. So a run's position is its iteration number, resuming is exact b
 see the same augmentations.
 
 Shapes: N images. Numbers are drawn on the CPU by NumPy, whose calls cost a fraction of PyTorch's, and wrapped as
-tensors. A *lot* is a uniform number in [0, 1) that decides whether something happens.
+tensors. `u` is uniform in [0, 1): a number that decides whether something happens.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ PHOTOMETRIC_RANGES = {
 """What the paper draws b, s, h and c from, uniformly."""
 
 
-class Jitters(NamedTuple):
-    """Which images, and the scale, crop and flip of each."""
+class CropDraws(NamedTuple):
+    """The images of a batch, and the scale, crop and flip of each."""
 
     item: Tensor  # N int64, index into the store
     scale: Tensor  # N
@@ -60,25 +60,25 @@ class Jitters(NamedTuple):
 
 
 class Photometric(NamedTuple):
-    """φ = (b, s, h, c, π) of the paper, at strength 1, with what decides whether π is used at lower strength."""
+    """φ = (b, s, h, c, π) of the paper, at strength 1; `u` decides whether π is used at a lower strength."""
 
     brightness: Tensor  # N, b
     saturation: Tensor  # N, s
     hue: Tensor  # N, h, in turns (36° is 0.1)
     contrast: Tensor  # N, c
     permutation: Tensor  # N×3 int64, π
-    lot: Tensor  # N: the channels are permuted where it is below s_P
+    u: Tensor  # N: the channels are permuted where it is below s_P
 
 
 class Colours(NamedTuple):
-    """Colour jitter as FixMatch and UniMatch have it, at strength 1, with what decides whether a part is used."""
+    """Colour jitter of FixMatch and UniMatch at strength 1; `u` decides which of its steps an image undergoes."""
 
     brightness: Tensor  # N, in [−½, ½): relative change
     contrast: Tensor  # N, likewise
     saturation: Tensor  # N, likewise
     hue: Tensor  # N, in turns, in [−¼, ¼)
     blur: Tensor  # N, deviation in pixels, in [0.1, 2)
-    lots: Tensor  # N×3: for changing colours at all, for grey, for blur
+    u: Tensor  # N×3: for a change of colours, for grey, for blur
 
 
 class Intensities(NamedTuple):
@@ -119,39 +119,39 @@ class PerturbationDraw(NamedTuple):
     squares: Squares
 
 
-class Lots(NamedTuple):
-    """Decide, for each unlabelled image, what only some methods leave to chance."""
+class ClassAndChannelDraws(NamedTuple):
+    """Uniform numbers for each unlabelled image: they select the classes to mix and the channels to drop."""
 
-    classes: Tensor  # N×256, one for each class that a label can be; N×0 where the method mixes none
+    classes: Tensor  # N×256, one for each value of a label; N×0 where the method mixes no classes
     channels: Tensor  # N×K, one for each channel of the encoder's feature maps; N×0 where the method drops none
-    whole: Tensor  # N, for keeping all channels of an image
+    whole: Tensor  # N, whether an image keeps all its channels
 
 
-class Pairs(NamedTuple):
-    """Numbers in [0, 1) for methods that look at two overlapping crops of each unlabelled image."""
+class OverlapDraws(NamedTuple):
+    """Uniform numbers for methods that compare two overlapping crops of each unlabelled image (CAC)."""
 
     shift: Tensor  # N×2: how far the second lies below and to the right of the first, within what is possible
     places: Tensor  # N×512: cells of both crops that are negatives
 
 
-class Injections(NamedTuple):
-    """What AugSeg leaves to chance when it mixes N unlabelled images with labelled ones, and with one another."""
+class AugSegDraws(NamedTuple):
+    """Random numbers of AugSeg: it pastes labelled images into N unlabelled ones, then the results into one another."""
 
-    labelled: Squares  # of the labelled images, with centres in [⅛, 1)
-    mixed: Squares  # of what came of it
-    lot: Tensor  # N: a piece of a labelled image is pasted where the teacher is less sure than this
+    labelled: Squares  # cut from labelled images, with centres in [⅛, 1)
+    mixed: Squares  # cut from the results
+    u: Tensor  # N: the piece of a labelled image is pasted where the teacher's confidence is below u
 
 
 class Draws(NamedTuple):
     """Everything random about one iteration."""
 
-    labelled: Jitters
-    unlabelled: Jitters
+    labelled: CropDraws
+    unlabelled: CropDraws
     views: tuple[PerturbationDraw, ...]  # of the unlabelled images, one for each perturbed view of them
     augmentation: PerturbationDraw | None  # of the first labelled images, where a method asks for it
-    lots: Lots | None = None  # where a method asks for any
-    pairs: Pairs | None = None  # likewise
-    injections: Injections | None = None  # likewise
+    selection: ClassAndChannelDraws | None = None  # where a method asks for any
+    overlap: OverlapDraws | None = None  # likewise
+    augseg: AugSegDraws | None = None  # likewise
 
     def to(self, device: torch.device) -> Draws:
         """The table on a device."""
@@ -209,8 +209,8 @@ class Plan:
     views: int = 1  # perturbed views of each unlabelled image
     augmented: int = 0  # labelled images of a batch that are perturbed, the first ones
     mixes_classes: bool = False
-    dropped_channels: int = 0  # channels of the feature maps, some of which are dropped for each image; 0 for none
-    pairs: bool = False  # whether there are two crops of each unlabelled image
+    droppable_channels: int = 0  # channels of the feature maps, some of which are dropped for each image; 0 for none
+    needs_pairs: bool = False  # whether there are two crops of each unlabelled image
     injects: bool = False  # whether pieces of labelled images are pasted into unlabelled ones
 
 
@@ -221,13 +221,13 @@ def draw(plan: Plan, iteration: int) -> Draws:
         return draw_perturbation(plan.seed, iteration, count, role, plan.noise_shape)
 
     return Draws(
-        labelled=_jitters(plan, "labelled", plan.labelled, plan.batch_labelled, iteration),
-        unlabelled=_jitters(plan, "unlabelled", plan.unlabelled, plan.batch_unlabelled, iteration),
+        labelled=_draw_crops(plan, "labelled", plan.labelled, plan.batch_labelled, iteration),
+        unlabelled=_draw_crops(plan, "unlabelled", plan.unlabelled, plan.batch_unlabelled, iteration),
         views=tuple(perturbation(_role(view), plan.batch_unlabelled) for view in range(plan.views)),
         augmentation=perturbation("labelled ", plan.augmented) if plan.augmented else None,
-        lots=draw_lots(plan, iteration) if plan.mixes_classes or plan.dropped_channels else None,
-        pairs=draw_pairs(plan, iteration) if plan.pairs else None,
-        injections=draw_injections(plan, iteration) if plan.injects else None,
+        selection=draw_classes_and_channels(plan, iteration) if plan.mixes_classes or plan.droppable_channels else None,
+        overlap=draw_overlaps(plan, iteration) if plan.needs_pairs else None,
+        augseg=draw_augseg(plan, iteration) if plan.injects else None,
     )
 
 
@@ -259,11 +259,11 @@ def draw_photometric(random: np.random.Generator, count: int) -> Photometric:
     u = random.random((8, count), dtype=np.float32)
     colours = {name: _between(*ends, row) for (name, ends), row in zip(PHOTOMETRIC_RANGES.items(), u, strict=False)}
     permutation = torch.from_numpy(u[4:7].argsort(axis=0).T)
-    return Photometric(**colours, permutation=permutation, lot=torch.from_numpy(u[7]))
+    return Photometric(**colours, permutation=permutation, u=torch.from_numpy(u[7]))
 
 
 def draw_colours(random: np.random.Generator, count: int) -> Colours:
-    """From the ranges of FixMatch's and UniMatch's strong augmentation for segmentation."""
+    """Parameters from the ranges of FixMatch's and UniMatch's strong augmentation for segmentation."""
     u = random.random((8, count), dtype=np.float32)
     return Colours(
         brightness=_between(-0.5, 0.5, u[0]),
@@ -271,12 +271,12 @@ def draw_colours(random: np.random.Generator, count: int) -> Colours:
         saturation=_between(-0.5, 0.5, u[2]),
         hue=_between(-0.25, 0.25, u[3]),
         blur=_between(0.1, 2.0, u[4]),
-        lots=torch.from_numpy(u[5:].T),
+        u=torch.from_numpy(u[5:].T),
     )
 
 
 def draw_intensities(random: np.random.Generator, count: int) -> Intensities:
-    """Every number of operations, every operation and every strength alike."""
+    """One to three operations for each image; numbers, operations and strengths are uniform."""
     return Intensities(
         torch.from_numpy(random.integers(1, 4, size=count)),
         torch.from_numpy(random.integers(OPERATIONS, size=(count, 3))),
@@ -312,27 +312,27 @@ def draw_squares(random: np.random.Generator, count: int) -> Squares:
     return Squares(side / 2, y, x)
 
 
-def draw_lots(plan: Plan, iteration: int) -> Lots:
-    """From streams of their own, so that no method shifts the numbers of another."""
+def draw_classes_and_channels(plan: Plan, iteration: int) -> ClassAndChannelDraws:
+    """The numbers of ClassMix and of dropped features, from streams of their own: no method shifts another's."""
 
     def uniform(purpose: str, *columns: int) -> Tensor:
         return _uniform(stream(plan.seed, purpose, iteration), plan.batch_unlabelled, *columns)
 
-    return Lots(
+    return ClassAndChannelDraws(
         uniform("mixed classes", CLASSES if plan.mixes_classes else 0),
-        uniform("dropped channels", plan.dropped_channels),
+        uniform("dropped channels", plan.droppable_channels),
         uniform("whole features"),
     )
 
 
-def draw_pairs(plan: Plan, iteration: int) -> Pairs:
-    """From a stream of their own."""
+def draw_overlaps(plan: Plan, iteration: int) -> OverlapDraws:
+    """Where second crops lie, and which cells are negatives; from a stream of their own."""
     random = stream(plan.seed, "overlapping crops", iteration)
-    return Pairs(_uniform(random, plan.batch_unlabelled, 2), _uniform(random, plan.batch_unlabelled, NEGATIVES))
+    return OverlapDraws(_uniform(random, plan.batch_unlabelled, 2), _uniform(random, plan.batch_unlabelled, NEGATIVES))
 
 
-def draw_injections(plan: Plan, iteration: int) -> Injections:
-    """From a stream of their own: squares of one size for the whole batch, each in its own place."""
+def draw_augseg(plan: Plan, iteration: int) -> AugSegDraws:
+    """Squares of one size for the whole batch, each in its own place; from a stream of their own."""
     random, count = stream(plan.seed, "injections", iteration), plan.batch_unlabelled
 
     def squares(a: float, b: float) -> Squares:
@@ -340,7 +340,7 @@ def draw_injections(plan: Plan, iteration: int) -> Injections:
         y, x = _between(1 / 8, 1, random.random((2, count), dtype=np.float32))
         return Squares(side, y, x)
 
-    return Injections(squares(8, 2), squares(4, 4), _uniform(random, count))
+    return AugSegDraws(squares(8, 2), squares(4, 4), _uniform(random, count))
 
 
 def batch_of(seed: int, purpose: str, available: int, batch: int, iteration: int) -> list[int]:
@@ -368,15 +368,15 @@ def _order(seed: int, purpose: str, available: int, times: int, epoch: int) -> n
     return np.concatenate([random.permutation(available) for _ in range(times)])
 
 
-def _jitters(plan: Plan, purpose: str, items: Sequence[int], batch: int, iteration: int) -> Jitters:
+def _draw_crops(plan: Plan, purpose: str, items: Sequence[int], batch: int, iteration: int) -> CropDraws:
     positions = batch_of(plan.seed, purpose, len(items), batch, iteration)
     item = torch.from_numpy(np.array([items[position] for position in positions], dtype=np.int64))
     if not plan.crop:
         nothing = torch.zeros(batch)
-        return Jitters(item, nothing + 1, nothing, nothing, nothing.bool())
+        return CropDraws(item, nothing + 1, nothing, nothing, nothing.bool())
     scale, top, left, flip = _uniform(stream(plan.seed, f"jitter of {purpose}", iteration), 4, batch)
     low, high = plan.scale
-    return Jitters(
+    return CropDraws(
         item=item,
         scale=_between(math.log(low), math.log(high), scale.numpy()).exp(),
         top=top,

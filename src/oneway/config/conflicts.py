@@ -42,7 +42,7 @@ def conflicts(config: Config) -> Iterator[str]:
         )
     if method.augment and not method.augment_all and config.train.batch_labelled < 2:
         yield f"method {config.method} perturbs half of the labelled images of a batch; use --train.batch-labelled 2"
-    if method.pairs and config.jitter.crop is not None and any(side % 8 for side in config.jitter.crop):
+    if method.needs_pairs and config.jitter.crop is not None and any(side % 8 for side in config.jitter.crop):
         height, width = config.jitter.crop
         yield f"method {config.method} compares cells of 8×8 pixels, and jitter.crop is {height} {width}; use multiples"
     if method.mixes_labelled and config.train.batch_labelled < 4:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from oneway.config import Jitter
-from oneway.draws import Draws, Jitters, Pairs, Plan, draw
+from oneway.draws import CropDraws, Draws, OverlapDraws, Plan, draw
 from oneway.engine import memory
 from oneway.engine.boxes import Box, CropDraw, Cropping, most_needed, needed_box
 from oneway.engine.store import Array, Choose, FlatArray, FlatArrayOnDisk, Images, Part, Pool, Store
@@ -115,14 +115,14 @@ class _Cut:
         assert jitter.crop is not None
         self.cropping = Cropping(jitter.crop, jitter.padding, jitter.beyond == "mirror", CELL)
         self.most_labelled, self.most = (
-            most_needed(plan.scale[0], jitter.crop, pairs) for pairs in (False, plan.pairs)
+            most_needed(plan.scale[0], jitter.crop, pairs) for pairs in (False, plan.needs_pairs)
         )
         """Pixels of such a part."""
 
-    def choosers(self, draws: Jitters, pairs: Pairs | None = None) -> list[Choose]:
+    def choosers(self, draws: CropDraws, overlap: OverlapDraws | None = None) -> list[Choose]:
         """A function of the height and width of each image that is drawn."""
         columns = (column.tolist() for column in (draws.scale, draws.top, draws.left, draws.flip))
-        shifts = repeat(None) if pairs is None else map(tuple, pairs.shift.tolist())
+        shifts = repeat(None) if overlap is None else map(tuple, overlap.shift.tolist())
         drawn = map(CropDraw, *columns, shifts)
         return [partial(needed_box, draw=each, cropping=self.cropping) for each in drawn]
 
@@ -145,7 +145,7 @@ class _Ahead:
         for other in wanted:
             if other not in self.coming:
                 draws = self.coming[other] = self._draw(other)
-                choosers = self.cut.choosers(draws.unlabelled, draws.pairs)
+                choosers = self.cut.choosers(draws.unlabelled, draws.overlap)
                 for slot, item, choose in zip(
                     self._slots(other), draws.unlabelled.item.tolist(), choosers, strict=True
                 ):
@@ -262,7 +262,7 @@ class _Window:
         sizes = [part.size if part else _size(samples, item) for item, part in zip(items, parts, strict=True)]
         choosers: list[Choose] = [_whole] * len(items)
         if self.cut is not None:
-            choosers = self.cut.choosers(draws.labelled) + self.cut.choosers(draws.unlabelled, draws.pairs)
+            choosers = self.cut.choosers(draws.labelled) + self.cut.choosers(draws.unlabelled, draws.overlap)
         boxes = [part.box if part else choose(size) for choose, size, part in zip(choosers, sizes, parts, strict=True)]
         size, box = (torch.from_numpy(np.array(each, dtype=np.int64)) for each in (sizes, boxes))
         pixels = self._together(samples.pixels, items, boxes, parts)

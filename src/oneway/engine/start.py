@@ -41,7 +41,7 @@ def training_state(
     elif METHODS[config.method].teacher == "mean":
         teachers = tuple(average_of(student) for student in learning)
     norms = NormPolicy(config.train.batch_norm, config.train.teacher_norm)
-    heads = (projector_for(students[0], config.seed).to(device),) if METHODS[config.method].pairs else ()
+    heads = (projector_for(students[0], config.seed).to(device),) if METHODS[config.method].needs_pairs else ()
     models = Models(learning, teachers, norms, frozen=teacher is not None, heads=heads)
     weights = None if class_weights is None else class_weights.to(device)
     return TrainingState(models, optimiser_for((*learning, *heads), config.optimiser, pretrained), weights)
@@ -110,8 +110,8 @@ def plan_of(
         noise_shape=(channels, *(config.jitter.crop or ())) if method.noise else (0,),
         views=max(method.views, variant.views),
         augmented=(batch_labelled if method.augment_all else batch_labelled // 2) if method.augment else 0,
-        mixes_classes=method.classes,
-        pairs=method.pairs,
+        mixes_classes=method.mixes_classes,
+        needs_pairs=method.needs_pairs,
         injects=method.injects,
-        dropped_channels=sum(feature_channels(network)) if method.channels and network is not None else 0,
+        droppable_channels=sum(feature_channels(network)) if method.drops_channels and network is not None else 0,
     )

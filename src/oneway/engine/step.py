@@ -126,29 +126,31 @@ def in_bfloat16(config: Config, device: torch.device) -> bool:
 def settings_of(config: Config, alpha: Tensor | float, class_weights: Tensor | None = None) -> Settings:
     """What the method of a configuration is told."""
     return Settings(
-        alpha,
-        VARIANTS[config.variant],
-        METHODS[config.method].loss,
-        config.train.confidence,
-        config.train.entropy,
-        config.perturb.adversarial_norm,
-        config.train.balance,
-        class_weights,
+        alpha=alpha,
+        variant=VARIANTS[config.variant],
+        loss=METHODS[config.method].loss,
+        confidence=config.train.confidence,
+        entropy=config.train.entropy,
+        adversarial_norm=config.perturb.adversarial_norm,
+        balance=config.train.balance,
+        class_weights=class_weights,
     )
 
 
 def mixed_batch(store: Store, draws: Draws, config: Config) -> Batch:
     """The images of one iteration, made when they are asked for."""
     # Crops and warps run outside autocast: in bfloat16, coordinates would be off by pixels.
-    exactly, pairs = torch.autocast(store.pixels.device.type, enabled=False), draws.pairs
+    exactly, overlap = torch.autocast(store.pixels.device.type, enabled=False), draws.overlap
+    method, jitter = METHODS[config.method], config.jitter
+    pair = None if overlap is None else partial(jitter_pairs, store, draws.unlabelled, overlap, jitter, CELL)
     return Batch(
-        exactly(partial(_labelled, store, draws, config)),
-        exactly(partial(jitter_inputs, store, draws.unlabelled, config.jitter)),
-        exactly(lambda x, view: perturbation(METHODS[config.method].perturb, draws.views[view], x, config.perturb)),
-        draws.views[0].noise if METHODS[config.method].noise else None,
-        draws.lots,
-        None if pairs is None else exactly(lambda: jitter_pairs(store, draws.unlabelled, pairs, config.jitter, CELL)),
-        draws.injections,
+        labelled=exactly(partial(_labelled, store, draws, config)),
+        unlabelled=exactly(partial(jitter_inputs, store, draws.unlabelled, jitter)),
+        perturbation=exactly(lambda x, view: perturbation(method.perturb, draws.views[view], x, config.perturb)),
+        noise=draws.views[0].noise if method.noise else None,
+        selection=draws.selection,
+        pair=None if pair is None else exactly(pair),
+        augseg=draws.augseg,
     )
 
 

@@ -45,15 +45,15 @@ def mixed_cross_entropy(models: Models, batch: Batch, settings: Settings) -> Ten
 
 def adaptive_cutmix(unlabelled: Labelled, sure: Tensor, batch: Batch) -> Labelled:
     """Images with pieces of one another, which the more often had received pieces of labelled ones the less sure."""
-    assert batch.injections is not None
-    injections, size = batch.injections, ops.pixels_of(unlabelled.x)
+    assert batch.augseg is not None
+    augseg, size = batch.augseg, ops.pixels_of(unlabelled.x)
     x_l, y_l = batch.labelled()
     others = torch.arange(len(unlabelled.x), device=x_l.device) % len(x_l)  # there may be fewer
     labelled = Labelled(x_l[others], y_l[others], torch.ones_like(unlabelled.certainty))
-    piece = ops.square_mask(injections.labelled, size) & (injections.lot > sure)[:, None, None]
+    piece = ops.square_mask(augseg.labelled, size) & (augseg.u > sure)[:, None, None]
     injected = pasted(labelled, unlabelled, piece)
     rolled = Labelled(*(each.roll(-(len(each) // 2), dims=0) for each in injected))
-    return pasted(rolled, unlabelled, ops.square_mask(injections.mixed, size))
+    return pasted(rolled, unlabelled, ops.square_mask(augseg.mixed, size))
 
 
 def pasted(source: Labelled, target: Labelled, mask: Tensor) -> Labelled:

@@ -14,7 +14,7 @@ from torch import Tensor
 from oneway.perturb import Perturbation
 
 if TYPE_CHECKING:
-    from oneway.draws import Injections, Lots
+    from oneway.draws import AugSegDraws, ClassAndChannelDraws
     from oneway.methods.table import BalanceName, LossName, Variant
     from oneway.models.roles import Models
 
@@ -63,14 +63,14 @@ class Batch:
     noise: Tensor | None = None
     """As large as x_u, standard normal, where the method asks for it."""
 
-    lots: Lots | None = None
-    """What decides which classes are mixed and which channels dropped, where the method asks for it."""
+    selection: ClassAndChannelDraws | None = None
+    """Uniform numbers that select the classes to mix and the channels to drop, where the method asks for them."""
 
     pair: Callable[[], Pair] | None = None
     """Two overlapping crops, where the method asks for them."""
 
-    injections: Injections | None = None
-    """Where pieces of labelled images are pasted into x_u, and pieces of that into one another, likewise."""
+    augseg: AugSegDraws | None = None
+    """AugSeg's squares: of labelled images, pasted into x_u, and of the results, pasted into one another."""
 
 
 @dataclass(frozen=True)

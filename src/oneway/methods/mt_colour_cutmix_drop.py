@@ -19,11 +19,11 @@ from oneway.perturb import UNCHANGED
 
 def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
     """L_s + α (the strong view's loss, and half of that of dropped features), of one backward pass."""
-    assert batch.lots is not None
+    assert batch.selection is not None
     (x_l, y), x = batch.labelled(), batch.unlabelled()
     taught, perturbation, pixels = models.teacher_beside(x), batch.perturbation(x, 0), pixels_of(x)
 
-    factors = dropped(batch.lots.channels)
+    factors = dropped(batch.selection.channels)
     whole = torch.ones(len(x_l) + len(x), factors.shape[1], device=factors.device)
     images = torch.cat((x_l, perturbation.image(x), x))
     logits = models.student(images, features=torch.cat((whole, factors)))

@@ -51,13 +51,13 @@ class Method:
     noise: bool = False
     """Whether it draws a number for every number of its input."""
 
-    classes: bool = False
+    mixes_classes: bool = False
     """Whether it mixes images by their classes: it draws a number for every class."""
 
-    channels: bool = False
+    drops_channels: bool = False
     """Whether it drops channels of the encoder's features: it draws a number for every channel."""
 
-    pairs: bool = False
+    needs_pairs: bool = False
     """Whether it compares projected features of two overlapping crops of each image; a projector then learns too."""
 
     injects: bool = False
@@ -83,7 +83,7 @@ class Method:
     @property
     def mixes(self) -> bool:
         """Whether it mixes unlabelled images with one another."""
-        return not MIXING.isdisjoint(self.perturb) or self.classes or self.injects
+        return not MIXING.isdisjoint(self.perturb) or self.mixes_classes or self.injects
 
     @property
     def mixes_labelled(self) -> bool:
@@ -93,7 +93,7 @@ class Method:
     @property
     def segments(self) -> bool:
         """Whether it needs classes of pixels, or a network with a decoder."""
-        return self.classes or self.channels or self.pairs or self.injects
+        return self.mixes_classes or self.drops_channels or self.needs_pairs or self.injects
 
     @property
     def of_images(self) -> bool:
@@ -150,7 +150,7 @@ METHODS: dict[str, Method] = {
         teacher="mean",
         loss="weighted-kl",
         taught=True,
-        channels=True,
+        drops_channels=True,
         train={"alpha": 1.0, "balance": "frequency"},
     ),
     "fixmatch": consistency(perturb=("colour", "boxes"), loss="confident", train=SELF_TAUGHT),
@@ -161,7 +161,9 @@ METHODS: dict[str, Method] = {
         loss="confident",
         train={"alpha": 1.0, "confidence": 0.95, "teacher_decay": 0.999, "teacher_warm_up": True},
     ),
-    "classmix": Method("classmix", perturb=("colour",), teacher="mean", taught=True, classes=True, train=CLASSMIX),
+    "classmix": Method(
+        "classmix", perturb=("colour",), teacher="mean", taught=True, mixes_classes=True, train=CLASSMIX
+    ),
     "cps": Method("cps", perturb=("cutmix",), loss="confident", students=2, train=CPS),
     "unimatch": Method(
         "unimatch",
@@ -169,7 +171,7 @@ METHODS: dict[str, Method] = {
         loss="confident",
         taught=True,
         views=2,
-        channels=True,
+        drops_channels=True,
         train=SELF_TAUGHT,
     ),
     "unimatch-v2": Method(
@@ -179,13 +181,13 @@ METHODS: dict[str, Method] = {
         loss="confident",
         taught=True,
         views=2,
-        channels=True,
+        drops_channels=True,
         train=SLOW_TEACHER,
     ),
     "augseg": Method(
         "augseg", perturb=("augseg",), teacher="mean", loss="confident", taught=True, injects=True, train=SLOW_TEACHER
     ),
-    "cac": Method("cac", perturb=("colour",), views=2, pairs=True, train=CAC),
+    "cac": Method("cac", perturb=("colour",), views=2, needs_pairs=True, train=CAC),
     "simple-noise": consistency(perturb=("noise",), noise=True),
     "vat-entmin": Method("vat", noise=True, entropy=True, train={"alpha": 1.0}),
 }

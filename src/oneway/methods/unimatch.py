@@ -42,11 +42,11 @@ def strong_view(
 
 def perturbed_features(models: Models, batch: Batch, settings: Settings, x: Tensor, target: Tensor) -> Tensor:
     """The loss of the images as they are, half of whose features the decoder does not receive."""
-    assert batch.lots is not None
-    logits = models.student(x, clean=False, features=dropped(batch.lots.channels))
+    assert batch.selection is not None
+    logits = models.student(x, clean=False, features=dropped(batch.selection.channels))
     return divergence(target, logits, UNCHANGED, pixels_of(x), settings)
 
 
-def dropped(lots: Tensor) -> Tensor:
+def dropped(u: Tensor) -> Tensor:
     """N×K factors: 0 for the channels that are lost, each with probability ½, and 2 for the others."""
-    return 2 * (lots >= 0.5).to(lots.dtype)
+    return 2 * (u >= 0.5).to(u.dtype)

@@ -38,7 +38,7 @@ def with_strength(draw: Photometric, strength: float) -> Photometric:
         saturation=draw.saturation**strength,
         hue=strength * draw.hue,
         contrast=draw.contrast**strength,
-        permutation=torch.where((draw.lot < strength)[:, None], draw.permutation, kept),
+        permutation=torch.where((draw.u < strength)[:, None], draw.permutation, kept),
     )
 
 
