@@ -126,7 +126,7 @@ def test_what_every_method_computes_can_be_captured(method):
     weights = torch.ones(len(dataset.classes), device=DEVICE)
     losses = METHODS[method].generator()(state.models, batch, settings_of(config, state.alpha, weights))
     with NoWaiting():
-        measured = add_gradients(losses, state.watch.parameters)
+        measured = add_gradients(losses, state.guard.parameters)
     assert measured["supervised"] > 0
 
 

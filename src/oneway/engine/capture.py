@@ -21,7 +21,7 @@ from oneway.engine.start import accelerated
 from oneway.engine.state import TrainingState
 from oneway.engine.step import Measured, step
 from oneway.engine.store import Store
-from oneway.engine.warm import compile_kernels, cudnn_autotune, pays_to_try
+from oneway.engine.warm import compile_kernels, cudnn_autotune, should_autotune
 from oneway.methods import METHODS
 from oneway.ops import references, sharing_batches
 
@@ -95,7 +95,7 @@ class CapturedStep:
         self.table: FixedTable | None = None
         self.graphs: dict[bool, tuple[torch.cuda.CUDAGraph, Measured]] = {}
         self.stream = torch.cuda.Stream()
-        self.autotune = pays_to_try(state.student, config, iterations)
+        self.autotune = should_autotune(state.student, config, iterations)
 
     def __call__(self, draws: Draws, consistent: bool) -> Measured:
         """One iteration."""

@@ -41,7 +41,7 @@ def step(state: TrainingState, store: Store, draws: Draws, config: Config, consi
     """
     device = store.pixels.device
     method = METHODS[config.method if consistent else "supervised"]
-    statistics = state.watch.snapshot()
+    statistics = state.guard.snapshot()
     state.optimiser.zero_grad()
     lower = in_bfloat16(config, device)
     # What a network that we do not know does with its weights is its own business.
@@ -50,13 +50,13 @@ def step(state: TrainingState, store: Store, draws: Draws, config: Config, consi
     with torch.autocast(device.type, torch.bfloat16, enabled=lower), weights_in(torch.bfloat16, *networks):
         settings = settings_of(config, state.alpha, state.class_weights)
         losses = method.generator()(state.models, mixed_batch(store, draws, config), settings)
-        measured = add_gradients(losses, state.watch.parameters)
+        measured = add_gradients(losses, state.guard.parameters)
     if (group := current()) is not None:
-        measured = add_up_shares(measured, state.watch.parameters, group)
-    finite = state.watch.all_finite(measured.values())
+        measured = add_up_shares(measured, state.guard.parameters, group)
+    finite = state.guard.all_finite(measured.values())
     state.optimiser.found_inf = (~finite).float()  # type: ignore[attr-defined]  # it skips where this is set
     state.optimiser.step()
-    state.watch.restore_unless(finite, statistics)
+    state.guard.restore_unless(finite, statistics)
     for teacher, student in state.averages:
         update_average(teacher, student, state.warm_up.clamp(min=1 - config.train.teacher_decay) * finite)
     skipped, in_a_row = state.skips

@@ -46,7 +46,7 @@ def environment(device: torch.device) -> dict[str, Any]:
     packages = ("torch", "timm", "numpy", "Pillow")
     commit, uncommitted = find_commit(Path(__file__).parents[1])
     program, ranks = Path(sys.argv[0]).name, joined()
-    several = {"processes": ranks.of, "hosts": list(ranks.hosts), "backend": ranks.backend}
+    several = {"processes": ranks.world_size, "hosts": list(ranks.hosts), "backend": ranks.backend}
     return {
         "command": shlex.join(["oneway" if program == "__main__.py" else program, *sys.argv[1:]]),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),

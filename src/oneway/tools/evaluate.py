@@ -164,7 +164,7 @@ def batches_of(
         members = counted[group == kind]
         parts = min(math.ceil(len(members) * height * width / PIXELS_AT_ONCE), len(members))
         for batch in np.array_split(members, parts):
-            if next(turns) % ranks.of != ranks.rank:
+            if next(turns) % ranks.world_size != ranks.rank:
                 continue
             images = np.stack([samples.image(item) for item in batch])
             inputs = images if images.dtype == np.uint8 else images[:, 0, 0]  # points
