@@ -34,7 +34,7 @@ from oneway.draws import (
 from oneway.engine.step import Measured, add_gradients
 from oneway.methods import METHODS
 from oneway.methods.interface import Batch
-from oneway.models.average import average_of
+from oneway.models.ema import init_ema
 from oneway.models.roles import Models
 from oneway.ops.cutmix import box_mask
 from oneway.ops.warp import sampling_points, valid_points, warp
@@ -140,7 +140,7 @@ def test_every_half_is_equally_probable():
 
 def test_classmix():
     """λ H(Y, h(X)), images and labels mixed one pixel at a time; colours of the mixed image change."""
-    x, student, teacher = images(1), network(0), average_of(network(1))
+    x, student, teacher = images(1), network(0), init_ema(network(1))
     chosen = settings(alpha=0.7, confidence=0.5)
     reference, batch = deepcopy(student), batch_for("classmix", x)
 
@@ -196,7 +196,7 @@ def test_cps():
 
 def test_fixmatch():
     """H(y, h(T(x))) where the teacher is sure of y; other pixels count as 0, in a mean over all of them."""
-    x, student, teacher = images(1), network(0), average_of(network(1))
+    x, student, teacher = images(1), network(0), init_ema(network(1))
     reference, batch = deepcopy(student), batch_for("fixmatch", x)
     certainty, winner = probabilities(frozen(teacher), x).max(dim=1)
     view = draws()[0]
@@ -219,7 +219,7 @@ def test_fixmatch():
 
 def test_fixmatch_ema():
     """L_s + α H(y, h(T(x))) where the student is sure of y; labelled, clean and perturbed images are one batch."""
-    x, student, teacher = images(1), network(0), average_of(network(1))
+    x, student, teacher = images(1), network(0), init_ema(network(1))
     reference, batch = deepcopy(student), replace(batch_for("fixmatch-ema", x), selection=None)
     view = draws()[0]
     points = sampling_points(0.05 * SIZE[0] * view.displacements.double(), *SIZE)
@@ -244,7 +244,7 @@ def test_augseg():
 
     There are three labelled images, and every other pixel of them has no label: the fourth image gets the first again.
     """
-    x, student, teacher = images(1), network(0), average_of(network(1))
+    x, student, teacher = images(1), network(0), init_ema(network(1))
     x_l, y_l = (each[:3] for each in labelled())
     y_l[:, :, ::2] = IGNORE
     augseg = draw(replace(PLAN, batch_unlabelled=N, injects=True), 5).augseg

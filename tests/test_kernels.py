@@ -19,7 +19,7 @@ from oneway.config import Jitter
 from oneway.draws import Boxes, Colours, CropDraws, Photometric
 from oneway.engine.jitter import _window
 from oneway.engine.store import Store
-from oneway.models.average import average_of, update_average
+from oneway.models.ema import init_ema, update_ema
 from oneway.ops.backend import references
 from oneway.ops.cells import kernel_upsamples
 from oneway.ops.colour import jitter_colours, jitter_colours_by_kernel
@@ -294,7 +294,7 @@ def fact_averages_move_as_pytorch_moves_them():
     """To the bit, in several pieces and short ones, also where memory has another order, or was given anew."""
     torch.manual_seed(0)
     student = nn.Sequential(nn.Conv2d(3, 300, 5), nn.BatchNorm2d(300), nn.Conv2d(300, 7, 3)).to(DEVICE)
-    teachers = [average_of(student), average_of(student)]
+    teachers = [init_ema(student), init_ema(student)]
     share = torch.tensor(0.013, device=DEVICE)
     for step in range(4):
         if step == 2:
@@ -303,9 +303,9 @@ def fact_averages_move_as_pytorch_moves_them():
         for parameter in student.parameters():
             parameter.data += torch.randn_like(parameter)
         student[1].num_batches_tracked += 1
-        update_average(teachers[0], student, share)
+        update_ema(teachers[0], student, share)
         with references():
-            update_average(teachers[1], student, share)
+            update_ema(teachers[1], student, share)
         for a, b in zip(*(teacher.state_dict().values() for teacher in teachers), strict=True):
             assert torch.equal(a, b)
 

@@ -15,7 +15,7 @@ from oneway.common.errors import UserError
 from oneway.config import Model
 from oneway.methods import METHODS
 from oneway.models import build
-from oneway.models.average import average_of
+from oneway.models.ema import init_ema
 from oneway.models.encoder import Encoder
 from oneway.models.features import feature_channels
 from oneway.models.norm import NormPolicy
@@ -132,7 +132,7 @@ def test_unimatch():
 
 def test_unimatch_v2():
     """L_s + α/2 (view 1 + view 2): what one view loses of the features, the other has twice; some images lose none."""
-    x, student, teacher = images(1), segmenter(0), average_of(segmenter(1))
+    x, student, teacher = images(1), segmenter(0), init_ema(segmenter(1))
     reference, batch = deepcopy(student), batch_for("unimatch-v2", x, channels=11)
     x_l, y_l = labelled()
     expected = literal_cross_entropy(probabilities(reference, x_l), y_l)
@@ -153,7 +153,7 @@ def test_unimatch_v2():
 
 def test_mt_colour_cutmix_drop():
     """L_s, balanced, + α (KL of the strong view + ½ KL of dropped features), sure pixels first; one pass for all."""
-    x, student, teacher = images(1), segmenter(0), average_of(segmenter(1))
+    x, student, teacher = images(1), segmenter(0), init_ema(segmenter(1))
     reference, batch = deepcopy(student), batch_for("mt-colour-cutmix-drop", x, channels=11)
     x_l, y_l = labelled()
     view, p = draws()[0], probabilities(teacher, x)

@@ -198,8 +198,14 @@ class FixedTable:
 
 
 def _columns(draws: Draws) -> Iterator[Tensor]:
+    """The tensors of a table, in order."""
     found: list[Tensor] = []
-    each_column(draws, lambda column: found.append(column) or column)  # type: ignore[func-returns-value]
+
+    def note(column: Tensor) -> Tensor:
+        found.append(column)
+        return column
+
+    each_column(draws, note)
     return iter(found)
 
 

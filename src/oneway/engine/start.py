@@ -13,10 +13,10 @@ from oneway.engine.optim import optimiser_for
 from oneway.engine.state import TrainingState
 from oneway.engine.step import in_bfloat16
 from oneway.methods import METHODS, VARIANTS
-from oneway.models.average import average_of
+from oneway.models.ema import init_ema
 from oneway.models.features import feature_channels
-from oneway.models.narrow import avoid_overrun
 from oneway.models.norm import NormPolicy
+from oneway.models.onednn_workaround import avoid_onednn_overrun
 from oneway.models.projector import projector_for
 from oneway.models.roles import Models
 from oneway.ops import kernels_run
@@ -39,7 +39,7 @@ def training_state(
     if teacher is not None:
         teachers = (_on_device(teacher, config, device).eval().requires_grad_(False),)
     elif METHODS[config.method].teacher == "mean":
-        teachers = tuple(average_of(student) for student in learning)
+        teachers = tuple(init_ema(student) for student in learning)
     norms = NormPolicy(config.train.batch_norm, config.train.teacher_norm)
     heads = (projector_for(students[0], config.seed).to(device),) if METHODS[config.method].needs_pairs else ()
     models = Models(learning, teachers, norms, frozen=teacher is not None, heads=heads)
@@ -52,7 +52,7 @@ def _on_device(student: nn.Module, config: Config, device: torch.device) -> nn.M
     if not student.training:  # as many factories leave them; layers that are frozen in a network that is not, stay so
         student.train()
     if device.type == "cpu":
-        student = avoid_overrun(student)
+        student = avoid_onednn_overrun(student)
     by_kernels = accelerated(config, device)
     if by_kernels or (config.train.engine == "auto" and device.type == "cpu" and in_bfloat16(config, device)):
         student = student.to(memory_format=torch.channels_last)  # the layout of the fast convolutions

@@ -16,7 +16,7 @@ from oneway.engine.state import TrainingState
 from oneway.engine.store import Store
 from oneway.methods import METHODS, VARIANTS
 from oneway.methods.interface import Batch, Loss, Losses, Settings
-from oneway.models.average import update_average
+from oneway.models.ema import update_ema
 from oneway.models.precision import weights_in
 from oneway.models.projector import CELL
 from oneway.ops import Group, current, kernels_run
@@ -58,7 +58,7 @@ def step(state: TrainingState, store: Store, draws: Draws, config: Config, consi
     state.optimiser.step()
     state.guard.restore_unless(finite, statistics)
     for teacher, student in state.averages:
-        update_average(teacher, student, state.warm_up.clamp(min=1 - config.train.teacher_decay) * finite)
+        update_ema(teacher, student, state.warm_up.clamp(min=1 - config.train.teacher_decay) * finite)
     skipped, in_a_row = state.skips
     state.skips.copy_(torch.stack((skipped + ~finite, (in_a_row + 1) * ~finite)))
     return measured

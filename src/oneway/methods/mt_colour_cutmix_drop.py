@@ -21,7 +21,7 @@ def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
     """L_s + α (the strong view's loss, and half of that of dropped features), of one backward pass."""
     assert batch.selection is not None
     (x_l, y), x = batch.labelled(), batch.unlabelled()
-    taught, perturbation, pixels = models.teacher_beside(x), batch.perturbation(x, 0), pixels_of(x)
+    taught, perturbation, pixels = models.teacher_on_side_stream(x), batch.perturbation(x, 0), pixels_of(x)
 
     factors = dropped(batch.selection.channels)
     whole = torch.ones(len(x_l) + len(x), factors.shape[1], device=factors.device)

@@ -20,9 +20,6 @@ class NormPolicy(NamedTuple):
     teacher: TeacherNorm = "population"  # `train.teacher_norm`
 
 
-USUAL_NORMS = NormPolicy()
-
-
 def student_statistics(student: nn.Module, policy: NormPolicy, clean: bool) -> AbstractContextManager[None]:
     """The model as a student of a clean or a perturbed input."""
     if policy.student == "frozen":

@@ -4,7 +4,6 @@ from oneway.ops.activation import Activation
 from oneway.ops.ahead import cache_folder, compile_ahead, hash_compiler, start_compilers
 from oneway.ops.backend import kernels_run, references
 from oneway.ops.balanced import dice, hardest_cross_entropy, weight_of_labels
-from oneway.ops.beside import beside
 from oneway.ops.cast import cast_together
 from oneway.ops.classmix import half_of_classes, paste
 from oneway.ops.collective import Group, current, mean_of_all
@@ -24,5 +23,6 @@ from oneway.ops.perturb import recolour_and_warp
 from oneway.ops.photometric import photometric, with_strength
 from oneway.ops.resize import resize
 from oneway.ops.shared_norm import sharing_batches
+from oneway.ops.side_stream import on_side_stream
 from oneway.ops.stem import stem
 from oneway.ops.warp import Warp, splat, warp

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from oneway.ops.cast import at_least_float32
 from oneway.ops.collective import gathered
 from oneway.ops.losses import mean
 
@@ -27,8 +28,8 @@ class Cells(NamedTuple):
 
 def cells_of(logits: Tensor, features: Tensor) -> Cells:
     """From N×C×h×w logits and N×K×h×w features; labels and their certainty have no gradient."""
-    probabilities = _precise(logits.detach()).softmax(dim=1)
-    return Cells(F.normalize(_precise(features)), *probabilities.max(dim=1))
+    probabilities = at_least_float32(logits.detach()).softmax(dim=1)
+    return Cells(F.normalize(at_least_float32(features)), *probabilities.max(dim=1))
 
 
 def shifted(values: Tensor, down: Tensor, right: Tensor) -> Tensor:
@@ -77,7 +78,3 @@ def directional_contrast(
     unlike = unlike.masked_fill(cells.label[..., None] == negatives[1], -torch.inf)
     losses = torch.logaddexp(alike, unlike.logsumexp(dim=-1)) - alike
     return mean(losses, counted & (other.certainty > confidence) & (cells.certainty < other.certainty))
-
-
-def _precise(values: Tensor) -> Tensor:
-    return values if values.dtype == torch.float64 else values.float()

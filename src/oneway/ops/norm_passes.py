@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from oneway.ops.activation import Activation, activated, rectified, sent_back
+from oneway.ops.activation import Activation, activated, activation_backward, rectified
 from oneway.ops.backend import tl, triton
 from oneway.ops.collective import Group
 from oneway.ops.rows import (
@@ -169,7 +169,7 @@ def _norm_reduce(
             gradient = rectified(tl.load(y + place, exists, other=0), gradient)
             tl.store(passed + place, gradient.to(passed.dtype.element_ty), exists)
         else:
-            gradient = sent_back(away * (sharpness * scale) + shift, gradient, ACTIVATION)
+            gradient = activation_backward(away * (sharpness * scale) + shift, gradient, ACTIVATION)
         total += gradient
         product += gradient * (away * sharpness)
     total, product = tl.sum(total, axis=0, keep_dims=True), tl.sum(product, axis=0, keep_dims=True)
@@ -205,7 +205,7 @@ def _norm_backward(
     centre, sharpness, scale, shift = affine_of(channel, mean, variance, weight, bias, C, eps)
     gradient = tl.load(upstream + place, exists, other=0).to(tl.float32)
     away = tl.load(x + place, exists, other=0).to(tl.float32) - centre
-    gradient = sent_back(away * (sharpness * scale) + shift, gradient, ACTIVATION)
+    gradient = activation_backward(away * (sharpness * scale) + shift, gradient, ACTIVATION)
     if OF_BATCH:
         first, second = mean_of(sums, channel, count, shares, C), mean_of(sums + C, channel, count, shares, C)
         gradient -= first + away * sharpness * second

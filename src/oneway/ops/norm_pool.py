@@ -26,8 +26,8 @@ from oneway.ops.norm_passes import mean_of
 from oneway.ops.rows import MAPPED, Rows, affine_of, channels_last, channels_of_program, store_parts, summed
 from oneway.ops.statistics import Statistics, batch_statistics, following, population
 
-NOBODY = tl.constexpr(9)
-"""The winner among pixels none of which passes the ReLU."""
+NO_WINNER = tl.constexpr(9)
+"""The winner's index where no pixel of a window passes the ReLU."""
 
 
 def norm_pool(x: Tensor, layer: nn.BatchNorm2d) -> Tensor:
@@ -99,7 +99,7 @@ def _norm_pool_forward(
     window, n, i, j, exists = _windows_of(tl.program_id(0), channel, count, C, H, W, ROWS)
     centre, sharpness, scale, shift = affine_of(channel, mean, variance, weight, bias, C, eps)
     best = tl.full((ROWS, CHANNELS), float("-inf"), tl.float32)
-    winner = tl.full((ROWS, CHANNELS), NOBODY, tl.int32)
+    winner = tl.full((ROWS, CHANNELS), NO_WINNER, tl.int32)
     for pixel in tl.static_range(9):
         place, inside = _pixel(n, 2 * i - 1 + pixel // 3, 2 * j - 1 + pixel % 3, channel, exists, C, H, W)
         value = (tl.load(x + place, inside, other=0).to(tl.float32) - centre) * (sharpness * scale) + shift
@@ -107,7 +107,7 @@ def _norm_pool_forward(
         best, winner = tl.where(better, value, best), tl.where(better, pixel, winner)
     place = window * C + channel
     tl.store(y + place, rectified(best, best).to(y.dtype.element_ty), exists)
-    tl.store(winners + place, tl.where(best <= 0, NOBODY, winner).to(tl.int8), exists)
+    tl.store(winners + place, tl.where(best <= 0, NO_WINNER, winner).to(tl.int8), exists)
 
 
 @triton.jit(do_not_specialize=["count", "C", "H", "W"])
@@ -222,4 +222,4 @@ def _won(upstream, winners, quad, i, j, channel, exists, C, H, W):
 def _sent(upstream, winners, window, channel, exists, C):
     """What a window sends back, and to which of its pixels."""
     place = window * C + channel
-    return tl.load(upstream + place, exists, other=0).to(tl.float32), tl.load(winners + place, exists, other=NOBODY)
+    return tl.load(upstream + place, exists, other=0).to(tl.float32), tl.load(winners + place, exists, other=NO_WINNER)

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
 
+from oneway.ops.cast import at_least_float32
 from oneway.ops.collective import Group, computing_with
 
 
@@ -83,7 +84,7 @@ class _BatchNorm(torch.autograd.Function):
         eps: float,
         group: Group,
     ) -> Tensor:
-        values = _precise(x)
+        values = at_least_float32(x)
         axes = [axis for axis in range(x.ndim) if axis != 1]
         variance, mean = torch.var_mean(values, axes, correction=0)
         mean, variance = combined(mean, variance, group)
@@ -102,7 +103,7 @@ class _BatchNorm(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, mean, sharpness = ctx.saved_tensors
-        normalised, upstream = _normalised(_precise(x), mean, sharpness), _precise(upstream)
+        normalised, upstream = _normalised(at_least_float32(x), mean, sharpness), at_least_float32(upstream)
         sums = torch.stack((upstream.sum(ctx.axes), (upstream * normalised).sum(ctx.axes)))
         scale = sharpness if weight is None else sharpness * weight
         gradient = _without_statistics(upstream, normalised, sums, ctx) * _along(scale, x)
@@ -113,7 +114,7 @@ class _BatchNorm(torch.autograd.Function):
     def jvp(ctx: Any, change: Tensor, *others: Any) -> Tensor:
         """In forward mode the norm is the same as backwards: a projection, and a scale."""
         x, weight, mean, sharpness = ctx.saved_tensors
-        normalised, change = _normalised(_precise(x), mean, sharpness), _precise(change)
+        normalised, change = _normalised(at_least_float32(x), mean, sharpness), at_least_float32(change)
         sums = torch.stack((change.sum(ctx.axes), (change * normalised).sum(ctx.axes)))
         scale = sharpness if weight is None else sharpness * weight
         return (_without_statistics(change, normalised, sums, ctx) * _along(scale, x)).to(x.dtype)
@@ -131,7 +132,3 @@ def _normalised(x: Tensor, mean: Tensor, sharpness: Tensor) -> Tensor:
 
 def _along(channels: Tensor, x: Tensor) -> Tensor:
     return channels.view(1, -1, *[1] * (x.ndim - 2))
-
-
-def _precise(x: Tensor) -> Tensor:
-    return x if x.dtype == torch.float64 else x.float()

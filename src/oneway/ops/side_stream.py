@@ -1,4 +1,4 @@
-"""Work on a second stream, beside what follows on the current one: small kernels leave room on a GPU for others."""
+"""Computation on side streams, concurrent with the current stream: small kernels leave room on a GPU for others."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ from oneway.ops.backend import kernels_run
 from oneway.ops.collective import current
 
 LARGEST = 2**21
-"""Pixels of a batch, at most: more fill a GPU by themselves, and a second stream has memory of its own."""
+"""Largest batch, in pixels: more fill a GPU by themselves, and the memory of a side stream is not shared."""
 LAG = 2
-"""Results that may be under way `aside` at the same time."""
+"""Deferred results that may be in flight at the same time."""
 
 Result = TypeVar("Result")
 
 _pending: deque[tuple[torch.cuda.Event, tuple[Tensor, ...]]] = deque()
 
 
-def beside(function: Callable[[Tensor], Tensor], x: Tensor, communicates: bool = False) -> Callable[[], Tensor]:
-    """Begins to compute a function of N×…×H×W images; what is returned waits for its result, and has to be called.
+def on_side_stream(function: Callable[[Tensor], Tensor], x: Tensor, communicates: bool = False) -> Callable[[], Tensor]:
+    """Start computing a function of N×…×H×W images on a side stream; call what is returned to wait for the result.
 
-    Without a second stream, the result is there at once. So it is where processes compute together and the function
+    On a CPU, and for large batches, the function is computed at once. So it is in distributed training if the function
     `communicates`: collective operations must be issued in the same order in every process.
     """
     small = x.numel() // x.shape[1] <= LARGEST
     if not (x.is_cuda and small and kernels_run(x.device) and not (communicates and current())):
         at_once = function(x)
         return lambda: at_once
-    stream = _stream_of(x.device, "beside")
+    stream = _stream_of(x.device, "side")
     stream.wait_stream(torch.cuda.current_stream(x.device))
     with torch.cuda.stream(stream):
         y = function(x)
 
     def wait() -> Tensor:
-        # Until now x is held, so that nobody else is given its memory; that of y goes back to the second stream.
+        # x is held until now, so that the allocator does not reuse its memory; that of y belongs to the side stream.
         torch.cuda.current_stream(x.device).wait_stream(stream)
         return y
 
     return wait
 
 
-def aside(function: Callable[[], Result], *held: Tensor) -> Result:
-    """Computes a function on a third stream, for whoever calls `wait_for_others` before the result is used.
+def defer(function: Callable[[], Result], *held: Tensor) -> Result:
+    """Compute a function on another side stream; `join_deferred` must be called before the result is used.
 
     Args:
         function: What is computed.
-        held: What it reads: memory that nobody else must be given until it has been waited for.
+        held: The tensors that it reads: held so that the allocator does not reuse their memory before the join.
     """
-    here, stream = torch.cuda.current_stream(held[0].device), _stream_of(held[0].device, "aside")
+    here, stream = torch.cuda.current_stream(held[0].device), _stream_of(held[0].device, "deferred")
     stream.wait_stream(here)
     with torch.cuda.stream(stream):
         found = function()
@@ -63,14 +63,14 @@ def aside(function: Callable[[], Result], *held: Tensor) -> Result:
     return found
 
 
-def wait_for_others() -> None:
-    """The current stream goes on when all that was begun `aside` is there."""
+def join_deferred() -> None:
+    """Make the current stream wait for all deferred results."""
     while _pending:
         torch.cuda.current_stream().wait_event(_pending.popleft()[0])
 
 
-def forget_others() -> None:
-    """What was begun `aside` is of no use any more."""
+def drop_deferred() -> None:
+    """Forget deferred results: those of a step that failed."""
     _pending.clear()
 
 
