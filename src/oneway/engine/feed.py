@@ -23,7 +23,7 @@ from oneway.config import Jitter
 from oneway.draws import CropDraws, Draws, OverlapDraws, Plan, draw
 from oneway.engine import memory
 from oneway.engine.boxes import Box, CropDraw, Cropping, most_needed, needed_box
-from oneway.engine.store import Array, Choose, FlatArray, FlatArrayOnDisk, Images, Part, Pool, Store
+from oneway.engine.store import Array, Choose, FlatArray, FlatArrayOnDisk, ImageRegion, Images, Pool, Store
 from oneway.models.projector import CELL
 
 SHARE_OF_DEVICE = 0.5
@@ -153,7 +153,7 @@ class _Ahead:
                         self.decoders.begin(slot, item - self.first, choose)
         return self.coming[iteration]
 
-    def take(self, iteration: int) -> list[Part | None]:
+    def take(self, iteration: int) -> list[ImageRegion | None]:
         """The images of an iteration without labels; None for those that are none of the pool's."""
         items = self.coming.pop(iteration).unlabelled.item.tolist()
         pairs = zip(self._slots(iteration), items, strict=True)
@@ -256,7 +256,7 @@ class _Window:
     def _gather(self, iteration: int) -> _Batch:
         draws, samples = self.draws(iteration), self.samples
         labelled, unlabelled = draws.labelled.item.tolist(), draws.unlabelled.item.tolist()
-        parts: list[Part | None] = [None] * len(labelled)
+        parts: list[ImageRegion | None] = [None] * len(labelled)
         parts += self.ahead.take(iteration) if self.ahead else [None] * len(unlabelled)
         items = labelled + unlabelled
         sizes = [part.size if part else _size(samples, item) for item, part in zip(items, parts, strict=True)]
@@ -286,7 +286,7 @@ class _Window:
         )
 
     def _together(
-        self, row: FlatArray, items: list[int], boxes: list[Box], parts: Sequence[Part | None] | None = None
+        self, row: FlatArray, items: list[int], boxes: list[Box], parts: Sequence[ImageRegion | None] | None = None
     ) -> Tensor:
         """What a row has of parts of some images, or what is there of them already, one after another."""
         areas = [(bottom - top) * (right - left) for top, left, bottom, right in boxes]

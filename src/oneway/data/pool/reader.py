@@ -27,7 +27,7 @@ Choose = Callable[[tuple[int, int]], Box]
 """Chooses a part of an image by its height and width."""
 
 
-class Part(NamedTuple):
+class ImageRegion(NamedTuple):
     """A part of a decoded image."""
 
     size: tuple[int, int]  # height and width of the whole
@@ -58,7 +58,7 @@ class Reader:
         """Name and bytes of an image file; a UserError where they are not those that were indexed."""
         return self._from_shard(image) if self.source.folder is None else self._from_folder(self.source.folder, image)
 
-    def decode(self, image: int, choose: Choose = lambda size: (0, 0, *size)) -> Part:
+    def decode(self, image: int, choose: Choose = lambda size: (0, 0, *size)) -> ImageRegion:
         """A part of an image, chosen by its height and width.
 
         Raises:
@@ -69,7 +69,7 @@ class Reader:
         try:
             if not content:
                 raise UserError(f"{name}: an empty file, or one of more than {MOST_BYTES} bytes.")
-            return Part(*read_part(Path(name), content, choose, self.factor), image)
+            return ImageRegion(*read_part(Path(name), content, choose, self.factor), image)
         except UserError as error:
             raise Broken(str(error)) from error
 

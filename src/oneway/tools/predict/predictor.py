@@ -31,7 +31,7 @@ from oneway.data.folder.classes import default_colours
 from oneway.data.image_style import COLOURS, ImageStyle
 from oneway.data.mask_style import MaskStyle
 from oneway.data.pictures import encoded, mark, palette
-from oneway.models.image import Part, SeenInParts
+from oneway.models.image import TileableNetwork, TilePosition
 from oneway.models.mirrored import Mirrored, average
 from oneway.models.mlp import Perceptron
 from oneway.models.winograd import use_winograd
@@ -213,7 +213,7 @@ class Predictor:
     def _in_tiles(self, image: Bytes, tile: Size) -> tuple[Tensor, Tensor]:
         """Labels and confidence; of a network that can tell its parts, with the context of the whole image."""
         network = self.network.network if isinstance(self.network, Mirrored) else self.network
-        if not isinstance(network, SeenInParts):
+        if not isinstance(network, TileableNetwork):
             return slide(lambda pixels, _: self._call(self.network, self._input(pixels)), image, tile)
         look = self._within(network, image, tile)
         if not self.mirror:
@@ -233,15 +233,15 @@ class Predictor:
 
         return slide(both, image, tile)
 
-    def _within(self, network: SeenInParts, image: Bytes, tile: Size) -> Look:
+    def _within(self, network: TileableNetwork, image: Bytes, tile: Size) -> Look:
         """What a network makes of the tiles of an image, with the context of all of it."""
         surveyed = survey(lambda pixels, _: self._call(network.survey, self._input(pixels)), image, tile)
         context = self._call(network.context, surveyed)
 
         def logits(pixels: Tensor, box: Box) -> Tensor:
             rows, columns = (slice(*cells) for cells in box.at(COARSEST_STRIDE))
-            part = Part((box.rows[0], box.columns[0]), (image.shape[0], image.shape[1]))
-            return self._call(network.within, self._input(pixels), context[:, :, rows, columns], part)
+            position = TilePosition((box.rows[0], box.columns[0]), (image.shape[0], image.shape[1]))
+            return self._call(network.within, self._input(pixels), context[:, :, rows, columns], position)
 
         return logits
 
