@@ -1,4 +1,4 @@
-"""Settings that are valid one by one, and do not fit each other."""
+"""Conflicts between settings that are valid one by one."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ SEGMENTERS = ("swiftnet", "deeplabv2", "deeplabv3plus", "vit")
 """The networks that segment; all of them have an encoder of timm's."""
 
 CLASSIFIERS = {"cifar10": "wrn-28-2", "moons": "mlp"}
-"""The network for each data set whose inputs have one class each."""
+"""The network for each data set of image classification."""
 
 EMBEDDED = ("streets", "moons")
 
 
 def conflicts(config: Config) -> Iterator[str]:
-    """Why settings do not fit each other, with a way out; nothing where they do."""
+    """Conflicts between settings, each as a message with a way out."""
     method, variant = METHODS[config.method], VARIANTS[config.variant]
     chosen = f"variant {config.variant} with method {config.method}"
     if variant.two_way and method.teacher == "mean":
         yield (
-            f"{chosen}: gradients would flow into both branches, and a mean teacher is an average that none can reach; "
+            f"{chosen}: both branches would learn, but a mean teacher is an average and gets no gradient; "
             "use a simple-… method or a 1w-… variant"
         )
     if method.mixes and not variant.first_is_clean and config.data.task == "classification":
@@ -63,7 +63,7 @@ def conflicts(config: Config) -> Iterator[str]:
 
 
 def _model_conflicts(config: Config) -> Iterator[str]:
-    """Those between the network and other settings."""
+    """Conflicts between the network and other settings."""
     model, train, name = config.model, config.train, config.model.name
     own = model.factory is not None
     segments = name in SEGMENTERS
@@ -89,17 +89,26 @@ def _model_conflicts(config: Config) -> Iterator[str]:
         yield f"model.backbone is for {listed(SEGMENTERS)}, and {name} has none; use --model.backbone none"
     if model.width != 1 and not own and not narrows:
         yield (
-            f"model.width {model.width} narrows resnets, and {model.backbone or name} comes in one width; "
+            f"model.width {model.width} is for ResNets, and {model.backbone or name} comes in one width; "
             "use --model.width 1"
         )
     if config.optimiser.layer_decay != 1 and (own or name != "vit"):
         having = model.factory or name
-        yield f"optimiser.layer_decay is for the blocks of a vit, and {having} is none; use --optimiser.layer-decay 1"
+        yield (
+            f"optimiser.layer_decay lowers the learning rate from block to block of a vit, and {having} is no vit; "
+            "use --optimiser.layer-decay 1"
+        )
     if train.batch_norm == "frozen" and model.weights is None and not own:
-        yield "train.batch_norm frozen keeps the statistics of model.weights, and there are none; give it some"
+        yield (
+            "train.batch_norm frozen keeps the batch-norm statistics of model.weights, and there are none: statistics "
+            "of random weights would be useless; give --model.weights, or use --train.batch-norm clean"
+        )
     alone = train.batch_labelled < 2 or (train.batch_unlabelled < 2 and not METHODS[config.method].supervised)
     if name == "deeplabv3plus" and not own and alone and train.batch_norm != "frozen":
-        yield "deeplabv3plus normalises means of whole images, and one has no deviation; use batches of 2 or more"
+        yield (
+            "deeplabv3plus has a batch norm of one value per image, which a batch of 1 leaves without a deviation; use "
+            "batches of 2 or more"
+        )
 
 
 def unused_settings(data: Data) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Scale, crop and flip on the device: crops are sampled straight from the pixels of the store.
+"""Scale, crop and flip on the device: crops are sampled directly from the store's pixels.
 
 Coordinates: an image covers [0, W] × [0, H]; pixel (i, j) has its centre at (j + ½, i + ½).
 Shapes: N images of H×W pixels, each of its own size; crops of h×w pixels.
@@ -21,7 +21,7 @@ from oneway.ops import kernels_run
 from oneway.ops.crops import Window, crop_images, crop_labels, window_by_kernel
 
 PADDING = 0.5
-"""Middle grey, beyond the border of an image that does not go on as its mirror image."""
+"""The grey beyond the border of an image, unless it is mirrored there."""
 
 
 def jitter_inputs(store: Store, draw: CropDraws, config: Jitter, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -78,7 +78,7 @@ def _window(
 
 
 def _shifts(store: Store, draw: CropDraws, overlap: OverlapDraws, config: Jitter, cell: int) -> list[Tensor]:
-    """By how much second crops lie below and to the right of the first."""
+    """The offsets of second crops from the first, downwards and to the right."""
     assert config.crop is not None
     sizes = store.size[draw.item].T
     return [
@@ -90,7 +90,7 @@ def _shifts(store: Store, draw: CropDraws, overlap: OverlapDraws, config: Jitter
 def _places(
     length: Tensor, scale: Tensor, cropped: int, padding: int, fraction: Tensor, shift: Tensor | None = None
 ) -> Tensor:
-    """N×cropped places along one axis. A crop begins at a whole pixel of the scaled image: scale 1 only moves."""
+    """N×cropped sampling coordinates along an axis. Crops begin at whole pixels of the scaled image."""
     slack = scale * length + 2 * padding - cropped
     # Negative where the scaled image is smaller than the crop: then it lies somewhere inside it.
     start = _begin(slack, fraction) - padding
@@ -100,7 +100,7 @@ def _places(
 
 
 def _shift(length: Tensor, scale: Tensor, cropped: int, padding: int, fraction: Tensor, u: Tensor, cell: int) -> Tensor:
-    """N pixels, multiples of a cell, by which a crop can be moved along one axis: all that are possible are equal."""
+    """N offsets in pixels along an axis: uniform over the multiples of a cell that the image has room for."""
     slack = scale * length + 2 * padding - cropped
     begin, last = _begin(slack, fraction), slack.sign() * slack.abs().floor()
     reach = math.floor((1 - OVERLAP) * cropped)
@@ -110,12 +110,12 @@ def _shift(length: Tensor, scale: Tensor, cropped: int, padding: int, fraction: 
 
 
 def _begin(slack: Tensor, fraction: Tensor) -> Tensor:
-    """The whole pixel of the scaled image that a crop begins at, between 0 and the slack."""
+    """The first pixel of a crop in the scaled image, a whole number between 0 and the slack."""
     return slack.sign() * (fraction * (slack.abs().floor() + 1)).floor()
 
 
 def _mirrored(places: Tensor, length: Tensor) -> Tensor:
-    """Places beyond a border, as far on this side of it."""
+    """Coordinates mirrored at the borders of the image."""
     there_and_back = 2 * length[:, None]
     around = places.remainder(there_and_back)
     return around.minimum(there_and_back - around)
