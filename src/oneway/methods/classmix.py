@@ -21,7 +21,7 @@ def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
 
 
 def mixed_cross_entropy(models: Models, batch: Batch, settings: Settings) -> Tensor:
-    """λ H(Y, h(X)): a mean over all pixels, λ being the share of them that the teacher is sure of."""
+    """λ H(Y, h(X)): a mean over all pixels, where λ is the share of pixels above the confidence."""
     assert batch.selection is not None
     x = batch.unlabelled()
     prediction, _ = ops.moved(models.teacher(x), UNCHANGED, ops.pixels_of(x))

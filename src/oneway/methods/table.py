@@ -1,6 +1,6 @@
-"""The names a user chooses from: methods and consistency variants, each a row of a table.
+"""The methods and the variants of consistency by name: one row for each.
 
-Nothing here needs PyTorch, so that names are known at once; the losses of a method are imported when it trains.
+Nothing here imports PyTorch, so that the command line can list names fast; losses are imported when a method trains.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ VariantName = Literal["1w-ct", "1w-cs", "2w-c1", "1w-p2", "2w-p2"]
 
 @dataclass(frozen=True)
 class Method:
-    """How images teach. What a method needs is said here; what it does with it, in the file of its losses."""
+    """A training method: the random numbers and settings that it needs, and the file or function of its losses."""
 
     losses: LossesOf | str
-    """The generator of its losses, or the file in this folder that has it as `losses`."""
+    """The generator of its losses, or the name of a file in this folder with a generator `losses`."""
 
     perturb: tuple[PerturbationName, ...] = ()
-    """What the student's unlabelled input undergoes, in this order."""
+    """Perturbations of the student's unlabelled input, in this order."""
 
     augment: tuple[PerturbationName, ...] = ()
-    """What half of the labelled images undergo."""
+    """Perturbations of half of the labelled images."""
 
     augment_all: bool = False
-    """Whether all of them do."""
+    """Whether `augment` is for all labelled images."""
 
     teacher: Literal["simple", "mean"] = "simple"
-    """The student itself, or a moving average of it."""
+    """The student itself (`simple`), or its EMA (`mean`)."""
 
     loss: LossName = "kl"
-    """How predictions are compared: KL of soft targets, of all pixels alike or weighted by the teacher's confidence;
-    cross-entropy or squared distance of hard targets above a confidence."""
+    """How predictions are compared: KL with soft targets, plain or weighted by the teacher's confidence; cross-entropy
+    or squared distance with hard targets above a confidence."""
 
     students: int = 1
     views: int = 1
     """Draws of the perturbation for each unlabelled image."""
 
     noise: bool = False
-    """Whether it draws a number for every number of its input."""
+    """Whether it draws a random number for every value of its input."""
 
     mixes_classes: bool = False
     """Whether it mixes images by their classes: it draws a number for every class."""
@@ -73,7 +73,7 @@ class Method:
     """Whether it minimises entropy: where `train.entropy` is above 0, unlabelled images take part even at α = 0."""
 
     train: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the section `train` that the method brings: they win over a recipe's, and a flag over both."""
+    """Its defaults in the section `train`: they override a recipe's settings, and flags override both."""
 
     @property
     def supervised(self) -> bool:
@@ -92,12 +92,12 @@ class Method:
 
     @property
     def segments(self) -> bool:
-        """Whether it needs classes of pixels, or a network with a decoder."""
+        """Whether it needs labels of pixels, or a network with a decoder."""
         return self.mixes_classes or self.drops_channels or self.needs_pairs or self.injects
 
     @property
     def of_images(self) -> bool:
-        """Whether it perturbs what only images have; points have no colours, nor neighbours to be warped to."""
+        """Whether it has perturbations for images alone: points have no colours, and cannot be warped."""
         return any(name != "noise" for name in (*self.perturb, *self.augment))
 
     def generator(self) -> LossesOf:
@@ -108,7 +108,7 @@ class Method:
 
 
 SELF_TAUGHT: Mapping[str, Any] = {"alpha": 1.0, "confidence": 0.95, "teacher_norm": "batch", "batch_norm": "both"}
-"""FixMatch and UniMatch: the student teaches in training mode, as in the authors' code."""
+"""Defaults of FixMatch and UniMatch: the student itself is the teacher, in training mode, as in the authors' code."""
 
 CLASSMIX: Mapping[str, Any] = {"alpha": 1.0, "confidence": 0.968, "teacher_decay": 0.99, "batch_norm": "both"}
 CPS: Mapping[str, Any] = {**SELF_TAUGHT, "alpha": 1.5, "confidence": 0.0}
@@ -119,7 +119,7 @@ SLOW_TEACHER: Mapping[str, Any] = {
     "teacher_warm_up": True,
     "batch_norm": "both",
 }
-"""UniMatch V2, and AugSeg on street scenes."""
+"""Defaults of UniMatch V2, and of AugSeg on street scenes."""
 
 CAC: Mapping[str, Any] = {"alpha": 0.1, "confidence": 0.75, "batch_norm": "both"}
 
@@ -211,7 +211,7 @@ class Variant:
 
     @property
     def views(self) -> int:
-        """Draws of the perturbation that it needs."""
+        """The number of perturbation draws for each unlabelled image."""
         return 1 if self.first_is_clean else 2
 
 

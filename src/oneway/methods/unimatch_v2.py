@@ -1,4 +1,4 @@
-"""UniMatch V2 (Yang et al., 2025): a mean teacher, and two strong views that share out the features between them.
+"""UniMatch V2 (Yang et al., 2025): a mean teacher, and two strong views with complementary feature channels.
 
 Shapes: N images; K channels of all feature maps that the decoder receives.
 """
@@ -30,6 +30,6 @@ def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
 
 
 def complementary(selection: ClassAndChannelDraws) -> tuple[Tensor, Tensor]:
-    """N×K factors for either view: 2 and 0, or 0 and 2; for half of the images, 1 and 1."""
+    """N×K factors for the two views: 2 and 0, or 0 and 2; 1 and 1 for half of the images."""
     first = torch.where(selection.whole[:, None] < 0.5, 1, dropped(selection.channels))
     return first, 2 - first
