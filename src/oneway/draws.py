@@ -1,8 +1,8 @@
-"""All randomness of an iteration, as a function of (seed, iteration).
+"""All random numbers of an iteration, as a function of (seed, iteration).
 
-A run has no generator state: iteration i's images, crops and perturbations are a small table that depends on the seed
-and on i alone. So a run's position is its iteration number, resuming is exact by construction, and a CPU and a GPU run
-see the same augmentations.
+A run has no generator state: the images, crops and perturbations of iteration i are a small table that depends on the
+seed and on i alone. So a run's position is its iteration number, resuming is exact by construction, and runs on a CPU
+and on a GPU have the same augmentations.
 
 Shapes: N images. Numbers are drawn on the CPU by NumPy, whose calls cost a fraction of PyTorch's, and wrapped as
 tensors. `u` is uniform in [0, 1): a number that decides whether something happens.
@@ -24,19 +24,19 @@ from torch import Tensor
 from oneway.common.streams import permuted, stream
 
 CLASSES = 256
-"""Values that a label can have: masks are uint8."""
+"""The number of values of a label: masks are uint8."""
 
 OPERATIONS = 11
-"""How many AugSeg chooses from: `ops.intensity` has them."""
+"""The number of AugSeg's intensity operations, which are in `ops.intensity`."""
 
 NEGATIVES = 512
-"""Cells of each image that are negatives in a contrastive loss."""
+"""The number of cells of each image that are negatives in a contrastive loss."""
 
 PROPORTIONS = np.linspace(0.3, 1 / 0.3, 65, dtype=np.float32)
 """Aspect ratios, height to width, of small rectangles."""
 
 MOST_SHUFFLED = 2**20
-"""Images whose order in an epoch is shuffled as a whole; that of more is computed position by position."""
+"""The most images whose order is shuffled in memory; with more, the permutation is computed position by position."""
 
 Table = TypeVar("Table", bound=tuple[Any, ...] | None)
 
@@ -46,7 +46,7 @@ PHOTOMETRIC_RANGES = {
     "hue": (-0.1, 0.1),
     "contrast": (0.25, 2.0),
 }
-"""What the paper draws b, s, h and c from, uniformly."""
+"""The ranges of the paper's uniform distributions of b, s, h and c."""
 
 
 class CropDraws(NamedTuple):
@@ -82,11 +82,11 @@ class Colours(NamedTuple):
 
 
 class Intensities(NamedTuple):
-    """Random intensities as AugSeg has them: one to three operations on each image, in a random order."""
+    """AugSeg's random intensities: one to three operations on each image, in a random order."""
 
-    steps: Tensor  # N int64, 1 … 3: how many of the three that follow are done
-    operation: Tensor  # N×3 int64, places in the list of operations
-    strength: Tensor  # N×3, in [0, 1): where each lies in its range
+    steps: Tensor  # N int64, 1 … 3: how many of the following three operations are applied
+    operation: Tensor  # N×3 int64, indices into the list of operations
+    strength: Tensor  # N×3, in [0, 1): the position in an operation's range
 
 
 class Boxes(NamedTuple):
@@ -99,7 +99,7 @@ class Boxes(NamedTuple):
 
 
 class Squares(NamedTuple):
-    """What is cut out of N images, in fractions of them; a square ends where its image does."""
+    """Squares of N images, in fractions of their sides; clipped at the border."""
 
     side: Tensor  # N
     y: Tensor  # N, of the centre
@@ -107,12 +107,12 @@ class Squares(NamedTuple):
 
 
 class PerturbationDraw(NamedTuple):
-    """Everything random about the perturbation of N images."""
+    """All random numbers of the perturbation of N images."""
 
     photometric: Photometric
     displacements: Tensor  # N×4×2, γ in standard deviations: (x, y) of the four control points
     boxes: Boxes
-    noise: Tensor  # N×…, standard normal, as large as the inputs; empty where no perturbation asks for it
+    noise: Tensor  # N×…, standard normal, of the inputs' shape; empty where no perturbation asks for it
     colours: Colours
     intensities: Intensities
     small_boxes: Boxes
@@ -143,7 +143,7 @@ class AugSegDraws(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """Everything random about one iteration."""
+    """All random numbers of one iteration."""
 
     labelled: CropDraws
     unlabelled: CropDraws
@@ -154,36 +154,36 @@ class Draws(NamedTuple):
     augseg: AugSegDraws | None = None  # likewise
 
     def to(self, device: torch.device) -> Draws:
-        """The table on a device."""
+        """Copy the table to a device."""
         return self if device.type == "cpu" else each_column(self, lambda column: column.to(device))
 
 
 def each_column(table: Table, function: Callable[[Tensor], Tensor]) -> Table:
-    """The table, or a part of it, with a function applied to each of its tensors."""
+    """Apply a function to each tensor of a table, or of a part of it."""
     if table is None:
         return table
     fields = [function(field) if isinstance(field, Tensor) else each_column(field, function) for field in table]
     return type(table)(*fields) if hasattr(table, "_fields") else type(table)(fields)
 
 
-def part(draws: Draws, rank: int, of: int) -> Draws:
-    """The rows of process `rank` among `of` processes; the shares of all of them are the whole table.
+def part(draws: Draws, rank: int, world_size: int) -> Draws:
+    """The rows of process `rank` of `world_size` processes; together, the shares are the whole table.
 
     CutMix pairs the images of a batch's first half with those of its second; methods that augment labelled images do so
     with the first half, and pair within it. So a share is a slice of each quarter: pairs and halves stay together.
-    Batches too small for that are sliced by halves, or as a whole; draws for pairs then mean nothing.
+    Batches too small for that are sliced by halves, or as a whole, and their draws for pairs must not be used.
     """
 
     def rows(table: Table, count: int) -> Table:
-        if count % of:
-            raise ValueError(f"{count} images do not divide into shares for {of} processes")
-        slices = next(pieces for pieces in (4, 2, 1) if count % (pieces * of) == 0)
+        if count % world_size:
+            raise ValueError(f"{count} images do not divide into shares for {world_size} processes")
+        slices = next(pieces for pieces in (4, 2, 1) if count % (pieces * world_size) == 0)
 
         def share(column: Tensor) -> Tensor:
             pieces = max(1, slices * len(column) // max(1, count))
             length = len(column) // pieces
             column = column.reshape(pieces, length, *column.shape[1:])
-            return column[:, rank * length // of : (rank + 1) * length // of].flatten(0, 1)
+            return column[:, rank * length // world_size : (rank + 1) * length // world_size].flatten(0, 1)
 
         return each_column(table, share)
 
@@ -195,7 +195,7 @@ def part(draws: Draws, rank: int, of: int) -> Draws:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the draws of a run are drawn from."""
+    """The settings of a run that its draws depend on."""
 
     seed: int
     labelled: tuple[int, ...]
@@ -206,7 +206,7 @@ class Plan:
     flip: bool
     crop: bool = True  # whether there is anything to scale, crop and flip
     noise_shape: tuple[int, ...] = (0,)
-    views: int = 1  # perturbed views of each unlabelled image
+    views: int = 1  # number of perturbed views of each unlabelled image
     augmented: int = 0  # labelled images of a batch that are perturbed, the first ones
     mixes_classes: bool = False
     droppable_channels: int = 0  # channels of the feature maps, some of which are dropped for each image; 0 for none
@@ -215,7 +215,7 @@ class Plan:
 
 
 def draw(plan: Plan, iteration: int) -> Draws:
-    """The table of one iteration."""
+    """Draw the table of one iteration."""
 
     def perturbation(role: str, count: int) -> PerturbationDraw:
         return draw_perturbation(plan.seed, iteration, count, role, plan.noise_shape)
@@ -232,7 +232,7 @@ def draw(plan: Plan, iteration: int) -> Draws:
 
 
 def _role(view: int) -> str:
-    """The prefix of a view's stream; the names of the first two are kept, since they decide the numbers."""
+    """The prefix of a view's stream; the first two are irregular and must stay, since names decide the numbers."""
     return ("", "other ")[view] if view < 2 else f"view {view} "
 
 
@@ -241,7 +241,7 @@ def draw_perturbation(
 ) -> PerturbationDraw:
     """Draw number `index` of the perturbation of `count` images; each role in an iteration has numbers of its own."""
     random = stream(seed, f"{role}perturbation", index)
-    # In this order for ever: a new perturbation draws after those that are here, so that it does not shift them.
+    # The order must never change: a new perturbation draws last, so that it does not shift the others' numbers.
     return PerturbationDraw(
         draw_photometric(random, count),
         _normal(random, count, 4, 2),
@@ -291,10 +291,10 @@ def draw_boxes(random: np.random.Generator, count: int) -> Boxes:
 
 
 def draw_small_boxes(random: np.random.Generator, count: int) -> Boxes:
-    """Rectangles in half of the cases, of 2 to 40 % of the area and with sides of 0.3 to 1/0.3, as in UniMatch.
+    """UniMatch's rectangles: in half of the cases, of 2 to 40 % of the area, with aspect ratios of 0.3 to 1/0.3.
 
-    UniMatch draws proportions and place until the rectangle lies in the image. Of those that do, the place is uniform,
-    and proportions are the more probable the more places they leave: so they are drawn here, at once.
+    UniMatch draws ratio and position until the rectangle lies in the image (rejection sampling). The accepted positions
+    are uniform, and a ratio's probability is proportional to the positions it leaves: both are drawn directly here.
     """
     u = random.random((5, count), dtype=np.float32)
     area = _between(0.02, 0.4, u[0]).numpy()

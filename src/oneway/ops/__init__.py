@@ -1,4 +1,4 @@
-"""Operations on tensors, each one function with a reference and, for GPUs, a Triton kernel; `backend` picks."""
+"""Operations on tensors: each a function with a PyTorch reference and, for GPUs, a Triton kernel; `backend` chooses."""
 
 from oneway.ops.activation import Activation
 from oneway.ops.ahead import cache_folder, compile_ahead, hash_compiler, start_compilers

@@ -14,7 +14,7 @@ def half_of_classes(labels: Tensor, u: Tensor, classes: int) -> Tensor:
 
     Args:
         labels: N×H×W, in 0 … C − 1.
-        u: N×256 numbers; the classes with the smallest are chosen.
+        u: N×256 uniform numbers; the classes with the smallest ones are chosen.
         classes: C.
     """
     flat = labels.flatten(1)
@@ -25,7 +25,7 @@ def half_of_classes(labels: Tensor, u: Tensor, classes: int) -> Tensor:
 
 
 def paste(x: Tensor, mask: Tensor) -> Tensor:
-    """What the mask selects of each image, on the image ⌊N/2⌋ places further on, the first following the last.
+    """Paste the pixels of image n that the mask selects onto image n + ⌊N/2⌋, modulo N.
 
     Args:
         x: N×…×H×W images or labels.

@@ -22,9 +22,9 @@ from oneway.ops.perturb import hue_shifted
 from oneway.ops.photometric import shift_hue
 
 PROBABILITIES = (0.8, 0.2, 0.5)
-"""Of changing colours, of grey, of blur."""
+"""Probabilities of a change of colours, of grey, of blur."""
 REACH = 5
-"""Pixels on either side that a blur takes in."""
+"""Radius of the blur in pixels."""
 GREY = (0.2989, 0.587, 0.114)
 """Shares of red, green and blue in the grey of a colour."""
 RED, GREEN, BLUE = (tl.constexpr(share) for share in GREY)
@@ -52,7 +52,7 @@ def jitter_colours(x: Tensor, draw: Colours, strength: float) -> Tensor:
 
 
 def jitter_colours_by_kernel(x: Tensor, draw: Colours, strength: float) -> Tensor:
-    """The same, without a gradient."""
+    """`jitter_colours` by kernels, without a gradient."""
     n, _, height, width = x.shape
     x = x.contiguous()
     tiles = triton.cdiv(height * width, PIXELS)
@@ -69,13 +69,13 @@ def jitter_colours_by_kernel(x: Tensor, draw: Colours, strength: float) -> Tenso
 
 
 def grey_of(x: Tensor) -> Tensor:
-    """N×1×H×W."""
+    """The grey of N×3×H×W colours: N×1×H×W."""
     red, green, blue = x.split(1, dim=1)
     return GREY[0] * red + GREY[1] * green + GREY[2] * blue
 
 
 def blur(x: Tensor, deviation: Tensor) -> Tensor:
-    """Each image with a Gaussian of its own, mirrored at the border: rows, then columns."""
+    """Blur each image with a Gaussian of its own deviation, mirrored at the border."""
     offsets = torch.arange(-REACH, REACH + 1, device=x.device, dtype=x.dtype)
     weights = (-0.5 * (offsets / deviation[:, None]).square()).softmax(dim=1)  # N×11
     for axis, padding in ((2, (0, 0, REACH, REACH)), (3, (REACH, REACH, 0, 0))):
@@ -167,7 +167,7 @@ def _brightened(pixel, n, exists, brightness, u, strength, likely, count):
 
 @triton.jit
 def _change(column, n, u, strength, likely):
-    """What was drawn for an image, at the strength; 0 where its colours stay."""
+    """A parameter of an image, times the strength; 0 where its colours are not changed."""
     return tl.where(tl.load(u + 3 * n) < likely, tl.load(column + n).to(tl.float32) * strength, 0.0)
 
 

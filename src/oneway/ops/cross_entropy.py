@@ -49,7 +49,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, weight: Tensor | None = None) 
 def confident_cross_entropy(target: Tensor, logits: Tensor, valid: Tensor | None, confidence: float) -> Tensor:
     """Cross-entropy with the target's classes, where its probability exceeds `confidence`; mean over all valid pixels.
 
-    Pixels that the target doubts count as zeros, as in FixMatch: the fewer are sure, the smaller the loss.
+    Pixels below the confidence count as zeros, as in FixMatch: the fewer are confident, the smaller the loss.
     """
     certainty, labels = target.max(dim=1)
     labels = labels if valid is None else torch.where(valid, labels, IGNORE)
@@ -57,7 +57,7 @@ def confident_cross_entropy(target: Tensor, logits: Tensor, valid: Tensor | None
 
 
 def cross_entropy_by_kernel(logits: Tensor, labels: Tensor, weight: Tensor | None = None) -> Tensor:
-    """The same for N×H×W labels, which are classes or IGNORE."""
+    """`cross_entropy` by a kernel, for N×H×W labels, which are classes or IGNORE."""
     shape = Shape.of(logits, pixels_of(labels))
     partial_sums = PartialSums.empty(len(logits), shape, logits.device)
     _cross_entropy[shape.grid(len(logits))](

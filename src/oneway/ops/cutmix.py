@@ -37,7 +37,7 @@ def box_mask(boxes: Boxes, size: tuple[int, int]) -> Tensor:
 
 
 def edges(boxes: Boxes, size: tuple[int, int]) -> Tensor:
-    """⌊N/2⌋×4: the first row of each rectangle and the one behind its last, and the columns likewise; whole numbers."""
+    """⌊N/2⌋×4 whole numbers: top, bottom, left and right of each rectangle; bottom and right are exclusive."""
     rows = _between(boxes.height, boxes.top, size[0])
     columns = _between((0.5 if boxes.area is None else boxes.area) / boxes.height, boxes.left, size[1])
     return torch.stack((*rows, *columns), dim=1)

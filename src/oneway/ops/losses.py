@@ -23,7 +23,7 @@ def upsample(logits: Tensor, pixels: Pixels) -> Tensor:
 
 
 def pixels_of(x: Tensor) -> Pixels:
-    """H×W of a tensor that ends in them."""
+    """Height and width of a tensor whose last axes they are."""
     return x.shape[-2], x.shape[-1]
 
 
@@ -64,7 +64,7 @@ def entropy(logits: Tensor) -> Tensor:
 
 
 def mean(values: Tensor, counted: Tensor | None, weight: Tensor | None = None) -> Tensor:
-    """Mean of the values that count, each times its weight; 0 where none counts. Of a share, its part of that mean."""
+    """Mean of the values that count, each times its weight; 0 where none counts. For a share: its part of the mean."""
     values = values if weight is None else weight * values
     if counted is None:
         return divided(values.mean())
