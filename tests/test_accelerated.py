@@ -126,7 +126,7 @@ def test_what_every_method_computes_can_be_captured(method):
     weights = torch.ones(len(dataset.classes), device=DEVICE)
     losses = METHODS[method].generator()(state.models, batch, settings_of(config, state.alpha, weights))
     with NoWaiting():
-        measured = add_gradients(losses, state.watch.parameters)
+        measured = add_gradients(losses, state.guard.parameters)
     assert measured["supervised"] > 0
 
 
@@ -223,7 +223,7 @@ def fact_step_learns_what_the_plain_one_learns(method):
         row, channels = METHODS[method], sum(feature_channels(state.student))
         needs = {
             "noise_shape": (3, 16, 24) if row.noise else (0,),
-            "dropped_channels": channels if row.channels else 0,
+            "droppable_channels": channels if row.drops_channels else 0,
         }
         with ops.references(engine == "plain"):
             measured = [step(state, store, draw(replace(PLAN, **needs), 0).to(DEVICE), config)]

@@ -103,7 +103,7 @@ def test_loss_and_gradient():
         cells = [
             (crop[0][n, :, i, j], crop[2][n, i, j]) for crop in (first, second) for i in range(4) for j in range(5)
         ]
-        bank += [(cells[int(lot * 40)][0].detach(), cells[int(lot * 40)][1]) for lot in pair.places[n].tolist()]
+        bank += [(cells[int(u * 40)][0].detach(), cells[int(u * 40)][1]) for u in pair.places[n].tolist()]
     offset = list(zip(pair.down.tolist(), pair.right.tolist(), strict=True))
     back = [(-down, -right) for down, right in offset]
     threshold = 0.4
@@ -165,9 +165,9 @@ def test_the_second_crop_overlaps_with_the_first():
     pixels = torch.randint(0, 256, (int(sizes.prod(dim=1).sum()), 3), dtype=torch.uint8)
     areas = sizes.prod(dim=1)
     store = Store(pixels, torch.zeros(len(pixels), dtype=torch.uint8), areas.cumsum(0) - areas, sizes, dense=True)
-    plan = Plan(0, (0, 1, 2), (0, 1, 2), 2, 1000, config.jitter.scale, True, pairs=True)
+    plan = Plan(0, (0, 1, 2), (0, 1, 2), 2, 1000, config.jitter.scale, True, needs_pairs=True)
     table = draw(plan, 0)
-    pair = jitter_pairs(store, table.unlabelled, table.pairs, config.jitter, CELL)
+    pair = jitter_pairs(store, table.unlabelled, table.overlap, config.jitter, CELL)
     assert torch.equal(pair.first, jitter_inputs(store, table.unlabelled, config.jitter))
     shared = (4 - pair.down.abs()) / 4, (6 - pair.right.abs()) / 6
     assert all(share.min() >= OVERLAP for share in shared)
@@ -184,11 +184,11 @@ def test_the_second_crop_overlaps_with_the_first():
 def test_pairs_shift_no_other_number():
     """A table with them is the table without, and more; processes share their rows."""
     plan = Plan(0, tuple(range(6)), tuple(range(16)), 4, 8, (0.7, 1.4), True, views=2)
-    plain, more = (draw(replace(plan, pairs=pairs), 3) for pairs in (False, True))
-    for one, other in zip(columns_of(plain), columns_of(more._replace(pairs=None)), strict=True):
+    plain, more = (draw(replace(plan, needs_pairs=pairs), 3) for pairs in (False, True))
+    for one, other in zip(columns_of(plain), columns_of(more._replace(overlap=None)), strict=True):
         assert torch.equal(one, other)
-    shares = [part(more, rank, 2).pairs.places for rank in range(2)]
-    assert sorted(torch.cat(shares).flatten().tolist()) == sorted(more.pairs.places.flatten().tolist())
+    shares = [part(more, rank, 2).overlap.places for rank in range(2)]
+    assert sorted(torch.cat(shares).flatten().tolist()) == sorted(more.overlap.places.flatten().tolist())
 
 
 @pytest.mark.parametrize("name", ["swiftnet", "deeplabv3plus"])

@@ -224,12 +224,15 @@ def test_out_of_memory_names_batch_and_crop():
     config = recipe("streets")
     with (
         pytest.raises(UserError, match=r"8 labelled and 8 unlabelled images in crops of 64×128"),
-        memory.explained(config),
+        memory.explain_out_of_memory(config),
     ):
         raise torch.OutOfMemoryError("CUDA out of memory")
-    with pytest.raises(UserError, match=r"--train.batch-unlabelled or --jitter.crop"), memory.explained(config):
+    with (
+        pytest.raises(UserError, match=r"--train.batch-unlabelled or --jitter.crop"),
+        memory.explain_out_of_memory(config),
+    ):
         torch.empty(2**58)
-    with pytest.raises(RuntimeError, match="must match the size"), memory.explained(config):
+    with pytest.raises(RuntimeError, match="must match the size"), memory.explain_out_of_memory(config):
         torch.zeros(2) + torch.zeros(3)
     assert (memory.available(CPU) or 2**40) > 2**20
 

@@ -26,7 +26,7 @@ def test_every_step_is_torchvisions(strength):
     found = jitter_colours(x, draw, strength)
     seen = set()
     for n, image in enumerate(x):
-        coloured, grey, blurred = (draw.lots[n] < strength * torch.tensor([0.8, 0.2, 0.5])).tolist()
+        coloured, grey, blurred = (draw.u[n] < strength * torch.tensor([0.8, 0.2, 0.5])).tolist()
         expected = image
         if coloured:
             expected = vision.adjust_brightness(expected, 1 + strength * draw.brightness[n].item())
@@ -52,7 +52,7 @@ def test_draws_fill_their_ranges():
         assert abs(values.mean()) < 0.02
     assert draw.blur.min() >= 0.1
     assert draw.blur.max() <= 2.0
-    assert not torch.equal(draw.lots[:, 0], draw.lots[:, 1])
+    assert not torch.equal(draw.u[:, 0], draw.u[:, 1])
 
 
 def test_no_strength_changes_nothing():

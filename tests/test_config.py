@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -54,6 +55,19 @@ def test_a_method_of_your_own_can_be_chosen_by_its_name(monkeypatch):
     assert recipe("streets").train.alpha != 0.3
     assert configured("streets", {"method": "mine"}, source="test").train.alpha == 0.3
     assert configured("streets", {"method": "mine", "train": {"alpha": 0.7}}, source="test").train.alpha == 0.7
+
+
+def test_a_method_of_your_own_has_variants_and_a_given_teacher_where_its_row_says_so(monkeypatch):
+    """Without the fields, `--variant` and `--teacher` are refused; with them, both are taken."""
+    monkeypatch.setitem(METHODS, "mine", Method(lambda models, batch, settings: iter(()), perturb=("ph",)))
+    configured("streets", {"method": "mine"}, source="test")
+    with pytest.raises(UserError, match=r"variant 1w-cs with method mine: the method has no variants.*; use 1w-ct"):
+        configured("streets", {"method": "mine", "variant": "1w-cs"}, source="test")
+    with pytest.raises(UserError, match="does not learn from the clean predictions of one teacher"):
+        configured("streets", {"method": "mine", "teacher": "runs/large"}, source="test")
+    monkeypatch.setitem(METHODS, "mine", replace(METHODS["mine"], variants=True, taught=True))
+    assert configured("streets", {"method": "mine", "variant": "1w-cs"}, source="test").variant == "1w-cs"
+    assert configured("streets", {"method": "mine", "teacher": "runs/large"}, source="test").teacher is not None
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from oneway.config import Perturb
 from oneway.draws import draw_perturbation
 from oneway.methods import VARIANTS, VariantName
 from oneway.methods.consistency import consistency
-from oneway.models.average import average_of
+from oneway.models.ema import init_ema
 from oneway.models.roles import Models
 from oneway.ops.warp import Warp, sampling_points, splat
 from oneway.perturb import Perturbation, PhTPS, phtps
@@ -110,7 +110,7 @@ CASES = [(name, kind) for name in VARIANTS for kind in ("simple", "mean") if kin
 def test_gradient_is_that_of_the_formula(name, kind):
     """Value and gradient to 1e-9: which branch learns, which is frozen, and the order of D's arguments."""
     x, student = inputs(), network(0)
-    teacher = student if kind == "simple" else average_of(network(1))
+    teacher = student if kind == "simple" else init_ema(network(1))
     reference, reference_teacher = deepcopy(student), frozen(teacher)
     if kind == "simple" and name == "1w-cs":
         # Its clean pass comes first and moves the statistics that the teacher then uses.

@@ -20,13 +20,23 @@ from oneway.common.streams import stream
 from oneway.common.terms import IGNORE
 from oneway.config import Perturb
 from oneway.config.recipes import configured
-from oneway.draws import Draws, Lots, PerturbationDraw, Plan, Squares, draw, draw_perturbation, each_column, part
+from oneway.draws import (
+    ClassAndChannelDraws,
+    Draws,
+    PerturbationDraw,
+    Plan,
+    Squares,
+    draw,
+    draw_perturbation,
+    each_column,
+    part,
+)
 from oneway.engine.step import Measured, add_gradients
 from oneway.methods import METHODS
 from oneway.methods.interface import Batch
-from oneway.models.average import average_of
+from oneway.models.ema import init_ema
 from oneway.models.roles import Models
-from oneway.ops.exchange import box_mask
+from oneway.ops.cutmix import box_mask
 from oneway.ops.warp import sampling_points, valid_points, warp
 from oneway.perturb import perturbation
 from small_runs import assert_resumes, small_streets
@@ -50,9 +60,9 @@ def images(seed: int) -> Tensor:
     return torch.rand(N, 3, *SIZE, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def lots(channels: int = 0) -> Lots:
+def selection(channels: int = 0) -> ClassAndChannelDraws:
     random = stream(3, "test")
-    return Lots(*(torch.from_numpy(random.random(shape)) for shape in ((N, 256), (N, channels), (N,))))
+    return ClassAndChannelDraws(*(torch.from_numpy(random.random(shape)) for shape in ((N, 256), (N, channels), (N,))))
 
 
 def labelled() -> tuple[Tensor, Tensor]:
@@ -73,7 +83,7 @@ def draws() -> list[PerturbationDraw]:
 def batch_for(method: str, x: Tensor, channels: int = 0) -> Batch:
     views, names = draws(), METHODS[method].perturb
     changes = [perturbation(names, view, x, Perturb()) for view in views]
-    return Batch(labelled, lambda: x, lambda x, view: changes[view], None, lots(channels))
+    return Batch(labelled, lambda: x, lambda x, view: changes[view], None, selection(channels))
 
 
 def probabilities(model: nn.Module, x: Tensor) -> Tensor:
@@ -130,7 +140,7 @@ def test_every_half_is_equally_probable():
 
 def test_classmix():
     """λ H(Y, h(X)), images and labels mixed one pixel at a time; colours of the mixed image change."""
-    x, student, teacher = images(1), network(0), average_of(network(1))
+    x, student, teacher = images(1), network(0), init_ema(network(1))
     chosen = settings(alpha=0.7, confidence=0.5)
     reference, batch = deepcopy(student), batch_for("classmix", x)
 
@@ -138,7 +148,7 @@ def test_classmix():
     certainty, winner = p.max(dim=1)
     mixed, labels, sure = x.clone(), winner.clone(), 0
     for n in range(N):
-        present = sorted(set(winner[n].flatten().tolist()), key=lambda c: float(batch.lots.classes[n, c]))
+        present = sorted(set(winner[n].flatten().tolist()), key=lambda c: float(batch.selection.classes[n, c]))
         assert len(present) > 1
         pasted = present[: len(present) // 2]
         other = (n + N // 2) % N
@@ -186,7 +196,7 @@ def test_cps():
 
 def test_fixmatch():
     """H(y, h(T(x))) where the teacher is sure of y; other pixels count as 0, in a mean over all of them."""
-    x, student, teacher = images(1), network(0), average_of(network(1))
+    x, student, teacher = images(1), network(0), init_ema(network(1))
     reference, batch = deepcopy(student), batch_for("fixmatch", x)
     certainty, winner = probabilities(frozen(teacher), x).max(dim=1)
     view = draws()[0]
@@ -209,8 +219,8 @@ def test_fixmatch():
 
 def test_fixmatch_ema():
     """L_s + α H(y, h(T(x))) where the student is sure of y; labelled, clean and perturbed images are one batch."""
-    x, student, teacher = images(1), network(0), average_of(network(1))
-    reference, batch = deepcopy(student), replace(batch_for("fixmatch-ema", x), lots=None)
+    x, student, teacher = images(1), network(0), init_ema(network(1))
+    reference, batch = deepcopy(student), replace(batch_for("fixmatch-ema", x), selection=None)
     view = draws()[0]
     points = sampling_points(0.05 * SIZE[0] * view.displacements.double(), *SIZE)
     strong = warp(ops.vary_intensity(x, view.intensities), points)
@@ -234,13 +244,13 @@ def test_augseg():
 
     There are three labelled images, and every other pixel of them has no label: the fourth image gets the first again.
     """
-    x, student, teacher = images(1), network(0), average_of(network(1))
+    x, student, teacher = images(1), network(0), init_ema(network(1))
     x_l, y_l = (each[:3] for each in labelled())
     y_l[:, :, ::2] = IGNORE
-    injections = draw(replace(PLAN, batch_unlabelled=N, injects=True), 5).injections
-    injections = injections._replace(lot=torch.tensor([0.9, 0.01, 0.02, 0.8]))
+    augseg = draw(replace(PLAN, batch_unlabelled=N, injects=True), 5).augseg
+    augseg = augseg._replace(u=torch.tensor([0.9, 0.01, 0.02, 0.8]))
     reference, plain = deepcopy(student), batch_for("augseg", x)
-    batch = replace(plain, labelled=lambda: (x_l, y_l), injections=injections)
+    batch = replace(plain, labelled=lambda: (x_l, y_l), augseg=augseg)
 
     p = probabilities(frozen(teacher), x)
     certainty, winner = p.max(dim=1)
@@ -264,16 +274,16 @@ def test_augseg():
         return [(i, j) for i in spans[0] for j in spans[1]]
 
     injected = [strong.clone(), winner.clone(), certainty.clone()]
-    doubted = [n for n in range(N) if float(injections.lot[n]) > sureness[n]]
+    doubted = [n for n in range(N) if float(augseg.u[n]) > sureness[n]]
     assert 0 < len(doubted) < N
     for n in doubted:
-        for i, j in within(injections.labelled, n):
+        for i, j in within(augseg.labelled, n):
             injected[0][n, :, i, j], injected[1][n, i, j] = x_l[n % 3, :, i, j], y_l[n % 3, i, j]
             injected[2][n, i, j] = 1
     mixed, labels, sure = strong.clone(), winner.clone(), certainty.clone()
     for n in range(N):
         other = (n + N // 2) % N
-        for i, j in within(injections.mixed, n):
+        for i, j in within(augseg.mixed, n):
             mixed[n, :, i, j], labels[n, i, j] = injected[0][other, :, i, j], injected[1][other, i, j]
             sure[n, i, j] = injected[2][other, i, j]
     valid = labels != IGNORE
@@ -289,7 +299,7 @@ def test_augseg():
 
 def test_squares_are_as_large_as_augseg_cuts_them():
     """Areas are of Beta(2, 8) for labelled pieces and of Beta(4, 4) for others; there is one size for a batch."""
-    tables = [draw(replace(PLAN, injects=True), iteration).injections for iteration in range(500)]
+    tables = [draw(replace(PLAN, injects=True), iteration).augseg for iteration in range(500)]
     for squares, a, b in (([each.labelled for each in tables], 2, 8), ([each.mixed for each in tables], 4, 4)):
         assert all((each.side == each.side[0]).all() for each in squares)
         areas = [float(each.side[0]) ** 2 for each in squares]
@@ -309,17 +319,17 @@ PLAN = Plan(0, tuple(range(6)), tuple(range(16)), 4, 8, (0.7, 1.4), True, views=
 
 def test_lots_shift_no_other_number():
     """A table with them is the table without, and more; they are their iteration's and nobody else's."""
-    plain, more = (draw(replace(PLAN, mixes_classes=mixes, dropped_channels=7 * mixes), 3) for mixes in (False, True))
-    assert plain.lots is None
-    assert [tuple(column.shape) for column in more.lots] == [(8, 256), (8, 7), (8,)]
-    for one, other in zip(columns_of(plain), columns_of(more._replace(lots=None)), strict=True):
+    plain, more = (draw(replace(PLAN, mixes_classes=mixes, droppable_channels=7 * mixes), 3) for mixes in (False, True))
+    assert plain.selection is None
+    assert [tuple(column.shape) for column in more.selection] == [(8, 256), (8, 7), (8,)]
+    for one, other in zip(columns_of(plain), columns_of(more._replace(selection=None)), strict=True):
         assert torch.equal(one, other)
-    assert not torch.isclose(more.lots.whole, draw(replace(PLAN, dropped_channels=7), 4).lots.whole).any()
+    assert not torch.isclose(more.selection.whole, draw(replace(PLAN, droppable_channels=7), 4).selection.whole).any()
 
 
 def test_processes_share_every_column():
     """A row for each image, or for each pair: each share has half of the rows, and no row is in both."""
-    whole = draw(replace(PLAN, dropped_channels=7), 3)
+    whole = draw(replace(PLAN, droppable_channels=7), 3)
     shares = [part(whole, rank, 2) for rank in range(2)]
     for column, *parts in zip(columns_of(whole), *map(columns_of, shares), strict=True):
         assert [len(each) for each in parts] == [len(column) // 2] * 2

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from oneway.common.terms import IGNORE
 from oneway.config import Jitter
 from oneway.data import Samples
-from oneway.draws import Jitters
+from oneway.draws import CropDraws
 from oneway.engine.jitter import PADDING, jitter_inputs, jitter_labels
 from oneway.engine.store import Store
 
@@ -28,9 +28,9 @@ def world() -> tuple[torch.Tensor, torch.Tensor, Store]:
     return image, torch.from_numpy(samples.label_map(1))[None], Store.hold(samples, torch.device("cpu"))
 
 
-def jitters(scale: float = 1.0, top: float = 0.0, left: float = 0.0, flip: bool = False) -> Jitters:
+def jitters(scale: float = 1.0, top: float = 0.0, left: float = 0.0, flip: bool = False) -> CropDraws:
     values = (torch.tensor([value], dtype=torch.float64) for value in (scale, top, left))
-    return Jitters(torch.tensor([1]), *values, torch.tensor([flip]))
+    return CropDraws(torch.tensor([1]), *values, torch.tensor([flip]))
 
 
 def test_scale_one_is_a_plain_crop():
@@ -102,7 +102,7 @@ def test_an_image_may_go_on_as_its_mirror_image(flip):
 def test_each_image_is_jittered_on_its_own():
     """One row of the table per image."""
     _, labels, store = world()
-    both = Jitters(*(torch.cat(pair) for pair in zip(jitters(), jitters(flip=True), strict=True)))
+    both = CropDraws(*(torch.cat(pair) for pair in zip(jitters(), jitters(flip=True), strict=True)))
     y = jitter_labels(store, both, Jitter(crop=(HEIGHT, WIDTH)))
     assert torch.equal(y[0], labels[0].long())
     assert torch.equal(y[1], labels[0].flip(-1).long())
@@ -111,7 +111,7 @@ def test_each_image_is_jittered_on_its_own():
 def test_images_of_different_sizes_share_a_batch():
     """Each is scaled by its own size: at scale 1, each crop's corner is its image's corner."""
     _, labels, store = world()
-    draw = Jitters(torch.tensor([0, 1]), torch.ones(2), torch.zeros(2), torch.zeros(2), torch.zeros(2, dtype=bool))
+    draw = CropDraws(torch.tensor([0, 1]), torch.ones(2), torch.zeros(2), torch.zeros(2), torch.zeros(2, dtype=bool))
     y = jitter_labels(store, draw, Jitter(crop=(5, 7)))
     assert torch.equal(y[0], store.labels[:35].view(5, 7).long())
     assert torch.equal(y[1], labels[0, :5, :7].long())

@@ -16,16 +16,16 @@ from torch import nn
 from kernel_facts import DEVICE, assert_facts
 from oneway.common.terms import IGNORE
 from oneway.config import Jitter
-from oneway.draws import Boxes, Colours, Jitters, Photometric
+from oneway.draws import Boxes, Colours, CropDraws, Photometric
 from oneway.engine.jitter import _window
 from oneway.engine.store import Store
-from oneway.models.average import average_of, update_average
+from oneway.models.ema import init_ema, update_ema
 from oneway.ops.backend import references
 from oneway.ops.cells import kernel_upsamples
 from oneway.ops.colour import jitter_colours, jitter_colours_by_kernel
 from oneway.ops.crops import Window, crop_images_by_kernel, crop_labels_by_kernel
 from oneway.ops.cross_entropy import cross_entropy, cross_entropy_by_kernel
-from oneway.ops.exchange import exchange
+from oneway.ops.cutmix import cutmix
 from oneway.ops.losses import masked_kl, upsample
 from oneway.ops.moved_kl import Geometry, moved_kl_by_kernel
 from oneway.ops.perturb import recolour_and_warp_by_kernel
@@ -168,7 +168,7 @@ def fact_moved_kl_of_exchanged_rectangles_is_the_plain_one(n, by_confidence):
     if pairs > 1:
         boxes.area[1] = 0
     alone = upsample(teacher.double(), pixels).softmax(1)
-    target = exchange(alone, boxes)
+    target = cutmix(alone, boxes)
     assert not torch.equal(target, alone)
     weight = target.amax(dim=1) if by_confidence else None
     assert_agree(
@@ -229,11 +229,9 @@ def fact_moved_kl_in_bfloat16_only_rounds_what_goes_in_and_out():
 def fact_colours_are_jittered_as_plainly(strength):
     """Images with everything, with nothing, and with each part alone, in more than one tile."""
     x = random(5, 3, 41, 30).sigmoid()
-    lots = torch.tensor(
-        [[0, 0, 0], [0.99, 0.99, 0.99], [0, 0.99, 0.99], [0.99, 0, 0.99], [0.99, 0.99, 0]], device=DEVICE
-    )
+    u = torch.tensor([[0, 0, 0], [0.99, 0.99, 0.99], [0, 0.99, 0.99], [0.99, 0, 0.99], [0.99, 0.99, 0]], device=DEVICE)
     changes = [random(5, seed=seed).sigmoid() - 0.5 for seed in (1, 2, 3)]
-    draw = Colours(*changes, changes[0] / 2, 0.1 + 1.9 * random(5, seed=4).sigmoid(), lots)
+    draw = Colours(*changes, changes[0] / 2, 0.1 + 1.9 * random(5, seed=4).sigmoid(), u)
     with references():
         expected = jitter_colours(x.double(), draw, strength)
     found = jitter_colours_by_kernel(x, draw, strength)
@@ -249,7 +247,7 @@ def draw_of_colours() -> Photometric:
         hue=torch.tensor([0.08, -0.1], device=DEVICE),
         contrast=torch.tensor([1.2, 0.8], device=DEVICE),
         permutation=torch.tensor([[2, 0, 1], [0, 1, 2]], device=DEVICE),
-        lot=torch.zeros(2, device=DEVICE),
+        u=torch.zeros(2, device=DEVICE),
     )
 
 
@@ -296,7 +294,7 @@ def fact_averages_move_as_pytorch_moves_them():
     """To the bit, in several pieces and short ones, also where memory has another order, or was given anew."""
     torch.manual_seed(0)
     student = nn.Sequential(nn.Conv2d(3, 300, 5), nn.BatchNorm2d(300), nn.Conv2d(300, 7, 3)).to(DEVICE)
-    teachers = [average_of(student), average_of(student)]
+    teachers = [init_ema(student), init_ema(student)]
     share = torch.tensor(0.013, device=DEVICE)
     for step in range(4):
         if step == 2:
@@ -305,9 +303,9 @@ def fact_averages_move_as_pytorch_moves_them():
         for parameter in student.parameters():
             parameter.data += torch.randn_like(parameter)
         student[1].num_batches_tracked += 1
-        update_average(teachers[0], student, share)
+        update_ema(teachers[0], student, share)
         with references():
-            update_average(teachers[1], student, share)
+            update_ema(teachers[1], student, share)
         for a, b in zip(*(teacher.state_dict().values() for teacher in teachers), strict=True):
             assert torch.equal(a, b)
 
@@ -322,7 +320,7 @@ def fact_crops_lie_where_pytorch_puts_them():
     uniform = torch.rand(3, 40, generator=random_state)
     scale = torch.where(uniform[0] < 0.2, 1.0, 0.5 + 2 * uniform[0])
     columns = (torch.arange(40) % 9, scale, *uniform[1:], torch.arange(40) % 2 == 0)
-    draw = Jitters(*(column.to(DEVICE) for column in columns))
+    draw = CropDraws(*(column.to(DEVICE) for column in columns))
     for config in (Jitter(crop=(33, 70)), Jitter(crop=(48, 32), padding=4, beyond="mirror")):
         with references():
             expected = _window(store, draw, config, config.crop)

@@ -46,7 +46,7 @@ def learnt(ranks: Ranks, name: str) -> dict[str, NDArray[Any]]:
     """Loss, gradients and buffers after one pass over a process's share; losses and gradients are its part of them."""
     assert kernels_run(DEVICE)
     network = fuse(seeded(NETWORKS[name]).to(memory_format=torch.channels_last))
-    mine = slice(4 * ranks.rank // ranks.of, 4 * (ranks.rank + 1) // ranks.of)
+    mine = slice(4 * ranks.rank // ranks.world_size, 4 * (ranks.rank + 1) // ranks.world_size)
     x, labels = (each[mine] for each in batch())
     with sharing_batches(ranks.group):
         logits = network(x)

@@ -28,7 +28,7 @@ from norm_facts import (
     seeded,
     value_and_gradients,
 )
-from oneway.models.average import average_of, update_average
+from oneway.models.ema import init_ema, update_ema
 from oneway.models.fuse import FusedNorm, FusedSumNorm, fuse
 from oneway.models.fuse_timm import FusedWideBlock, FusedWideResNet
 from oneway.models.wrn import WideResNet
@@ -277,7 +277,7 @@ def fact_network_leaves_few_sums_to_pytorch():
 def fact_network_is_copied_with_its_sums():
     """A mean teacher predicts what the student does that it was copied from, and follows it."""
     student = fuse(seeded(small)).to(DEVICE, memory_format=torch.channels_last)
-    teacher = average_of(student)
+    teacher = init_ema(student)
     x = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(1)).to(DEVICE)
     x = x.contiguous(memory_format=torch.channels_last)
     assert type(teacher) is FusedWideResNet
@@ -287,5 +287,5 @@ def fact_network_is_copied_with_its_sums():
             parameter.mul_(1.5)
     moved = deepcopy(student)
     assert not torch.equal(teacher(x), moved(x))
-    update_average(teacher, student, torch.ones((), device=DEVICE))
+    update_ema(teacher, student, torch.ones((), device=DEVICE))
     assert torch.equal(teacher(x), moved(x))

@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 
 from oneway import data, models
-from oneway.engine import alarm, optim
+from oneway.engine import optim, watchdog
 from oneway.engine.ranks import Ranks
 from oneway.tools import evaluate, opening
 from oneway.tools.train import train
@@ -37,7 +37,7 @@ def trains(ranks: Ranks, out: Path, changes: dict[int, dict[str, Any]], resume: 
     usual = optim.warm_up_at
 
     def interrupted(settings: Any, iteration: int) -> float:
-        if iteration == stop and ranks.rank == ranks.of - 1:
+        if iteration == stop and ranks.rank == ranks.world_size - 1:
             os.kill(os.getpid(), signal.SIGTERM)
         return usual(settings, iteration)
 
@@ -189,7 +189,7 @@ def test_an_error_of_one_process_ends_the_other_with_its_name(tmp_path):
 
 def hangs(ranks: Ranks, out: Path) -> str:
     """The second process does something else in its third iteration, and goes on living."""
-    alarm.STUCK = 2.0
+    watchdog.STUCK = 2.0
     usual = optim.alpha_at
 
     def alpha_at(settings: Any, iteration: int, total: int) -> float:

@@ -15,7 +15,7 @@ from forks import run_code
 from oneway.config import Model, Optimiser, Train
 from oneway.engine.optim import alpha_at, optimiser_for, set_learning_rate, total_iterations
 from oneway.models import build
-from oneway.models.average import average_of, update_average
+from oneway.models.ema import init_ema, update_ema
 from oneway.models.norm import (
     NormPolicy,
     frozen_statistics,
@@ -216,7 +216,7 @@ def test_the_policy_says_which_inputs_move_the_statistics(role, policy, clean, m
 
 def test_a_mean_teacher_never_uses_its_batch():
     """What it normalises with are averages, like its weights."""
-    student, teacher, x = small(0).train(), average_of(small(1)), torch.rand(3, 3, 64, 64)
+    student, teacher, x = small(0).train(), init_ema(small(1)), torch.rand(3, 3, 64, 64)
     expected = teacher(x)
     with teacher_statistics(teacher, student, NormPolicy("clean", "batch"), clean=True):
         assert torch.equal(teacher(x), expected)
@@ -249,10 +249,10 @@ def test_layers_in_a_mode_of_their_own_keep_it():
 def test_mean_teacher_averages_parameters_and_statistics():
     """θ' = decay·θ' + (1 − decay)·θ for every floating tensor; counters follow the student."""
     student = small(0).train()
-    teacher = average_of(small(1))
+    teacher = init_ema(small(1))
     before = {name: value.clone() for name, value in teacher.state_dict().items()}
     student(torch.rand(2, 3, 64, 64))  # moves the running statistics
-    update_average(teacher, student, share=torch.tensor(0.1))
+    update_ema(teacher, student, share=torch.tensor(0.1))
     for name, value in student.state_dict().items():
         expected = 0.9 * before[name] + 0.1 * value if value.is_floating_point() else value
         torch.testing.assert_close(teacher.state_dict()[name], expected)

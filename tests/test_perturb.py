@@ -9,13 +9,14 @@ from scipy.ndimage import map_coordinates
 from scipy.stats import ks_2samp, kstest, uniform
 from torch import Tensor, nn
 
+from oneway import ops
 from oneway.common.streams import stream
 from oneway.common.terms import IGNORE
 from oneway.config import Model, Perturb
 from oneway.draws import Boxes, Squares, draw_boxes, draw_perturbation, draw_small_boxes
 from oneway.methods.vat import adversarial
 from oneway.models import build
-from oneway.ops.exchange import box_mask, exchange
+from oneway.ops.cutmix import box_mask
 from oneway.ops.losses import masked_kl
 from oneway.ops.warp import sampling_points, splat, valid_points, warp
 from oneway.perturb import PERTURBATIONS, UNCHANGED, compose, perturb_labels, phtps, tps
@@ -164,9 +165,9 @@ def test_small_boxes_mix_image_wide_targets_by_area():
     """As much of the other as was cut from it; where nothing was, nothing."""
     p = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     boxes = Boxes(torch.full((2,), 0.5), torch.zeros(2), torch.zeros(2), torch.tensor([0.1, 0.0]))
-    torch.testing.assert_close(exchange(p, boxes)[:, 0], torch.tensor([0.9, 1.0, 0.1, 0.0]))
+    torch.testing.assert_close(ops.cutmix(p, boxes)[:, 0], torch.tensor([0.9, 1.0, 0.1, 0.0]))
     pictures = torch.arange(4.0).view(4, 1, 1, 1).expand(4, 1, 8, 8)
-    mixed = exchange(pictures, boxes)
+    mixed = ops.cutmix(pictures, boxes)
     assert torch.equal(mixed[1], pictures[1])
     assert 0 < mixed[0].mean() < 0.5
 
@@ -220,7 +221,7 @@ def test_cutmix_mixes_image_wide_targets_by_area():
     """Half of one, half of the other."""
     p = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     boxes = draw_boxes(stream(0, "test"), 1)
-    torch.testing.assert_close(exchange(p, boxes), torch.full((2, 2), 0.5))
+    torch.testing.assert_close(ops.cutmix(p, boxes), torch.full((2, 2), 0.5))
 
 
 def test_cutout_makes_a_square_grey():

@@ -32,7 +32,7 @@ JITTERS = {
 
 
 def plan_for(jitter: Jitter, cached: int) -> Plan:
-    return Plan(3, (0, 1, 3, 4), range(cached + POOL), 3, 4, jitter.scale, flip=True, pairs=True)
+    return Plan(3, (0, 1, 3, 4), range(cached + POOL), 3, 4, jitter.scale, flip=True, needs_pairs=True)
 
 
 def with_pool_in_memory(samples: Samples, pool) -> Samples:
@@ -54,7 +54,7 @@ def pool(tmp_path):
 
 
 def crops(fed, draws, jitter):
-    pair = jitter_pairs(fed.store, draws.unlabelled, draws.pairs, jitter, CELL)
+    pair = jitter_pairs(fed.store, draws.unlabelled, draws.overlap, jitter, CELL)
     return [
         jitter_inputs(fed.store, draws.labelled, jitter),
         jitter_labels(fed.store, draws.labelled, jitter),
@@ -91,7 +91,7 @@ def test_crops_of_parts_that_are_streamed_are_those_of_whole_images(jitter, wher
         drawn = whole.draws(iteration)
         for one, other in zip(crops(window, window.draws(iteration), jitter), crops(whole, drawn, jitter), strict=True):
             assert torch.equal(one, other)
-    sent = streamed(samples, replace(plan, scale=(1.0, 1.0), pairs=False), CPU, jitter=Jitter(crop=(8, 8))).store
+    sent = streamed(samples, replace(plan, scale=(1.0, 1.0), needs_pairs=False), CPU, jitter=Jitter(crop=(8, 8))).store
     assert len(sent.pixels) < len(streamed(samples, plan, CPU).store.pixels) / 3
 
 
@@ -111,7 +111,7 @@ def test_only_what_crops_are_made_of_is_kept(padding, beyond, pairs):
         table = draw(plan, iteration)
         own = type(table.unlabelled)(*(column[:1] for column in table.unlabelled))._replace(item=torch.zeros(1).long())
         size = tuple(random.integers(20, 3000, size=2).tolist())
-        shift = tuple(table.pairs.shift[0].tolist()) if pairs else None
+        shift = tuple(table.overlap.shift[0].tolist()) if pairs else None
         numbers = (float(own.scale), float(own.top), float(own.left), bool(own.flip), shift)
         top, left, bottom, right = needed_box(size, CropDraw(*numbers), cropping)
         assert 0 <= top < bottom <= size[0]
@@ -121,7 +121,7 @@ def test_only_what_crops_are_made_of_is_kept(padding, beyond, pairs):
         store = Store(nothing, nothing, torch.zeros(1).long(), torch.tensor([size]), dense=True)
         windows = [_window(store, own, jitter, jitter.crop)]
         if pairs:
-            first = type(table.pairs)(*(column[:1] for column in table.pairs))
+            first = type(table.overlap)(*(column[:1] for column in table.overlap))
             windows.append(_window(store, own, jitter, jitter.crop, _shifts(store, own, first, jitter, CELL)))
         for length, (begin, end), places in (
             (size[0], (top, bottom), torch.cat([window.y for window in windows])),

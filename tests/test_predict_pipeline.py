@@ -131,11 +131,11 @@ def test_items_made_ahead_come_in_order_and_fail_in_their_turn():
 
     found = []
     with pytest.raises(ValueError, match="broken off"):  # noqa: PT012 (the loop before it is the point)
-        for number in batches.ahead(numbers()):
+        for number in batches.prefetch(numbers()):
             found.append(number)
     assert found == list(range(30))
     before = threading.active_count()
-    endless = batches.ahead(itertools.count())
+    endless = batches.prefetch(itertools.count())
     assert [next(endless) for _ in range(5)] == [0, 1, 2, 3, 4]
     endless.close()
     assert threading.active_count() == before

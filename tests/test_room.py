@@ -119,7 +119,7 @@ def test_phtps_then_cutmix_by_hand():
     drawn = draw_perturbation(0, 0, 2)
     both = perturbation(("phtps", "cutmix"), drawn, x, Perturb(geometric=2.0))
     first = perturbation(("phtps",), drawn, x, Perturb(geometric=2.0))
-    inside = ops.exchange(torch.stack((torch.zeros(1, 24, 32), torch.ones(1, 24, 32))), drawn.boxes)[0, 0].bool()
+    inside = ops.cutmix(torch.stack((torch.zeros(1, 24, 32), torch.ones(1, 24, 32))), drawn.boxes)[0, 0].bool()
     assert 0.4 < inside.float().mean() < 0.6
     for whole, parts in (
         (both.image(x), first.image(x)),

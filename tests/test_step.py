@@ -19,9 +19,9 @@ from oneway.engine.start import plan_of
 from oneway.engine.step import mixed_batch
 from oneway.engine.store import Store
 from oneway.models import build
-from oneway.models.average import average_of
+from oneway.models.ema import init_ema
 from oneway.models.norm import NormPolicy
-from oneway.ops.exchange import box_mask
+from oneway.ops.cutmix import box_mask
 from oneway.ops.warp import sampling_points
 from oneway.perturb import phtps
 from small_runs import small_streets
@@ -103,7 +103,7 @@ def test_gradient_and_statistics_are_those_of_the_paper(teacher_kind, ignored, u
     """Gradients to 1e-9; running statistics exactly those of the passes that the policy lets update them."""
     x_l, y_l, x_u = world(ignored)
     student = network(0)
-    teacher = average_of(network(1)) if teacher_kind == "mean" else student
+    teacher = init_ema(network(1)) if teacher_kind == "mean" else student
 
     # The transcription: copies play each role, so that no mode needs switching.
     reference = deepcopy(student)

@@ -15,12 +15,12 @@ from oneway.common.errors import UserError
 from oneway.config import Model
 from oneway.methods import METHODS
 from oneway.models import build
-from oneway.models.average import average_of
+from oneway.models.ema import init_ema
 from oneway.models.encoder import Encoder
 from oneway.models.features import feature_channels
 from oneway.models.norm import NormPolicy
 from oneway.models.roles import Models
-from oneway.ops.exchange import box_mask
+from oneway.ops.cutmix import box_mask
 from oneway.tools.train import train
 from small_runs import QUIET, small_streets
 from test_consistency import frozen
@@ -122,7 +122,7 @@ def test_unimatch():
     assert 0.1 < (certainty > 0.5).double().mean() < 0.9
     for image, labels, sure in literal_views(x, p, 0.5):
         expected = expected + 0.8 / 4 * literal_cross_entropy(probabilities(reference, image), labels, sure)
-    factors = [[0.0 if lot < 0.5 else 2.0 for lot in row] for row in batch.lots.channels.tolist()]
+    factors = [[0.0 if u < 0.5 else 2.0 for u in row] for row in batch.selection.channels.tolist()]
     features = literal_cross_entropy(literal_dropped(reference, x, factors), winner, certainty > 0.5)
     chosen = settings(alpha=0.8, confidence=0.5, loss="confident")
     losses = METHODS["unimatch"].generator()(Models((student,), (student,)), batch, chosen)
@@ -132,15 +132,15 @@ def test_unimatch():
 
 def test_unimatch_v2():
     """L_s + α/2 (view 1 + view 2): what one view loses of the features, the other has twice; some images lose none."""
-    x, student, teacher = images(1), segmenter(0), average_of(segmenter(1))
+    x, student, teacher = images(1), segmenter(0), init_ema(segmenter(1))
     reference, batch = deepcopy(student), batch_for("unimatch-v2", x, channels=11)
     x_l, y_l = labelled()
     expected = literal_cross_entropy(probabilities(reference, x_l), y_l)
-    whole = (batch.lots.whole < 0.5).tolist()
+    whole = (batch.selection.whole < 0.5).tolist()
     assert 0 < sum(whole) < N
     factors = [
-        [1.0 if kept else 0.0 if lot < 0.5 else 2.0 for lot in row]
-        for row, kept in zip(batch.lots.channels.tolist(), whole, strict=True)
+        [1.0 if kept else 0.0 if u < 0.5 else 2.0 for u in row]
+        for row, kept in zip(batch.selection.channels.tolist(), whole, strict=True)
     ]
     others = [[2 - factor for factor in row] for row in factors]
     views = literal_views(x, probabilities(teacher, x), 0.5)
@@ -153,7 +153,7 @@ def test_unimatch_v2():
 
 def test_mt_colour_cutmix_drop():
     """L_s, balanced, + α (KL of the strong view + ½ KL of dropped features), sure pixels first; one pass for all."""
-    x, student, teacher = images(1), segmenter(0), average_of(segmenter(1))
+    x, student, teacher = images(1), segmenter(0), init_ema(segmenter(1))
     reference, batch = deepcopy(student), batch_for("mt-colour-cutmix-drop", x, channels=11)
     x_l, y_l = labelled()
     view, p = draws()[0], probabilities(teacher, x)
@@ -164,7 +164,7 @@ def test_mt_colour_cutmix_drop():
         return torch.where(inside, torch.cat((values[2:], values[:2])), values)
 
     whole = [[1.0] * 11] * (len(x_l) + N)
-    lost = [[0.0 if lot < 0.5 else 2.0 for lot in row] for row in batch.lots.channels.tolist()]
+    lost = [[0.0 if u < 0.5 else 2.0 for u in row] for row in batch.selection.channels.tolist()]
     together = torch.cat((x_l, exchanged(ops.jitter_colours(x, view.colours, 1.0)), x))
     q_l, q_strong, q_lost = literal_dropped(reference, together, whole + lost).split((len(x_l), N, N))
     weights = torch.tensor([0.5, 1.5, 0.7, 2.0], dtype=torch.float64)

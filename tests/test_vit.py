@@ -280,7 +280,7 @@ def test_other_encoders_are_refused_with_a_way_out(settings, message):
     ("tree", "message"),
     [
         ({"model": {"name": "vit", "width": 0.5}}, "vit comes in one width; use --model.width 1"),
-        ({"optimiser": {"layer_decay": 0.8}}, "blocks of a vit, and swiftnet is none; use --optimiser.layer-decay 1"),
+        ({"optimiser": {"layer_decay": 0.8}}, "block of a vit, and swiftnet is no vit; use --optimiser.layer-decay 1"),
     ],
     ids=str,
 )

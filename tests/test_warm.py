@@ -84,9 +84,9 @@ def test_a_failing_rehearsal_ends_no_run(monkeypatch):
 def test_convolutions_are_tried_where_a_run_is_long_enough():
     """The paper's training is; a thousand iterations on small crops are over before it would pay."""
     network, config = SwiftNet(3, "resnet18", width=0.125), recipe("camvid")
-    assert not warm.pays_to_try(network, config, 2000)
-    assert warm.pays_to_try(network, config.changed(jitter={"crop": (448, 448)}), 74_200)
-    assert not warm.pays_to_try(nn.Conv2d(4, 4, 3, groups=4), config)
+    assert not warm.should_autotune(network, config, 2000)
+    assert warm.should_autotune(network, config.changed(jitter={"crop": (448, 448)}), 74_200)
+    assert not warm.should_autotune(nn.Conv2d(4, 4, 3, groups=4), config)
 
 
 def test_a_gpu_that_fails_to_wake_up_ends_no_run(monkeypatch):
@@ -97,13 +97,13 @@ def test_a_gpu_that_fails_to_wake_up_ends_no_run(monkeypatch):
     monkeypatch.setattr(warm, "start_compilers", lambda: started)
     monkeypatch.setattr(backend, "AVAILABLE", True)
     before, config = threading.active_count(), recipe("camvid")
-    with warm.awakened(CPU, config):
+    with warm.prewarm_gpu(CPU, config):
         assert threading.active_count() == before
         assert warm._compilers is None
-    with warm.awakened(torch.device("cuda"), config):
+    with warm.prewarm_gpu(torch.device("cuda"), config):
         assert warm._compilers is started
         for thread in threading.enumerate():
-            if thread.name == "awaken":
+            if thread.name == "prewarm":
                 thread.join()
     assert asked == [torch.device("cuda"), "closed"]
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from oneway import models
 from oneway.config import Model
 from oneway.data.streets import render
-from oneway.models.winograd import FEWEST_CHANNELS, WinogradConv, save_products
+from oneway.models.winograd import FEWEST_CHANNELS, WinogradConv, use_winograd
 from oneway.ops import winograd
 from oneway.ops.winograd import winograd_conv, winograd_weights
 from oneway.tools.export.formats import FORMATS
@@ -62,7 +62,7 @@ def network() -> nn.Module:
 def test_masks_are_the_same_but_for_ties(network):
     """A pixel has another class only where float32 cannot tell the two, and logits err no more than PyTorch's."""
     x = torch.from_numpy(np.stack([render(0, index, 192, 256)[0] for index in range(2)])).permute(0, 3, 1, 2) / 255
-    faster = save_products(copy.deepcopy(network))
+    faster = use_winograd(copy.deepcopy(network))
     with torch.inference_mode():
         logits, plain, exact = faster(x), network(x), copy.deepcopy(network).double()(x.double())
     assert not torch.equal(logits, plain)
@@ -75,7 +75,7 @@ def test_masks_are_the_same_but_for_ties(network):
 
 def test_which_convolutions_are_replaced(network):
     """Those of 3×3 with many channels and without stride; weights, names and results outside inference mode stay."""
-    faster, x = save_products(copy.deepcopy(network)), random(0, 1, 3, 64, 96)
+    faster, x = use_winograd(copy.deepcopy(network)), random(0, 1, 3, 64, 96)
     replaced = [module for module in faster.modules() if isinstance(module, WinogradConv)]
     wide = [m for m in network.modules() if isinstance(m, nn.Conv2d) and m.kernel_size == (3, 3) and m.stride == (1, 1)]
     assert len(replaced) == len(wide) == 16
@@ -85,7 +85,7 @@ def test_which_convolutions_are_replaced(network):
     narrow = FEWEST_CHANNELS - 1
     others = [nn.Conv2d(64, 64, 3), nn.Conv2d(64, 64, 3, padding=2, dilation=2), nn.Conv2d(64, 64, 3, 1, 1, groups=2)]
     others += [nn.Conv2d(64, 64, 3, 1, 1, padding_mode="reflect"), nn.Conv2d(narrow, 64, 3, 1, 1), nn.Conv2d(64, 64, 5)]
-    assert not [m for m in save_products(nn.Sequential(*others)) if isinstance(m, WinogradConv)]
+    assert not [m for m in use_winograd(nn.Sequential(*others)) if isinstance(m, WinogradConv)]
 
 
 def test_an_exported_file_holds_the_weights_once(tmp_path):
@@ -95,7 +95,7 @@ def test_an_exported_file_holds_the_weights_once(tmp_path):
     for name in ("plain", "faster"):
         FORMATS[".pt2"].write(network, "logits", tmp_path / name, {})
         sizes.append((tmp_path / name).stat().st_size)
-        network = save_products(network)
+        network = use_winograd(network)
     if not any(isinstance(module, WinogradConv) for module in network):
         pytest.skip("not on this processor")
     assert abs(sizes[1] - sizes[0]) < 1000

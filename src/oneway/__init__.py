@@ -71,7 +71,7 @@ def fit(
     from oneway.tools.train import train
 
     folder = Path(out)
-    begun = join(config.train.device).same(lambda: resume and (folder / CONFIG).is_file())
+    begun = join(config.train.device).broadcast(lambda: resume and (folder / CONFIG).is_file())
     train(config, folder, begun, Console(quiet=quiet), log=log)
     return open_run(folder)
 

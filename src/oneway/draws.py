@@ -1,11 +1,11 @@
-"""All randomness of an iteration, as a function of (seed, iteration).
+"""All random numbers of an iteration, as a function of (seed, iteration).
 
-A run has no generator state: iteration i's images, crops and perturbations are a small table that depends on the seed
-and on i alone. So a run's position is its iteration number, resuming is exact by construction, and a CPU and a GPU run
-see the same augmentations.
+A run has no generator state: the images, crops and perturbations of iteration i are a small table that depends on the
+seed and on i alone. So a run's position is its iteration number, resuming is exact by construction, and runs on a CPU
+and on a GPU have the same augmentations.
 
 Shapes: N images. Numbers are drawn on the CPU by NumPy, whose calls cost a fraction of PyTorch's, and wrapped as
-tensors. A *lot* is a uniform number in [0, 1) that decides whether something happens.
+tensors. `u` is uniform in [0, 1): a number that decides whether something happens.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from torch import Tensor
 from oneway.common.streams import permuted, stream
 
 CLASSES = 256
-"""Values that a label can have: masks are uint8."""
+"""The number of values of a label: masks are uint8."""
 
 OPERATIONS = 11
-"""How many AugSeg chooses from: `ops.intensity` has them."""
+"""The number of AugSeg's intensity operations, which are in `ops.intensity`."""
 
 NEGATIVES = 512
-"""Cells of each image that are negatives in a contrastive loss."""
+"""The number of cells of each image that are negatives in a contrastive loss."""
 
 PROPORTIONS = np.linspace(0.3, 1 / 0.3, 65, dtype=np.float32)
 """Aspect ratios, height to width, of small rectangles."""
 
 MOST_SHUFFLED = 2**20
-"""Images whose order in an epoch is shuffled as a whole; that of more is computed position by position."""
+"""The most images whose order is shuffled in memory; with more, the permutation is computed position by position."""
 
 Table = TypeVar("Table", bound=tuple[Any, ...] | None)
 
@@ -46,11 +46,11 @@ PHOTOMETRIC_RANGES = {
     "hue": (-0.1, 0.1),
     "contrast": (0.25, 2.0),
 }
-"""What the paper draws b, s, h and c from, uniformly."""
+"""The ranges of the paper's uniform distributions of b, s, h and c."""
 
 
-class Jitters(NamedTuple):
-    """Which images, and the scale, crop and flip of each."""
+class CropDraws(NamedTuple):
+    """The images of a batch, and the scale, crop and flip of each."""
 
     item: Tensor  # N int64, index into the store
     scale: Tensor  # N
@@ -60,33 +60,33 @@ class Jitters(NamedTuple):
 
 
 class Photometric(NamedTuple):
-    """φ = (b, s, h, c, π) of the paper, at strength 1, with what decides whether π is used at lower strength."""
+    """φ = (b, s, h, c, π) of the paper, at strength 1; `u` decides whether π is used at a lower strength."""
 
     brightness: Tensor  # N, b
     saturation: Tensor  # N, s
     hue: Tensor  # N, h, in turns (36° is 0.1)
     contrast: Tensor  # N, c
     permutation: Tensor  # N×3 int64, π
-    lot: Tensor  # N: the channels are permuted where it is below s_P
+    u: Tensor  # N: the channels are permuted where it is below s_P
 
 
 class Colours(NamedTuple):
-    """Colour jitter as FixMatch and UniMatch have it, at strength 1, with what decides whether a part is used."""
+    """Colour jitter of FixMatch and UniMatch at strength 1; `u` decides which of its steps an image undergoes."""
 
     brightness: Tensor  # N, in [−½, ½): relative change
     contrast: Tensor  # N, likewise
     saturation: Tensor  # N, likewise
     hue: Tensor  # N, in turns, in [−¼, ¼)
     blur: Tensor  # N, deviation in pixels, in [0.1, 2)
-    lots: Tensor  # N×3: for changing colours at all, for grey, for blur
+    u: Tensor  # N×3: for a change of colours, for grey, for blur
 
 
 class Intensities(NamedTuple):
-    """Random intensities as AugSeg has them: one to three operations on each image, in a random order."""
+    """AugSeg's random intensities: one to three operations on each image, in a random order."""
 
-    steps: Tensor  # N int64, 1 … 3: how many of the three that follow are done
-    operation: Tensor  # N×3 int64, places in the list of operations
-    strength: Tensor  # N×3, in [0, 1): where each lies in its range
+    steps: Tensor  # N int64, 1 … 3: how many of the following three operations are applied
+    operation: Tensor  # N×3 int64, indices into the list of operations
+    strength: Tensor  # N×3, in [0, 1): the position in an operation's range
 
 
 class Boxes(NamedTuple):
@@ -99,7 +99,7 @@ class Boxes(NamedTuple):
 
 
 class Squares(NamedTuple):
-    """What is cut out of N images, in fractions of them; a square ends where its image does."""
+    """Squares of N images, in fractions of their sides; clipped at the border."""
 
     side: Tensor  # N
     y: Tensor  # N, of the centre
@@ -107,83 +107,83 @@ class Squares(NamedTuple):
 
 
 class PerturbationDraw(NamedTuple):
-    """Everything random about the perturbation of N images."""
+    """All random numbers of the perturbation of N images."""
 
     photometric: Photometric
     displacements: Tensor  # N×4×2, γ in standard deviations: (x, y) of the four control points
     boxes: Boxes
-    noise: Tensor  # N×…, standard normal, as large as the inputs; empty where no perturbation asks for it
+    noise: Tensor  # N×…, standard normal, of the inputs' shape; empty where no perturbation asks for it
     colours: Colours
     intensities: Intensities
     small_boxes: Boxes
     squares: Squares
 
 
-class Lots(NamedTuple):
-    """Decide, for each unlabelled image, what only some methods leave to chance."""
+class ClassAndChannelDraws(NamedTuple):
+    """Uniform numbers for each unlabelled image: they select the classes to mix and the channels to drop."""
 
-    classes: Tensor  # N×256, one for each class that a label can be; N×0 where the method mixes none
+    classes: Tensor  # N×256, one for each value of a label; N×0 where the method mixes no classes
     channels: Tensor  # N×K, one for each channel of the encoder's feature maps; N×0 where the method drops none
-    whole: Tensor  # N, for keeping all channels of an image
+    whole: Tensor  # N, whether an image keeps all its channels
 
 
-class Pairs(NamedTuple):
-    """Numbers in [0, 1) for methods that look at two overlapping crops of each unlabelled image."""
+class OverlapDraws(NamedTuple):
+    """Uniform numbers for methods that compare two overlapping crops of each unlabelled image (CAC)."""
 
     shift: Tensor  # N×2: how far the second lies below and to the right of the first, within what is possible
     places: Tensor  # N×512: cells of both crops that are negatives
 
 
-class Injections(NamedTuple):
-    """What AugSeg leaves to chance when it mixes N unlabelled images with labelled ones, and with one another."""
+class AugSegDraws(NamedTuple):
+    """Random numbers of AugSeg: it pastes labelled images into N unlabelled ones, then the results into one another."""
 
-    labelled: Squares  # of the labelled images, with centres in [⅛, 1)
-    mixed: Squares  # of what came of it
-    lot: Tensor  # N: a piece of a labelled image is pasted where the teacher is less sure than this
+    labelled: Squares  # cut from labelled images, with centres in [⅛, 1)
+    mixed: Squares  # cut from the results
+    u: Tensor  # N: the piece of a labelled image is pasted where the teacher's confidence is below u
 
 
 class Draws(NamedTuple):
-    """Everything random about one iteration."""
+    """All random numbers of one iteration."""
 
-    labelled: Jitters
-    unlabelled: Jitters
+    labelled: CropDraws
+    unlabelled: CropDraws
     views: tuple[PerturbationDraw, ...]  # of the unlabelled images, one for each perturbed view of them
     augmentation: PerturbationDraw | None  # of the first labelled images, where a method asks for it
-    lots: Lots | None = None  # where a method asks for any
-    pairs: Pairs | None = None  # likewise
-    injections: Injections | None = None  # likewise
+    selection: ClassAndChannelDraws | None = None  # where a method asks for any
+    overlap: OverlapDraws | None = None  # likewise
+    augseg: AugSegDraws | None = None  # likewise
 
     def to(self, device: torch.device) -> Draws:
-        """The table on a device."""
+        """Copy the table to a device."""
         return self if device.type == "cpu" else each_column(self, lambda column: column.to(device))
 
 
 def each_column(table: Table, function: Callable[[Tensor], Tensor]) -> Table:
-    """The table, or a part of it, with a function applied to each of its tensors."""
+    """Apply a function to each tensor of a table, or of a part of it."""
     if table is None:
         return table
     fields = [function(field) if isinstance(field, Tensor) else each_column(field, function) for field in table]
     return type(table)(*fields) if hasattr(table, "_fields") else type(table)(fields)
 
 
-def part(draws: Draws, rank: int, of: int) -> Draws:
-    """The rows of process `rank` among `of` processes; the shares of all of them are the whole table.
+def part(draws: Draws, rank: int, world_size: int) -> Draws:
+    """The rows of process `rank` of `world_size` processes; together, the shares are the whole table.
 
     CutMix pairs the images of a batch's first half with those of its second; methods that augment labelled images do so
     with the first half, and pair within it. So a share is a slice of each quarter: pairs and halves stay together.
-    Batches too small for that are sliced by halves, or as a whole; draws for pairs then mean nothing.
+    Batches too small for that are sliced by halves, or as a whole, and their draws for pairs must not be used.
     """
 
     def rows(table: Table, count: int) -> Table:
-        if count % of:
-            raise ValueError(f"{count} images do not divide into shares for {of} processes")
-        slices = next(pieces for pieces in (4, 2, 1) if count % (pieces * of) == 0)
+        if count % world_size:
+            raise ValueError(f"{count} images do not divide into shares for {world_size} processes")
+        slices = next(pieces for pieces in (4, 2, 1) if count % (pieces * world_size) == 0)
 
         def share(column: Tensor) -> Tensor:
             pieces = max(1, slices * len(column) // max(1, count))
             length = len(column) // pieces
             column = column.reshape(pieces, length, *column.shape[1:])
-            return column[:, rank * length // of : (rank + 1) * length // of].flatten(0, 1)
+            return column[:, rank * length // world_size : (rank + 1) * length // world_size].flatten(0, 1)
 
         return each_column(table, share)
 
@@ -195,7 +195,7 @@ def part(draws: Draws, rank: int, of: int) -> Draws:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the draws of a run are drawn from."""
+    """The settings of a run that its draws depend on."""
 
     seed: int
     labelled: tuple[int, ...]
@@ -206,33 +206,33 @@ class Plan:
     flip: bool
     crop: bool = True  # whether there is anything to scale, crop and flip
     noise_shape: tuple[int, ...] = (0,)
-    views: int = 1  # perturbed views of each unlabelled image
+    views: int = 1  # number of perturbed views of each unlabelled image
     augmented: int = 0  # labelled images of a batch that are perturbed, the first ones
     mixes_classes: bool = False
-    dropped_channels: int = 0  # channels of the feature maps, some of which are dropped for each image; 0 for none
-    pairs: bool = False  # whether there are two crops of each unlabelled image
+    droppable_channels: int = 0  # channels of the feature maps, some of which are dropped for each image; 0 for none
+    needs_pairs: bool = False  # whether there are two crops of each unlabelled image
     injects: bool = False  # whether pieces of labelled images are pasted into unlabelled ones
 
 
 def draw(plan: Plan, iteration: int) -> Draws:
-    """The table of one iteration."""
+    """Draw the table of one iteration."""
 
     def perturbation(role: str, count: int) -> PerturbationDraw:
         return draw_perturbation(plan.seed, iteration, count, role, plan.noise_shape)
 
     return Draws(
-        labelled=_jitters(plan, "labelled", plan.labelled, plan.batch_labelled, iteration),
-        unlabelled=_jitters(plan, "unlabelled", plan.unlabelled, plan.batch_unlabelled, iteration),
+        labelled=_draw_crops(plan, "labelled", plan.labelled, plan.batch_labelled, iteration),
+        unlabelled=_draw_crops(plan, "unlabelled", plan.unlabelled, plan.batch_unlabelled, iteration),
         views=tuple(perturbation(_role(view), plan.batch_unlabelled) for view in range(plan.views)),
         augmentation=perturbation("labelled ", plan.augmented) if plan.augmented else None,
-        lots=draw_lots(plan, iteration) if plan.mixes_classes or plan.dropped_channels else None,
-        pairs=draw_pairs(plan, iteration) if plan.pairs else None,
-        injections=draw_injections(plan, iteration) if plan.injects else None,
+        selection=draw_classes_and_channels(plan, iteration) if plan.mixes_classes or plan.droppable_channels else None,
+        overlap=draw_overlaps(plan, iteration) if plan.needs_pairs else None,
+        augseg=draw_augseg(plan, iteration) if plan.injects else None,
     )
 
 
 def _role(view: int) -> str:
-    """The prefix of a view's stream; the names of the first two are kept, since they decide the numbers."""
+    """The prefix of a view's stream; the first two are irregular and must stay, since names decide the numbers."""
     return ("", "other ")[view] if view < 2 else f"view {view} "
 
 
@@ -241,7 +241,7 @@ def draw_perturbation(
 ) -> PerturbationDraw:
     """Draw number `index` of the perturbation of `count` images; each role in an iteration has numbers of its own."""
     random = stream(seed, f"{role}perturbation", index)
-    # In this order for ever: a new perturbation draws after those that are here, so that it does not shift them.
+    # The order must never change: a new perturbation draws last, so that it does not shift the others' numbers.
     return PerturbationDraw(
         draw_photometric(random, count),
         _normal(random, count, 4, 2),
@@ -259,11 +259,11 @@ def draw_photometric(random: np.random.Generator, count: int) -> Photometric:
     u = random.random((8, count), dtype=np.float32)
     colours = {name: _between(*ends, row) for (name, ends), row in zip(PHOTOMETRIC_RANGES.items(), u, strict=False)}
     permutation = torch.from_numpy(u[4:7].argsort(axis=0).T)
-    return Photometric(**colours, permutation=permutation, lot=torch.from_numpy(u[7]))
+    return Photometric(**colours, permutation=permutation, u=torch.from_numpy(u[7]))
 
 
 def draw_colours(random: np.random.Generator, count: int) -> Colours:
-    """From the ranges of FixMatch's and UniMatch's strong augmentation for segmentation."""
+    """Parameters from the ranges of FixMatch's and UniMatch's strong augmentation for segmentation."""
     u = random.random((8, count), dtype=np.float32)
     return Colours(
         brightness=_between(-0.5, 0.5, u[0]),
@@ -271,12 +271,12 @@ def draw_colours(random: np.random.Generator, count: int) -> Colours:
         saturation=_between(-0.5, 0.5, u[2]),
         hue=_between(-0.25, 0.25, u[3]),
         blur=_between(0.1, 2.0, u[4]),
-        lots=torch.from_numpy(u[5:].T),
+        u=torch.from_numpy(u[5:].T),
     )
 
 
 def draw_intensities(random: np.random.Generator, count: int) -> Intensities:
-    """Every number of operations, every operation and every strength alike."""
+    """One to three operations for each image; numbers, operations and strengths are uniform."""
     return Intensities(
         torch.from_numpy(random.integers(1, 4, size=count)),
         torch.from_numpy(random.integers(OPERATIONS, size=(count, 3))),
@@ -291,10 +291,10 @@ def draw_boxes(random: np.random.Generator, count: int) -> Boxes:
 
 
 def draw_small_boxes(random: np.random.Generator, count: int) -> Boxes:
-    """Rectangles in half of the cases, of 2 to 40 % of the area and with sides of 0.3 to 1/0.3, as in UniMatch.
+    """UniMatch's rectangles: in half of the cases, of 2 to 40 % of the area, with aspect ratios of 0.3 to 1/0.3.
 
-    UniMatch draws proportions and place until the rectangle lies in the image. Of those that do, the place is uniform,
-    and proportions are the more probable the more places they leave: so they are drawn here, at once.
+    UniMatch draws ratio and position until the rectangle lies in the image (rejection sampling). The accepted positions
+    are uniform, and a ratio's probability is proportional to the positions it leaves: both are drawn directly here.
     """
     u = random.random((5, count), dtype=np.float32)
     area = _between(0.02, 0.4, u[0]).numpy()
@@ -312,27 +312,27 @@ def draw_squares(random: np.random.Generator, count: int) -> Squares:
     return Squares(side / 2, y, x)
 
 
-def draw_lots(plan: Plan, iteration: int) -> Lots:
-    """From streams of their own, so that no method shifts the numbers of another."""
+def draw_classes_and_channels(plan: Plan, iteration: int) -> ClassAndChannelDraws:
+    """The numbers of ClassMix and of dropped features, from streams of their own: no method shifts another's."""
 
     def uniform(purpose: str, *columns: int) -> Tensor:
         return _uniform(stream(plan.seed, purpose, iteration), plan.batch_unlabelled, *columns)
 
-    return Lots(
+    return ClassAndChannelDraws(
         uniform("mixed classes", CLASSES if plan.mixes_classes else 0),
-        uniform("dropped channels", plan.dropped_channels),
+        uniform("dropped channels", plan.droppable_channels),
         uniform("whole features"),
     )
 
 
-def draw_pairs(plan: Plan, iteration: int) -> Pairs:
-    """From a stream of their own."""
+def draw_overlaps(plan: Plan, iteration: int) -> OverlapDraws:
+    """Where second crops lie, and which cells are negatives; from a stream of their own."""
     random = stream(plan.seed, "overlapping crops", iteration)
-    return Pairs(_uniform(random, plan.batch_unlabelled, 2), _uniform(random, plan.batch_unlabelled, NEGATIVES))
+    return OverlapDraws(_uniform(random, plan.batch_unlabelled, 2), _uniform(random, plan.batch_unlabelled, NEGATIVES))
 
 
-def draw_injections(plan: Plan, iteration: int) -> Injections:
-    """From a stream of their own: squares of one size for the whole batch, each in its own place."""
+def draw_augseg(plan: Plan, iteration: int) -> AugSegDraws:
+    """Squares of one size for the whole batch, each in its own place; from a stream of their own."""
     random, count = stream(plan.seed, "injections", iteration), plan.batch_unlabelled
 
     def squares(a: float, b: float) -> Squares:
@@ -340,7 +340,7 @@ def draw_injections(plan: Plan, iteration: int) -> Injections:
         y, x = _between(1 / 8, 1, random.random((2, count), dtype=np.float32))
         return Squares(side, y, x)
 
-    return Injections(squares(8, 2), squares(4, 4), _uniform(random, count))
+    return AugSegDraws(squares(8, 2), squares(4, 4), _uniform(random, count))
 
 
 def batch_of(seed: int, purpose: str, available: int, batch: int, iteration: int) -> list[int]:
@@ -368,15 +368,15 @@ def _order(seed: int, purpose: str, available: int, times: int, epoch: int) -> n
     return np.concatenate([random.permutation(available) for _ in range(times)])
 
 
-def _jitters(plan: Plan, purpose: str, items: Sequence[int], batch: int, iteration: int) -> Jitters:
+def _draw_crops(plan: Plan, purpose: str, items: Sequence[int], batch: int, iteration: int) -> CropDraws:
     positions = batch_of(plan.seed, purpose, len(items), batch, iteration)
     item = torch.from_numpy(np.array([items[position] for position in positions], dtype=np.int64))
     if not plan.crop:
         nothing = torch.zeros(batch)
-        return Jitters(item, nothing + 1, nothing, nothing, nothing.bool())
+        return CropDraws(item, nothing + 1, nothing, nothing, nothing.bool())
     scale, top, left, flip = _uniform(stream(plan.seed, f"jitter of {purpose}", iteration), 4, batch)
     low, high = plan.scale
-    return Jitters(
+    return CropDraws(
         item=item,
         scale=_between(math.log(low), math.log(high), scale.numpy()).exp(),
         top=top,

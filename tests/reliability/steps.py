@@ -17,7 +17,7 @@ from oneway.engine import optim
 from oneway.engine.state import TrainingState
 from oneway.engine.step import step
 from oneway.engine.store import Store
-from oneway.models.average import average_of
+from oneway.models.ema import init_ema
 from oneway.models.roles import Models
 from oneway.ops.losses import masked_kl
 from small_runs import small_streets
@@ -30,7 +30,7 @@ def world(**changes: object) -> tuple[TrainingState, Store, Config]:
     config = small_streets(**changes)
     dataset = data.load(config.data)
     student = models.build(config.model, len(dataset.classes), seed=0)
-    state = TrainingState(Models((student,), (average_of(student),)), optim.optimiser_for([student], config.optimiser))
+    state = TrainingState(Models((student,), (init_ema(student),)), optim.optimiser_for([student], config.optimiser))
     state.alpha.fill_(1.0)
     return state, Store.hold(dataset.read("train"), torch.device("cpu")), config
 

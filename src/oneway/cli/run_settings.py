@@ -94,8 +94,8 @@ def continue_run(
 
     ranks = join(given.train.device)
     with ranks.watching():
-        ranks.require_same(given.flat())
-        return ranks.same(find)
+        ranks.require_equal(given.flat())
+        return ranks.broadcast(find)
 
 
 def compared_folder(config: Config, out: Path | None, begun: bool) -> Path:

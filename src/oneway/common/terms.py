@@ -7,6 +7,9 @@ from typing import Literal
 IGNORE = 255
 """The label of a pixel that belongs to no class: it neither trains nor counts."""
 
+COARSEST_STRIDE = 32
+"""Pixels to a side of a cell of an encoder's coarsest feature map."""
+
 Task = Literal["segmentation", "classification"]
 SplitName = Literal["train", "val", "test"]
 AnnotationFormat = Literal["cvat", "label-studio", "labelme", "coco", "yolo", "voc"]

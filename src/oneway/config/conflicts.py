@@ -1,4 +1,4 @@
-"""Settings that are valid one by one, and do not fit each other."""
+"""Conflicts between settings that are valid one by one."""
 
 from __future__ import annotations
 
@@ -13,41 +13,36 @@ SEGMENTERS = ("swiftnet", "deeplabv2", "deeplabv3plus", "vit")
 """The networks that segment; all of them have an encoder of timm's."""
 
 CLASSIFIERS = {"cifar10": "wrn-28-2", "moons": "mlp"}
-"""The network for each data set whose inputs have one class each."""
-
-TAUGHT = ("consistency", "one_pass", "classmix", "augseg", "unimatch", "unimatch_v2")
-"""Losses that learn from the predictions of a teacher, whoever it is."""
+"""The network for each data set of image classification."""
 
 EMBEDDED = ("streets", "moons")
 
 
 def conflicts(config: Config) -> Iterator[str]:
-    """Why settings do not fit each other, with a way out; nothing where they do."""
+    """Conflicts between settings, each as a message with a way out."""
     method, variant = METHODS[config.method], VARIANTS[config.variant]
     chosen = f"variant {config.variant} with method {config.method}"
     if variant.two_way and method.teacher == "mean":
         yield (
-            f"{chosen}: gradients would flow into both branches, and a mean teacher is an average that none can reach; "
+            f"{chosen}: both branches would learn, but a mean teacher is an average and gets no gradient; "
             "use a simple-… method or a 1w-… variant"
         )
     if method.mixes and not variant.first_is_clean and config.data.task == "classification":
         yield f"{chosen}: predictions for whole images cannot be unmixed; use 1w-ct, 1w-cs or 2w-c1"
     if method.loss.startswith("confident") and variant.first_learns:
         yield f"{chosen}: hard targets carry no gradient, so the branch that makes them cannot learn; use 1w-ct"
-    if method.losses == "vat" and config.variant != "1w-ct":
-        yield f"{chosen}: an adversarial change is searched around the clean prediction that teaches; use 1w-ct"
-    if not method.has_variants and config.variant != "1w-ct":
-        yield f"{chosen}: the method itself says which branch is perturbed and which learns; use 1w-ct"
+    if not (method.variants or method.supervised) and config.variant != "1w-ct":
+        yield f"{chosen}: the method has no variants, it decides itself which branch learns; use 1w-ct"
     if method.segments and config.data.task == "classification":
         yield f"method {config.method} segments images, and {config.data.name} has one class for each input"
-    if config.teacher is not None and not (method.losses in TAUGHT and variant.views == 1 and not variant.two_way):
+    if config.teacher is not None and not (method.taught and variant.views == 1 and not variant.two_way):
         yield (
             f"teacher {config.teacher}: {chosen} does not learn from the clean predictions of one teacher; use a "
             f"method such as mt-colour-cutmix with variant 1w-ct"
         )
     if method.augment and not method.augment_all and config.train.batch_labelled < 2:
         yield f"method {config.method} perturbs half of the labelled images of a batch; use --train.batch-labelled 2"
-    if method.pairs and config.jitter.crop is not None and any(side % 8 for side in config.jitter.crop):
+    if method.needs_pairs and config.jitter.crop is not None and any(side % 8 for side in config.jitter.crop):
         height, width = config.jitter.crop
         yield f"method {config.method} compares cells of 8×8 pixels, and jitter.crop is {height} {width}; use multiples"
     if method.mixes_labelled and config.train.batch_labelled < 4:
@@ -68,7 +63,7 @@ def conflicts(config: Config) -> Iterator[str]:
 
 
 def _model_conflicts(config: Config) -> Iterator[str]:
-    """Those between the network and other settings."""
+    """Conflicts between the network and other settings."""
     model, train, name = config.model, config.train, config.model.name
     own = model.factory is not None
     segments = name in SEGMENTERS
@@ -94,17 +89,26 @@ def _model_conflicts(config: Config) -> Iterator[str]:
         yield f"model.backbone is for {listed(SEGMENTERS)}, and {name} has none; use --model.backbone none"
     if model.width != 1 and not own and not narrows:
         yield (
-            f"model.width {model.width} narrows resnets, and {model.backbone or name} comes in one width; "
+            f"model.width {model.width} is for ResNets, and {model.backbone or name} comes in one width; "
             "use --model.width 1"
         )
     if config.optimiser.layer_decay != 1 and (own or name != "vit"):
         having = model.factory or name
-        yield f"optimiser.layer_decay is for the blocks of a vit, and {having} is none; use --optimiser.layer-decay 1"
+        yield (
+            f"optimiser.layer_decay lowers the learning rate from block to block of a vit, and {having} is no vit; "
+            "use --optimiser.layer-decay 1"
+        )
     if train.batch_norm == "frozen" and model.weights is None and not own:
-        yield "train.batch_norm frozen keeps the statistics of model.weights, and there are none; give it some"
+        yield (
+            "train.batch_norm frozen keeps the batch-norm statistics of model.weights, and there are none: statistics "
+            "of random weights would be useless; give --model.weights, or use --train.batch-norm clean"
+        )
     alone = train.batch_labelled < 2 or (train.batch_unlabelled < 2 and not METHODS[config.method].supervised)
     if name == "deeplabv3plus" and not own and alone and train.batch_norm != "frozen":
-        yield "deeplabv3plus normalises means of whole images, and one has no deviation; use batches of 2 or more"
+        yield (
+            "deeplabv3plus has a batch norm of one value per image, which a batch of 1 leaves without a deviation; use "
+            "batches of 2 or more"
+        )
 
 
 def unused_settings(data: Data) -> Iterator[str]:

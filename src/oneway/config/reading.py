@@ -1,4 +1,4 @@
-"""From nested values to a checked configuration; what is wrong with them is said by key and value."""
+"""Build a checked configuration from nested values; errors name key and value."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from oneway.config.conflicts import conflicts
 from oneway.config.tree import Config
 
 MOST_YAML_BYTES = 2**18
-"""Of a file of settings; a dataset.yaml with names and colours for all 255 classes has 10 KiB."""
+"""The most bytes of a YAML file; a dataset.yaml with names and colours for all 255 classes has 10 KiB."""
 
 MOST_OF_A_KEY = 200
-"""Characters of an unknown key that a message shows."""
+"""The most characters of an unknown key that a message shows."""
 
 
 def build(tree: dict[str, Any], source: str) -> Config:
-    """A checked configuration from nested values; what is wrong is said with `source`, key and value."""
+    """Build a checked configuration from nested values; errors name `source`, key and value."""
     try:
         config = Config.model_validate(tree)
     except ValidationError as error:
@@ -67,7 +67,7 @@ def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def unset_alternatives(changes: dict[str, Any]) -> dict[str, Any]:
-    """The changes, which unset what they replace: epochs the iterations of a recipe, a crop the one that fits."""
+    """The changes, and with them the settings they override: epochs unset `iterations`, a crop unsets `jitter.fit`."""
     for section, given, other, value in (("train", "epochs", "iterations", None), ("jitter", "crop", "fit", False)):
         settings = changes.get(section)
         if isinstance(settings, dict) and {given} == settings.keys() & {given, other}:
@@ -76,7 +76,7 @@ def unset_alternatives(changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def explain(error: ValidationError) -> str:
-    """A validation error as text: one line per key and value, with what is asked of it and the nearest known key."""
+    """A validation error as text: a line per key and value, with the expectation and the nearest known key."""
     settings = Config().flat()
     lines: dict[tuple[str, str], list[ErrorDetails]] = {}
     for detail in error.errors():
@@ -90,7 +90,7 @@ def explain(error: ValidationError) -> str:
 
 
 def _explain_one(key: str, details: Sequence[ErrorDetails]) -> str:
-    """What is wrong with a value; several details where no member of a union allows it."""
+    """The message for a value; several details where it fits no member of a union."""
     if details[0]["type"] == "extra_forbidden":
         key = visible(key[:MOST_OF_A_KEY], lines=False)
         near = get_close_matches(key.replace("-", "_"), [*Config.model_fields, *Config().flat()], n=1)
@@ -115,7 +115,7 @@ def _explain_one(key: str, details: Sequence[ErrorDetails]) -> str:
 
 
 def confirm_factory(named: str | None, given: str | None, source: Path) -> None:
-    """Refuses to run code that a file names, unless the user names it too: a model may come from anyone."""
+    """Refuse to run a `model.factory` from a file unless the user names it too: a file may come from anyone."""
     if named is not None and named != given:
         raise UserError(
             f"{source}: its network is made by {named}, code that would run here. "

@@ -32,7 +32,7 @@ def _apart(pair: tuple[float, float]) -> tuple[float, float]:
 
 
 def _absolute(path: Path | None) -> Path | None:
-    """A run is looked at from other folders than the one it was started in."""
+    """An absolute path: a run is read from other folders than the one it was started in."""
     try:
         return None if path is None else path.expanduser().absolute()
     except RuntimeError:
@@ -40,12 +40,12 @@ def _absolute(path: Path | None) -> Path | None:
 
 
 def _absolute_or_address(place: str | Path | None) -> str | Path | None:
-    """A path, as other paths are; an address as it is."""
+    """An absolute path; a URL is left as it is."""
     return place if place is None or "://" in str(place) else _absolute(Path(place))
 
 
 def _absolute_weights(weights: str | None) -> str | None:
-    """A path, as other paths are; what is no path stays as it is."""
+    """An absolute path; `imagenet` and None are left as they are."""
     return weights if weights in (None, "imagenet") else str(_absolute(Path(weights)))
 
 

@@ -1,1 +1,1 @@
-"""Runs a method: batches, gradients, the guard, the optimiser; on a GPU as one captured graph."""
+"""The training engine: data feeding, the step with its guard and optimiser, CUDA graphs, distributed training."""

@@ -1,4 +1,4 @@
-"""How often each class occurs in the labelled images of a run, and what a pixel of it weighs for that."""
+"""Class weights from the class frequencies of a run's labelled images."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oneway.engine.store import Images
 
 
 def class_weights(samples: Images, labelled: Sequence[int], classes: int) -> Tensor:
-    """C weights ∝ 1/√frequency, whose mean over all labelled pixels is 1; 0 for a class that none of them has."""
+    """C weights ∝ 1/√frequency, whose mean over all labelled pixels is 1; 0 for a class that does not occur."""
     roots = np.sqrt(class_counts(samples, labelled, classes))
     weights = np.divide(1, roots, out=np.zeros(classes), where=roots > 0)
     total = (roots**2).sum()
@@ -22,7 +22,7 @@ def class_weights(samples: Images, labelled: Sequence[int], classes: int) -> Ten
 
 
 def class_counts(samples: Images, labelled: Sequence[int], classes: int) -> npt.NDArray[np.int64]:
-    """C: pixels of each class in the given images, or images where whole ones have a class; ignored ones are none."""
+    """C counts: the labelled pixels of each class; for classified images, the images of each class."""
     counts = np.zeros(256, dtype=np.int64)
     for item in labelled:
         start, length = (samples.starts[item], samples.sizes[item].prod()) if samples.dense else (item, 1)

@@ -1,4 +1,4 @@
-"""Which part of an image its crops are made of; without PyTorch, for processes that only decode.
+"""The region of an image that a crop is sampled from; without PyTorch, for processes that only decode.
 
 Coordinates: an image covers [0, W] × [0, H]; pixel (i, j) has its centre at (j + ½, i + ½).
 """
@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 Box = tuple[int, int, int, int]
-"""Of an image: its first row and column, and those behind its last."""
+"""A region of an image: top, left, bottom, right; the latter two are exclusive."""
 
 OVERLAP = 0.43
-"""Of each side of two crops, at least: √0.18, so that the intersection is a tenth of their union, as in CAC."""
+"""Least overlap of two crops along each side: √0.18, so that their IoU is at least a tenth, as in CAC."""
 
 MARGIN = 2
-"""Pixels around what a crop is made of, in case another device rounds otherwise."""
+"""Extra pixels around a region, in case the device rounds coordinates differently."""
 
 HALF, ONE = np.float32(0.5), np.float32(1)
 
@@ -32,17 +32,17 @@ class Cropping(NamedTuple):
 
 
 class CropDraw(NamedTuple):
-    """What is drawn for one image; all but `flip` are float32 numbers, as the device has them."""
+    """The crop parameters of one image; all but `flip` are float32 numbers, as on the device."""
 
     scale: float
     top: float
     left: float
     flip: bool
-    shift: tuple[float, float] | None = None  # that a second crop lies elsewhere by; None: there is no second
+    shift: tuple[float, float] | None = None  # of a second, overlapping crop; None: there is none
 
 
 def needed_box(size: tuple[int, int], draw: CropDraw, cropping: Cropping) -> Box:
-    """The part of an image of this height and width that its crop is made of, and where there are two, both crops."""
+    """The region that the crop, or both crops, of an image of this height and width are sampled from."""
     bounds = []
     for axis, length in enumerate(size):
         least, most = _ends(length, axis, draw, cropping)
@@ -57,14 +57,14 @@ def needed_box(size: tuple[int, int], draw: CropDraw, cropping: Cropping) -> Box
 
 
 def most_needed(smallest_scale: float, crop: tuple[int, int], pairs: bool) -> int:
-    """The pixels of the largest part of an image that a crop can be made of."""
+    """The number of pixels of the largest region that a crop can need."""
     reach = 1 + 2 * (1 - OVERLAP) if pairs else 1
     height, width = (math.ceil(reach * side / smallest_scale) + 3 + 2 * MARGIN for side in crop)
     return height * width
 
 
 def _ends(length: int, axis: int, draw: CropDraw, cropping: Cropping) -> tuple[float, float]:
-    """The least and the most of all places that crops of one image have along an axis, by `jitter`'s arithmetic."""
+    """The least and the largest sampling coordinate of an image's crops along an axis, computed as in `jitter`."""
     cropped, scale = cropping.crop[axis], np.float32(draw.scale)
     slack = scale * np.float32(length) + np.float32(2 * cropping.padding) - np.float32(cropped)
     room = np.sign(slack) * np.floor(np.abs(slack))
@@ -81,7 +81,7 @@ def _ends(length: int, axis: int, draw: CropDraw, cropping: Cropping) -> tuple[f
 
 
 def _folded(least: float, most: float, length: int) -> tuple[float, float]:
-    """Bounds of what places between two bounds become where an image goes on as its mirror image."""
+    """The bounds of an interval of coordinates after mirroring at the borders of the image."""
     if most - least >= length or least < -length or most > 2 * length:
         return 0, length
     if most <= 0:

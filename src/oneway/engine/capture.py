@@ -1,7 +1,7 @@
-"""The static step: on a GPU, an iteration is captured once as a CUDA graph and replayed.
+"""The captured step: on a GPU, an iteration is recorded once as a CUDA graph and replayed.
 
-No shape changes between iterations. What does change, the table of draws, arrives in one buffer that stays in place, so
-that a replay is the whole of an iteration's work for the CPU: one small copy and one launch.
+No shape changes between iterations. The table of draws does change: it is copied into a buffer that stays in place. So
+an iteration costs the CPU one small copy and one launch.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from oneway.engine.start import accelerated
 from oneway.engine.state import TrainingState
 from oneway.engine.step import Measured, step
 from oneway.engine.store import Store
-from oneway.engine.warm import compile_kernels, cudnn_autotune, pays_to_try
+from oneway.engine.warm import compile_kernels, cudnn_autotune, should_autotune
 from oneway.methods import METHODS
 from oneway.ops import references, sharing_batches
 
 WARM_UP = 3
-"""Ordinary steps before the capture: libraries choose their algorithms in them, and the optimiser makes its state."""
+"""Steps before the capture, in which libraries choose algorithms and the optimiser allocates its state."""
 ALIGNMENT = 8
 
 
 class Advance(Protocol):
-    """Does an iteration."""
+    """A function that does one iteration."""
 
     def __call__(self, draws: Draws, alpha: float, warm_up: float = 0.0) -> Measured:
-        """Given its draws, α, and the least share of the student in its average."""
+        """Do an iteration, given its draws, α, and the least weight of the student in the EMA."""
 
 
 def choose_step(
@@ -46,7 +46,7 @@ def choose_step(
     ranks: Ranks = ALONE,
     iterations: float = math.inf,
 ) -> Advance:
-    """The function that does an iteration, of so many: on a GPU the captured step, elsewhere the plain one."""
+    """Choose the function that does an iteration: on a GPU the captured step, elsewhere the plain one."""
     device = store.pixels.device
     run: Callable[[Draws, bool], Measured]
     if accelerated(config, device) and device.type == "cuda":
@@ -71,8 +71,8 @@ def choose_step(
 
 
 def is_consistent(config: Config, alpha: float) -> bool:
-    """Whether unlabelled images take part in an iteration: at α = 0 they do not, but for entropy alone."""
-    only_entropy = METHODS[config.method].losses == "vat" and config.train.entropy > 0 and config.train.alpha == 0
+    """Whether unlabelled images take part in an iteration: at α = 0 only those of a method with an entropy loss."""
+    only_entropy = METHODS[config.method].entropy and config.train.entropy > 0 and config.train.alpha == 0
     return alpha > 0 or only_entropy
 
 
@@ -89,14 +89,14 @@ class CapturedStep:
         iterations: float = math.inf,
     ) -> None:
         self.state, self.store, self.config, self.say, self.ranks = state, store, config, say, ranks
-        # With and without unlabelled images an iteration is another one: each is warmed up and captured.
+        # Iterations with and without unlabelled images are two graphs, each with a warm-up of its own.
         self.ordinary_steps_left: dict[bool, float] = dict.fromkeys(
             (True, False), WARM_UP if self.ranks.can_capture else math.inf
         )
         self.table: FixedTable | None = None
         self.graphs: dict[bool, tuple[torch.cuda.CUDAGraph, Measured]] = {}
         self.stream = torch.cuda.Stream()
-        self.autotune = pays_to_try(state.student, config, iterations)
+        self.autotune = should_autotune(state.student, config, iterations)
 
     def __call__(self, draws: Draws, consistent: bool) -> Measured:
         """One iteration."""
@@ -127,14 +127,14 @@ class CapturedStep:
             return step(state, self.store, self.table.draws, self.config, consistent)
 
     def _compile(self, consistent: bool) -> None:
-        """Where steps will run, so that they find its memory."""
+        """Compile the kernels on the stream of the steps, so that these reuse its memory."""
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
             step, kind = partial(self._step, consistent), "" if consistent else "supervised"
             compile_kernels(self.state, step, self.config, self.store.pixels.device, kind)
 
     def _on_side_stream(self, consistent: bool) -> Measured:
-        """A capture must not find work of the default stream in its way."""
+        """Run a step on the capture's stream: pending work on the default stream would break the capture."""
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
             measured = self._step(consistent, self.state)
@@ -152,9 +152,9 @@ class CapturedStep:
 
 
 class CapturedCall:
-    """A function of one tensor, captured for its shape and replayed; what it returns is overwritten by the next call.
+    """A function of one tensor as a CUDA graph, for one shape; the next call overwrites the result.
 
-    It must read whatever changes between calls, such as weights, where it was when it was captured.
+    Tensors that change between calls, such as weights, must be changed in place.
     """
 
     def __init__(self, function: Callable[[Tensor], Tensor], like: Tensor) -> None:
@@ -168,27 +168,27 @@ class CapturedCall:
             self.output = function(self.input)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Of a tensor of that shape, or a shorter one, behind which is what the last call has left."""
+        """Call with a tensor of that shape, or with fewer rows: the remaining rows keep the last call's values."""
         self.input[: len(x)].copy_(x)
         self.graph.replay()
         return self.output[: len(x)]
 
 
 class FixedTable:
-    """Draws in device memory that stays in place, filled by one copy from memory that a GPU can fetch from."""
+    """Draws in device memory that stays in place, filled by one copy from pinned memory."""
 
     def __init__(self, like: Draws, device: torch.device) -> None:
         size = sum(_bytes(column) for column in _columns(like))
         on_gpu = device.type == "cuda"
         self.host = torch.empty(size, dtype=torch.uint8, pin_memory=on_gpu)
         self.device = torch.empty(size, dtype=torch.uint8, device=device)
-        # Who waits for it sleeps, instead of keeping a core busy.
+        # Blocking: waiting for it sleeps, and does not keep a core busy.
         self.copied = torch.cuda.Event(blocking=True) if on_gpu else None
         self.columns = list(_columns(_views(like, self.host)))
         self.draws = _views(like, self.device)
 
     def fill(self, draws: Draws) -> None:
-        """Waits until the last copy has left the pinned memory, which lets the CPU run one iteration ahead."""
+        """Fill the table; waits for the previous copy from pinned memory, so the CPU is at most one iteration ahead."""
         if self.copied is not None:
             self.copied.synchronize()
         for place, column in zip(self.columns, _columns(draws), strict=True):
@@ -199,8 +199,14 @@ class FixedTable:
 
 
 def _columns(draws: Draws) -> Iterator[Tensor]:
+    """The tensors of a table, in order."""
     found: list[Tensor] = []
-    each_column(draws, lambda column: found.append(column) or column)  # type: ignore[func-returns-value]
+
+    def note(column: Tensor) -> Tensor:
+        found.append(column)
+        return column
+
+    each_column(draws, note)
     return iter(found)
 
 
@@ -209,7 +215,7 @@ def _bytes(column: Tensor) -> int:
 
 
 def _views(like: Draws, buffer: Tensor) -> Draws:
-    """The columns of a table, laid out one after another in a buffer."""
+    """A table whose columns are views of a buffer, one after another."""
     offset = 0
 
     def view(column: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
-"""What an iteration needs, on the device when it begins: its draws, and the pixels they refer to.
+"""Feeding the device: the draws of an iteration, and the pixels they refer to, are there when it begins.
 
-Data that fit into the device's memory lie there from the start. Others stay in the cache on disk, of which the system
-keeps in memory what it can; the images of the next batch are brought together while the device computes this one. Those
-of a pool are decoded some batches ahead, and only what their crops are made of is kept.
+Data that fit into the device's memory are copied there once. Others stay in the cache on disk, which the system keeps
+in memory as far as it can; the next batch is gathered while the device computes. Images of a pool are prefetched
+several batches ahead, and only the regions that crops need are kept.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ import torch
 from torch import Tensor
 
 from oneway.config import Jitter
-from oneway.draws import Draws, Jitters, Pairs, Plan, draw
+from oneway.draws import CropDraws, Draws, OverlapDraws, Plan, draw
 from oneway.engine import memory
 from oneway.engine.boxes import Box, CropDraw, Cropping, most_needed, needed_box
-from oneway.engine.store import Array, Choose, FlatArray, FlatArrayOnDisk, Images, Part, Pool, Store
+from oneway.engine.store import Array, Choose, FlatArray, FlatArrayOnDisk, ImageRegion, Images, Pool, Store
 from oneway.models.projector import CELL
 
 SHARE_OF_DEVICE = 0.5
-"""Of the device's free memory, at most this much for the data; the rest is for the network's activations."""
+"""The most of the device's free memory that the data may take; the rest is for activations."""
 
 BATCHES_AHEAD = 3
-"""That a pool decodes at least: some images take longer than others."""
+"""The least number of batches that a pool prefetches: some images take longer to decode than others."""
 
 PATIENCE = 0.5
-"""Seconds that `Feed.ready` waits."""
+"""Seconds that `Feed.ready` waits at most."""
 
 Share = Callable[[Draws], Draws]
-"""What one of several processes takes of a table of draws."""
+"""A function from a table of draws to the rows of one process."""
 
 
 @dataclass(frozen=True)
 class Feed:
-    """A store, and a function from an iteration to its draws; calling it makes the store ready for them."""
+    """A store, and a function from an iteration to its draws, which also fills the store with their images."""
 
     store: Store
     draws: Callable[[int], Draws]
     place: str
-    """Where the data are, in words."""
+    """Where the data are, for a message."""
 
     ready: Callable[[int], bool] = lambda iteration: True
-    """Whether `draws` would give those of an iteration at once; waits a moment for them, but not for ever."""
+    """Whether `draws` would return at once for an iteration; waits up to `PATIENCE` for it."""
 
     close: Callable[[], None] = lambda: None
-    """Ends what is done in advance."""
+    """Stop prefetching."""
 
 
 def feed(
@@ -62,10 +62,10 @@ def feed(
 
     Args:
         samples: The images.
-        plan: What is drawn from them.
-        device: Where they are used.
-        jitter: How crops are made; a pool decodes for those.
-        share: What this process takes of each iteration.
+        plan: The plan of the draws.
+        device: The device that trains.
+        jitter: The settings of crops, from which the needed region of an image follows.
+        share: Selects the rows of this process from a table of draws.
     """
     if samples.pool is not None and plan.batch_unlabelled:
         assert jitter is not None
@@ -86,66 +86,66 @@ def resident(samples: Images, plan: Plan, device: torch.device, share: Share = l
 def streamed(
     samples: Images, plan: Plan, device: torch.device, share: Share = lambda d: d, jitter: Jitter | None = None
 ) -> Feed:
-    """A batch at a time on the device, in a store that stays in place and is filled anew for every iteration.
+    """One batch at a time on the device, in a store that stays in place and is refilled for every iteration.
 
-    Where it is known how crops are made, only what they are made of is sent there.
+    With the settings of crops, only the regions that they need are copied.
     """
-    cut = _Cut(jitter, plan) if jitter is not None and jitter.crop is not None and samples.dense else None
-    window = _Window(samples, lambda iteration: share(draw(plan, iteration)), device, cut)
+    finder = _RegionFinder(jitter, plan) if jitter is not None and jitter.crop is not None and samples.dense else None
+    window = _Window(samples, lambda iteration: share(draw(plan, iteration)), device, finder)
     return Feed(window.store, window.fill, "streamed from the cache", close=window.close)
 
 
 def pooled(
     samples: Images, pool: Pool, plan: Plan, device: torch.device, jitter: Jitter, share: Share = lambda d: d
 ) -> Feed:
-    """As `streamed`, with images of a pool among those without labels."""
+    """`streamed`, with the images of a pool among the unlabelled ones."""
 
     def draws(iteration: int) -> Draws:
         return share(draw(plan, iteration))
 
-    cut = _Cut(jitter, plan)
-    window = _Window(samples, draws, device, cut, _Ahead(pool, len(samples.sizes), draws, plan.seed, cut))
+    finder = _RegionFinder(jitter, plan)
+    window = _Window(samples, draws, device, finder, _Prefetcher(pool, len(samples.sizes), draws, plan.seed, finder))
     return Feed(window.store, window.fill, "streamed from cache and pool", window.ready, window.close)
 
 
-class _Cut:
-    """Finds the part of an image that its crops are made of."""
+class _RegionFinder:
+    """Finds the region of an image that its crops need."""
 
     def __init__(self, jitter: Jitter, plan: Plan) -> None:
         assert jitter.crop is not None
         self.cropping = Cropping(jitter.crop, jitter.padding, jitter.beyond == "mirror", CELL)
         self.most_labelled, self.most = (
-            most_needed(plan.scale[0], jitter.crop, pairs) for pairs in (False, plan.pairs)
+            most_needed(plan.scale[0], jitter.crop, pairs) for pairs in (False, plan.needs_pairs)
         )
-        """Pixels of such a part."""
+        """The most pixels of such a region."""
 
-    def choosers(self, draws: Jitters, pairs: Pairs | None = None) -> list[Choose]:
-        """A function of the height and width of each image that is drawn."""
+    def choosers(self, draws: CropDraws, overlap: OverlapDraws | None = None) -> list[Choose]:
+        """For each image of the draws, the function from its height and width to the region it needs."""
         columns = (column.tolist() for column in (draws.scale, draws.top, draws.left, draws.flip))
-        shifts = repeat(None) if pairs is None else map(tuple, pairs.shift.tolist())
+        shifts = repeat(None) if overlap is None else map(tuple, overlap.shift.tolist())
         drawn = map(CropDraw, *columns, shifts)
         return [partial(needed_box, draw=each, cropping=self.cropping) for each in drawn]
 
 
-class _Ahead:
-    """Has the images of iterations to come decoded."""
+class _Prefetcher:
+    """Prefetches the pool's images of the next iterations."""
 
-    def __init__(self, pool: Pool, first: int, draws: Callable[[int], Draws], seed: int, cut: _Cut) -> None:
-        self.pool, self.first, self.cut, self._draw = pool, first, cut, draws
+    def __init__(self, pool: Pool, first: int, draws: Callable[[int], Draws], seed: int, finder: _RegionFinder) -> None:
+        self.pool, self.first, self.finder, self._draw = pool, first, finder, draws
         self.batch = len(draws(0).unlabelled.item)
         self.depth = BATCHES_AHEAD + math.ceil(pool.workers / self.batch)
-        # Those of one more iteration are still being copied while others are decoded.
-        self.decoders = pool.decoders(seed, (self.depth + 1) * self.batch, cut.most)
+        # One more batch of slots: the images of one iteration are copied while later ones are decoded.
+        self.decoders = pool.decoders(seed, (self.depth + 1) * self.batch, finder.most)
         self.coming: dict[int, Draws] = {}
 
     def draws(self, iteration: int) -> Draws:
-        """Those of an iteration; it and those that follow are on their way then."""
+        """The draws of an iteration; starts decoding the images of it and of the next ones."""
         wanted = range(iteration, iteration + self.depth)
         self.coming = {other: draws for other, draws in self.coming.items() if other in wanted}
         for other in wanted:
             if other not in self.coming:
                 draws = self.coming[other] = self._draw(other)
-                choosers = self.cut.choosers(draws.unlabelled, draws.pairs)
+                choosers = self.finder.choosers(draws.unlabelled, draws.overlap)
                 for slot, item, choose in zip(
                     self._slots(other), draws.unlabelled.item.tolist(), choosers, strict=True
                 ):
@@ -153,14 +153,14 @@ class _Ahead:
                         self.decoders.begin(slot, item - self.first, choose)
         return self.coming[iteration]
 
-    def take(self, iteration: int) -> list[Part | None]:
-        """The images of an iteration without labels; None for those that are none of the pool's."""
+    def take(self, iteration: int) -> list[ImageRegion | None]:
+        """The unlabelled images of an iteration; None for images that are not of the pool."""
         items = self.coming.pop(iteration).unlabelled.item.tolist()
         pairs = zip(self._slots(iteration), items, strict=True)
         return [self.decoders.result(slot) if item >= self.first else None for slot, item in pairs]
 
     def close(self) -> None:
-        """Ends without waiting for what is read."""
+        """Stop without waiting for pending reads."""
         self.pool.close()
         self.decoders.close()
 
@@ -170,7 +170,7 @@ class _Ahead:
 
 
 class _Batch(NamedTuple):
-    """One iteration's images, brought together in memory that the device can fetch from by itself."""
+    """One iteration's images, gathered in pinned memory where the device is a GPU."""
 
     draws: Draws  # items are numbered by their places in the batch
     pixels: Tensor
@@ -186,17 +186,19 @@ class _Window:
         samples: Images,
         draws: Callable[[int], Draws],
         device: torch.device,
-        cut: _Cut | None = None,
-        ahead: _Ahead | None = None,
+        finder: _RegionFinder | None = None,
+        prefetcher: _Prefetcher | None = None,
     ) -> None:
-        self.samples, self.cut, self.ahead, self.pinned = samples, cut, ahead, device.type == "cuda"
-        self.draws = ahead.draws if ahead else draws
+        self.samples, self.finder, self.prefetcher, self.pinned = samples, finder, prefetcher, device.type == "cuda"
+        self.draws = prefetcher.draws if prefetcher else draws
         first = draws(0)
         labelled, unlabelled = len(first.labelled.item), len(first.unlabelled.item)
         images = labelled + unlabelled
         whole = int(samples.sizes.prod(axis=1).max())
-        largest = min(whole, cut.most_labelled) if cut else whole
-        largest_unlabelled = cut.most if cut and ahead else min(whole, cut.most) if cut else whole
+        largest = min(whole, finder.most_labelled) if finder else whole
+        largest_unlabelled = min(whole, finder.most) if finder else whole
+        if finder and prefetcher:
+            largest_unlabelled = finder.most  # images of the pool may be larger than those of the cache
         room = labelled * largest + unlabelled * largest_unlabelled
         self.store = Store(
             pixels=torch.from_numpy(samples.pixels[:0]).new_zeros(room, samples.pixels.shape[1], device=device),
@@ -204,7 +206,7 @@ class _Window:
             start=torch.zeros(images, dtype=torch.int64, device=device),
             size=torch.ones(images, 2, dtype=torch.int64, device=device),
             dense=samples.dense,
-            box=torch.ones(images, 4, dtype=torch.int64, device=device) if cut else None,
+            box=torch.ones(images, 4, dtype=torch.int64, device=device) if finder else None,
         )
         self.landing: list[Tensor] = []
         if self.pinned:
@@ -215,7 +217,7 @@ class _Window:
         self.on_its_way: _Batch | None = None
 
     def ready(self, iteration: int) -> bool:
-        """Whether an iteration's images are there; waits a moment for them."""
+        """Whether an iteration's images are gathered; waits up to `PATIENCE` for them."""
         if self.next is None or self.next[0] != iteration:
             self.next = iteration, self.thread.submit(self._gather, iteration)
         return bool(wait((self.next[1],), PATIENCE).done)
@@ -232,43 +234,43 @@ class _Window:
         return batch.draws
 
     def _send(self, batch: _Batch) -> None:
-        """Into the store; a GPU fetches it while it computes with what is there, and then takes a short way."""
+        """Copy a batch to the store; on a GPU by way of a landing buffer, while it computes the previous batch."""
         sent = [column for column in batch[1:] if column is not None]
         places = [place[: len(column)] for place, column in zip(_columns(self.store), sent, strict=True)]
         if self.landing:
             landing = [place[: len(column)] for place, column in zip(self.landing, sent, strict=True)]
-            here, aside = torch.cuda.current_stream(), self.stream
-            aside.wait_event(self.landed)
-            with torch.cuda.stream(aside):
+            here, copying = torch.cuda.current_stream(), self.stream
+            copying.wait_event(self.landed)
+            with torch.cuda.stream(copying):
                 _copy_all(sent, landing)
-            here.wait_stream(aside)
+            here.wait_stream(copying)
             _copy_all(landing, places)
             self.landed.record(here)
         else:
             _copy_all(sent, places)
 
     def close(self) -> None:
-        """Ends what is done in advance."""
-        if self.ahead is not None:
-            self.ahead.close()
+        """Stop prefetching."""
+        if self.prefetcher is not None:
+            self.prefetcher.close()
         self.thread.shutdown(wait=False, cancel_futures=True)
 
     def _gather(self, iteration: int) -> _Batch:
         draws, samples = self.draws(iteration), self.samples
         labelled, unlabelled = draws.labelled.item.tolist(), draws.unlabelled.item.tolist()
-        parts: list[Part | None] = [None] * len(labelled)
-        parts += self.ahead.take(iteration) if self.ahead else [None] * len(unlabelled)
+        parts: list[ImageRegion | None] = [None] * len(labelled)
+        parts += self.prefetcher.take(iteration) if self.prefetcher else [None] * len(unlabelled)
         items = labelled + unlabelled
         sizes = [part.size if part else _size(samples, item) for item, part in zip(items, parts, strict=True)]
         choosers: list[Choose] = [_whole] * len(items)
-        if self.cut is not None:
-            choosers = self.cut.choosers(draws.labelled) + self.cut.choosers(draws.unlabelled, draws.pairs)
+        if self.finder is not None:
+            choosers = self.finder.choosers(draws.labelled) + self.finder.choosers(draws.unlabelled, draws.overlap)
         boxes = [part.box if part else choose(size) for choose, size, part in zip(choosers, sizes, parts, strict=True)]
         size, box = (torch.from_numpy(np.array(each, dtype=np.int64)) for each in (sizes, boxes))
-        pixels = self._together(samples.pixels, items, boxes, parts)
+        pixels = self._concatenate(samples.pixels, items, boxes, parts)
         areas = (box[:, 2:] - box[:, :2]).prod(dim=1)
         labels = (
-            self._together(samples.labels, labelled, boxes[: len(labelled)])
+            self._concatenate(samples.labels, labelled, boxes[: len(labelled)])
             if samples.dense
             else self._pinned(torch.from_numpy(samples.labels[labelled]))
         )
@@ -282,13 +284,13 @@ class _Window:
             labels,
             self._pinned(areas.cumsum(0) - areas),
             self._pinned(size),
-            self._pinned(box) if self.cut else None,
+            self._pinned(box) if self.finder else None,
         )
 
-    def _together(
-        self, row: FlatArray, items: list[int], boxes: list[Box], parts: Sequence[Part | None] | None = None
+    def _concatenate(
+        self, row: FlatArray, items: list[int], boxes: list[Box], parts: Sequence[ImageRegion | None] | None = None
     ) -> Tensor:
-        """What a row has of parts of some images, or what is there of them already, one after another."""
+        """The regions of some images, from a flat array or already decoded, concatenated."""
         areas = [(bottom - top) * (right - left) for top, left, bottom, right in boxes]
         found = torch.from_numpy(row[:0]).new_empty(sum(areas), *row.shape[1:], pin_memory=self.pinned)
         for item, box, part, into in zip(items, boxes, parts or [None] * len(items), found.split(areas), strict=True):
@@ -303,7 +305,7 @@ class _Window:
 
 
 def _columns(store: Store) -> list[Tensor]:
-    """As a batch has them."""
+    """The tensors of a store, in the order of a `_Batch`."""
     columns = (store.pixels, store.labels, store.start, store.size, store.box)
     return [column for column in columns if column is not None]
 
@@ -323,7 +325,7 @@ def _size(samples: Images, item: int) -> tuple[int, int]:
 
 
 def _copy(row: FlatArray, start: int, width: int, box: Box, into: Array) -> None:
-    """Fills an array with a part of an image that begins at a place of a row; whole lines are read straight into it."""
+    """Fill an array with a region of the image at `start` in a flat array; whole lines are read directly into it."""
     top, left, bottom, right = box
     begin, end, whole_lines = start + top * width, start + bottom * width, right - left == width
     if whole_lines and not isinstance(row, np.ndarray):

@@ -1,4 +1,4 @@
-"""Undoes a step whose loss or gradient is not finite, on the device itself, so that the CPU never waits to find out."""
+"""Undo a step whose loss or gradient is not finite, on the device, so that the CPU never waits for the result."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
-class Watch:
-    """What a step could spoil; looked up once, since walking through a network takes as long as a small one's step."""
+class StepGuard:
+    """The tensors that a step with non-finite values could corrupt.
+
+    They are collected once: walking through a network's modules takes as long as a step of a small network.
+    """
 
     parameters: list[nn.Parameter]
     variances: list[Tensor]
-    """Batch norm's running ones."""
+    """The running variances of batch norm."""
 
     buffers: dict[torch.dtype, list[Tensor]]
 
     @classmethod
-    def over(cls, model: nn.Module) -> Watch:
-        """All of a model."""
+    def over(cls, model: nn.Module) -> StepGuard:
+        """A guard over all parameters and buffers of a model."""
         variances = [module.running_var for module in model.modules() if hasattr(module, "running_var")]
         buffers: dict[torch.dtype, list[Tensor]] = {}
         for buffer in model.buffers():
@@ -38,12 +41,12 @@ class Watch:
         return torch.stack([*values, *torch._foreach_norm([*gradients, *self.variances])]).isfinite().all()
 
     def snapshot(self) -> dict[torch.dtype, Tensor]:
-        """The buffers as they are: one tensor of each kind, since a model has a hundred, and each costs a launch."""
+        """A copy of the buffers, joined into one tensor per dtype: a model has a hundred, and each copy is a launch."""
         return {kind: _joined(buffers) for kind, buffers in self.buffers.items()}
 
     @torch.no_grad()
     def restore_unless(self, finite: Tensor, before: dict[torch.dtype, Tensor]) -> None:
-        """Puts back what was there before, unless the bool on the device says that all is well."""
+        """Restore the buffers from a snapshot, unless `finite`, a bool on the device, is true."""
         for kind, buffers in self.buffers.items():
             kept = torch.where(finite, _joined(buffers), before[kind])
             parts = kept.split([buffer.numel() for buffer in buffers])

@@ -1,4 +1,4 @@
-"""Scale, crop and flip on the device: crops are sampled straight from the pixels of the store.
+"""Scale, crop and flip on the device: crops are sampled directly from the store's pixels.
 
 Coordinates: an image covers [0, W] × [0, H]; pixel (i, j) has its centre at (j + ½, i + ½).
 Shapes: N images of H×W pixels, each of its own size; crops of h×w pixels.
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from oneway.config import Jitter
-from oneway.draws import Jitters, Pairs
+from oneway.draws import CropDraws, OverlapDraws
 from oneway.engine.boxes import OVERLAP
 from oneway.engine.store import Store
 from oneway.methods.interface import Pair
@@ -21,10 +21,10 @@ from oneway.ops import kernels_run
 from oneway.ops.crops import Window, crop_images, crop_labels, window_by_kernel
 
 PADDING = 0.5
-"""Middle grey, beyond the border of an image that does not go on as its mirror image."""
+"""The grey beyond the border of an image, unless it is mirrored there."""
 
 
-def jitter_inputs(store: Store, draw: Jitters, config: Jitter, dtype: torch.dtype = torch.float32) -> Tensor:
+def jitter_inputs(store: Store, draw: CropDraws, config: Jitter, dtype: torch.dtype = torch.float32) -> Tensor:
     """N×3×h×w crops in [0, 1]: interpolated bilinearly, outside the image grey or its reflection.
 
     Without a crop size, inputs are what they are (points in the plane have no crops).
@@ -34,7 +34,7 @@ def jitter_inputs(store: Store, draw: Jitters, config: Jitter, dtype: torch.dtyp
     return crop_images(store.pixels, _window(store, draw, config, config.crop), PADDING, dtype)
 
 
-def jitter_labels(store: Store, draw: Jitters, config: Jitter) -> Tensor:
+def jitter_labels(store: Store, draw: CropDraws, config: Jitter) -> Tensor:
     """N×h×w labels of the crops: those of the pixels that their centres fall into, ignored outside.
 
     A label of a whole image stays as it is.
@@ -44,21 +44,21 @@ def jitter_labels(store: Store, draw: Jitters, config: Jitter) -> Tensor:
     return crop_labels(store.labels, _window(store, draw, config, config.crop))
 
 
-def jitter_pairs(store: Store, draw: Jitters, pairs: Pairs, config: Jitter, cell: int) -> Pair:
+def jitter_pairs(store: Store, draw: CropDraws, overlap: OverlapDraws, config: Jitter, cell: int) -> Pair:
     """The crops of `jitter_inputs`, and others of the same images at the same scale that overlap with them.
 
     Along either axis the second lies a multiple of `cell` pixels further on or back, as far as the image reaches, and
     shares at least OVERLAP of its length with the first.
     """
     assert config.crop is not None
-    shifts = _shifts(store, draw, pairs, config, cell)
+    shifts = _shifts(store, draw, overlap, config, cell)
     windows = [_window(store, draw, config, config.crop, offset) for offset in (None, shifts)]
     first, second = (crop_images(store.pixels, window, PADDING) for window in windows)
-    return Pair(first, second, windows[0].inside(), shifts[0].long() // cell, shifts[1].long() // cell, pairs.places)
+    return Pair(first, second, windows[0].inside(), shifts[0].long() // cell, shifts[1].long() // cell, overlap.places)
 
 
 def _window(
-    store: Store, draw: Jitters, config: Jitter, crop: tuple[int, int], shifts: Sequence[Tensor] | None = None
+    store: Store, draw: CropDraws, config: Jitter, crop: tuple[int, int], shifts: Sequence[Tensor] | None = None
 ) -> Window:
     if shifts is None and kernels_run(store.size.device):
         start, height, width, y, x = window_by_kernel(store.start, store.size, *draw, crop, config.padding)
@@ -77,20 +77,20 @@ def _window(
     return Window(start, bottom - top, beyond - left, y - top[:, None], x - left[:, None])
 
 
-def _shifts(store: Store, draw: Jitters, pairs: Pairs, config: Jitter, cell: int) -> list[Tensor]:
-    """By how much second crops lie below and to the right of the first."""
+def _shifts(store: Store, draw: CropDraws, overlap: OverlapDraws, config: Jitter, cell: int) -> list[Tensor]:
+    """The offsets of second crops from the first, downwards and to the right."""
     assert config.crop is not None
     sizes = store.size[draw.item].T
     return [
-        _shift(length, draw.scale, cropped, config.padding, fraction, lot, cell)
-        for length, cropped, fraction, lot in zip(sizes, config.crop, (draw.top, draw.left), pairs.shift.T, strict=True)
+        _shift(length, draw.scale, cropped, config.padding, fraction, u, cell)
+        for length, cropped, fraction, u in zip(sizes, config.crop, (draw.top, draw.left), overlap.shift.T, strict=True)
     ]
 
 
 def _places(
     length: Tensor, scale: Tensor, cropped: int, padding: int, fraction: Tensor, shift: Tensor | None = None
 ) -> Tensor:
-    """N×cropped places along one axis. A crop begins at a whole pixel of the scaled image: scale 1 only moves."""
+    """N×cropped sampling coordinates along an axis. Crops begin at whole pixels of the scaled image."""
     slack = scale * length + 2 * padding - cropped
     # Negative where the scaled image is smaller than the crop: then it lies somewhere inside it.
     start = _begin(slack, fraction) - padding
@@ -99,25 +99,23 @@ def _places(
     return (start[:, None] + centres) / scale[:, None]
 
 
-def _shift(
-    length: Tensor, scale: Tensor, cropped: int, padding: int, fraction: Tensor, lot: Tensor, cell: int
-) -> Tensor:
-    """N pixels, multiples of a cell, by which a crop can be moved along one axis: all that are possible are equal."""
+def _shift(length: Tensor, scale: Tensor, cropped: int, padding: int, fraction: Tensor, u: Tensor, cell: int) -> Tensor:
+    """N offsets in pixels along an axis: uniform over the multiples of a cell that the image has room for."""
     slack = scale * length + 2 * padding - cropped
     begin, last = _begin(slack, fraction), slack.sign() * slack.abs().floor()
     reach = math.floor((1 - OVERLAP) * cropped)
     least = ((last.clamp(max=0) - begin).clamp(min=-reach) / cell).ceil()
     most = ((last.clamp(min=0) - begin).clamp(max=reach) / cell).floor()
-    return cell * (least + (lot * (most - least + 1)).floor())
+    return cell * (least + (u * (most - least + 1)).floor())
 
 
 def _begin(slack: Tensor, fraction: Tensor) -> Tensor:
-    """The whole pixel of the scaled image that a crop begins at, between 0 and the slack."""
+    """The first pixel of a crop in the scaled image, a whole number between 0 and the slack."""
     return slack.sign() * (fraction * (slack.abs().floor() + 1)).floor()
 
 
 def _mirrored(places: Tensor, length: Tensor) -> Tensor:
-    """Places beyond a border, as far on this side of it."""
+    """Coordinates mirrored at the borders of the image."""
     there_and_back = 2 * length[:, None]
     around = places.remainder(there_and_back)
     return around.minimum(there_and_back - around)

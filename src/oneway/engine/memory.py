@@ -1,4 +1,4 @@
-"""Memory: what a run has used, what it needs at least, and what to say when there is not enough."""
+"""Memory: how much a run has used, how much it needs at least, and the error where that is not available."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ CONTAINER = Path("/sys/fs/cgroup")
 
 
 @contextmanager
-def explained(config: Config) -> Iterator[None]:
-    """Turns the end of the memory within the block into a UserError that names what takes it."""
+def explain_out_of_memory(config: Config) -> Iterator[None]:
+    """Turn an out-of-memory error within the block into a UserError that names the settings to lower."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -32,10 +32,10 @@ def explained(config: Config) -> Iterator[None]:
 
 
 def require(student: nn.Module, checkpoint_bytes: int, config: Config, device: torch.device) -> None:
-    """Refuses what cannot fit, before it starts: the least that training adds to a model, without its activations.
+    """Refuse a run that cannot fit, before it starts: counts what training needs beside activations.
 
-    On the device that is a gradient, the optimiser's memory, a teacher and the batch; in the computer's memory, what a
-    checkpoint takes while it is written. What the activations take shows in the first step.
+    On the device these are gradients, the optimiser's state, a teacher and the batch; in the computer's memory, a
+    checkpoint while it is written. What the activations need shows in the first step.
     """
     weights = sum(tensor.nbytes for tensor in student.state_dict().values())
     height, width = config.jitter.crop or (1, 1)
@@ -53,7 +53,7 @@ def require(student: nn.Module, checkpoint_bytes: int, config: Config, device: t
 
 
 def available(device: torch.device) -> int | None:
-    """Bytes that are free, or can be made so; None where the system does not tell."""
+    """Bytes that are free or can be freed; None where the system does not tell."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     sizes = (_left_to_machine(), _left_to_container(), address_space.left())
@@ -61,7 +61,7 @@ def available(device: torch.device) -> int | None:
 
 
 def peak_mib(device: torch.device) -> float:
-    """Most device memory allocated so far; on a CPU, the most memory the process has had."""
+    """Peak memory in MiB: allocated on the device; on a CPU, of the process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -75,7 +75,7 @@ def _left_to_machine() -> int | None:
 
 
 def _left_to_container() -> int | None:
-    """Its limit, where it has one, less what is used, but for cached files that the system would give up."""
+    """The container's limit less its use, not counting cached files, which the system would drop."""
     with suppress(OSError, ValueError, KeyError):
         limit, used = (int((CONTAINER / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
         return max(limit - used + _numbers(CONTAINER / "memory.stat")["inactive_file"], 0)
@@ -83,7 +83,7 @@ def _left_to_container() -> int | None:
 
 
 def _numbers(path: Path) -> dict[str, int]:
-    """By the word before them, on lines of their own."""
+    """Numbers of a file with lines such as `name 123`, by name."""
     lines = (line.split() for line in path.read_text(encoding="ascii").splitlines())
     return {name: int(number) for name, number, *_ in lines}
 

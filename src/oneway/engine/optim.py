@@ -18,13 +18,13 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "steps": lambda e: 0.2 ** sum(e >= fall for fall in (0.3, 0.6, 0.8)),  # as Wide ResNets were first trained
     "constant": lambda e: 1.0,
 }
-"""Factor of the learning rate after a fraction e of the run."""
+"""Schedules: the factor of the learning rate after a fraction e of the run."""
 
 
 def _uncompiled(kind: Any) -> Any:
-    """An optimiser of PyTorch's as it is without the compiler, which nothing here uses.
+    """A subclass of a PyTorch optimiser whose methods are not wrapped for torch.compile.
 
-    Its own would import that, a quarter of what is imported in all, to tell it that they are not to be compiled.
+    The wrappers import torch.compile, a quarter of all import time, only to exclude the optimiser from compilation.
     """
     plain = {name: unwrap(getattr(kind, name)) for name in ("add_param_group", "zero_grad", "step")}
     return type(kind.__name__, (kind,), {**plain, "step": torch.no_grad()(plain["step"])})
@@ -40,9 +40,9 @@ OPTIMISERS = {
 def optimiser_for(
     models: Sequence[nn.Module], config: Optimiser, pretrained: Sequence[nn.Parameter] = ()
 ) -> torch.optim.Optimizer:
-    """The configured optimiser, with a rate and an L2 weight of their own for parameters that were pretrained.
+    """The configured optimiser; pretrained parameters have a learning rate and weight decay of their own.
 
-    Where rates differ from layer to layer, those that learn fastest come first.
+    Parameter groups are in descending order of learning rate.
     """
     known = {id(parameter) for parameter in pretrained}
     every = [parameter for model in models for parameter in model.parameters()]
@@ -53,7 +53,7 @@ def optimiser_for(
         {
             "params": list(parameters),
             "initial_lr": rate,
-            # On a GPU the rate lies beside the weights: a captured step reads it there.
+            # A tensor on a GPU, where a captured step reads it.
             "lr": torch.tensor(rate, device=parameters[0].device) if on_gpu else rate,
             "weight_decay": decay,
         }
@@ -69,7 +69,7 @@ def optimiser_for(
             groups, momentum=config.momentum, nesterov=nesterov, fused=True
         )
         if config.momentum > 0:
-            # From zero, as if it had always been there: a first step that is skipped must not leave it undefined.
+            # Start from zeros: a first step that is skipped must not leave the momentum undefined.
             for parameter in every:
                 optimiser.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         return optimiser
@@ -78,9 +78,9 @@ def optimiser_for(
 
 
 def layer_factors(models: Sequence[nn.Module], decay: float) -> dict[int, float]:
-    """Of the learning rates, by the `id` of parameters; those that have none learn at the whole rate.
+    """Layer-wise learning-rate decay: factors by the `id` of parameters; 1 for parameters that are not listed.
 
-    From the last block of an encoder to its first, and on to its embeddings, the rate falls by the same factor.
+    The rate falls by the same factor from each block of an encoder to the one before it, down to the embeddings.
     """
     if decay == 1:
         return {}
@@ -102,7 +102,7 @@ def _by_rate(
 
 
 def set_learning_rate(optimiser: torch.optim.Optimizer, schedule: str, iteration: int, iterations: int) -> float:
-    """The rate of one iteration: a function of its number, so that there is no schedule to resume.
+    """Set the learning rate of an iteration: a function of its number, so there is no scheduler state to resume.
 
     Returns the rate of randomly initialised parameters, or, where there are none, of pretrained ones.
     """
@@ -116,18 +116,18 @@ def set_learning_rate(optimiser: torch.optim.Optimizer, schedule: str, iteration
 
 
 def alpha_at(config: Train, iteration: int, iterations: int) -> float:
-    """α of one iteration: zero during the warm-up, if there is one."""
+    """α of an iteration: zero during the warm-up, if there is one."""
     return config.alpha if iteration >= config.consistency_from * iterations else 0.0
 
 
 def warm_up_at(config: Train, iteration: int) -> float:
-    """1/t of an average that begins as a plain mean, in iteration t = 1, 2, …; 0 once its own share is larger."""
+    """Warm-up of the EMA: the student's weight 1/t in iteration t = 1, 2, …; 0 once 1 − decay is larger."""
     share = 1 / (iteration + 1)
     return share if config.teacher_warm_up and share > 1 - config.teacher_decay else 0.0
 
 
 def total_iterations(config: Train, labelled: int) -> int:
-    """Length of a run; an epoch has ⌊|D_l| / B_l⌋ iterations, and at least one."""
+    """The number of iterations of a run; an epoch has ⌊|D_l| / B_l⌋ iterations, and at least one."""
     if config.iterations is not None:
         return config.iterations
     return max(1, round(config.epochs * max(1, labelled // config.batch_labelled)))

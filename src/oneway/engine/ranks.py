@@ -1,8 +1,8 @@
-"""Processes that train one run together: who they are, and what they do at the same time.
+"""Distributed training: the processes (ranks) of a run, and their collective operations.
 
-torchrun starts them and says in environment variables who each of them is; a process that is started without it, or as
-the only one, is alone, and everything here is then as good as nothing. Batches are the global ones: each process has
-its share of the draws (`draws.part`), and what a step needs of the whole batch goes through a `Group`.
+torchrun starts the processes and passes each its rank in environment variables. A process that is started without it,
+or as the only one, is alone, and everything here is then a no-op. Batch sizes are global: each process trains on its
+share of the draws (`draws.part`), and operations that need the whole batch communicate through a `Group`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from torch import Tensor
 from oneway.common.errors import UserError
 from oneway.common.words import listed
 from oneway.draws import Draws, part
-from oneway.engine.alarm import Alarm, Broken
+from oneway.engine.watchdog import CollectiveError, Watchdog
 from oneway.ops import Group
 
-MOST_SECONDS = 600
-"""That a process waits for another inside an operation. `alarm` notices sooner who is missing."""
+TIMEOUT = 600
+"""Seconds after which a rendezvous or a collective operation fails. The watchdog notices sooner who is missing."""
 
 Value = TypeVar("Value")
 
@@ -39,62 +39,64 @@ class Ranks:
     """The processes of a run, and which of them this one is."""
 
     rank: int = 0
-    of: int = 1
-    local: int = 0
-    """Its number among those of its computer."""
+    world_size: int = 1
+    local_rank: int = 0
+    """The rank among the processes on the same computer."""
 
     hosts: tuple[str, ...] = (platform.node(),)
     """The computer of each process."""
 
     alone: bool = True
-    """Whether it has nothing to exchange with anybody, also where torchrun started it as the only one."""
+    """Whether there is nobody to communicate with, also where torchrun started this process as the only one."""
 
     backend: str = ""
-    meeting: str = ""
-    alarm: Alarm | None = None
+    rendezvous: str = ""
+    """The prefix of this run's keys in the store."""
+
+    watchdog: Watchdog | None = None
     _control: Any = None  # a group on the CPU, whatever the device
     _store: Any = None
     _turns: int = 0
-    _asked: tuple[Any, Tensor] | None = field(default=None, repr=False)
+    _signal_in_flight: tuple[Any, Tensor] | None = field(default=None, repr=False)
 
     @property
     def is_first(self) -> bool:
-        """Whether it is the one that writes and speaks."""
+        """Whether this is rank 0, which writes the run folder and prints."""
         return self.rank == 0
 
     @property
     def group(self) -> Group | None:
-        """What operations need to know."""
-        return None if self.alone else Group(self.of, self.rank, self._add_up, self._fill)
+        """The collective operations that `ops` use; None for a process alone."""
+        return None if self.alone else Group(self.world_size, self.rank, self._add_up, self._fill)
 
     @property
     def can_capture(self) -> bool:
-        """Whether a CUDA graph can hold what the processes do together."""
+        """Whether a CUDA graph can capture the collective operations: those of NCCL."""
         return self.alone or self.backend == "nccl"
 
     def share(self, draws: Draws) -> Draws:
-        """This process's part of a table."""
-        return draws if self.of == 1 else part(draws, self.rank, self.of)
+        """This process's rows of a table of draws."""
+        return draws if self.world_size == 1 else part(draws, self.rank, self.world_size)
 
     def device(self, name: str) -> str:
         """The device of this process, where a user asks for `name`: each has a GPU of its own if there are enough."""
         if self.alone or name == "cpu" or not torch.cuda.is_available():
             return name
         if name not in ("auto", "cuda"):
-            raise UserError(f"device {name}: {self.of} processes cannot share it. Use auto, cuda or cpu.")
-        return f"cuda:{self.local % torch.cuda.device_count()}"
+            raise UserError(f"device {name}: {self.world_size} processes cannot share it. Use auto, cuda or cpu.")
+        return f"cuda:{self.local_rank % torch.cuda.device_count()}"
 
-    def same(self, value: Callable[[], Value]) -> Value:
-        """What the first process finds, in all of them; the others do not look."""
-        found: list[Any] = [value() if self.is_first else None]
+    def broadcast(self, function: Callable[[], Value]) -> Value:
+        """Evaluate the function on rank 0 and broadcast the result."""
+        found: list[Any] = [function() if self.is_first else None]
         if not self.alone:
             self._together(dist.broadcast_object_list, found, src=0, group=self._control)
         return found[0]
 
-    def same_tensors(self, of_first: Callable[[], Mapping[str, Tensor]]) -> dict[str, Tensor]:
-        """Named tensors of the first process, in all of them."""
-        own = dict(of_first()) if self.is_first else {}
-        shapes = self.same(lambda: {name: (tensor.shape, tensor.dtype) for name, tensor in own.items()})
+    def broadcast_tensors(self, function: Callable[[], Mapping[str, Tensor]]) -> dict[str, Tensor]:
+        """Evaluate the function on rank 0 and broadcast the tensors it returns, by name."""
+        own = dict(function()) if self.is_first else {}
+        shapes = self.broadcast(lambda: {name: (tensor.shape, tensor.dtype) for name, tensor in own.items()})
         device = "cpu" if self.backend == "gloo" else torch.device("cuda", torch.cuda.current_device())
         found: dict[str, Tensor] = {}
         for name, (shape, dtype) in shapes.items():
@@ -105,11 +107,11 @@ class Ranks:
             found[name] = tensor
         return found
 
-    def require_same(self, facts: Mapping[str, Any]) -> None:
-        """Refuses processes that differ in anything, and names the first that does."""
+    def require_equal(self, facts: Mapping[str, Any]) -> None:
+        """Refuse to train where a process differs from rank 0 in any of the values; the error names process and key."""
         if self.alone:
             return
-        all_facts: list[Any] = [None] * self.of
+        all_facts: list[Any] = [None] * self.world_size
         self._together(dist.all_gather_object, all_facts, dict(facts), group=self._control)
         for rank, others in enumerate(all_facts):
             for key in all_facts[0].keys() | others.keys():
@@ -124,115 +126,116 @@ class Ranks:
         """The sum over all processes."""
         return tensor if self.group is None else self.group.sum(tensor)
 
-    def agree(self, signal: int | None, now: bool = False) -> int | None:
-        """The signal that any process had received when this was last asked; with `now`, at this moment.
+    def agree_on_signal(self, signal: int | None, now: bool = False) -> int | None:
+        """A signal that any of the processes has received, the same in all of them.
 
-        The answer to the last question has had an iteration's time to arrive, so that nobody waits for it.
+        The all-reduce runs asynchronously: the result is that of the previous call, so that no iteration waits for it.
+        With `now`, it is that of this call.
         """
         if self.alone:
             return signal
-        answer = self._answer()
+        answer = self._finish_signal()
         if answer is None:
             asked = torch.tensor(signal or 0)
             work = self._together(dist.all_reduce, asked, dist.ReduceOp.MAX, group=self._control, async_op=True)
-            self._asked = work, asked
-            answer = self._answer() if now else None
+            self._signal_in_flight = work, asked
+            answer = self._finish_signal() if now else None
         return answer
 
-    def _answer(self) -> int | None:
-        if self._asked is None:
+    def _finish_signal(self) -> int | None:
+        if self._signal_in_flight is None:
             return None
-        work, asked = self._asked
-        self._asked = None
+        work, asked = self._signal_in_flight
+        self._signal_in_flight = None
         self._together(work.wait)
         return int(asked) or None
 
     @contextmanager
-    def in_turn(self) -> Iterator[None]:
-        """Within the block, the first process of a computer is alone; the others follow, and find what it has made."""
+    def local_rank_zero_first(self) -> Iterator[None]:
+        """Run the block on local rank 0 of each computer first; the others follow and find the files it has made."""
         if not self.alone:
             self._turns += 1
             node = os.environ.get("GROUP_RANK", self.hosts[self.rank])
-            key = f"{self.meeting}/turn/{node}/{self._turns}"
-            while self.local != 0 and not _needing_others(self._store.check, [key]):
+            key = f"{self.rendezvous}/turn/{node}/{self._turns}"
+            while self.local_rank != 0 and not _call_collective(self._store.check, [key]):
                 time.sleep(0.05)
             yield
-            if self.local == 0:
-                _needing_others(self._store.set, key, "done")
+            if self.local_rank == 0:
+                _call_collective(self._store.set, key, "done")
         else:
             yield
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Within the block, a process that fails, ends or hangs ends all of them, with a message that names it."""
+        """Run the watchdog within the block: a process that fails, ends or hangs ends all, with a message naming it."""
         if self.alone:
             yield
             return
-        token = self.same(lambda: f"{self.meeting}/{os.urandom(8).hex()}")
-        processes = [""] * self.of
+        token = self.broadcast(lambda: f"{self.rendezvous}/{os.urandom(8).hex()}")
+        processes = [""] * self.world_size
         dist.all_gather_object(processes, f"{self.hosts[self.rank]} {os.getpid()}", group=self._control)
-        names = [self.name_of(rank) for rank in range(self.of)]
-        self.alarm = Alarm(self._store.clone(), token, self.rank, names, processes)
+        names = [self.name_of(rank) for rank in range(self.world_size)]
+        self.watchdog = Watchdog(self._store.clone(), token, self.rank, names, processes)
         dist.barrier(group=self._control)  # all have said that they live
         try:
-            with self.alarm.armed():
+            with self.watchdog.armed():
                 yield
         finally:
-            self.alarm = None
+            self.watchdog = None
 
     @contextmanager
-    def patient(self) -> Iterator[None]:
-        """Within the block, the others wait for this process as long as it takes."""
-        if self.alarm is None:
+    def pause_watchdog(self) -> Iterator[None]:
+        """Within the block, this process may be without progress for any time: the others wait."""
+        if self.watchdog is None:
             yield
             return
-        with self.alarm.patient():
+        with self.watchdog.pause():
             yield
 
     @contextmanager
     def expecting_progress(self) -> Iterator[None]:
-        """Within the block, a process that makes none hangs."""
-        if self.alarm is None:
+        """Within the block, a process without progress counts as hanging."""
+        if self.watchdog is None:
             yield
             return
-        with self.alarm.expecting_progress():
+        with self.watchdog.expecting_progress():
             yield
 
     def tick(self) -> None:
-        """This process has come a step further in what it does by itself."""
-        if self.alarm is not None:
-            self.alarm.ticks += 1
+        """Tell the watchdog that this process has made progress by itself."""
+        if self.watchdog is not None:
+            self.watchdog.ticks += 1
 
     @property
     def in_words(self) -> str:
-        """Nothing for a single process; else how many there are, on which computers."""
+        """The number of processes and their computers, for a message; empty for a single process."""
         hosts = list(dict.fromkeys(self.hosts))
-        return f", with {self.of} processes on {listed(hosts)}" if self.of > 1 else ""
+        return f", with {self.world_size} processes on {listed(hosts)}" if self.world_size > 1 else ""
 
     def name_of(self, rank: int) -> str:
-        """A process, in words."""
-        return f"process {rank} of {self.of} on {self.hosts[rank]}"
+        """A process as messages name it."""
+        return f"process {rank} of {self.world_size} on {self.hosts[rank]}"
 
     def _add_up(self, tensor: Tensor) -> None:
         self._together(dist.all_reduce, tensor)
 
     def _fill(self, rows: Tensor) -> None:
-        own = rows[self.rank].view(-1)  # NCCL knows that it is there already
+        own = rows[self.rank].view(-1)  # NCCL gathers in place
         self._together(dist.all_gather_into_tensor, rows.view(-1), own if self.backend == "nccl" else own.clone())
 
     def _together(self, call: Callable[..., Value], *arguments: Any, **options: Any) -> Value:
-        """Something that all processes do: who has done less of it is waited for."""
-        if self.alarm is not None:
-            self.alarm.marks += 1
-        return _needing_others(call, *arguments, **options)
+        """Call a collective operation and count it for the watchdog: a process that has done fewer is waited for."""
+        if self.watchdog is not None:
+            self.watchdog.marks += 1
+        return _call_collective(call, *arguments, **options)
 
 
-def _needing_others(call: Callable[..., Value], *arguments: Any, **options: Any) -> Value:
-    """Where one of the others has gone, who that is decides what is said."""
+def _call_collective(call: Callable[..., Value], *arguments: Any, **options: Any) -> Value:
+    """Raise a CollectiveError where torch.distributed fails: the watchdog finds out which process is gone."""
     try:
         return call(*arguments, **options)
     except RuntimeError as error:  # what torch.distributed raises is one
-        raise Broken(str(error)) from error
+        raise CollectiveError(str(error)) from error
 
 
 ALONE = Ranks()
@@ -240,50 +243,58 @@ _joined = ALONE
 
 
 def joined() -> Ranks:
-    """The processes that this one has joined; itself alone before."""
+    """The processes that this one trains with; itself alone before `join`."""
     return _joined
 
 
 def join(device: str, group_of_one: bool = False) -> Ranks:
-    """Joins the processes that torchrun, or whoever sets its variables, has started together with this one.
+    """Join the process group of torchrun, or of any launcher that sets the same environment variables.
 
     Args:
-        device: As a user asks for it: NCCL joins GPUs, of which each process has its own, and Gloo everything else.
-        group_of_one: Whether a single process makes a group too, for whoever measures what exchanges take.
+        device: As the user names it: NCCL where each process has a GPU of its own, Gloo everywhere else.
+        group_of_one: Make a group of a single process too, to measure what communication costs.
     """
     global _joined
     if not _joined.alone or not {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
         return _joined
-    rank, of = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    if of == 1 and not group_of_one:
+    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if world_size == 1 and not group_of_one:
         return _joined
-    local, together = int(os.environ.get("LOCAL_RANK", 0)), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    local_rank, on_this_host = int(os.environ.get("LOCAL_RANK", 0)), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     gpus = 0 if device == "cpu" else torch.cuda.device_count()
-    backend = "nccl" if together <= gpus else "gloo"
+    backend = "nccl" if on_this_host <= gpus else "gloo"
     if gpus:
-        torch.cuda.set_device(local % gpus)
-    wait = timedelta(seconds=MOST_SECONDS)
-    store, _, _ = next(dist.rendezvous("env://", rank, of, timeout=wait))
-    meeting = _meet(store, rank, of)
-    own = dist.PrefixStore(meeting, store)
-    dist.init_process_group(backend, store=own, rank=rank, world_size=of, timeout=wait)
-    atexit.register(_part)
+        torch.cuda.set_device(local_rank % gpus)
+    wait = timedelta(seconds=TIMEOUT)
+    store, _, _ = next(dist.rendezvous("env://", rank, world_size, timeout=wait))
+    rendezvous = _rendezvous(store, rank, world_size)
+    own = dist.PrefixStore(rendezvous, store)
+    dist.init_process_group(backend, store=own, rank=rank, world_size=world_size, timeout=wait)
+    atexit.register(_shut_down)
     control: Any = dist.new_group(backend="gloo", timeout=wait)
-    hosts: list[Any] = [None] * of
+    hosts: list[Any] = [None] * world_size
     dist.all_gather_object(hosts, platform.node(), group=control)
     _joined = Ranks(
-        rank, of, local, tuple(hosts), alone=False, backend=backend, meeting=meeting, _control=control, _store=store
+        rank,
+        world_size,
+        local_rank,
+        tuple(hosts),
+        alone=False,
+        backend=backend,
+        rendezvous=rendezvous,
+        _control=control,
+        _store=store,
     )
     return _joined
 
 
-def _meet(store: Any, rank: int, of: int) -> str:
-    """A name for this meeting of the processes: the store may remember those of earlier attempts, dead by now.
+def _rendezvous(store: Any, rank: int, world_size: int) -> str:
+    """A key prefix for this attempt: the store may still hold keys of earlier ones, whose processes are dead.
 
-    Each says hello with a number that nobody had before. The first one invites those it has heard; who finds its own
-    number in the invitation accepts it; and when all have accepted the same one, all are alive.
+    Each process writes a random token. Rank 0 publishes the list of tokens it has read; a process that finds its own
+    token in the list confirms that list; when all have confirmed the same list, all are alive.
     """
-    deadline, hello = time.monotonic() + MOST_SECONDS, os.urandom(8).hex()
+    deadline, hello = time.monotonic() + TIMEOUT, os.urandom(8).hex()
 
     def read(key: str, default: str = "") -> str:
         return str(store.get(f"oneway/{key}").decode()) if store.check([f"oneway/{key}"]) else default
@@ -292,21 +303,24 @@ def _meet(store: Any, rank: int, of: int) -> str:
     invited = ""
     while time.monotonic() < deadline:
         if rank == 0:
-            heard = " ".join(read(f"hello/{other}", "?") for other in range(of))
+            heard = " ".join(read(f"hello/{other}", "?") for other in range(world_size))
             if heard != invited:
                 store.set("oneway/invited", heard)
                 invited = heard
         elif hello in (heard := read("invited")).split() and heard != invited:
             store.set(f"oneway/accepted/{rank}", heard)
             invited = heard
-        if rank == 0 and all(read(f"accepted/{other}") == invited for other in range(1, of)):
+        if rank == 0 and all(read(f"accepted/{other}") == invited for other in range(1, world_size)):
             store.set("oneway/met", invited)
         if invited and read("met") == invited:
             return f"oneway/{hashlib.sha256(invited.encode()).hexdigest()[:16]}"
         time.sleep(0.05)
-    raise UserError(f"Not all {of} processes have come together within {MOST_SECONDS} s. Look at what the others said.")
+    raise UserError(
+        f"Rendezvous timed out after {TIMEOUT} s: not all {world_size} ranks joined. Check the logs of the other ranks "
+        "and MASTER_ADDR and MASTER_PORT."
+    )
 
 
-def _part() -> None:
+def _shut_down() -> None:
     if dist.is_initialized():
         dist.destroy_process_group()

@@ -1,4 +1,4 @@
-"""Whether a batch can be shared out among processes, so that they learn what one would."""
+"""Refuses batches that cannot be divided among processes so that they learn what a single process would."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from oneway.methods import METHODS
 
 
 def refuse_indivisible(config: Config, processes: int) -> None:
-    """Refuses batches that do not divide among so many processes, and losses that need all of a batch at once."""
+    """Refuse batches that do not divide among the processes, and losses that need the whole batch in one process."""
     if processes == 1:
         return
     method, (labelled, unlabelled) = METHODS[config.method], batch_of(config)

@@ -1,4 +1,4 @@
-"""What a run starts with: networks with their teachers and optimiser, and what it draws from."""
+"""The initial training state: networks, teachers, optimiser; and the plan of the draws."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from oneway.engine.optim import optimiser_for
 from oneway.engine.state import TrainingState
 from oneway.engine.step import in_bfloat16
 from oneway.methods import METHODS, VARIANTS
-from oneway.models.average import average_of
+from oneway.models.ema import init_ema
 from oneway.models.features import feature_channels
-from oneway.models.narrow import avoid_overrun
 from oneway.models.norm import NormPolicy
+from oneway.models.onednn_workaround import avoid_onednn_overrun
 from oneway.models.projector import projector_for
 from oneway.models.roles import Models
 from oneway.ops import kernels_run
 
 BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")
-"""Elsewhere oneDNN converts to float32 and back, which takes longer than float32 alone."""
+"""Without these, oneDNN converts bfloat16 to float32 and back, which is slower than float32 alone."""
 
 
 def training_state(
@@ -33,15 +33,15 @@ def training_state(
     teacher: nn.Module | None = None,
     class_weights: Tensor | None = None,
 ) -> TrainingState:
-    """Networks ready to train on a device, with their teachers and optimiser; a given teacher stays as it is."""
+    """The state of a new run on a device: students, teachers, optimiser; a given teacher stays frozen."""
     learning = tuple(_on_device(student, config, device) for student in students)
     teachers = learning
     if teacher is not None:
         teachers = (_on_device(teacher, config, device).eval().requires_grad_(False),)
     elif METHODS[config.method].teacher == "mean":
-        teachers = tuple(average_of(student) for student in learning)
+        teachers = tuple(init_ema(student) for student in learning)
     norms = NormPolicy(config.train.batch_norm, config.train.teacher_norm)
-    heads = (projector_for(students[0], config.seed).to(device),) if METHODS[config.method].pairs else ()
+    heads = (projector_for(students[0], config.seed).to(device),) if METHODS[config.method].needs_pairs else ()
     models = Models(learning, teachers, norms, frozen=teacher is not None, heads=heads)
     weights = None if class_weights is None else class_weights.to(device)
     return TrainingState(models, optimiser_for((*learning, *heads), config.optimiser, pretrained), weights)
@@ -49,27 +49,27 @@ def training_state(
 
 def _on_device(student: nn.Module, config: Config, device: torch.device) -> nn.Module:
     student = student.to(device)
-    if not student.training:  # as many factories leave them; layers that are frozen in a network that is not, stay so
+    if not student.training:  # as many factories return it; single layers in evaluation mode are left alone
         student.train()
     if device.type == "cpu":
-        student = avoid_overrun(student)
+        student = avoid_onednn_overrun(student)
     by_kernels = accelerated(config, device)
     if by_kernels or (config.train.engine == "auto" and device.type == "cpu" and in_bfloat16(config, device)):
         student = student.to(memory_format=torch.channels_last)  # the layout of the fast convolutions
     if not by_kernels or config.model.factory is not None:
-        return student  # a network we do not know may call the children of a sequence one by one
+        return student  # an unknown network may call the children of a Sequential one by one, and miss an activation
     from oneway.models.fuse import fuse
 
     return fuse(student)
 
 
 def accelerated(config: Config, device: torch.device) -> bool:
-    """Whether a step runs by kernels, and on a GPU as one captured graph; else in plain PyTorch."""
+    """Whether a step uses Triton kernels, and on a GPU one captured graph; else it is plain PyTorch."""
     return config.train.engine == "auto" and kernels_run(device)
 
 
 def fast_precision(device: torch.device) -> Precision:
-    """What trains fastest on a device: on a CPU, bfloat16 where it has instructions for it, and float32 elsewhere."""
+    """The fastest precision on a device: on a CPU, bfloat16 if it has instructions for it, else float32."""
     able = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
     fast = device.type == "cpu" and any(able.get(name) for name in BFLOAT16_INSTRUCTIONS)
     return "bfloat16" if fast else "auto"
@@ -87,14 +87,14 @@ def plan_of(
     channels: int = 3,
     network: nn.Module | None = None,
 ) -> Plan:
-    """What a run draws from: its images by number, and all that its method leaves to chance.
+    """The plan of a run's draws: its images by number, and the random numbers that its method needs.
 
     Args:
         config: Every setting.
-        labelled: Which images have labels.
-        unlabelled: Which images teach without.
-        channels: Of an input: three, or two for points in the plane.
-        network: What trains; a method that drops channels asks how many it has.
+        labelled: Numbers of the labelled images.
+        unlabelled: Numbers of the unlabelled images.
+        channels: Channels of an input: three, or two for points in the plane.
+        network: The student; needed for methods that drop channels of its features.
     """
     method, variant = METHODS[config.method], VARIANTS[config.variant]
     batch_labelled, batch_unlabelled = batch_of(config)
@@ -110,8 +110,8 @@ def plan_of(
         noise_shape=(channels, *(config.jitter.crop or ())) if method.noise else (0,),
         views=max(method.views, variant.views),
         augmented=(batch_labelled if method.augment_all else batch_labelled // 2) if method.augment else 0,
-        mixes_classes=method.classes,
-        pairs=method.pairs,
+        mixes_classes=method.mixes_classes,
+        needs_pairs=method.needs_pairs,
         injects=method.injects,
-        dropped_channels=sum(feature_channels(network)) if method.channels and network is not None else 0,
+        droppable_channels=sum(feature_channels(network)) if method.drops_channels and network is not None else 0,
     )

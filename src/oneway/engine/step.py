@@ -1,4 +1,4 @@
-"""One iteration: the losses of a method, their gradients, and what surrounds them on the device."""
+"""One iteration: the losses of a method, their gradients, the optimiser, the EMA; all on the device."""
 
 from __future__ import annotations
 
@@ -16,59 +16,59 @@ from oneway.engine.state import TrainingState
 from oneway.engine.store import Store
 from oneway.methods import METHODS, VARIANTS
 from oneway.methods.interface import Batch, Loss, Losses, Settings
-from oneway.models.average import update_average
+from oneway.models.ema import update_ema
 from oneway.models.precision import weights_in
 from oneway.models.projector import CELL
 from oneway.ops import Group, current, kernels_run
 from oneway.perturb import perturb_labels, perturbation
 
 Measured = dict[str, Tensor]
-"""Losses by name, still on the device."""
+"""Losses by name, on the device."""
 
 
 def step(state: TrainingState, store: Store, draws: Draws, config: Config, consistent: bool = True) -> Measured:
-    """One iteration as a function of its draws: crop, perturb, gradients, optimiser, moving averages.
+    """One iteration as a function of its draws: crops, perturbations, gradients, optimiser, EMA.
 
-    Where a loss or a gradient is not finite, nothing is learnt: weights, moments, batch-norm statistics and averages
-    stay what they were, and the step is counted. All of that happens on the device.
+    Where a loss or a gradient is not finite, the step is skipped and counted: weights, moments, batch-norm statistics
+    and EMAs keep their values. All of that happens on the device, without synchronisation.
 
     Args:
-        state: What changes.
+        state: The training state, changed in place.
         store: The images.
-        draws: Which of them, and everything random.
-        config: Every setting; α is the state's.
+        draws: The images of the batch, and all random numbers.
+        config: Every setting; α is read from the state.
         consistent: Whether unlabelled images take part; in a warm-up they do not.
     """
     device = store.pixels.device
     method = METHODS[config.method if consistent else "supervised"]
-    statistics = state.watch.snapshot()
+    statistics = state.guard.snapshot()
     state.optimiser.zero_grad()
     lower = in_bfloat16(config, device)
-    # What a network that we do not know does with its weights is its own business.
+    # An unknown network (`model.factory`) may use its weights in other ways than its layers' forward.
     ours = lower and kernels_run(device) and config.model.factory is None
     networks = dict.fromkeys((*state.models.learning, *state.models.teachers) if ours else ())  # each once
     with torch.autocast(device.type, torch.bfloat16, enabled=lower), weights_in(torch.bfloat16, *networks):
         settings = settings_of(config, state.alpha, state.class_weights)
         losses = method.generator()(state.models, mixed_batch(store, draws, config), settings)
-        measured = add_gradients(losses, state.watch.parameters)
+        measured = add_gradients(losses, state.guard.parameters)
     if (group := current()) is not None:
-        measured = add_up_shares(measured, state.watch.parameters, group)
-    finite = state.watch.all_finite(measured.values())
+        measured = add_up_shares(measured, state.guard.parameters, group)
+    finite = state.guard.all_finite(measured.values())
     state.optimiser.found_inf = (~finite).float()  # type: ignore[attr-defined]  # it skips where this is set
     state.optimiser.step()
-    state.watch.restore_unless(finite, statistics)
+    state.guard.restore_unless(finite, statistics)
     for teacher, student in state.averages:
-        update_average(teacher, student, state.warm_up.clamp(min=1 - config.train.teacher_decay) * finite)
+        update_ema(teacher, student, state.warm_up.clamp(min=1 - config.train.teacher_decay) * finite)
     skipped, in_a_row = state.skips
     state.skips.copy_(torch.stack((skipped + ~finite, (in_a_row + 1) * ~finite)))
     return measured
 
 
 def add_gradients(losses: Losses, parameters: Iterable[nn.Parameter]) -> Measured:
-    """Adds the gradient of all losses to the parameters'; returns the losses by name, equal names added up.
+    """Accumulate the gradients of all losses; returns the losses by name, equal names added up.
 
-    Each yield's backward pass frees its activations before the next loss makes its own: that is why a one-way step
-    peaks about where a supervised one does.
+    A backward pass follows each yield and frees its activations before the next loss allocates its own: so the peak
+    memory of a one-way step is about that of a supervised one.
     """
     parameters, measured = list(parameters), Measured()
     for yielded in losses:
@@ -81,7 +81,7 @@ def add_gradients(losses: Losses, parameters: Iterable[nn.Parameter]) -> Measure
 
 
 def backward(terms: tuple[Loss, ...], parameters: list[nn.Parameter]) -> None:
-    """A backward pass after which earlier gradients are added all at once: autograd adds them one by one."""
+    """A backward pass that accumulates gradients in one fused operation; autograd would add tensor by tensor."""
     earlier = [(parameter, parameter.grad) for parameter in parameters if parameter.grad is not None]
     for parameter in parameters:
         parameter.grad = None
@@ -95,12 +95,12 @@ def backward(terms: tuple[Loss, ...], parameters: list[nn.Parameter]) -> None:
 
 @torch.no_grad()
 def add_up_shares(measured: Measured, parameters: Iterable[nn.Parameter], group: Group) -> Measured:
-    """Losses and gradients, added up over the processes that have a share of the batch each: in one piece of a type."""
+    """All-reduce losses and gradients over the processes, as one flat tensor for each dtype."""
     learning = [parameter for parameter in parameters if parameter.grad is not None]
     tensors = [*(cast(Tensor, parameter.grad) for parameter in learning), *measured.values()]
     for kind in dict.fromkeys(tensor.dtype for tensor in tensors):
         places = [place for place, tensor in enumerate(tensors) if tensor.dtype == kind]
-        # As they lie in memory, which autograd makes that of the weights; from then on, where they have been added up.
+        # Flattened in memory order. Afterwards, gradients are views of the flat tensor.
         dense = [_without_gaps(tensors[place]) for place in places]
         together = torch.cat([each.as_strided((each.numel(),), (1,)) for each in dense])
         group.add_up(together)
@@ -113,47 +113,49 @@ def add_up_shares(measured: Measured, parameters: Iterable[nn.Parameter], group:
 
 
 def _without_gaps(tensor: Tensor) -> Tensor:
-    """A tensor that fills a piece of memory; mostly it does."""
+    """The tensor, dense in memory: a copy where it has gaps."""
     in_place = tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
     return tensor if in_place else tensor.contiguous()
 
 
 def in_bfloat16(config: Config, device: torch.device) -> bool:
-    """Whether the network's activations are."""
+    """Whether the network's activations are in bfloat16."""
     return config.train.precision == "bfloat16" or (config.train.precision == "auto" and device.type == "cuda")
 
 
 def settings_of(config: Config, alpha: Tensor | float, class_weights: Tensor | None = None) -> Settings:
-    """What the method of a configuration is told."""
+    """The settings that a method's losses receive."""
     return Settings(
-        alpha,
-        VARIANTS[config.variant],
-        METHODS[config.method].loss,
-        config.train.confidence,
-        config.train.entropy,
-        config.perturb.adversarial_norm,
-        config.train.balance,
-        class_weights,
+        alpha=alpha,
+        variant=VARIANTS[config.variant],
+        loss=METHODS[config.method].loss,
+        confidence=config.train.confidence,
+        entropy=config.train.entropy,
+        adversarial_norm=config.perturb.adversarial_norm,
+        balance=config.train.balance,
+        class_weights=class_weights,
     )
 
 
 def mixed_batch(store: Store, draws: Draws, config: Config) -> Batch:
-    """The images of one iteration, made when they are asked for."""
+    """The images of one iteration, cropped when the method asks for them."""
     # Crops and warps run outside autocast: in bfloat16, coordinates would be off by pixels.
-    exactly, pairs = torch.autocast(store.pixels.device.type, enabled=False), draws.pairs
+    exactly, overlap = torch.autocast(store.pixels.device.type, enabled=False), draws.overlap
+    method, jitter = METHODS[config.method], config.jitter
+    pair = None if overlap is None else partial(jitter_pairs, store, draws.unlabelled, overlap, jitter, CELL)
     return Batch(
-        exactly(partial(_labelled, store, draws, config)),
-        exactly(partial(jitter_inputs, store, draws.unlabelled, config.jitter)),
-        exactly(lambda x, view: perturbation(METHODS[config.method].perturb, draws.views[view], x, config.perturb)),
-        draws.views[0].noise if METHODS[config.method].noise else None,
-        draws.lots,
-        None if pairs is None else exactly(lambda: jitter_pairs(store, draws.unlabelled, pairs, config.jitter, CELL)),
-        draws.injections,
+        labelled=exactly(partial(_labelled, store, draws, config)),
+        unlabelled=exactly(partial(jitter_inputs, store, draws.unlabelled, jitter)),
+        perturbation=exactly(lambda x, view: perturbation(method.perturb, draws.views[view], x, config.perturb)),
+        noise=draws.views[0].noise if method.noise else None,
+        selection=draws.selection,
+        pair=None if pair is None else exactly(pair),
+        augseg=draws.augseg,
     )
 
 
 def _labelled(store: Store, draws: Draws, config: Config) -> tuple[Tensor, Tensor]:
-    """x_l and y_l; with an augmenting method, the first of them perturbed, half or all."""
+    """x_l and y_l; a method with `augment` perturbs the first half of them, or all."""
     x, y = jitter_inputs(store, draws.labelled, config.jitter), jitter_labels(store, draws.labelled, config.jitter)
     augment = METHODS[config.method].augment
     if not augment or draws.augmentation is None:

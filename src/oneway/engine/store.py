@@ -1,6 +1,6 @@
-"""The data next to the model: every pixel of every image in one long row, and where each image begins.
+"""The data set on the device: all pixels of all images in one flat array, and where each image begins.
 
-Images of different sizes need nothing special, and a batch is never gathered: crops are sampled from the row.
+Images of different sizes need nothing special, and no batch is assembled: crops are sampled from the array.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from torch import Tensor
 from oneway.engine.boxes import Box
 
 AT_ONCE = 2**24
-"""Pixels on their way from the disk to the device."""
+"""Pixels that are copied from the disk to the device at a time."""
 
 
 Array = npt.NDArray[Any]
 
 
 class FlatArray(Protocol):
-    """The values of all images, one image after another: an array in memory, or one that is read when sliced."""
+    """Values of all images, one image after another: an array in memory, or one that is read from disk when sliced."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -35,18 +35,18 @@ class FlatArray(Protocol):
 
 
 class FlatArrayOnDisk(FlatArray, Protocol):
-    """One that can be read into an array."""
+    """A flat array that can be read into an array in memory."""
 
     def read(self, start: int, into: Array) -> None:
-        """Fills an array with the values from a place onwards."""
+        """Fill an array with the values from index `start` on."""
 
 
 Choose = Callable[[tuple[int, int]], Box]
-"""Chooses a part of an image by its height and width."""
+"""A function that chooses a region of an image by the image's height and width."""
 
 
-class Part(Protocol):
-    """A part of an image."""
+class ImageRegion(Protocol):
+    """A decoded region of an image."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -56,42 +56,42 @@ class Part(Protocol):
     def box(self) -> Box: ...
     @property
     def pixels(self) -> Array:
-        """H×W×3 uint8, those of the box."""
+        """H×W×3 uint8, the pixels of the box."""
 
 
 class Decoders(Protocol):
-    """Decode images of a pool while others are waited for. Each has a slot, of which there are so many."""
+    """Decode images of a pool in the background, each in one of a fixed number of slots."""
 
     def begin(self, slot: int, image: int, choose: Choose) -> None:
-        """Has an image decoded; what was asked for in this slot before is forgotten, and its pixels are gone."""
+        """Start decoding an image in a slot; the slot's previous image and its pixels are dropped."""
 
-    def result(self, slot: int) -> Part:
-        """Waits for what was begun: the part of the image, or of another one where it cannot be decoded.
+    def result(self, slot: int) -> ImageRegion:
+        """Wait for the region of the slot's image, or of a substitute where the image cannot be decoded.
 
-        Which other one depends on the seed alone. The pixels stay until the next image is begun in this slot.
+        The substitute depends on the seed alone. The pixels stay until the next image is begun in this slot.
         """
 
     def close(self) -> None:
-        """Ends without waiting for what is decoded."""
+        """Stop without waiting for images that are being decoded."""
 
 
 class Pool(Protocol):
-    """Images without labels that are decoded when they are asked for; `data.pool.Pool` is one."""
+    """Unlabelled images that are decoded on demand; `data.pool.Pool` is one."""
 
     @property
     def workers(self) -> int:
-        """How many may well decode at the same time."""
+        """How many images are decoded in parallel."""
 
     def __len__(self) -> int: ...
     def decoders(self, seed: int, slots: int, pixels: int) -> Decoders:
-        """With so many slots, for parts of at most so many pixels."""
+        """Decoders with so many slots, for regions of at most so many pixels."""
 
     def close(self) -> None:
-        """Ends what is waited for; nothing is read any more."""
+        """Stop reading; pending reads are abandoned."""
 
 
 class Images(Protocol):
-    """Decoded images as a reader gives them; `data.dataset.Samples` are such."""
+    """Decoded images of a reader; `data.dataset.Samples` are such."""
 
     @property
     def pixels(self) -> FlatArray:
@@ -99,7 +99,7 @@ class Images(Protocol):
 
     @property
     def labels(self) -> FlatArray:
-        """Of the first images, uint8: one for each pixel, or one for each image."""
+        """Labels of the first images, uint8: one for each pixel, or one for each image."""
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
@@ -111,11 +111,11 @@ class Images(Protocol):
 
     @property
     def dense(self) -> bool:
-        """Whether it is pixels that have labels."""
+        """Whether labels are of pixels, not of whole images."""
 
     @property
     def pool(self) -> Pool | None:
-        """Further images, whose numbers follow on those of the others."""
+        """Further unlabelled images; their numbers follow those of the others."""
 
 
 @dataclass(frozen=True)
@@ -127,13 +127,13 @@ class Store:
     start: Tensor  # N int64, each sample's first pixel
     size: Tensor  # N×2 int64, height and width
     dense: bool
-    """Whether it is pixels that have labels."""
+    """Whether labels are of pixels, not of whole images."""
 
-    box: Tensor | None = None  # N×4 int64 (see Box), of which part of a sample the pixels are; None: they are all there
+    box: Tensor | None = None  # N×4 int64 (see Box), the region that a sample's pixels are of; None: the whole sample
 
     @classmethod
     def hold(cls, samples: Images, device: torch.device) -> Store:
-        """Decoded samples on the device; nothing is copied where they are there already."""
+        """Copy decoded samples to the device; samples that are there already are shared."""
         return cls(
             _held(samples.pixels, device),
             _held(samples.labels, device),

@@ -1,4 +1,4 @@
-"""Before the first step: kernels are compiled side by side, and convolutions choose their algorithms."""
+"""Warm-up before the first step: CUDA is initialised, kernels are compiled in parallel, cuDNN autotunes."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from oneway.models.norm import population_statistics
 from oneway.ops import cache_folder, compile_ahead, hash_compiler, start_compilers
 from oneway.ops.compilers import Compilers
 
-TRIED = 5e10
-"""Pixels of a run in which faster convolutions gain what trying takes: an H200 needs two nanoseconds for each."""
+AUTOTUNE_FROM_PIXELS = 5e10
+"""Pixels of a run from which autotuning cuDNN saves more time than it takes: an H200 needs two nanoseconds for each."""
 
 
 _compilers: Compilers | None = None
-"""Of the run that is about to start, until it has used them."""
+"""The compiler processes of the run that is about to start, until its kernels are compiled."""
 
 
 @contextmanager
-def awakened(device: torch.device, config: Config) -> Iterator[None]:
-    """Begins what a GPU takes before its first kernel, beside what is read meanwhile; it has an end with the block.
+def prewarm_gpu(device: torch.device, config: Config) -> Iterator[None]:
+    """Initialise CUDA, cuDNN and Triton in a background thread while the block loads the data.
 
-    That is a context, cuDNN, Triton's own hash, and compilers where kernels have not been compiled here before. Whoever
-    needs them sooner makes them; what fails here, fails there.
+    Compiler processes are started too, where the run's kernels are not in Triton's cache yet; they end with the block.
+    Errors are ignored here: the first use meets and reports them.
     """
     global _compilers
 
@@ -48,7 +48,7 @@ def awakened(device: torch.device, config: Config) -> Iterator[None]:
     if device.type == "cuda":
         if _is_ours(config) and accelerated(config, device) and not _marks(config):
             _compilers = start_compilers()
-        Thread(target=begin, name="awaken", daemon=True).start()
+        Thread(target=begin, name="prewarm", daemon=True).start()
     try:
         yield
     finally:
@@ -62,9 +62,10 @@ def compile_kernels(
     device: torch.device,
     kind: str = "",
 ) -> None:
-    """Those of a step of our networks, of some kind, and of the one that is validated, unless they were before.
+    """Compile the kernels of a training step and of validation, unless Triton's cache has them.
 
-    What is computed is thrown away; a step changes a copy of the state.
+    The step runs without launching kernels, on a copy of the state, and its results are discarded. Networks from a
+    `model.factory` are left out. `kind` tells different steps of one run apart.
     """
     mark = _mark(config, device, kind)
     if not _is_ours(config) or mark in _marks(config):
@@ -98,19 +99,19 @@ def _dismiss_compilers() -> None:
 
 
 def _is_ours(config: Config) -> bool:
-    """Whether the kernels of a network are known."""
+    """Whether the network is one of this package, whose kernels are known."""
     return config.jitter.crop is not None and config.model.factory is None
 
 
 def _marks(config: Config) -> list[str]:
-    """Names of files in Triton's cache that say that kernels of such a run are there."""
+    """Marker files in Triton's cache: they say that the kernels of such a run are in it."""
     with suppress(Exception):
         return [file.name for file in cache_folder().glob(f"{_mark(config)}*")]
     return []
 
 
 def _mark(config: Config, device: torch.device | None = None, kind: str = "") -> str:
-    """The name of such a file; of some GPU, and of some kind of step. A wrong one would cost no more than time."""
+    """The name of a marker file, for a GPU and a kind of step. A wrong marker costs time and nothing else."""
     # Not the crops, which are fitted to the images later on: no kernel depends on their size.
     settings = config.method, config.variant, config.model, config.perturb, batch_of(config), config.train.precision
     known = repr((settings, config.data.name, config.data.path, __version__, torch.__version__))
@@ -118,20 +119,22 @@ def _mark(config: Config, device: torch.device | None = None, kind: str = "") ->
     return "-".join(filter(None, ("oneway", hashlib.sha256(known.encode()).hexdigest()[:16], gpu, kind)))
 
 
-def pays_to_try(network: nn.Module, config: Config, iterations: float = math.inf) -> bool:
-    """Whether convolutions of a run should try their algorithms, and not take what cuDNN guesses.
+def should_autotune(network: nn.Module, config: Config, iterations: float = math.inf) -> bool:
+    """Whether cuDNN should autotune the convolutions of a run, and not choose algorithms by its heuristics.
 
-    On an H200, a ResNet-18 is 4 % faster for four seconds of trying, which is for longer runs. Depthwise-separable
-    networks have twice as many convolutions, try for ten seconds, and are as fast as by guessing: most of them are
-    products of matrices.
+    On an H200, four seconds of autotuning make a ResNet-18 4 % faster, which pays off in longer runs. Networks with
+    depthwise-separable convolutions autotune for ten seconds and gain nothing: most of their convolutions are matrix
+    products.
     """
     pixels = iterations * sum(batch_of(config)) * math.prod(config.jitter.crop or (0,))
-    return pixels > TRIED and not any(isinstance(part, nn.Conv2d) and part.groups > 1 for part in network.modules())
+    return pixels > AUTOTUNE_FROM_PIXELS and not any(
+        isinstance(part, nn.Conv2d) and part.groups > 1 for part in network.modules()
+    )
 
 
 @contextmanager
 def cudnn_autotune(enabled: bool = True) -> Iterator[None]:
-    """Convolutions try their algorithms once: shapes stay the same for the whole run."""
+    """Within the block, cuDNN autotunes each convolution once: shapes stay the same for the whole run."""
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = enabled
     try:

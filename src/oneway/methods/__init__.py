@@ -1,4 +1,4 @@
-"""How images teach: one file for each family of methods, a generator of losses; `table` has them by name."""
+"""Training methods: one file for each family, with a generator of losses; `table` lists the methods by name."""
 
 from oneway.methods.table import (
     METHODS,

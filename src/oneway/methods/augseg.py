@@ -1,4 +1,4 @@
-"""AugSeg (Zhao et al., 2023): random intensities, and CutMix that helps where the teacher doubts.
+"""AugSeg (Zhao et al., 2023): random intensities, and CutMix with labelled images where the teacher is unsure.
 
 Shapes: N images of H×W pixels, C classes.
 """
@@ -19,7 +19,7 @@ from oneway.perturb import UNCHANGED
 
 
 class Labelled(NamedTuple):
-    """Images with what is said of their pixels, and how surely."""
+    """Images with labels or pseudo-labels, and their certainty."""
 
     x: Tensor  # N×3×H×W
     y: Tensor  # N×H×W int64
@@ -33,7 +33,7 @@ def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
 
 
 def mixed_cross_entropy(models: Models, batch: Batch, settings: Settings) -> Tensor:
-    """A mean over all pixels with a label, of which those that the teacher doubts count as zeros."""
+    """A mean over all labelled pixels, where those below the confidence count as zeros."""
     x = batch.unlabelled()
     p, _ = ops.moved(models.teacher(x), UNCHANGED, ops.pixels_of(x))
     certainty, y = p.max(dim=1)
@@ -44,20 +44,20 @@ def mixed_cross_entropy(models: Models, batch: Batch, settings: Settings) -> Ten
 
 
 def adaptive_cutmix(unlabelled: Labelled, sure: Tensor, batch: Batch) -> Labelled:
-    """Images with pieces of one another, which the more often had received pieces of labelled ones the less sure."""
-    assert batch.injections is not None
-    injections, size = batch.injections, ops.pixels_of(unlabelled.x)
+    """CutMix in two steps: labelled images into unlabelled ones, mostly into unsure ones; then the results in pairs."""
+    assert batch.augseg is not None
+    augseg, size = batch.augseg, ops.pixels_of(unlabelled.x)
     x_l, y_l = batch.labelled()
     others = torch.arange(len(unlabelled.x), device=x_l.device) % len(x_l)  # there may be fewer
     labelled = Labelled(x_l[others], y_l[others], torch.ones_like(unlabelled.certainty))
-    piece = ops.square_mask(injections.labelled, size) & (injections.lot > sure)[:, None, None]
+    piece = ops.square_mask(augseg.labelled, size) & (augseg.u > sure)[:, None, None]
     injected = pasted(labelled, unlabelled, piece)
     rolled = Labelled(*(each.roll(-(len(each) // 2), dims=0) for each in injected))
-    return pasted(rolled, unlabelled, ops.square_mask(injections.mixed, size))
+    return pasted(rolled, unlabelled, ops.square_mask(augseg.mixed, size))
 
 
 def pasted(source: Labelled, target: Labelled, mask: Tensor) -> Labelled:
-    """What the N×H×W mask selects of one, on the other."""
+    """Paste the pixels of the source that the N×H×W mask selects onto the target."""
     return Labelled(
         torch.where(mask[:, None], source.x, target.x),
         torch.where(mask, source.y, target.y),

@@ -22,7 +22,7 @@ def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
 
 
 def context_aware(models: Models, batch: Batch, settings: Settings) -> Tensor:
-    """Each crop learns from the other, where the other is surer; negatives are cells of all crops of the batch."""
+    """Each crop learns from the other where the other is more certain; negatives come from all crops of the batch."""
     assert batch.pair is not None
     pair = batch.pair()
     first = crop_cells(models, batch, pair.first, view=0)
@@ -42,14 +42,14 @@ def context_aware(models: Models, batch: Batch, settings: Settings) -> Tensor:
 
 
 def crop_cells(models: Models, batch: Batch, x: Tensor, view: int) -> ops.Cells:
-    """What the student makes of the cells of N crops, whose colours change: labels, and features projected by φ."""
+    """The student's labels and projected features of the cells of N crops, whose colours are perturbed."""
     (phi,) = models.heads
     logits, features = models.features(batch.perturbation(x, view).image(x))
     cells = x.shape[-2] // CELL, x.shape[-1] // CELL
-    # The classifier is linear: of the mean features of a cell, it would make the mean logits.
+    # The classifier is linear: the mean logits of a cell are those of its mean features.
     return ops.cells_of(F.adaptive_avg_pool2d(logits, cells), phi(F.adaptive_avg_pool2d(features, cells)))
 
 
 def inside_image(pair: Pair) -> Tensor:
-    """N×h×w, whether all pixels of a cell of the first crop show the image."""
+    """N×h×w: whether all pixels of a cell of the first crop are inside the image."""
     return F.max_pool2d((~pair.inside).float(), CELL) == 0

@@ -21,12 +21,12 @@ def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
 
 
 def mixed_cross_entropy(models: Models, batch: Batch, settings: Settings) -> Tensor:
-    """λ H(Y, h(X)): a mean over all pixels, λ being the share of them that the teacher is sure of."""
-    assert batch.lots is not None
+    """λ H(Y, h(X)): a mean over all pixels, where λ is the share of pixels above the confidence."""
+    assert batch.selection is not None
     x = batch.unlabelled()
     prediction, _ = ops.moved(models.teacher(x), UNCHANGED, ops.pixels_of(x))
     certainty, labels = prediction.max(dim=1)
-    pasted = ops.half_of_classes(labels, batch.lots.classes, classes=prediction.shape[1])
+    pasted = ops.half_of_classes(labels, batch.selection.classes, classes=prediction.shape[1])
     x, y = ops.paste(x, pasted), ops.paste(labels, pasted)
     sure = ops.mean_of_all((ops.paste(certainty, pasted) > settings.confidence).to(x.dtype))
     logits = models.student(batch.perturbation(x, 0).image(x), clean=False)

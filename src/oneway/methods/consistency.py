@@ -34,22 +34,24 @@ def consistency(models: Models, batch: Batch, settings: Settings) -> Tensor:
         target = models.student(source, clean)
         prediction = second(perturbation.image(x), clean=False)
     else:
-        taught = models.teacher_beside(source, clean)
+        taught = models.teacher_on_side_stream(source, clean)
         prediction = second(perturbation.image(x), clean=False)
         target = taught()
     moves = perturbation if variant.first_is_clean else other.inverse().then(perturbation)
     return divergence(target, prediction, moves, ops.pixels_of(x), settings)
 
 
-def divergence(first: Tensor, second: Tensor, moves: Perturbation, pixels: Pixels, settings: Settings) -> Tensor:
-    """D of two predictions' logits, the first of which is moved like the image of the second."""
+def divergence(
+    target_logits: Tensor, logits: Tensor, moves: Perturbation, pixels: Pixels, settings: Settings
+) -> Tensor:
+    """D of two predictions, of which the target is moved in the way that the image of the other one was perturbed."""
     if settings.loss == "kl":
-        return ops.moved_kl(first, second, moves, pixels)
+        return ops.moved_kl(target_logits, logits, moves, pixels)
     if settings.loss == "weighted-kl":
-        return ops.moved_kl(first, second, moves, pixels, by_confidence=True)
-    target, valid = ops.moved(first, moves, pixels)
+        return ops.moved_kl(target_logits, logits, moves, pixels, by_confidence=True)
+    target, valid = ops.moved(target_logits, moves, pixels)
     match settings.loss:
         case "confident":
-            return ops.confident_cross_entropy(target, second, valid, settings.confidence)
+            return ops.confident_cross_entropy(target, logits, valid, settings.confidence)
         case "confident-l2":
-            return ops.confident_l2(target, second, valid, settings.confidence)
+            return ops.confident_l2(target, logits, valid, settings.confidence)

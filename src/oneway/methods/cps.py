@@ -1,4 +1,4 @@
-"""Cross pseudo supervision (Chen et al., 2021), with CutMix: two students, each of which learns what the other says."""
+"""Cross pseudo supervision (Chen et al., 2021), with CutMix: two students learn from each other's predictions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
 
 
 def cross_supervision(models: Models, batch: Batch, settings: Settings, learner: int, other: int) -> Tensor:
-    """What the learner predicts for mixed images, against the other's decisions for the unmixed ones, mixed alike."""
+    """The learner's predictions of mixed images, against the other's mixed hard predictions of the unmixed images."""
     x = batch.unlabelled()
     perturbation = batch.perturbation(x, 0)
     target = models.teacher(x, which=other)

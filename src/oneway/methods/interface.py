@@ -1,4 +1,4 @@
-"""What a method is given and what it yields: a mixed batch, its settings, and losses by name.
+"""The interface of methods: a batch and settings go in, named losses come out.
 
 Shapes: N images of H×W pixels, C classes.
 """
@@ -14,13 +14,13 @@ from torch import Tensor
 from oneway.perturb import Perturbation
 
 if TYPE_CHECKING:
-    from oneway.draws import Injections, Lots
+    from oneway.draws import AugSegDraws, ClassAndChannelDraws
     from oneway.methods.table import BalanceName, LossName, Variant
     from oneway.models.roles import Models
 
 
 class Loss(NamedTuple):
-    """A scalar with the name that it is logged by; the gradient is that of weight · value."""
+    """A named scalar: `value` is logged under the name, and weight · value is differentiated."""
 
     name: str
     value: Tensor
@@ -28,7 +28,7 @@ class Loss(NamedTuple):
 
     @property
     def weighted(self) -> Tensor:
-        """What is differentiated."""
+        """The term of the objective: weight · value."""
         return self.value if self.weight is None else self.weight * self.value
 
 
@@ -44,12 +44,12 @@ class Pair(NamedTuple):
     inside: Tensor  # N×H×W, whether a pixel of the first shows the image
     down: Tensor  # N int64, cells by which the second lies below the first
     right: Tensor  # N int64, likewise to the right of it
-    places: Tensor  # N×K numbers in [0, 1): cells of both, for whatever wants some of them
+    places: Tensor  # N×K numbers in [0, 1) that select cells of both crops
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A mixed batch. Its images are made when a method asks for them, and are gone when it lets go of them."""
+    """A mixed batch. Images are computed when a method asks for them, and freed when it drops them."""
 
     labelled: Callable[[], tuple[Tensor, Tensor]]
     """x_l and y_l: N×3×H×W images in [0, 1] with N×H×W labels."""
@@ -58,19 +58,19 @@ class Batch:
     """x_u: N×3×H×W, clean."""
 
     perturbation: Callable[[Tensor, int], Perturbation]
-    """That of the method, for x_u and a view of it."""
+    """The method's perturbation of x_u, for a view."""
 
     noise: Tensor | None = None
-    """As large as x_u, standard normal, where the method asks for it."""
+    """Standard normal noise of x_u's shape, where the method asks for it."""
 
-    lots: Lots | None = None
-    """What decides which classes are mixed and which channels dropped, where the method asks for it."""
+    selection: ClassAndChannelDraws | None = None
+    """Uniform numbers that select the classes to mix and the channels to drop, where the method asks for them."""
 
     pair: Callable[[], Pair] | None = None
     """Two overlapping crops, where the method asks for them."""
 
-    injections: Injections | None = None
-    """Where pieces of labelled images are pasted into x_u, and pieces of that into one another, likewise."""
+    augseg: AugSegDraws | None = None
+    """AugSeg's squares: of labelled images, pasted into x_u, and of the results, pasted into one another."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Settings:
     """The numbers and choices of a method."""
 
     alpha: Tensor | float
-    """α, the weight of the consistency loss; on the device, since it may change while a captured step stays."""
+    """α, the weight of the consistency loss; on the device, so that it can change between replays of a CUDA graph."""
 
     variant: Variant
     loss: LossName
@@ -86,7 +86,7 @@ class Settings:
     entropy: float
     adversarial_norm: float
     balance: BalanceName = "none"
-    """What keeps frequent classes from deciding the loss of labelled images alone."""
+    """How classes are balanced in the loss of labelled images."""
 
     class_weights: Tensor | None = None
     """C factors of the classes' losses, where the balance is by frequency."""

@@ -1,4 +1,4 @@
-"""Labels alone."""
+"""Supervised training: the labelled images alone."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""The names a user chooses from: methods and consistency variants, each a row of a table.
+"""The methods and the variants of consistency by name: one row for each.
 
-Nothing here needs PyTorch, so that names are known at once; the losses of a method are imported when it trains.
+Nothing here imports PyTorch, so that the command line can list names fast; losses are imported when a method trains.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,48 +23,57 @@ VariantName = Literal["1w-ct", "1w-cs", "2w-c1", "1w-p2", "2w-p2"]
 
 @dataclass(frozen=True)
 class Method:
-    """How images teach. What a method needs is said here; what it does with it, in the file of its losses."""
+    """A training method: the random numbers and settings that it needs, and the file or function of its losses."""
 
     losses: LossesOf | str
-    """The generator of its losses, or the file in this folder that has it as `losses`."""
+    """The generator of its losses, or the name of a file in this folder with a generator `losses`."""
 
     perturb: tuple[PerturbationName, ...] = ()
-    """What the student's unlabelled input undergoes, in this order."""
+    """Perturbations of the student's unlabelled input, in this order."""
 
     augment: tuple[PerturbationName, ...] = ()
-    """What half of the labelled images undergo."""
+    """Perturbations of half of the labelled images."""
 
     augment_all: bool = False
-    """Whether all of them do."""
+    """Whether `augment` is for all labelled images."""
 
     teacher: Literal["simple", "mean"] = "simple"
-    """The student itself, or a moving average of it."""
+    """The student itself (`simple`), or its EMA (`mean`)."""
 
     loss: LossName = "kl"
-    """How predictions are compared: KL of soft targets, of all pixels alike or weighted by the teacher's confidence;
-    cross-entropy or squared distance of hard targets above a confidence."""
+    """How predictions are compared: KL with soft targets, plain or weighted by the teacher's confidence; cross-entropy
+    or squared distance with hard targets above a confidence."""
 
     students: int = 1
     views: int = 1
     """Draws of the perturbation for each unlabelled image."""
 
     noise: bool = False
-    """Whether it draws a number for every number of its input."""
+    """Whether it draws a random number for every value of its input."""
 
-    classes: bool = False
+    mixes_classes: bool = False
     """Whether it mixes images by their classes: it draws a number for every class."""
 
-    channels: bool = False
+    drops_channels: bool = False
     """Whether it drops channels of the encoder's features: it draws a number for every channel."""
 
-    pairs: bool = False
+    needs_pairs: bool = False
     """Whether it compares projected features of two overlapping crops of each image; a projector then learns too."""
 
     injects: bool = False
     """Whether it pastes pieces of labelled images into unlabelled ones, and mixes these."""
 
+    variants: bool = False
+    """Whether its losses follow `Settings.variant`: which branch is perturbed and which learns (`--variant`)."""
+
+    taught: bool = False
+    """Whether it learns from clean predictions of one teacher, so that a frozen network may be that (`--teacher`)."""
+
+    entropy: bool = False
+    """Whether it minimises entropy: where `train.entropy` is above 0, unlabelled images take part even at α = 0."""
+
     train: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the section `train` that the method brings: they win over a recipe's, and a flag over both."""
+    """Its defaults in the section `train`: they override a recipe's settings, and flags override both."""
 
     @property
     def supervised(self) -> bool:
@@ -73,7 +83,7 @@ class Method:
     @property
     def mixes(self) -> bool:
         """Whether it mixes unlabelled images with one another."""
-        return not MIXING.isdisjoint(self.perturb) or self.classes or self.injects
+        return not MIXING.isdisjoint(self.perturb) or self.mixes_classes or self.injects
 
     @property
     def mixes_labelled(self) -> bool:
@@ -81,18 +91,13 @@ class Method:
         return not MIXING.isdisjoint(self.augment)
 
     @property
-    def has_variants(self) -> bool:
-        """Whether a variant says which branch is perturbed and which learns."""
-        return callable(self.losses) or self.losses in ("consistency", "supervised")
-
-    @property
     def segments(self) -> bool:
-        """Whether it needs classes of pixels, or a network with a decoder."""
-        return self.classes or self.channels or self.pairs or self.injects
+        """Whether it needs labels of pixels, or a network with a decoder."""
+        return self.mixes_classes or self.drops_channels or self.needs_pairs or self.injects
 
     @property
     def of_images(self) -> bool:
-        """Whether it perturbs what only images have; points have no colours, nor neighbours to be warped to."""
+        """Whether it has perturbations for images alone: points have no colours, and cannot be warped."""
         return any(name != "noise" for name in (*self.perturb, *self.augment))
 
     def generator(self) -> LossesOf:
@@ -103,7 +108,7 @@ class Method:
 
 
 SELF_TAUGHT: Mapping[str, Any] = {"alpha": 1.0, "confidence": 0.95, "teacher_norm": "batch", "batch_norm": "both"}
-"""FixMatch and UniMatch: the student teaches in training mode, as in the authors' code."""
+"""Defaults of FixMatch and UniMatch: the student itself is the teacher, in training mode, as in the authors' code."""
 
 CLASSMIX: Mapping[str, Any] = {"alpha": 1.0, "confidence": 0.968, "teacher_decay": 0.99, "batch_norm": "both"}
 CPS: Mapping[str, Any] = {**SELF_TAUGHT, "alpha": 1.5, "confidence": 0.0}
@@ -114,9 +119,12 @@ SLOW_TEACHER: Mapping[str, Any] = {
     "teacher_warm_up": True,
     "batch_norm": "both",
 }
-"""UniMatch V2, and AugSeg on street scenes."""
+"""Defaults of UniMatch V2, and of AugSeg on street scenes."""
 
 CAC: Mapping[str, Any] = {"alpha": 0.1, "confidence": 0.75, "batch_norm": "both"}
+
+consistency = partial(Method, "consistency", variants=True, taught=True)
+"""A row of the table whose losses are those of `consistency.py`."""
 
 METHODS: dict[str, Method] = {
     "supervised": Method("supervised"),
@@ -125,53 +133,63 @@ METHODS: dict[str, Method] = {
     "supervised-colour-aug": Method("supervised", augment=("colour",)),
     "supervised-colour-cutmix-aug": Method("supervised", augment=("colour", "cutmix")),
     "supervised-balanced": Method("supervised", train={"balance": "frequency"}),
-    "simple-ph": Method("consistency", perturb=("ph",)),
-    "simple-tps": Method("consistency", perturb=("tps",)),
-    "simple-phtps": Method("consistency", perturb=("phtps",)),
-    "mt-phtps": Method("consistency", perturb=("phtps",), teacher="mean"),
-    "simple-cutmix": Method("consistency", perturb=("cutmix",)),
-    "mt-cutmix": Method("consistency", perturb=("cutmix",), teacher="mean"),
-    "mt-cutmix-l2": Method(
-        "consistency", perturb=("cutmix",), teacher="mean", loss="confident-l2", train={"alpha": 1.0}
-    ),
-    "mt-phtps-cutmix": Method("consistency", perturb=("phtps", "cutmix"), teacher="mean", train={"alpha": 1.0}),
-    "mt-colour-cutmix": Method(
-        "consistency", perturb=("colour", "cutmix"), teacher="mean", loss="weighted-kl", train={"alpha": 1.0}
+    "simple-ph": consistency(perturb=("ph",)),
+    "simple-tps": consistency(perturb=("tps",)),
+    "simple-phtps": consistency(perturb=("phtps",)),
+    "mt-phtps": consistency(perturb=("phtps",), teacher="mean"),
+    "simple-cutmix": consistency(perturb=("cutmix",)),
+    "mt-cutmix": consistency(perturb=("cutmix",), teacher="mean"),
+    "mt-cutmix-l2": consistency(perturb=("cutmix",), teacher="mean", loss="confident-l2", train={"alpha": 1.0}),
+    "mt-phtps-cutmix": consistency(perturb=("phtps", "cutmix"), teacher="mean", train={"alpha": 1.0}),
+    "mt-colour-cutmix": consistency(
+        perturb=("colour", "cutmix"), teacher="mean", loss="weighted-kl", train={"alpha": 1.0}
     ),
     "mt-colour-cutmix-drop": Method(
-        "one_pass",
+        "mt_colour_cutmix_drop",
         perturb=("colour", "cutmix"),
         teacher="mean",
         loss="weighted-kl",
-        channels=True,
+        taught=True,
+        drops_channels=True,
         train={"alpha": 1.0, "balance": "frequency"},
     ),
-    "fixmatch": Method("consistency", perturb=("colour", "boxes"), loss="confident", train=SELF_TAUGHT),
+    "fixmatch": consistency(perturb=("colour", "boxes"), loss="confident", train=SELF_TAUGHT),
     "fixmatch-ema": Method(
-        "fixmatch",
+        "fixmatch_ema",
         perturb=("augseg", "tps", "cutout"),
         teacher="mean",
         loss="confident",
         train={"alpha": 1.0, "confidence": 0.95, "teacher_decay": 0.999, "teacher_warm_up": True},
     ),
-    "classmix": Method("classmix", perturb=("colour",), teacher="mean", classes=True, train=CLASSMIX),
+    "classmix": Method(
+        "classmix", perturb=("colour",), teacher="mean", taught=True, mixes_classes=True, train=CLASSMIX
+    ),
     "cps": Method("cps", perturb=("cutmix",), loss="confident", students=2, train=CPS),
     "unimatch": Method(
-        "unimatch", perturb=("colour", "boxes"), loss="confident", views=2, channels=True, train=SELF_TAUGHT
+        "unimatch",
+        perturb=("colour", "boxes"),
+        loss="confident",
+        taught=True,
+        views=2,
+        drops_channels=True,
+        train=SELF_TAUGHT,
     ),
     "unimatch-v2": Method(
         "unimatch_v2",
         perturb=("colour", "boxes"),
         teacher="mean",
         loss="confident",
+        taught=True,
         views=2,
-        channels=True,
+        drops_channels=True,
         train=SLOW_TEACHER,
     ),
-    "augseg": Method("augseg", perturb=("augseg",), teacher="mean", loss="confident", injects=True, train=SLOW_TEACHER),
-    "cac": Method("cac", perturb=("colour",), views=2, pairs=True, train=CAC),
-    "simple-noise": Method("consistency", perturb=("noise",), noise=True),
-    "vat-entmin": Method("vat", noise=True, train={"alpha": 1.0}),
+    "augseg": Method(
+        "augseg", perturb=("augseg",), teacher="mean", loss="confident", taught=True, injects=True, train=SLOW_TEACHER
+    ),
+    "cac": Method("cac", perturb=("colour",), views=2, needs_pairs=True, train=CAC),
+    "simple-noise": consistency(perturb=("noise",), noise=True),
+    "vat-entmin": Method("vat", noise=True, entropy=True, train={"alpha": 1.0}),
 }
 
 
@@ -193,7 +211,7 @@ class Variant:
 
     @property
     def views(self) -> int:
-        """Draws of the perturbation that it needs."""
+        """The number of perturbation draws for each unlabelled image."""
         return 1 if self.first_is_clean else 2
 
 

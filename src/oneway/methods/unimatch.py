@@ -34,19 +34,19 @@ def strong_view(
     view: int,
     features: Tensor | None = None,
 ) -> Tensor:
-    """The loss of one perturbation of the images x, for which the teacher's logits are the `target`."""
+    """The loss of one perturbed view of the images x; the teacher's logits are the `target`."""
     perturbation = batch.perturbation(x, view)
     logits = models.student(perturbation.image(x), clean=False, features=features)
     return divergence(target, logits, perturbation, pixels_of(x), settings)
 
 
 def perturbed_features(models: Models, batch: Batch, settings: Settings, x: Tensor, target: Tensor) -> Tensor:
-    """The loss of the images as they are, half of whose features the decoder does not receive."""
-    assert batch.lots is not None
-    logits = models.student(x, clean=False, features=dropped(batch.lots.channels))
+    """The loss of clean images, half of whose feature channels are dropped before the decoder."""
+    assert batch.selection is not None
+    logits = models.student(x, clean=False, features=dropped(batch.selection.channels))
     return divergence(target, logits, UNCHANGED, pixels_of(x), settings)
 
 
-def dropped(lots: Tensor) -> Tensor:
-    """N×K factors: 0 for the channels that are lost, each with probability ½, and 2 for the others."""
-    return 2 * (lots >= 0.5).to(lots.dtype)
+def dropped(u: Tensor) -> Tensor:
+    """N×K factors: 0 for dropped channels, each with probability ½, and 2 for the others."""
+    return 2 * (u >= 0.5).to(u.dtype)

@@ -1,4 +1,4 @@
-"""UniMatch V2 (Yang et al., 2025): a mean teacher, and two strong views that share out the features between them.
+"""UniMatch V2 (Yang et al., 2025): a mean teacher, and two strong views with complementary feature channels.
 
 Shapes: N images; K channels of all feature maps that the decoder receives.
 """
@@ -16,20 +16,20 @@ from oneway.methods.unimatch import dropped, strong_view
 from oneway.models.roles import Models
 
 if TYPE_CHECKING:
-    from oneway.draws import Lots
+    from oneway.draws import ClassAndChannelDraws
 
 
 def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
     """L_s, then α times the mean of two strong views' losses."""
     yield from supervised.losses(models, batch, settings)
-    assert batch.lots is not None
+    assert batch.selection is not None
     x = batch.unlabelled()
     target = models.teacher(x)
-    for view, features in enumerate(complementary(batch.lots)):
+    for view, features in enumerate(complementary(batch.selection)):
         yield Loss("consistency", strong_view(models, batch, settings, x, target, view, features), 0.5 * settings.alpha)
 
 
-def complementary(lots: Lots) -> tuple[Tensor, Tensor]:
-    """N×K factors for either view: 2 and 0, or 0 and 2; for half of the images, 1 and 1."""
-    first = torch.where(lots.whole[:, None] < 0.5, 1, dropped(lots.channels))
+def complementary(selection: ClassAndChannelDraws) -> tuple[Tensor, Tensor]:
+    """N×K factors for the two views: 2 and 0, or 0 and 2; 1 and 1 for half of the images."""
+    first = torch.where(selection.whole[:, None] < 0.5, 1, dropped(selection.channels))
     return first, 2 - first

@@ -28,7 +28,7 @@ def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
 
 
 def adversarial_losses(models: Models, batch: Batch, settings: Settings) -> tuple[Loss, ...]:
-    """Both of the prediction that a small change of the input changes most."""
+    """Consistency and entropy of the prediction under the adversarial perturbation."""
     x = batch.unlabelled()
     assert batch.noise is not None
     found = adversarial(models.probe, x, batch.noise.to(x.dtype), settings.adversarial_norm)
@@ -41,27 +41,27 @@ def adversarial_losses(models: Models, batch: Batch, settings: Settings) -> tupl
 
 
 class Adversarial(NamedTuple):
-    """What was found for N inputs."""
+    """The adversarial perturbation of N inputs."""
 
     change: Tensor
-    """R, of the inputs' shape."""
+    """The perturbation r, of the inputs' shape."""
 
     logits: Tensor
-    """N×C, of the inputs themselves."""
+    """N×C logits of the unperturbed inputs."""
 
 
 def adversarial(logits_of: Callable[[Tensor], Tensor], x: Tensor, direction: Tensor, norm: float) -> Adversarial:
-    """R with ‖r‖ = `norm` for each input, by one power iteration from a random `direction`.
+    """Find r with ‖r‖ = `norm` for each input, by one power iteration from a random `direction`.
 
     The iteration multiplies by the curvature of the divergence at r = 0, which is Jᵀ F J: J the derivative of the
     logits, F = diag(p) − p pᵀ. Miyato et al. approximate the product by a gradient at ξ times the direction, with
     ξ = 1e-6; in single precision such a step is lost when it is added to a pixel. We take the limit ξ → 0 instead,
     exactly: J by forward-mode differentiation, Jᵀ by the usual backward pass.
     """
-    # On a CPU, autocast casts an input and not its derivative, and convolutions refuse the two: single precision there.
+    # On a CPU, autocast casts an input but not its tangent, and convolutions refuse mixed types: no autocast there.
     exactly = torch.autocast("cpu", enabled=False) if x.device.type == "cpu" else nullcontext()
     with exactly, torch.enable_grad(), forward_ad.dual_level(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # PyTorch's forward mode uses a part of PyTorch on its way out
+        warnings.simplefilter("ignore", FutureWarning)  # PyTorch's forward mode uses a deprecated part of PyTorch
         x = x.detach().requires_grad_()
         logits, change = forward_ad.unpack_dual(logits_of(forward_ad.make_dual(x, _unit(direction))))
         p = logits.detach().softmax(dim=1)

@@ -1,6 +1,6 @@
-"""Networks, what they are in training (students, teachers, averages), and which statistics their norms use."""
+"""Networks, their roles in training (students, teachers, EMAs), and the statistics of their batch norms."""
 
-from oneway.models.average import average_of, update_average
+from oneway.models.ema import init_ema, update_ema
 from oneway.models.image import ImageModel
 from oneway.models.named import build
 from oneway.models.norm import NormPolicy

@@ -30,11 +30,11 @@ class Encoder(nn.Module):
 
     net: Any
     channels: tuple[int, ...]
-    """Of each feature map."""
+    """Channels of each feature map."""
 
     mean: Channels
     deviation: Channels
-    """How the images of the published weights were normalised."""
+    """The normalisation of images that the published weights were trained with."""
 
     def __init__(self, backbone: str, **options: Any) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Encoder(nn.Module):
             self.mean, self.deviation = self.net.pretrained_cfg["mean"], self.net.pretrained_cfg["std"]
 
     def fitted(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Tensors by the names of `net`, brought to its shapes where they mean the same at other sizes of images."""
+        """Pretrained tensors by the names of `net`, resized where their shape depends on the image size."""
         return tensors
 
 
@@ -90,7 +90,7 @@ class FeatureEncoder(Encoder):
                 f"model.backbone {backbone}: has features at the strides {listed(found, most=None)}, and the decoder "
                 f"needs {listed(strides, most=None)}.{plain} {WAY_OUT}"
             )
-        # Of several at one stride, the deepest.
+        # Of several feature maps at one stride, the deepest.
         self.chosen = [len(found) - 1 - found[::-1].index(stride) for stride in strides]
         self.channels = tuple(self.net.feature_info.channels()[index] for index in self.chosen)
         self.channels_come_last = getattr(self.net, "output_fmt", None) == "NHWC"
@@ -103,14 +103,14 @@ class FeatureEncoder(Encoder):
 
 
 def pyramid_encoder(backbone: str, width: float = 1.0) -> Encoder:
-    """Features at strides 4, 8, 16 and 32 of any backbone that has them; of a ResNet, its residual sums."""
+    """An encoder with features at strides 4, 8, 16 and 32; for a ResNet, the residual sums."""
     if backbone in DEPTHS or import_timm().models.is_model_in_modules(backbone, ["resnet"]):
         return ResNetEncoder(backbone, width)
     return FeatureEncoder(backbone, (4, 8, 16, 32), width)
 
 
 def refuse_unknown(backbone: str) -> None:
-    """Raises a UserError with the nearest known names where timm has no model of this name."""
+    """Raise a UserError with the nearest known names if timm has no model of this name."""
     if backbone not in DEPTHS and not import_timm().is_model(backbone):
         known = import_timm().list_models()
         near = get_close_matches(backbone, known, n=4) or [name for name in known if backbone in name][:4]
@@ -125,7 +125,7 @@ def _create(backbone: str, **options: Any) -> Any:
     except Exception as error:  # timm's models refuse options in many ways
         lacking = "cannot be dilated" if "output_stride" in options else "timm gives no features of it"
         raise UserError(f"model.backbone {backbone}: {lacking} ({first_line(error)}). {WAY_OUT}") from error
-    # A few networks skip layers by chance, and no chance is left to a run but its seed's.
+    # Stochastic depth is switched off: its random numbers would not follow from the run's seed.
     for module in network.modules():
         if isinstance(module, import_timm().layers.DropPath):
             module.drop_prob = 0.0
@@ -138,7 +138,7 @@ def _narrowed(width: float) -> dict[str, Any]:
 
 @torch.no_grad()
 def _refuse_unfit(encoder: FeatureEncoder, backbone: str, strides: Sequence[int]) -> None:
-    """Some networks want one size of images, or divide it in ways of their own."""
+    """Refuse networks that need a fixed image size, or whose feature maps are not at the usual strides."""
     encoder.eval()
     try:
         shapes = [(feature.shape[1], *feature.shape[2:]) for feature in encoder(torch.zeros(1, 3, *PROBE))]

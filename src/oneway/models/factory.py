@@ -22,7 +22,7 @@ from oneway.common.words import listed
 from oneway.models.seed import seed_cpu
 
 LARGEST_PROBE = 256
-"""Height and width up to which the examination follows the crops."""
+"""Largest height and width of the images that a network is examined with; smaller crops are used as they are."""
 
 
 def call_factory(name: str, classes: int) -> nn.Module:
@@ -46,9 +46,9 @@ def call_factory(name: str, classes: int) -> nn.Module:
 
 
 def examine(network: nn.Module, name: str, classes: int, task: Task, crop: tuple[int, int]) -> list[str]:
-    """Tries a network on random images, forwards and backwards; refuses what cannot train, and remarks on the rest.
+    """Run a copy of the network forwards and backwards on random images; refuse one that cannot train.
 
-    The network itself is left alone.
+    Returns remarks on whatever else is unusual.
     """
     height, width = (min(side, LARGEST_PROBE) for side in crop)
     probe = deepcopy(network).train()
@@ -94,7 +94,7 @@ def _parameters_left_out(network: nn.Module, name: str, logits: Tensor) -> list[
 
 
 def _sizes_left_out(network: nn.Module, name: str, size: tuple[int, int]) -> list[str]:
-    """Validation and prediction show a network whole images, of any size."""
+    """A remark if the network fails on other image sizes: validation and prediction use whole images of any size."""
     try:
         with torch.no_grad():
             network.eval()(torch.rand(1, 3, *size))
@@ -108,7 +108,7 @@ def _sizes_left_out(network: nn.Module, name: str, size: tuple[int, int]) -> lis
 
 
 def _failure(name: str, what: str, error: Exception) -> UserError:
-    """The user's code failed: where, and with which words."""
+    """The error for a failure of the user's code, with its place and message."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f", {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     return UserError(f"model.factory {name}: {what} ({type(error).__name__}: {_last_line(error)}{place}).")

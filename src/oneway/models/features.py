@@ -1,6 +1,6 @@
-"""Features inside a network: those between encoder and decoder, and those that the classifier receives.
+"""Access to features inside a network: between encoder and decoder, and before the classifier.
 
-Shapes: N images; K channels, those of all feature maps together.
+Shapes: N images; K channels of all feature maps together.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 def has_encoder(network: nn.Module) -> bool:
-    """Whether there are features between encoder and decoder."""
+    """Whether the network has an encoder of this package, and so features between encoder and decoder."""
     from oneway.models.encoder import Encoder  # with timm, which toys do without
 
     return isinstance(getattr(network, "encoder", None), Encoder)
 
 
 def feature_channels(network: nn.Module) -> tuple[int, ...]:
-    """How many channels each feature map has that the decoder receives."""
+    """The number of channels of each feature map that the decoder receives."""
     return _encoder_of(network).channels
 
 
 @contextmanager
 def scaled_features(network: nn.Module, factors: Tensor) -> Iterator[None]:
-    """The decoder receives the encoder's feature maps with each channel multiplied by one of N×K factors."""
+    """Within the block, each channel of the encoder's feature maps is multiplied by one of N×K factors."""
     encoder = _encoder_of(network)
     parts = factors[:, :, None, None].split(encoder.channels, dim=1)
 
@@ -47,7 +47,7 @@ def scaled_features(network: nn.Module, factors: Tensor) -> Iterator[None]:
 
 @contextmanager
 def encoded_features(network: nn.Module) -> Iterator[list[list[Tensor]]]:
-    """Within the block, the encoder's feature maps are put into the list: N×K×h×w each, the coarsest last."""
+    """Within the block, each forward pass appends the encoder's feature maps, N×K×h×w each, the coarsest last."""
     found: list[list[Tensor]] = []
     hook = _encoder_of(network).register_forward_hook(lambda module, inputs, maps: found.append(maps))
     try:
@@ -58,7 +58,7 @@ def encoded_features(network: nn.Module) -> Iterator[list[list[Tensor]]]:
 
 @contextmanager
 def classified_features(network: nn.Module) -> Iterator[list[Tensor]]:
-    """Within the block, what the classifier receives is put into the list: N×K×h×w."""
+    """Within the block, each forward pass appends the classifier's input: N×K×h×w."""
     found: list[Tensor] = []
     hook = classifier_of(network).register_forward_pre_hook(lambda module, inputs: found.append(inputs[0]))
     try:
@@ -68,12 +68,12 @@ def classified_features(network: nn.Module) -> Iterator[list[Tensor]]:
 
 
 def classifier_of(network: nn.Module) -> nn.Conv2d:
-    """The convolution that makes logits of features: the last of `head`."""
+    """The classifier: the last convolution of `head`."""
     head = getattr(network, "head", None)
     convolutions = [module for module in head.modules() if isinstance(module, nn.Conv2d)] if head is not None else []
     if not convolutions:
         raise UserError(
-            f"The method compares the features that a classifier receives, and {type(network).__name__} has no `head` "
+            f"The method compares the features before the classifier, and {type(network).__name__} has no `head` "
             "that ends with a convolution. Use swiftnet or deeplabv3plus, or another --method."
         )
     return convolutions[-1]

@@ -1,8 +1,8 @@
-"""Joins norms with the sums and activations around them, in a network that was built without that.
+"""Fuse batch norms with the sums and activations around them, in a network that was built without fusion.
 
-Nothing moves: modules keep their places, names and parameters, so optimisers, checkpoints and copies notice nothing. A
-batch norm becomes a `FusedNorm`, the activation behind it an identity, and residual blocks hand their shortcut to the
-last norm; those of a Wide ResNet leave their sum to the next one. What is computed stays the same.
+Modules keep their places, names and parameters, so optimisers, checkpoints and copies are unaffected. A batch norm
+becomes a `FusedNorm`, the activation after it an identity, and residual blocks pass their shortcut to the last norm;
+blocks of a Wide ResNet leave their sum to the next block. The network computes the same function.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from oneway.models.stem import become_depthwise, become_stem
 
 
 class FusedNorm(nn.BatchNorm2d):
-    """Batch norm, then a sum and an activation where they follow."""
+    """Batch norm, fused with the sum and the activation after it, if there are any."""
 
     activation: ops.Activation
 
@@ -31,7 +31,7 @@ class FusedNorm(nn.BatchNorm2d):
 
 
 class FusedSumNorm(FusedNorm):
-    """A sum, of one term or two, and the batch norm of it."""
+    """A sum of one or two terms, and its batch norm."""
 
     def forward(self, a: Tensor, b: Tensor | None = None) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         return ops.sum_norm(a, b, self, self.activation)
@@ -46,7 +46,7 @@ class FusedNormPool(FusedNorm):
 
 
 class FusedPlainBlock(resnet.BasicBlock):
-    """The same of our own ResNets."""
+    """A basic block of our own ResNets whose second norm adds the shortcut."""
 
     def forward(self, x: Tensor) -> Tensor:
         shortcut = x if self.downsample is None else self.downsample(x)
@@ -56,7 +56,7 @@ class FusedPlainBlock(resnet.BasicBlock):
 BLOCKS: dict[type[nn.Module], tuple[type[nn.Module], int]] = {
     resnet.BasicBlock: (FusedPlainBlock, 2),
 }
-"""What blocks become, and how many norms they have. `fuse_timm` adds to this table, and to those below."""
+"""The fused class of each residual block, and its number of norms. `fuse_timm` adds rows here and below."""
 
 ACTIVATIONS: dict[type[nn.Module], ops.Activation] = {
     nn.Identity: "none",
@@ -69,19 +69,19 @@ ACTIVATIONS: dict[type[nn.Module], ops.Activation] = {
 
 STEMS: set[type[nn.Module]] = {resnet.ResNet}
 SEQUENCES: set[type[nn.Module]] = {nn.Sequential}
-"""What runs its children in turn."""
+"""Modules that call their children one after another."""
 
 OTHERS: dict[type[nn.Module], Callable[[Any], None]] = {}
-"""What is fused in a way of its own."""
+"""Modules with a fusion function of their own."""
 
 LAST: dict[type[nn.Module], Callable[[Any], None]] = {}
-"""Likewise, once all norms are."""
+"""Modules with a fusion function that needs all norms to be fused already."""
 
 
 def fuse(network: nn.Module) -> nn.Module:
-    """The same network, of ours or of timm's, with its norms fused.
+    """Fuse the norms of a network of ours or timm's, in place.
 
-    Not for a stranger's, which may call the children of a sequence one by one and miss an activation.
+    Not for unknown networks: these may call the children of a Sequential one by one and miss an activation.
     """
     if "timm" in sys.modules:  # else no module is one of timm's, and it takes longer to import than PyTorch
         import oneway.models.fuse_timm  # noqa: F401 (fills the tables)
@@ -108,10 +108,10 @@ def fuse(network: nn.Module) -> nn.Module:
 
 
 def for_prediction(network: nn.Module) -> nn.Module:
-    """A network for a GPU that only predicts, under autocast: what autocast would do at every call is done now.
+    """Prepare a network for prediction on a GPU under autocast: weights are cast once, not at every call.
 
-    Folding norms into convolutions would not help here: cuDNN adds a bias in a pass of its own, and ReLU and sum follow
-    in others. A fused norm is one pass for all of them.
+    Norms are not folded into convolutions: cuDNN adds a bias in a pass of its own, and ReLU and sum take further ones.
+    A fused norm is one pass for all of them.
     """
     network = fuse(network.eval().requires_grad_(False).to(memory_format=torch.channels_last))
     for module in network.modules():
@@ -121,7 +121,7 @@ def for_prediction(network: nn.Module) -> nn.Module:
 
 
 def _fuse_block(block: nn.Module) -> None:
-    """In a residual block without extras, norms take over the ReLUs, and the last one the sum as well."""
+    """Fuse a residual block without extras: norms take over the ReLUs, and the last norm the sum as well."""
     kind, count = BLOCKS[type(block)]
     norms = [block.get_submodule(f"bn{k}") for k in range(1, count + 1)]
     *inner, last = (block.get_submodule(f"act{k}") for k in range(1, count + 1))
@@ -136,7 +136,7 @@ def _fuse_block(block: nn.Module) -> None:
 
 
 def _fuse_stem(network: nn.Module) -> None:
-    """The norm of a ResNet's stem takes over the ReLU and the max-pool."""
+    """Fuse a ResNet's stem: the norm takes over the ReLU and the max-pool."""
     norm, pool = network.get_submodule("bn1"), network.get_submodule("maxpool")
     if _is_norm(norm) and _is_relu(network.get_submodule("act1")):
         _fuse_pair(network, "bn1", "act1")
@@ -146,7 +146,7 @@ def _fuse_stem(network: nn.Module) -> None:
 
 
 def _fuse_neighbours(sequence: nn.Module) -> None:
-    """In what runs its children in turn, a norm takes over the activation behind it."""
+    """Fuse each norm in a sequence with the activation that follows it."""
     for (name, norm), (following, activation) in pairwise(list(sequence._modules.items())):
         shown = name in getattr(sequence, "return_layers", ())
         if _is_norm(norm) and activation_of(activation) is not None and not shown:
@@ -168,7 +168,7 @@ def become(norm: nn.Module, kind: type[FusedNorm], activation: ops.Activation = 
 
 
 def _is_norm(module: nn.Module | None) -> bool:
-    """Whether `FusedNorm` can stand in for a module; a subclass has reasons of its own."""
+    """Whether `FusedNorm` can replace a module: a plain batch norm, no subclass."""
     return type(module) is nn.BatchNorm2d and is_usual(module)
 
 
@@ -182,7 +182,7 @@ def _is_relu(module: nn.Module | None) -> bool:
 
 
 def activation_of(module: nn.Module | None) -> ops.Activation | None:
-    """Which one a norm can take over; None: it cannot."""
+    """The activation of a module, if a norm can take it over; else None."""
     exact = getattr(module, "approximate", "none") == "none"
     return ACTIVATIONS.get(type(module)) if module is not None and exact and not is_watched(module) else None
 

@@ -1,4 +1,4 @@
-"""What `fuse` makes of timm's modules: imported where timm is, and nowhere else."""
+"""Fused versions of timm's modules, for `fuse`; imported only where timm is loaded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FusedBottleneck(Bottleneck):  # type: ignore[misc]
 
 
 class FusedWideBlock(Block):
-    """A block that does the sum of the one before it, and leaves its own to the one behind it."""
+    """A block whose first norm adds up the previous block's two terms; its own two are left to the next block."""
 
     def forward(self, terms: tuple[Tensor, ...]) -> tuple[Tensor, ...]:  # type: ignore[override]
         x, activated = self.norm1(*terms)
@@ -41,7 +41,7 @@ class FusedWideBlock(Block):
 
 
 class FusedWideResNet(WideResNet):
-    """A Wide ResNet whose last norm does the last sum."""
+    """A Wide ResNet whose last norm adds up the last block's two terms."""
 
     def forward(self, x: Tensor) -> Tensor:
         terms = self.groups((self.stem(self.normalise(x)),))
@@ -50,7 +50,7 @@ class FusedWideResNet(WideResNet):
 
 
 def _fuse_activated(norm: nn.BatchNorm2d) -> None:
-    """A norm of timm's that has its activation inside."""
+    """Fuse a norm of timm's that includes its activation."""
     activation = activation_of(norm.get_submodule("act"))
     usual = is_usual(norm) and type(norm.get_submodule("drop")) is nn.Identity
     if usual and activation is not None:
@@ -58,7 +58,7 @@ def _fuse_activated(norm: nn.BatchNorm2d) -> None:
 
 
 def _fuse_sums(network: WideResNet) -> None:
-    """The norms before a Wide ResNet's blocks, and the one before its head, take over the sums."""
+    """Fuse a Wide ResNet: the norms before its blocks and before its head take over the sums."""
     blocks = [block for block in network.modules() if type(block) is Block]
     norms = [network.norm, *(block.norm1 for block in blocks)]
     for norm in norms:
@@ -72,7 +72,7 @@ def _fuse_sums(network: WideResNet) -> None:
 
 
 def _fuse_shortcut(block: nn.Module) -> None:
-    """The last norm of a block that ends with the sum takes over the sum."""
+    """Fuse a block that ends with a sum: its last norm takes over the sum."""
     kind, last = SHORTCUTS[type(block)]
     norm = block.get_submodule(last)
     if type(norm) is FusedNorm and norm.activation == "none" and can_take_shortcut(block):

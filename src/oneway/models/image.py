@@ -1,4 +1,4 @@
-"""What every network of images shares: RGB in [0, 1] goes in, and the normalisation is part of the network."""
+"""The base of networks for images: input is RGB in [0, 1], and the normalisation is part of the network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IMAGENET_DEVIATION: Channels = (0.229, 0.224, 0.225)
 
 
 class ImageModel(nn.Module):
-    """A base that keeps mean and deviation of the training images beside the weights."""
+    """A module with mean and deviation of the training images among its buffers."""
 
     mean: Tensor
     deviation: Tensor
@@ -33,16 +33,16 @@ class ImageModel(nn.Module):
 
 
 @dataclass(frozen=True)
-class Part:
-    """Which part of an image a tile is: its first row and column, and the size of the whole, in pixels."""
+class TilePosition:
+    """The position of a tile in its image: its first row and column, and the size of the whole image, in pixels."""
 
     start: tuple[int, int]
     whole: tuple[int, int]
 
     def resize(self, x: Tensor, size: tuple[int, int], stride: int) -> Tensor:
-        """Cells of twice the stride to those of the stride, bilinearly, where they come to lie in the whole image.
+        """Resize x from cells of twice the stride to cells of the stride, bilinearly, on the whole image's grid.
 
-        Where the whole has twice as many, this is what any part does by itself, and x is returned as it is.
+        Where the whole image has exactly twice as many cells, a tile needs no correction and x is returned as it is.
         """
         if all(-(-length // stride) == 2 * -(-length // (2 * stride)) for length in self.whole):
             return x
@@ -57,17 +57,17 @@ class Part:
 
 
 @runtime_checkable
-class SeenInParts(Protocol):
-    """A network whose prediction for a part of an image depends on the whole by a coarse map only."""
+class TileableNetwork(Protocol):
+    """A network whose prediction for a tile depends on the rest of the image through a coarse context map only."""
 
     def survey(self, x: Tensor) -> Tensor:
-        """Features at stride 32 of an image, or of a part of one."""
+        """Features at stride 32 of an image, or of a tile."""
         ...
 
     def context(self, surveyed: Tensor) -> Tensor:
-        """What the features of a whole image tell its parts, at stride 32."""
+        """The context map of a whole image, at stride 32, from its surveyed features."""
         ...
 
-    def within(self, x: Tensor, context: Tensor, part: Part) -> Tensor:
-        """Logits of a part of an image, given its part of the context."""
+    def within(self, x: Tensor, context: Tensor, position: TilePosition) -> Tensor:
+        """Logits of a tile, from its section of the context map."""
         ...

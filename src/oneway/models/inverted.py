@@ -1,6 +1,6 @@
 """timm's depthwise-separable blocks with their shortcut in the last norm.
 
-They are what `fuse` makes of the blocks of EfficientNet, MobileNet and their like; what is computed stays the same.
+`fuse` replaces the blocks of EfficientNet, MobileNet and similar networks by these; they compute the same.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ SHORTCUTS: dict[type[nn.Module], tuple[type[nn.Module], str]] = {
     UniversalInvertedResidual: (FusedUniversal, "pw_proj.bn"),
     EdgeResidual: (FusedEdge, "bn2"),
 }
-"""What blocks become, and which norm is their last."""
+"""The fused class of each block, and the name of its last norm."""
 
 
 def can_take_shortcut(block: nn.Module) -> bool:
-    """Whether nothing but a sum follows a block's last norm, and nobody watches what lies between."""
+    """Whether nothing but a sum follows a block's last norm, and no hook observes the modules in between."""
     dropped, projection = block.get_submodule("drop_path"), getattr(block, "pw_proj", None)
     kept = type(dropped) is nn.Identity or (type(dropped) is DropPath and dropped.drop_prob == 0)
     between = [getattr(block, name, None) for name in ("conv_s2d", "dw_end", "layer_scale")]

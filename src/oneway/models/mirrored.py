@@ -1,17 +1,18 @@
-"""A test-time average: what a network makes of an image, and of its mirror image."""
+"""Test-time augmentation: the mean prediction for an image and its mirror image."""
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 
 SMALLEST = 1e-30
-"""A probability whose logarithm is finite, so that it can be interpolated."""
+"""Least probability: its logarithm is finite, so that it can be interpolated."""
 
 
 class Mirrored(nn.Module):
-    """A segmentation network whose log-probabilities are of the mean over an image and its mirror image.
+    """A segmentation network that returns log-probabilities, averaged over an image and its mirror image.
 
-    Twice the time. Left and right are alike in photographs, so that two predictions err less than one.
+    It takes twice the time. A mirrored photograph is as plausible as the original, and the mean of two predictions errs
+    less than one.
     """
 
     def __init__(self, network: nn.Module) -> None:

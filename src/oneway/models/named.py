@@ -19,11 +19,11 @@ BACKBONES = {
     "deeplabv3plus": "resnet50",
     "vit": "vit_small_patch14_dinov2",
 }
-"""The networks with an encoder of timm's, and which they have unless told otherwise."""
+"""The networks with an encoder by timm's name, and their default encoders."""
 
 
 def build(config: Model, classes: int, seed: int) -> nn.Module:
-    """The configured network with random weights, a function of the seed. Runs `model.factory`, if there is one."""
+    """Build the configured network with random weights, a function of the seed; calls `model.factory`, if given."""
     with seed_cpu(seed):
         if config.factory is not None:
             return call_factory(config.factory, classes)
@@ -32,7 +32,7 @@ def build(config: Model, classes: int, seed: int) -> nn.Module:
 
 
 def _named(config: Model, classes: int) -> nn.Module:
-    """A network of ours; imported when it is asked for, since timm takes as long as PyTorch and toys do not need it."""
+    """Build a network of this package. Imports are local: timm takes as long as PyTorch, and toys do not need it."""
     match config.name:
         case "swiftnet":
             from oneway.models.swiftnet import SwiftNet

@@ -1,4 +1,4 @@
-"""Which statistics batch norm uses, and which inputs may change the running ones."""
+"""Policies of batch norm: which statistics it uses, and which inputs update the running statistics."""
 
 from __future__ import annotations
 
@@ -14,17 +14,14 @@ if TYPE_CHECKING:
 
 
 class NormPolicy(NamedTuple):
-    """What batch norm does in training."""
+    """Settings of batch norm in training."""
 
     student: BatchNorm = "clean"  # `train.batch_norm`
     teacher: TeacherNorm = "population"  # `train.teacher_norm`
 
 
-USUAL_NORMS = NormPolicy()
-
-
 def student_statistics(student: nn.Module, policy: NormPolicy, clean: bool) -> AbstractContextManager[None]:
-    """The model as a student of a clean or a perturbed input."""
+    """Within the block, the model's batch norms follow the policy for a student."""
     if policy.student == "frozen":
         return frozen_statistics(student)
     return nullcontext() if clean or policy.student == "both" else untracked_statistics(student)
@@ -33,10 +30,10 @@ def student_statistics(student: nn.Module, policy: NormPolicy, clean: bool) -> A
 def teacher_statistics(
     teacher: nn.Module, student: nn.Module, policy: NormPolicy, clean: bool
 ) -> AbstractContextManager[None]:
-    """The model as a teacher of a clean or a perturbed input.
+    """Within the block, the model's batch norms follow the policy for a teacher.
 
-    A simple teacher is the student: with the statistics of its batch, it moves the running ones as a student would. A
-    mean teacher always has its averages.
+    A simple teacher is the student: where it uses the statistics of the batch, it updates the running ones as a student
+    does. A mean teacher always uses its running statistics.
     """
     if teacher is not student or policy.teacher == "population" or policy.student == "frozen":
         return population_statistics(teacher)
@@ -45,7 +42,7 @@ def teacher_statistics(
 
 @contextmanager
 def population_statistics(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode, so population statistics, and nothing is updated."""
+    """Within the block, the model is in evaluation mode: running statistics are used and not updated."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -57,7 +54,7 @@ def population_statistics(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def untracked_statistics(model: nn.Module) -> Iterator[None]:
-    """The model as a perturbed student: batch norm uses the mini-batch and leaves the running statistics alone."""
+    """Within the block, batch norm uses the mini-batch and does not update the running statistics."""
     layers = [layer for layer in _batch_norms(model) if layer.track_running_stats]
     for layer in layers:
         layer.track_running_stats = False
@@ -70,7 +67,7 @@ def untracked_statistics(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def minibatch_statistics(model: nn.Module, tracked: bool) -> Iterator[None]:
-    """Evaluation mode, but for batch norm, which uses the mini-batch; the running statistics follow where tracked."""
+    """Within the block, evaluation mode with mini-batch statistics; running statistics are updated if `tracked`."""
     with population_statistics(model):
         for layer in _batch_norms(model):
             layer.training = True
@@ -80,7 +77,7 @@ def minibatch_statistics(model: nn.Module, tracked: bool) -> Iterator[None]:
 
 @contextmanager
 def frozen_statistics(model: nn.Module) -> Iterator[None]:
-    """Batch norm uses the running statistics and leaves them alone; scale and shift still learn."""
+    """Within the block, batch norm uses the running statistics without updates; scale and shift still learn."""
     layers = [layer for layer in _batch_norms(model) if layer.training]
     for layer in layers:
         layer.training = False

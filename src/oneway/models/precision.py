@@ -1,4 +1,4 @@
-"""Layers whose weights are cast to the precision of activations for a whole network at once."""
+"""Mixed precision: the weights of a whole network are cast in one pass, not layer by layer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Weights = tuple[Tensor, Tensor | None]
 
 
 class Conv(nn.Conv2d):
-    """A convolution that knows its weights in a lower precision, where they are cast."""
+    """A convolution that uses the cast copy of its weights, where there is one."""
 
     cast: Weights | None = None
 
@@ -25,7 +25,7 @@ class Conv(nn.Conv2d):
 
 
 class Linear(nn.Linear):
-    """A linear layer, likewise."""
+    """A linear layer that uses the cast copy of its weights, where there is one."""
 
     cast: Weights | None = None
 
@@ -34,24 +34,24 @@ class Linear(nn.Linear):
 
 
 KINDS: dict[type[nn.Module], type[nn.Module]] = {nn.Conv2d: Conv, nn.Linear: Linear}
-"""What layers of a fused network become; a subclass may do more with its weights than multiply, and stays."""
+"""Layers that can use cast weights. Subclasses are left alone: they may use their weights in other ways."""
 
 
 def become_castable(layer: nn.Module) -> None:
-    """Turns a layer into one of ours."""
+    """Turn a layer into one that can use cast weights, in place."""
     if type(layer) in KINDS:
         layer.__class__ = KINDS[type(layer)]
 
 
 @contextmanager
 def weights_in(dtype: torch.dtype, *networks: nn.Module) -> Iterator[None]:
-    """Within the block, layers of ours need not be cast by autocast one by one: all are, in one pass at its beginning.
+    """Cast the weights of all castable layers in one pass; within the block, autocast need not cast them one by one.
 
-    Where autocast is off, they compute with their parameters; gradients are the parameters' in any case.
+    Where autocast is off, layers use their parameters. Gradients are those of the parameters in any case.
     """
     layers = [layer for network in networks for layer in network.modules() if isinstance(layer, Conv | Linear)]
     try:
-        for learns in (True, False):  # of those that do not, no gradient is computed
+        for learns in (True, False):  # frozen layers apart: they need no gradient
             some = [layer for layer in layers if layer.weight.requires_grad == learns]
             weights = iter(ops.cast_together([layer.weight for layer in some], dtype))
             biases = iter(ops.cast_together([layer.bias for layer in some if layer.bias is not None], dtype))

@@ -1,4 +1,4 @@
-"""A projector of features, as contrastive methods train one beside the network and leave it behind.
+"""The projector of a contrastive method: trained with the network, not saved with the model.
 
 Shapes: N images; K channels of features at h×w.
 """
@@ -19,7 +19,7 @@ PROJECTED = 128
 
 
 def projector_for(network: nn.Module, seed: int) -> nn.Sequential:
-    """φ of CAC, for what the classifier of a network receives; its random weights are a function of the run's seed."""
+    """φ of CAC, for the features before the classifier; its random weights are a function of the run's seed."""
     channels = classifier_of(network).in_channels
     with seed_cpu(int(stream(seed, "projector").integers(2**32))):
         return nn.Sequential(nn.Conv2d(channels, channels, 1), nn.ReLU(), nn.Conv2d(channels, PROJECTED, 1))

@@ -1,4 +1,4 @@
-"""A network that sees images smaller than they are, for files that are used without this package."""
+"""A network that downsamples its input, for exported models of runs with `data.reduction`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class Reduced(nn.Module):
-    """A network behind an average over squares of pixels: as its training images were read (`data.reduction`)."""
+    """A network behind average pooling, which reduces images as those of training were (`data.reduction`)."""
 
     def __init__(self, network: nn.Module, factor: int) -> None:
         super().__init__()
@@ -27,5 +27,5 @@ class Reduced(nn.Module):
 
 
 def factor_of(network: nn.Module) -> int:
-    """How many times smaller, each way, a network makes its images; 1 for most."""
+    """The factor by which a network reduces height and width of its input; 1 for most."""
     return network.factor if isinstance(network, Reduced) else 1

@@ -1,7 +1,7 @@
-"""ResNets of basic blocks: 18 and 34 layers, those of SwiftNet.
+"""ResNet-18 and ResNet-34, the encoders of SwiftNet.
 
-Names, initial weights and results are those of timm's, to the bit. timm itself has hundreds of encoders, and what it
-imports takes longer than a small prediction; these two need none of it.
+Names, initial weights and results are those of timm's, to the bit. Importing timm takes longer than a small prediction,
+and these two networks need none of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class BasicBlock(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        # First of all: it draws its initial weights first.
+        # Built first, since timm's blocks draw its initial weights first.
         shortcut = shortcut_conv(inputs, outputs, stride) if stride != 1 or inputs != outputs else None
         self.conv1 = conv3x3(inputs, outputs, stride)
         self.bn1 = nn.BatchNorm2d(outputs)
@@ -58,7 +58,7 @@ class ResNet(nn.Module):
             self._initialise()
 
     def _initialise(self) -> None:
-        """As He et al. do; each block begins as its shortcut alone."""
+        """He et al.'s initial weights; the last norm of each block starts at zero, so the block at its shortcut."""
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -68,10 +68,10 @@ class ResNet(nn.Module):
 
 
 def conv3x3(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
-    """A convolution that keeps the size, or halves it."""
+    """A 3×3 convolution that keeps the size, or halves it at stride 2."""
     return nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
 
 
 def shortcut_conv(inputs: int, outputs: int, stride: int) -> nn.Sequential:
-    """Brings a block's input to the shape of its output."""
+    """The 1×1 convolution and norm that bring a block's input to the shape of its output."""
     return nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False), nn.BatchNorm2d(outputs))

@@ -1,4 +1,4 @@
-"""The parts that networks play in a method: students learn, teachers do not.
+"""The roles of networks in a method: students learn, teachers make targets.
 
 Shapes: N images of H×W pixels, C classes; logits are N×C×h×w, or N×C.
 """
@@ -20,34 +20,34 @@ from oneway.models.norm import (
     teacher_statistics,
     untracked_statistics,
 )
-from oneway.ops.beside import beside
+from oneway.ops.side_stream import on_side_stream
 
 
 @dataclass(frozen=True)
 class Models:
-    """Students, and the teacher of each: an average of it, the student itself, or a network that stays as it is."""
+    """Students, and the teacher of each: its EMA, the student itself, or a frozen network."""
 
     students: tuple[nn.Module, ...]
     teachers: tuple[nn.Module, ...]
     norms: NormPolicy = field(default_factory=NormPolicy)
     frozen: bool = False
-    """Whether the teachers are networks from elsewhere, which stay as they are."""
+    """Whether the teachers are networks from another run, which stay as they are."""
 
     heads: tuple[nn.Module, ...] = ()
-    """What learns with the students and is not kept with them: a projector of features, say."""
+    """Networks that learn with the students and are not saved with the model, such as a projector of features."""
 
     @property
     def learning(self) -> tuple[nn.Module, ...]:
-        """All that an optimiser changes."""
+        """All networks that the optimiser updates."""
         return (*self.students, *self.heads)
 
     def student(self, x: Tensor, clean: bool = True, which: int = 0, features: Tensor | None = None) -> Tensor:
-        """Logits that learn.
+        """A student's logits, with a gradient.
 
         Args:
             x: N×3×H×W.
-            clean: Whether the images are, for the statistics that batch norm keeps.
-            which: Of several students.
+            clean: Whether the images are clean; by default, perturbed ones do not update batch norm's statistics.
+            which: The student, where there are several.
             features: N×K factors of the channels that the decoder receives from the encoder.
         """
         student = self.students[which]
@@ -55,35 +55,35 @@ class Models:
         with student_statistics(student, self.norms, clean), dropped:
             return student(x)
 
-    def features(self, x: Tensor, clean: bool = False, which: int = 0) -> tuple[Tensor, Tensor]:
-        """A student's logits, and the features that its classifier made them of."""
-        student = self.students[which]
-        with student_statistics(student, self.norms, clean), classified_features(student) as found:
+    def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The student's logits of perturbed images, and the features that its classifier receives."""
+        student = self.students[0]
+        with student_statistics(student, self.norms, clean=False), classified_features(student) as found:
             logits = student(x)
         return logits, found[0]
 
     def teacher(self, x: Tensor, clean: bool = True, which: int = 0) -> Tensor:
-        """Logits to learn from: without a gradient, so that no activations are kept."""
+        """A teacher's logits, without a gradient, so that no activations are kept."""
         teacher, student = self.teachers[which], self.students[which]
         with torch.no_grad(), teacher_statistics(teacher, student, self.norms, clean):
             return teacher(x)
 
-    def teacher_beside(self, x: Tensor, clean: bool = True, which: int = 0) -> Callable[[], Tensor]:
-        """`teacher`, computed beside a student's prediction that follows; what is returned waits for the logits.
+    def teacher_on_side_stream(self, x: Tensor, clean: bool = True) -> Callable[[], Tensor]:
+        """`teacher`, computed on a side stream during the student's next prediction; call what is returned to wait.
 
-        A simple teacher reads the statistics that batch norm keeps, which that student must not move: unless all
-        students do, those of perturbed images do not.
+        A simple teacher may read batch norm's running statistics, so that prediction must not update them: perturbed
+        images do so only with `train.batch_norm` at `both`, and then the teacher is computed first.
         """
-        simple = self.teachers[which] is self.students[which]
+        simple = self.teachers[0] is self.students[0]
         if simple and self.norms.student == "both":
-            logits = self.teacher(x, clean, which)
+            logits = self.teacher(x, clean)
             return lambda: logits
-        of_batch = simple and self.norms.teacher != "population"  # statistics that processes make together
-        return beside(lambda images: self.teacher(images, clean, which), x, exchanges=of_batch)
+        of_batch = simple and self.norms.teacher != "population"  # statistics over all processes
+        return on_side_stream(lambda images: self.teacher(images, clean), x, communicates=of_batch)
 
-    def probe(self, x: Tensor, which: int = 0) -> Tensor:
-        """A student's logits with a gradient, but no trace in the statistics that batch norm keeps."""
-        student = self.students[which]
+    def probe(self, x: Tensor) -> Tensor:
+        """The student's logits with a gradient, without an update of batch norm's running statistics."""
+        student = self.students[0]
         untouched = frozen_statistics if self.norms.student == "frozen" else untracked_statistics
         with untouched(student):
             return student(x)

@@ -1,7 +1,7 @@
-"""Brings a grid of cells to another grid over the same picture, or over a part of it, by one matrix for each axis.
+"""Resample a grid of cells to another grid over the same picture, or a part of it, by one matrix for each axis.
 
-Products with matrices add up in one order, forwards and back, and need no fixed size: gradients are deterministic on a
-GPU, and exporters can follow sizes as symbols. Neither holds for `F.interpolate` with `antialias`, which it equals.
+Matrix products are deterministic forwards and backwards on a GPU, and exporters can trace them with symbolic sizes.
+Neither holds for `F.interpolate` with `antialias`, which computes the same.
 
 Shapes: N pictures, h×w cells of C channels, which become H×W samples.
 """
@@ -17,25 +17,25 @@ Kernel = Callable[[Tensor], Tensor]
 
 
 def linear(distance: Tensor) -> Tensor:
-    """Weights of bilinear interpolation, at distances in cells."""
+    """The kernel of bilinear interpolation, for distances in cells."""
     return (1 - distance.abs()).clamp(min=0)
 
 
 def cubic(distance: Tensor) -> Tensor:
-    """Weights of Keys's bicubic interpolation with slope −½, as Pillow and PyTorch have it where they antialias."""
+    """Keys's bicubic kernel with slope −½, as Pillow and PyTorch use it with antialiasing."""
     d = distance.abs()
     near, far = (1.5 * d - 2.5) * d * d + 1, ((-0.5 * d + 2.5) * d - 4) * d + 2
     return torch.where(d < 1, near, torch.where(d < 2, far, torch.zeros_like(d)))
 
 
 def weights(cells: int, samples: int, extent: Tensor, kernel: Kernel) -> Tensor:
-    """samples×cells shares, each row of which adds up to 1.
+    """The samples×cells matrix that resamples along an axis; each row adds up to 1.
 
     Args:
-        cells: How many there are along the axis; cell i has its centre at i + ½.
-        samples: How many are spread evenly over [0, extent], in the middles of equal intervals.
-        extent: How far they reach, in cells: a scalar, on the device where the matrix is needed.
-        kernel: What a cell counts at a distance; widened where samples are farther apart than cells.
+        cells: Number of cells along the axis; cell i has its centre at i + ½.
+        samples: Number of samples, in the middles of equal intervals of [0, extent].
+        extent: The length that the samples cover, in cells: a scalar, on the device where the matrix is needed.
+        kernel: The interpolation kernel; widened where samples are farther apart than cells (antialiasing).
     """
     step = extent / samples
     centres, places = (torch.arange(n, device=extent.device, dtype=extent.dtype) + 0.5 for n in (samples, cells))

@@ -1,4 +1,4 @@
-"""The convolutions that kernels of ours do: the first of an encoder, on images, and those of each channel by itself."""
+"""The convolutions with Triton kernels: the stem of an encoder, and depthwise ones."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from oneway import ops
 
 
 class Stem(nn.Conv2d):
-    """A convolution of a few channels at stride 2."""
+    """The first convolution of an encoder: few channels, stride 2."""
 
     same: bool
-    """Whether it pads as TensorFlow does: by what the size of an image needs, the larger half behind."""
+    """Whether it pads as TensorFlow's `SAME` does: as the image size needs, the larger half behind."""
 
     def forward(self, x: Tensor) -> Tensor:
         return ops.stem(x, self, self.same)
 
 
 class Depthwise(nn.Conv2d):
-    """A convolution of each channel by itself."""
+    """A depthwise convolution."""
 
     same: bool
-    """As above."""
+    """Whether it pads as TensorFlow's `SAME` does."""
 
     def forward(self, x: Tensor) -> Tensor:
         return ops.depthwise(x, self, self.same)
 
 
 def become_stem(conv: nn.Conv2d) -> None:
-    """Turns the convolution of an encoder that sees images into one of ours."""
+    """Turn the first convolution of an encoder into a `Stem`, in place."""
     if conv.in_channels == 3 and conv.stride == (2, 2):
         _become(conv, Stem)
 
 
 def become_depthwise(conv: nn.Conv2d) -> None:
-    """Turns a convolution of each channel by itself into one of ours."""
+    """Turn a depthwise convolution into a `Depthwise`, in place."""
     if conv.groups == conv.in_channels == conv.out_channels > 1:
         _become(conv, Depthwise)
 
 
 def _become(conv: nn.Conv2d, kind: type[Stem | Depthwise]) -> None:
-    """Not a subclass that is not known here, which may do more."""
+    """Change the class of a convolution; unknown subclasses, which may compute something else, are left alone."""
     padded_same = getattr(sys.modules.get("timm.layers"), "Conv2dSame", None)  # timm's own; nobody has one without it
     if type(conv) in (nn.Conv2d, padded_same):
         same = type(conv) is not nn.Conv2d

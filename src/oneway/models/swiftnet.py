@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from oneway import ops
 from oneway.models.encoder import pyramid_encoder
-from oneway.models.image import ImageModel, Part
+from oneway.models.image import ImageModel, TilePosition
 
 FEATURES = 128
 PYRAMID_GRIDS = (8, 4, 2)
@@ -22,7 +22,7 @@ PYRAMID_MOMENTUM = 0.005
 class SwiftNet(ImageModel):
     """Logits at stride 4 of RGB images in [0, 1]; the normalisation is part of the model.
 
-    Only the pyramid sees the whole image: what parts of it need to know of the others is small (`SeenInParts`).
+    Only the pyramid sees the whole image, so that large images can be predicted in tiles (`TileableNetwork`).
     """
 
     def __init__(self, classes: int, backbone: str = "resnet18", width: float = 1.0) -> None:
@@ -40,27 +40,29 @@ class SwiftNet(ImageModel):
         return self.decode(skips, self.pyramid(deepest))
 
     def survey(self, x: Tensor) -> Tensor:
-        """What the pyramid needs to know of an image, or of a part of one, at stride 32."""
+        """The pyramid's input at stride 32, of an image or of a tile."""
         return self.pyramid.bottleneck(self.encoder(self.normalise(x))[-1])
 
     def context(self, surveyed: Tensor) -> Tensor:
-        """What the decoder is given of a whole image that has been surveyed, at stride 32."""
+        """The pyramid's output at stride 32, from the surveyed features of a whole image."""
         return self.pyramid.pool(surveyed)
 
-    def within(self, x: Tensor, context: Tensor, part: Part) -> Tensor:
-        """Logits of a part of an image, given its part of the context."""
+    def within(self, x: Tensor, context: Tensor, position: TilePosition) -> Tensor:
+        """Logits of a tile, from its section of the context map."""
         *skips, _ = self.encoder(self.normalise(x))
-        return self.decode(skips, context, part)
+        return self.decode(skips, context, position)
 
-    def decode(self, skips: list[Tensor], x: Tensor, part: Part | None = None) -> Tensor:
-        """Logits of features at strides 4, 8 and 16, and of the pyramid's."""
+    def decode(self, skips: list[Tensor], x: Tensor, position: TilePosition | None = None) -> Tensor:
+        """Logits from features at strides 4, 8 and 16 and the pyramid's output."""
         for block, skip, stride in zip(self.upsampling, reversed(skips), (16, 8, 4), strict=True):
-            x = block(x if part is None else part.resize(x, (skip.shape[-2], skip.shape[-1]), stride), skip)
+            if position is not None:
+                x = position.resize(x, (skip.shape[-2], skip.shape[-1]), stride)
+            x = block(x, skip)
         return self.head(x)
 
 
 class SpatialPyramid(nn.Module):
-    """Context at several scales: the features pooled onto coarse grids, projected, and put beside themselves."""
+    """Context at several scales: features pooled onto coarse grids, projected, and concatenated with the input."""
 
     def __init__(self, channels: int, features: int) -> None:
         super().__init__()
@@ -76,7 +78,7 @@ class SpatialPyramid(nn.Module):
         return self.pool(self.bottleneck(x))
 
     def pool(self, x: Tensor) -> Tensor:
-        """The pyramid of features that have passed the bottleneck."""
+        """Pool, project and fuse features that have passed the bottleneck."""
         height, width = x.shape[-2:]
         scales = [x]
         for rows, project in zip(PYRAMID_GRIDS, self.levels, strict=True):
@@ -109,6 +111,6 @@ def norm_relu_conv(inputs: int, outputs: int, kernel: int, bias: bool = False, m
 
 
 def nearest(numerator: int, denominator: int) -> int:
-    """round(numerator / denominator), ties to even; of whole numbers alone, which exporters can follow as symbols."""
+    """round(numerator / denominator), ties to even, in integer arithmetic, which exporters can trace symbolically."""
     odd = numerator // denominator % 2
     return (2 * numerator + denominator - 1 + odd) // (2 * denominator)

@@ -66,7 +66,7 @@ class TokenEncoder(Encoder):
         return found
 
     def fitted(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """With position embeddings of another square grid brought to ours, by timm's own function."""
+        """Pretrained tensors, with the position embeddings resampled to this network's grid by timm's own function."""
         places, own = tensors.get("pos_embed"), self.net.pos_embed
         if places is None or own is None or places.ndim != 3 or places.shape[::2] != own.shape[::2]:
             return tensors
@@ -77,7 +77,7 @@ class TokenEncoder(Encoder):
         return tensors | {"pos_embed": resample_abs_pos_embed(places, grid, [side, side], self._placed)}
 
     def layers_behind(self) -> dict[nn.Parameter, int]:
-        """How many layers a parameter lies behind the decoder: 1 for the last block, and most for the embeddings."""
+        """The depth of each parameter below the decoder: 1 for the last block, most for the embeddings."""
         depth = len(self.net.blocks)
         found = dict.fromkeys(self.net.parameters(), depth + 1) | dict.fromkeys(self.net.norm.parameters(), 1)
         for index, block in enumerate(self.net.blocks):
@@ -85,7 +85,7 @@ class TokenEncoder(Encoder):
         return found
 
     def _with_places(self, x: Tensor) -> Tensor:
-        """Patches with what stands before them (class, registers), and where they are."""
+        """Tokens with position embeddings: class and register tokens, then patches."""
         net, (count, rows, columns, _) = self.net, x.shape
         first = [token.expand(count, -1, -1) for token in (net.cls_token, net.reg_token) if token is not None]
         x = x.flatten(1, 2)
@@ -98,7 +98,7 @@ class TokenEncoder(Encoder):
 
     @property
     def _placed(self) -> int:
-        """How many position embeddings are of tokens that stand before the patches."""
+        """The number of position embeddings of tokens before the patches (class, registers)."""
         return 0 if self.net.no_embed_class else int(self.net.num_prefix_tokens)
 
 
@@ -113,7 +113,7 @@ class ViT(ImageModel):
         encoder = TokenEncoder(backbone)
         super().__init__(encoder.mean, encoder.deviation)
         self.encoder = encoder
-        # A batch norm follows, which would take a bias away.
+        # Without a bias, which the batch norm that follows would cancel.
         self.projections = nn.ModuleList(nn.Conv2d(channels, FEATURES, 1, bias=False) for channels in encoder.channels)
         self.blends = nn.ModuleList(norm_relu_conv(FEATURES, FEATURES, kernel=3) for _ in STRIDES[1:])
         self.head = norm_relu_conv(FEATURES, classes, kernel=1, bias=True)
@@ -137,12 +137,12 @@ class ViT(ImageModel):
 
 
 def cells_of(pixels: int, side: int) -> int:
-    """How many cells of a side cover some pixels. ONNX rounds quotients towards zero, so none here is negative."""
+    """The number of cells that cover some pixels, rounded up without a negative quotient: ONNX truncates towards 0."""
     return (pixels + side - 1) // side
 
 
 def resampled(places: Tensor, old: tuple[int, int], new: tuple[int, int], prefix: int) -> Tensor:
-    """Position embeddings, 1×(prefix + cells)×D, of a grid of another size: timm's `resample_abs_pos_embed`."""
+    """Resample position embeddings, 1×(prefix + cells)×D, to another grid, as timm's `resample_abs_pos_embed` does."""
     first, cells = places[:, :prefix], places[:, prefix:].mT.unflatten(2, old)
     one = torch.ones((), device=places.device)
     with torch.autocast(places.device.type, enabled=False):
@@ -151,9 +151,9 @@ def resampled(places: Tensor, old: tuple[int, int], new: tuple[int, int], prefix
 
 
 def rotations(rope: Any, size: tuple[int, int]) -> Tensor:
-    """Sines and cosines of a grid's rotary embeddings, as timm has them; made on the device, where timm copies them.
+    """Sines and cosines of a grid's rotary embeddings, as timm computes them, but on the device.
 
-    A step that is captured cannot copy. What DINOv3 changed at random in training is left out.
+    timm copies them from the CPU, which a captured step cannot do. DINOv3's random changes in training are left out.
     """
     if isinstance(rope, RotaryEmbeddingDinoV3):
         device = rope.periods.device

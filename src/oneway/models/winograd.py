@@ -1,4 +1,4 @@
-"""Convolutions of a network that only predicts, on a CPU: those of 3×3 with two thirds of their products."""
+"""Winograd convolutions for prediction on a CPU: 3×3 with two thirds of the multiplications."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from oneway.models.fuse import is_watched
 from oneway.ops.winograd import winograd_conv, winograd_weights
 
 FEWEST_CHANNELS = 64
-"""Of narrower convolutions, making the sums takes longer than the products that they save."""
+"""With fewer channels, Winograd's additions take longer than the multiplications that they save."""
 
 
 class WinogradConv(nn.Conv2d):
-    """A 3×3 convolution that is done by `winograd_conv` in inference mode; where it is traced or learns, by PyTorch."""
+    """A 3×3 convolution, by `winograd_conv` in inference mode; by PyTorch while training or tracing."""
 
     sums: Tensor
-    """What sums of neighbours are multiplied by."""
+    """The transformed weights (`winograd_weights`)."""
 
     def forward(self, x: Tensor) -> Tensor:
         if torch.is_inference_mode_enabled() and x.dtype == self.sums.dtype and x.device.type == "cpu":
@@ -27,10 +27,10 @@ class WinogradConv(nn.Conv2d):
         return super().forward(x)
 
 
-def save_products(network: nn.Module) -> nn.Module:
-    """The same network, whose weights stay as they are from now on, in float32 on a CPU of Intel's or AMD's.
+def use_winograd(network: nn.Module) -> nn.Module:
+    """Use Winograd convolutions in a float32 network on an x86 CPU, in place; its weights must not change afterwards.
 
-    Elsewhere nothing changes: what PyTorch does there has not been measured.
+    On other processors nothing changes: Winograd has not been measured against PyTorch there.
     """
     if platform.machine().lower() in ("x86_64", "amd64") and torch.backends.mkldnn.is_available():
         for module in network.modules():
@@ -41,7 +41,7 @@ def save_products(network: nn.Module) -> nn.Module:
 
 
 def without_products(network: nn.Module) -> nn.Module:
-    """A copy of a network as it was before `save_products`, if that has changed it; else the network itself.
+    """A copy of a network as it was before `use_winograd`, if that has changed it; else the network itself.
 
     A file that is made of it would hold the sums beside the weights, and never use them.
     """

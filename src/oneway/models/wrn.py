@@ -61,14 +61,14 @@ class Block(nn.Module):
 
 
 def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
-    """A convolution with He's initial weights, which keep the variance of the gradient; the norms have the biases."""
+    """A convolution without bias, with He's initial weights for the backward pass (`fan_out`)."""
     conv = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
     nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
     return conv
 
 
 def _blocks_per_group(depth: int) -> int:
-    """Three groups of n blocks of two layers; the stem and three shortcuts are the other four."""
+    """The number n of blocks in each of three groups: depth 6n + 4 counts two layers a block, stem and shortcuts."""
     blocks, remainder = divmod(depth - 4, 6)
     if blocks < 1 or remainder:
         below = 6 * blocks + 4

@@ -1,6 +1,6 @@
-"""The activations that follow a norm: functions of one number, with a reference and in kernels their two directions.
+"""The activations that follow a norm, elementwise: a reference, and the forward and backward functions of kernels.
 
-Backwards they need the number that went in, which a norm computes again: nothing is kept for them.
+The backward function needs the input, which a norm recomputes: nothing is saved for it.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -35,7 +35,7 @@ def activate(x: Tensor, activation: Activation) -> Tensor:
 
 @triton.jit
 def activated(value, ACTIVATION: tl.constexpr):
-    """The activation of numbers in single precision; what is not a number stays so."""
+    """The activation of values in single precision; NaN stays NaN."""
     if ACTIVATION == "relu":
         value = rectified(value, value)
     elif ACTIVATION == "relu6":
@@ -43,15 +43,15 @@ def activated(value, ACTIVATION: tl.constexpr):
     elif ACTIVATION == "silu":
         value = value * tl.sigmoid(value)
     elif ACTIVATION == "hard-swish":
-        value = value * _between(value)
+        value = value * _hard_sigmoid(value)
     elif ACTIVATION == "gelu":
-        value = value * _below(value)
+        value = value * _normal_cdf(value)
     return value
 
 
 @triton.jit
-def sent_back(value, gradient, ACTIVATION: tl.constexpr):
-    """The gradient of what went in, the value, from that of its activation."""
+def activation_backward(value, gradient, ACTIVATION: tl.constexpr):
+    """The gradient of the input `value`, from the gradient of its activation."""
     if ACTIVATION == "relu":
         gradient = rectified(value, gradient)
     elif ACTIVATION == "relu6":
@@ -61,27 +61,27 @@ def sent_back(value, gradient, ACTIVATION: tl.constexpr):
         gradient = gradient * share * (1 + value * (1 - share))
     elif ACTIVATION == "hard-swish":
         inside = (value > -3) & (value < 3)
-        gradient = gradient * tl.where(inside, value / 3 + 0.5, _between(value))
+        gradient = gradient * tl.where(inside, value / 3 + 0.5, _hard_sigmoid(value))
     elif ACTIVATION == "gelu":
         density = 0.3989422804014327 * tl.exp(-0.5 * value * value)  # 1/√2π
-        gradient = gradient * (_below(value) + value * density)
+        gradient = gradient * (_normal_cdf(value) + value * density)
     return gradient
 
 
 @triton.jit
 def rectified(value, passing):
-    """What passes where the value is positive, or not a number, so that the latter shows in the result."""
+    """`passing` where the value is positive or NaN, so that NaN shows in the result; 0 elsewhere."""
     return tl.where(value <= 0, 0.0, passing)
 
 
 @triton.jit
-def _between(value):
-    """0 up to −3, 1 from 3, and straight between."""
+def _hard_sigmoid(value):
+    """Hard sigmoid: 0 up to −3, 1 from 3, linear between."""
     share = value / 6 + 0.5
     return tl.where(share > 1, 1.0, rectified(share, share))
 
 
 @triton.jit
-def _below(value):
-    """The share of a normal distribution below a value."""
+def _normal_cdf(value):
+    """The cumulative distribution function of the standard normal distribution."""
     return 0.5 + 0.5 * tl.erf(value * 0.7071067811865476)  # 1/√2

@@ -1,4 +1,4 @@
-"""Kernels compiled before they are needed, side by side: one after another, dozens of them take half a minute."""
+"""Compile kernels ahead of time and in parallel: one after another, dozens of them take half a minute."""
 
 # mypy: disable-error-code="import-untyped, import-not-found, unused-ignore"
 
@@ -26,31 +26,31 @@ except ImportError:  # no Triton, or one that compiles when it launches, and onl
     JITFunction = AsyncCompileMode = None
 
 THREADS = 16
-"""At most; most of their time is spent in compilers that run side by side."""
+"""The most compiler threads; most of their time is spent waiting for compiler processes."""
 
 FEW_CORES = 4
-"""With no more of them, processes of their own would not be faster than threads."""
+"""The cores up to which compiler processes would not be faster than threads."""
 
 _LOCK = threading.Lock()
 """Held while the launching of kernels is replaced, which is so for the whole process."""
 
 
 def start_compilers() -> Compilers | None:
-    """Processes that compile for `compile_ahead`, where it has much to do; None where they would not help."""
+    """Start compiler processes for `compile_ahead`; None where they would not help."""
     with suppress(OSError):
         return Compilers() if AsyncCompileMode is not None and count_cores() > FEW_CORES else None
     return None
 
 
 def compile_ahead(function: Callable[[], object], compilers: Compilers | None = None) -> None:
-    """Compiles and loads the kernels that a function launches, but launches none: what it computes is of no use.
+    """Run a function without launching its kernels: they are compiled and loaded; its results are meaningless.
 
-    What they would have written is zero. Where Triton cannot, nothing is done, and each kernel is compiled when it is
-    launched first. Of several threads that call this, one waits for the other; who launches kernels is not held up.
+    Outputs of kernels are zeros. Where Triton cannot compile asynchronously, nothing is done, and each kernel is
+    compiled at its first launch. Threads that call this take turns; launches elsewhere are not held up.
     """
     if AsyncCompileMode is None:
         return
-    # Backwards in the same thread: whoever else launches kernels meanwhile does launch them.
+    # Backward passes stay in this thread: launches from other threads must not be suppressed.
     one_thread = torch.autograd.set_multithreading_enabled(False)
     # What fails here fails again, where it is launched.
     with (
@@ -65,19 +65,19 @@ def compile_ahead(function: Callable[[], object], compilers: Compilers | None = 
 
 
 def hash_compiler() -> None:
-    """What Triton does once in a process before it finds a kernel: it reads itself, half a gigabyte, and remembers."""
+    """Compute Triton's hash of itself: once in a process it reads half a gigabyte, before it can look up a kernel."""
     from triton.runtime.cache import triton_key
 
     triton_key()
 
 
 def cache_folder() -> Path:
-    """Where Triton keeps what it has compiled."""
+    """The folder of Triton's cache of compiled kernels."""
     return Path(triton.knobs.cache.dir)
 
 
 class _Threads(ThreadPoolExecutor):
-    """Threads that also load what they have compiled: for some versions of Triton, a C compiler has work to do then."""
+    """Threads that also load the compiled kernels: some versions of Triton run a C compiler then."""
 
     def __init__(self, compilers: Compilers | None, threads: int, **options: Any) -> None:
         super().__init__(threads, **options)
@@ -98,7 +98,7 @@ class _Threads(ThreadPoolExecutor):
 
 
 class _Zeros(TorchFunctionMode):
-    """New memory has zeros, since no kernel fills it: they are labels and places, and what was there might be none."""
+    """Fill new memory with zeros: no kernel fills it, and leftover bytes might be no valid labels or indices."""
 
     EMPTY = (torch.empty, torch.empty_like, Tensor.new_empty)
 

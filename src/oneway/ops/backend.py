@@ -1,8 +1,8 @@
-"""Which way an operation takes: its Triton kernel, or the reference beside it.
+"""The choice between an operation's Triton kernel and its reference.
 
-An operation is one function. Its reference, plain PyTorch, is the definition and runs anywhere; its kernel promises the
-same to rounding and runs on a GPU, or on a CPU in Triton's interpreter (`TRITON_INTERPRET=1`). Without Triton, kernels
-are never called.
+An operation is one function. Its reference, plain PyTorch, is the definition and runs anywhere; its kernel gives the
+same result up to rounding and runs on a GPU, or on a CPU in Triton's interpreter (`TRITON_INTERPRET=1`). Without
+Triton, kernels are never called.
 """
 
 # mypy: disable-error-code="import-untyped"
@@ -41,7 +41,7 @@ _references_only = ContextVar("references_only", default=False)
 
 @contextmanager
 def references(only: bool = True) -> Iterator[None]:
-    """Within the block, every operation is its reference."""
+    """Within the block, every operation uses its reference."""
     token = _references_only.set(only)
     try:
         yield
@@ -50,12 +50,12 @@ def references(only: bool = True) -> Iterator[None]:
 
 
 def kernels_run(device: torch.device) -> bool:
-    """Whether operations on a device take their kernels."""
+    """Whether operations on a device use kernels."""
     return AVAILABLE and not _references_only.get() and (device.type == "cuda" or INTERPRETED)
 
 
 def kernel_takes(*tensors: Tensor) -> bool:
-    """Whether a kernel can run on tensors of floating point; none has a forward-mode derivative."""
+    """Whether a kernel can take floating-point tensors; none supports forward-mode differentiation."""
     return kernels_run(tensors[0].device) and all(
         tensor.dtype in FLOATS and forward_ad.unpack_dual(tensor).tangent is None for tensor in tensors
     )

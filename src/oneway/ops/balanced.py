@@ -1,4 +1,4 @@
-"""Losses of labels that do not let frequent classes, or easy pixels, decide alone; in plain PyTorch.
+"""Supervised losses against class imbalance: class weights, Dice, hard pixels; in plain PyTorch.
 
 Shapes: N images of H×W pixels, C classes, logits at h×w; or N×C logits and N labels of whole images.
 """
@@ -16,7 +16,7 @@ from oneway.ops.collective import divided, total, total_with_gradient
 from oneway.ops.losses import pixels_of, upsample
 
 HARDEST = 0.25
-"""Share of the labelled pixels that count in `hardest_cross_entropy`."""
+"""Share of the labelled pixels that count in online hard example mining."""
 
 
 def weight_of_labels(labels: Tensor, weights: Tensor) -> Tensor:
@@ -42,16 +42,16 @@ def dice(logits: Tensor, labels: Tensor) -> Tensor:
     return divided(torch.where(present, losses, 0).sum() / present.sum().clamp(min=1))
 
 
-def hardest_cross_entropy(logits: Tensor, labels: Tensor, share: float = HARDEST) -> Tensor:
-    """Mean cross-entropy over the labelled pixels where it is largest, a `share` of them; 0 where there are none.
+def hardest_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Mean cross-entropy over the hardest of the labelled pixels, a share `HARDEST` of them; 0 where none is labelled.
 
-    How many are labelled is known on the device alone, and a shape cannot depend on it. So the largest are found as if
-    all pixels were, ignored ones behind all others, and of these only as many count as the share is.
+    The number of labelled pixels is known on the device alone, and a shape cannot depend on it. So as many losses are
+    selected as if all pixels were labelled, with ignored pixels last, and only the share of the labelled ones counts.
     """
     losses = F.cross_entropy(_at_labels(logits, labels), labels, ignore_index=IGNORE, reduction="none").flatten()
     labelled = (labels != IGNORE).flatten()
-    largest = torch.where(labelled, losses, -1).topk(math.ceil(share * len(losses))).values
-    kept = (share * labelled.sum()).ceil()
+    largest = torch.where(labelled, losses, -1).topk(math.ceil(HARDEST * len(losses))).values
+    kept = (HARDEST * labelled.sum()).ceil()
     counted = torch.arange(len(largest), device=largest.device) < kept
     return torch.where(counted, largest, 0).sum() / kept.clamp(min=1)
 

@@ -1,6 +1,6 @@
-"""Many tensors cast in one pass, and their gradients in another, where autocast would take a pass for each.
+"""Cast many tensors in one pass, and their gradients in another, where autocast would take a pass for each.
 
-Whoever computes a gradient of theirs on a second stream need not wait for it: this is where all are waited for.
+The backward pass here also joins the gradients that were deferred to a side stream.
 """
 
 from __future__ import annotations
@@ -12,22 +12,27 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from oneway.ops.beside import forget_others, wait_for_others
+from oneway.ops.side_stream import drop_deferred, join_deferred
 
 
 def cast_together(tensors: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, ...]:
-    """The tensors, all of one dtype, in another one; each keeps its layout, and counts its uses."""
-    forget_others()  # of a step that failed
+    """Cast tensors of one dtype to another, differentiably; each keeps its layout and counts its uses."""
+    drop_deferred()  # of a step that failed
     found: tuple[Tensor, ...] = _Cast.apply(dtype, *tensors) if tensors else ()
     for tensor in found:
         tensor.uses = Uses()  # type: ignore[attr-defined]
     return found
 
 
-class Uses:
-    """How often a tensor is used by what is yet to be differentiated.
+def at_least_float32(tensor: Tensor) -> Tensor:
+    """The tensor in float32, or in float64 if it is that already."""
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
 
-    Autograd adds up the gradients of several uses as soon as it has them: they must not be still under way.
+
+class Uses:
+    """The number of uses of a tensor that autograd has not differentiated yet.
+
+    Autograd adds up the gradients of several uses as soon as it has them: those must not be deferred.
     """
 
     def __init__(self) -> None:
@@ -39,7 +44,7 @@ class Uses:
         self.several |= self.count > 1
 
     def end(self) -> bool:
-        """One less, on the way back; whether it was the only one."""
+        """One use less, in the backward pass; returns whether it was the only one."""
         alone = not self.several
         self.count -= 1
         self.several &= self.count > 0
@@ -47,7 +52,7 @@ class Uses:
 
 
 def uses_of(tensor: Tensor) -> Uses | None:
-    """Of a tensor that was cast with others, and has a gradient; None of any other."""
+    """The uses of a tensor that `cast_together` has cast and that needs a gradient; None for any other tensor."""
     return getattr(tensor, "uses", None) if tensor.requires_grad else None
 
 
@@ -61,7 +66,7 @@ class _Cast(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Tensor | None, ...]:
-        wait_for_others()
+        join_deferred()
         sent = iter(_copied([each for each in upstream if each is not None], ctx.dtype))
         return None, *(None if each is None else next(sent) for each in upstream)
 

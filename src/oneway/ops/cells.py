@@ -1,4 +1,4 @@
-"""Between stride-4 cells and pixels: how kernels of losses divide an image.
+"""How kernels of losses divide an image between stride-4 cells and pixels.
 
 Along an axis of `CELLS` cells and `LENGTH` pixels, interval k (0 … CELLS) lies between the centres of cells k − 1
 and k, and every pixel's centre lies in one interval: its logits are a mixture of those two cells'. The outermost
@@ -82,21 +82,21 @@ class Shape:
         return sizes | {"DOWN": down, "RIGHT": right, "INTERVALS": self.intervals, "num_warps": THREADS // 32}
 
 
-def framed(logits: Tensor) -> Tensor:
-    """N×C×(h + 3)×(w + 3) copy of logits in any memory layout, as float32 in units of ln 2.
+def pad_logits(logits: Tensor) -> Tensor:
+    """Copy logits of any memory layout to N×C×(h + 3)×(w + 3), padded by repeating the border, float32, times log₂ e.
 
-    Cells at the border are repeated, once before and twice behind, so that nobody has to look where an image ends.
+    Cells at the border are repeated once before and twice behind, so that kernels need no bounds checks.
     """
     n, classes, height, width = logits.shape
-    frame = torch.empty(n, classes, height + 3, width + 3, device=logits.device)
+    padded = torch.empty(n, classes, height + 3, width + 3, device=logits.device)
     grid = (triton.cdiv(width + 3, 32), height + 3, n)
-    _frame[grid](logits, frame, *logits.stride(), classes, height, width, CLASSES=32, COLUMNS=32)
-    return frame
+    _pad_logits[grid](logits, padded, *logits.stride(), classes, height, width, CLASSES=32, COLUMNS=32)
+    return padded
 
 
 @triton.jit
-def _frame(
-    logits, frame, stride_n, stride_c, stride_y, stride_x, C, h, w, CLASSES: tl.constexpr, COLUMNS: tl.constexpr
+def _pad_logits(
+    logits, padded, stride_n, stride_c, stride_y, stride_x, C, h, w, CLASSES: tl.constexpr, COLUMNS: tl.constexpr
 ):
     n, row = tl.program_id(2).to(tl.int64), tl.program_id(1)
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
@@ -107,7 +107,7 @@ def _frame(
         exists = (c < C) & (column < w + PADDING)
         value = tl.load(logits + n * stride_n + c * stride_c + y * stride_y + x * stride_x, exists, other=0)
         place = ((n * C + c) * (h + PADDING) + row) * (w + PADDING) + column
-        tl.store(frame + place, value.to(tl.float32) * LOG2_E, exists)
+        tl.store(padded + place, value.to(tl.float32) * LOG2_E, exists)
 
 
 @triton.jit
@@ -159,18 +159,18 @@ def intervals_of_program(
 
 
 @triton.jit
-def corner_of(frame, n, row, column, C: tl.constexpr, h: tl.constexpr, w: tl.constexpr, RIGHT: tl.constexpr):
-    """Pointers at the upper left cells of intervals in a framed copy, for the first class and for every thread.
+def corner_of(padded, n, row, column, C: tl.constexpr, h: tl.constexpr, w: tl.constexpr, RIGHT: tl.constexpr):
+    """Pointers at the upper left cells of intervals in a padded copy, for the first class and for every thread.
 
     The image may be another for each pixel.
     """
     place = (n * C * (h + PADDING) + row) * (w + PADDING) + tl.minimum(column, w)
-    return frame + (place + tl.zeros((1, 1, RIGHT), tl.int64))
+    return padded + (place + tl.zeros((1, 1, RIGHT), tl.int64))
 
 
 @triton.jit
 def upsampled(corner, share_down, share_right, w: tl.constexpr):
-    """Logits of pixels between four cells of a framed copy, of which `corner` points at the upper left one."""
+    """Logits of pixels between four cells of a padded copy, of which `corner` points at the upper left one."""
     upper, upper_right = tl.load(corner), tl.load(corner + 1)
     lower, lower_right = tl.load(corner + w + PADDING), tl.load(corner + w + PADDING + 1)
     upper += (upper_right - upper) * share_right

@@ -9,23 +9,23 @@ import torch
 from torch import Tensor
 
 
-def half_of_classes(labels: Tensor, lots: Tensor, classes: int) -> Tensor:
+def half_of_classes(labels: Tensor, u: Tensor, classes: int) -> Tensor:
     """N×H×W: true where the pixel's class is one of the chosen, which are ⌊half⌋ of those in its image.
 
     Args:
         labels: N×H×W, in 0 … C − 1.
-        lots: N×256 numbers; the classes with the smallest are chosen.
+        u: N×256 uniform numbers; the classes with the smallest ones are chosen.
         classes: C.
     """
     flat = labels.flatten(1)
     present = torch.zeros(len(labels), classes, dtype=torch.bool, device=labels.device).scatter(1, flat, True)
-    ranks = torch.where(present, lots[:, :classes], 2).argsort(dim=1, stable=True).argsort(dim=1)
+    ranks = torch.where(present, u[:, :classes], 2).argsort(dim=1, stable=True).argsort(dim=1)
     chosen = ranks < present.sum(dim=1, keepdim=True) // 2
     return chosen.gather(1, flat).view_as(labels)
 
 
 def paste(x: Tensor, mask: Tensor) -> Tensor:
-    """What the mask selects of each image, on the image ⌊N/2⌋ places further on, the first following the last.
+    """Paste the pixels of image n that the mask selects onto image n + ⌊N/2⌋, modulo N.
 
     Args:
         x: N×…×H×W images or labels.

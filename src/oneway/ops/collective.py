@@ -1,8 +1,8 @@
-"""What an operation needs of the whole batch where several processes have a share of it each.
+"""Sums and means over the whole batch where each of several processes has a share of it.
 
-A loss divides by the number of pixels that count in all shares, so that what the processes return adds up to the mean
-over the batch; a norm has the statistics of all shares. Shapes are the same in every process. In a process that trains
-alone, a share is the whole, and nothing here changes anything.
+A loss divides by the number of pixels that count in all shares, so that the processes' losses add up to the mean over
+the batch; a norm uses the statistics of all shares. Shapes are the same in every process. In a process that trains
+alone, everything here is the identity.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from torch.autograd.function import once_differentiable
 
 
 class Group(NamedTuple):
-    """Processes that compute a step together. What one calls, all call, in the same order."""
+    """Processes that compute a step together. All of them make the same calls in the same order."""
 
     size: int
     rank: int
-    """Which of them this is."""
+    """The rank of this process."""
 
     add_up: Callable[[Tensor], None]
-    """Makes a contiguous tensor the sum over the processes, the same in each of them to the bit."""
+    """All-reduce: sums a contiguous tensor over the processes, in place and the same in all to the bit."""
 
     fill: Callable[[Tensor], None]
-    """Fills in size×…, contiguous, of which each process has filled the row of its rank."""
+    """All-gather: fills a contiguous size×… tensor, of which each process has written the row of its rank."""
 
     def sum(self, tensor: Tensor) -> Tensor:
         """A new tensor, without a gradient: the sum over the processes."""
@@ -37,7 +37,7 @@ class Group(NamedTuple):
         return total
 
     def gather(self, tensor: Tensor) -> Tensor:
-        """Size×…: the tensors of all processes, likewise."""
+        """Size×…: the tensors of all processes, without a gradient."""
         rows = tensor.new_empty(self.size, *tensor.shape)
         rows[self.rank] = tensor.detach()
         self.fill(rows)
@@ -49,7 +49,7 @@ _group: ContextVar[Group | None] = ContextVar("group", default=None)
 
 @contextmanager
 def computing_with(group: Group | None) -> Iterator[None]:
-    """Within the block, operations have a share of a batch each; None: all of it."""
+    """Within the block, operations work on a share of a batch that the group has; None: on all of it."""
     token = _group.set(group)
     try:
         yield
@@ -58,7 +58,7 @@ def computing_with(group: Group | None) -> Iterator[None]:
 
 
 def current() -> Group | None:
-    """The group of the block; a backward pass may run in a thread that does not know it, and has to keep it."""
+    """The current group. A backward pass must save it, since it may run in a thread without this context."""
     return _group.get()
 
 
@@ -69,7 +69,7 @@ def total(count: Tensor) -> Tensor:
 
 
 def total_with_gradient(values: Tensor) -> Tensor:
-    """The same for what is not linear in the sum, with the gradient of all that the processes make of it."""
+    """The sum over all shares, with a gradient: for losses that are not linear in the sum."""
     group = _group.get()
     if group is None:
         return values
@@ -78,7 +78,7 @@ def total_with_gradient(values: Tensor) -> Tensor:
 
 
 def divided(value: Tensor) -> Tensor:
-    """What all processes have alike, or have a mean of, so that their values add up to it, or to the mean."""
+    """A value divided by the number of processes, so that the sum over processes is the value, or the mean."""
     group = _group.get()
     return value if group is None else value / group.size
 

@@ -22,9 +22,9 @@ from oneway.ops.perturb import hue_shifted
 from oneway.ops.photometric import shift_hue
 
 PROBABILITIES = (0.8, 0.2, 0.5)
-"""Of changing colours, of grey, of blur."""
+"""Probabilities of a change of colours, of grey, of blur."""
 REACH = 5
-"""Pixels on either side that a blur takes in."""
+"""Radius of the blur in pixels."""
 GREY = (0.2989, 0.587, 0.114)
 """Shares of red, green and blue in the grey of a colour."""
 RED, GREEN, BLUE = (tl.constexpr(share) for share in GREY)
@@ -36,8 +36,8 @@ def jitter_colours(x: Tensor, draw: Colours, strength: float) -> Tensor:
     """N×3×H×W images; at strength 0 the identity but for rounding, and above 1 no more probable than at 1."""
     if kernel_takes(x) and not x.requires_grad and min(x.shape[2:]) > REACH:
         return jitter_colours_by_kernel(x, draw, strength)
-    pairs = zip(draw.lots.T, PROBABILITIES, strict=True)
-    coloured, grey, blurred = ((lot < min(1, strength) * probability).view(-1, 1, 1, 1) for lot, probability in pairs)
+    pairs = zip(draw.u.T, PROBABILITIES, strict=True)
+    coloured, grey, blurred = ((u < min(1, strength) * probability).view(-1, 1, 1, 1) for u, probability in pairs)
     brightness, contrast, saturation, hue = (
         torch.where(coloured, strength * change.to(x.dtype).view(-1, 1, 1, 1), 0)
         for change in (draw.brightness, draw.contrast, draw.saturation, draw.hue)
@@ -52,30 +52,30 @@ def jitter_colours(x: Tensor, draw: Colours, strength: float) -> Tensor:
 
 
 def jitter_colours_by_kernel(x: Tensor, draw: Colours, strength: float) -> Tensor:
-    """The same, without a gradient."""
+    """`jitter_colours` by kernels, without a gradient."""
     n, _, height, width = x.shape
     x = x.contiguous()
     tiles = triton.cdiv(height * width, PIXELS)
     sums, coloured, halfway, out = torch.empty(n, tiles, device=x.device), *(torch.empty_like(x) for _ in range(3))
     likely = [min(1, strength) * probability for probability in PROBABILITIES]
-    changes = (draw.brightness, draw.contrast, draw.saturation, draw.hue, draw.lots, strength, *likely[:2])
-    _jitter_sums[tiles, n](x, sums, draw.brightness, draw.lots, strength, likely[0], height * width, PIXELS=PIXELS)
+    changes = (draw.brightness, draw.contrast, draw.saturation, draw.hue, draw.u, strength, *likely[:2])
+    _jitter_sums[tiles, n](x, sums, draw.brightness, draw.u, strength, likely[0], height * width, PIXELS=PIXELS)
     constants = {"TILES": triton.next_power_of_2(tiles), "PIXELS": PIXELS}
     _jitter_colours[tiles, n](x, coloured, sums, *changes, height * width, tiles, **constants)
     for source, target, down in ((coloured, halfway, True), (halfway, out, False)):
-        blurred = (draw.blur, draw.lots, likely[2], height, width)
+        blurred = (draw.blur, draw.u, likely[2], height, width)
         _jitter_blur[tiles, 3, n](source, target, *blurred, DOWN=down, REACH=REACH, PIXELS=PIXELS)
     return out
 
 
 def grey_of(x: Tensor) -> Tensor:
-    """N×1×H×W."""
+    """The grey of N×3×H×W colours: N×1×H×W."""
     red, green, blue = x.split(1, dim=1)
     return GREY[0] * red + GREY[1] * green + GREY[2] * blue
 
 
 def blur(x: Tensor, deviation: Tensor) -> Tensor:
-    """Each image with a Gaussian of its own, mirrored at the border: rows, then columns."""
+    """Blur each image with a Gaussian of its own deviation, mirrored at the border."""
     offsets = torch.arange(-REACH, REACH + 1, device=x.device, dtype=x.dtype)
     weights = (-0.5 * (offsets / deviation[:, None]).square()).softmax(dim=1)  # N×11
     for axis, padding in ((2, (0, 0, REACH, REACH)), (3, (REACH, REACH, 0, 0))):
@@ -86,12 +86,12 @@ def blur(x: Tensor, deviation: Tensor) -> Tensor:
 
 
 @triton.jit
-def _jitter_sums(x, sums, brightness, lots, strength, likely, count, PIXELS: tl.constexpr):
+def _jitter_sums(x, sums, brightness, u, strength, likely, count, PIXELS: tl.constexpr):
     """A program's part of the sum of an image's grey."""
     n, tile = tl.program_id(1).to(tl.int64), tl.program_id(0)
     pixel = tile * PIXELS + tl.arange(0, PIXELS)
     exists = pixel < count
-    red, green, blue = _brightened(x + n * 3 * count + pixel, n, exists, brightness, lots, strength, likely, count)
+    red, green, blue = _brightened(x + n * 3 * count + pixel, n, exists, brightness, u, strength, likely, count)
     tl.store(sums + n * tl.num_programs(0) + tile, tl.sum(tl.where(exists, _grey(red, green, blue), 0)))
 
 
@@ -104,7 +104,7 @@ def _jitter_colours(
     contrast,
     saturation,
     hue,
-    lots,
+    u,
     strength,
     likely,
     likely_grey,
@@ -117,15 +117,15 @@ def _jitter_colours(
     n = tl.program_id(1).to(tl.int64)
     pixel = tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)
     exists = pixel < count
-    red, green, blue = _brightened(x + n * 3 * count + pixel, n, exists, brightness, lots, strength, likely, count)
+    red, green, blue = _brightened(x + n * 3 * count + pixel, n, exists, brightness, u, strength, likely, count)
     tile = tl.arange(0, TILES)
     mean = tl.sum(tl.load(sums + n * tiles + tile, tile < tiles, other=0)) / count
-    share = 1 + _change(contrast, n, lots, strength, likely)
+    share = 1 + _change(contrast, n, u, strength, likely)
     red, green, blue = _away(red, mean, share), _away(green, mean, share), _away(blue, mean, share)
-    share, grey = 1 + _change(saturation, n, lots, strength, likely), _grey(red, green, blue)
+    share, grey = 1 + _change(saturation, n, u, strength, likely), _grey(red, green, blue)
     red, green, blue = _away(red, grey, share), _away(green, grey, share), _away(blue, grey, share)
-    red, green, blue = hue_shifted(red, green, blue, _change(hue, n, lots, strength, likely), 1.0)
-    colourless, grey = tl.load(lots + 3 * n + 1) < likely_grey, _grey(red, green, blue)
+    red, green, blue = hue_shifted(red, green, blue, _change(hue, n, u, strength, likely), 1.0)
+    colourless, grey = tl.load(u + 3 * n + 1) < likely_grey, _grey(red, green, blue)
     place = out + n * 3 * count + pixel
     tl.store(place, tl.where(colourless, grey, red).to(out.dtype.element_ty), exists)
     tl.store(place + count, tl.where(colourless, grey, green).to(out.dtype.element_ty), exists)
@@ -133,14 +133,14 @@ def _jitter_colours(
 
 
 @triton.jit
-def _jitter_blur(x, out, deviations, lots, likely, H, W, DOWN: tl.constexpr, REACH: tl.constexpr, PIXELS: tl.constexpr):
+def _jitter_blur(x, out, deviations, u, likely, H, W, DOWN: tl.constexpr, REACH: tl.constexpr, PIXELS: tl.constexpr):
     """A Gaussian down or across one channel, mirrored at the border; images that are not blurred are copied."""
     n = tl.program_id(2).to(tl.int64)
     image = (n * 3 + tl.program_id(1)) * H * W
     pixel = tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)
     exists = pixel < H * W
     value = tl.load(x + image + pixel, exists, other=0).to(tl.float32)
-    if tl.load(lots + 3 * n + 2) < likely:
+    if tl.load(u + 3 * n + 2) < likely:
         deviation = tl.load(deviations + n).to(tl.float32)
         i, j, weights = pixel // W, pixel % W, 1.0
         for distance in tl.static_range(1, REACH + 1):
@@ -158,17 +158,17 @@ def _jitter_blur(x, out, deviations, lots, likely, H, W, DOWN: tl.constexpr, REA
 
 
 @triton.jit
-def _brightened(pixel, n, exists, brightness, lots, strength, likely, count):
-    factor = 1 + _change(brightness, n, lots, strength, likely)
+def _brightened(pixel, n, exists, brightness, u, strength, likely, count):
+    factor = 1 + _change(brightness, n, u, strength, likely)
     red = _within(tl.load(pixel, exists, other=0).to(tl.float32) * factor)
     green = _within(tl.load(pixel + count, exists, other=0).to(tl.float32) * factor)
     return red, green, _within(tl.load(pixel + 2 * count, exists, other=0).to(tl.float32) * factor)
 
 
 @triton.jit
-def _change(column, n, lots, strength, likely):
-    """What was drawn for an image, at the strength; 0 where its colours stay."""
-    return tl.where(tl.load(lots + 3 * n) < likely, tl.load(column + n).to(tl.float32) * strength, 0.0)
+def _change(column, n, u, strength, likely):
+    """A parameter of an image, times the strength; 0 where its colours are not changed."""
+    return tl.where(tl.load(u + 3 * n) < likely, tl.load(column + n).to(tl.float32) * strength, 0.0)
 
 
 @triton.jit

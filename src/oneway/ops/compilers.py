@@ -1,7 +1,7 @@
-"""Kernels compiled by other processes: Triton holds Python's lock while it compiles, so that threads take turns.
+"""Compile kernels in other processes: Triton holds Python's GIL while it compiles, so that threads take turns.
 
-A process of our own imports what kernels need, once, and forks as many as compile at a time. What they compile is in
-Triton's cache then, where whoever asked for it finds it. Where that fails, kernels are compiled where they are needed.
+A server process imports Triton once and forks a worker for each kernel that is compiled at the same time. Results go to
+Triton's cache, where the caller finds them. Where that fails, kernels are compiled where they are launched.
 """
 
 # mypy: disable-error-code="import-untyped, import-not-found, unused-ignore"
@@ -26,11 +26,11 @@ from typing import IO, Any
 Pipe = IO[bytes] | RawIOBase
 
 LONGEST = 60.0
-"""Seconds that a kernel is waited for."""
+"""Timeout for one kernel, in seconds."""
 
 
 class Compilers:
-    """Has kernels compiled, as many at a time as are asked for; ends with the process that made it."""
+    """The client of the compiler server, which ends with the process that has started it."""
 
     def __init__(self) -> None:
         path = os.pathsep.join(folder for folder in sys.path if folder)
@@ -49,7 +49,7 @@ class Compilers:
         Thread(target=self._listen, name="compilers", daemon=True).start()
 
     def compile(self, function: Callable[[], object]) -> None:
-        """Has compiled what Triton's own function would compile; returns when it is, or will not be."""
+        """Compile the kernel that Triton's own function would; returns when it is compiled, or has failed."""
         with suppress(Exception):
             known = inspect.getclosurevars(function).nonlocals
             source = known["src"]
@@ -63,7 +63,7 @@ class Compilers:
             done.wait(LONGEST if self.process.poll() is None else 0)
 
     def close(self) -> None:
-        """Ends the process; what is still compiled is of no use any more."""
+        """End the server; unfinished kernels are dropped."""
         self.process.kill()
         with suppress(OSError):
             self._pipe(self.process.stdin).close()
@@ -84,7 +84,7 @@ class Compilers:
 
 
 def serve() -> None:
-    """Compiles what is asked for at the standard input, and answers at the standard output."""
+    """The server: reads requests from standard input, and answers on standard output."""
     requests, answers = os.fdopen(os.dup(0), "rb", buffering=0), os.fdopen(os.dup(1), "wb", buffering=0)
     import triton.compiler  # noqa: F401
 
@@ -110,7 +110,7 @@ def serve() -> None:
 
 
 def _worker(others: list[Pipe]) -> Pipe:
-    """The way to a new process, which compiles one kernel after another."""
+    """Fork a worker, which compiles one kernel after another; returns the pipe to it."""
     ours, theirs = socket.socketpair()
     if os.fork():
         theirs.close()
@@ -145,7 +145,7 @@ def _send(pipe: Pipe, number: int, content: bytes) -> None:
 
 
 def _receive(pipe: Pipe) -> tuple[int, bytes]:
-    """A message; raises an EOFError where none will come any more."""
+    """Read a message; raises an EOFError at the end of the stream."""
     number, length = (int.from_bytes(_exactly(pipe, 8), "little") for _ in range(2))
     return number, _exactly(pipe, length)
 

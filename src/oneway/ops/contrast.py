@@ -1,6 +1,6 @@
-"""The directional contrastive loss of CAC (Lai et al., 2021): who is less sure of a cell learns from who is surer.
+"""The directional contrastive loss of CAC (Lai et al., 2021): the less certain crop learns from the more certain one.
 
-Shapes: N images; h×w cells with K features each; M cells to tell others apart from.
+Shapes: N images; h×w cells with K features each; M negative cells.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from oneway.ops.cast import at_least_float32
 from oneway.ops.collective import gathered
 from oneway.ops.losses import mean
 
@@ -18,26 +19,26 @@ TEMPERATURE = 0.1
 
 
 class Cells(NamedTuple):
-    """What a network makes of the cells of N crops."""
+    """Features and predictions of the cells of N crops."""
 
     features: Tensor  # N×K×h×w, of length 1
-    certainty: Tensor  # N×h×w, the probability of the first choice
-    label: Tensor  # N×h×w int64, the first choice
+    certainty: Tensor  # N×h×w, the probability of the most probable class
+    label: Tensor  # N×h×w int64, the most probable class
 
 
 def cells_of(logits: Tensor, features: Tensor) -> Cells:
-    """From N×C×h×w logits and N×K×h×w features; labels and their certainty have no gradient."""
-    probabilities = _precise(logits.detach()).softmax(dim=1)
-    return Cells(F.normalize(_precise(features)), *probabilities.max(dim=1))
+    """Cells from N×C×h×w logits and N×K×h×w features; labels and certainty have no gradient."""
+    probabilities = at_least_float32(logits.detach()).softmax(dim=1)
+    return Cells(F.normalize(at_least_float32(features)), *probabilities.max(dim=1))
 
 
 def shifted(values: Tensor, down: Tensor, right: Tensor) -> Tensor:
-    """N×…×h×w values without a gradient: at (i, j) those of (i − down, j − right), or 0 where there are none.
+    """Shift N×…×h×w values, without a gradient: at (i, j) the value of (i − down, j − right), 0 outside.
 
     Args:
-        values: Of cells of crops that lie further down and to the right than those whose cells they are compared with.
-        down: N, by how many cells.
-        right: N, likewise.
+        values: Values of the cells of N crops.
+        down: N offsets in cells, downwards.
+        right: N offsets in cells, to the right.
     """
     height, width = values.shape[-2:]
     row = torch.arange(height, device=down.device) - down[:, None]
@@ -50,7 +51,10 @@ def shifted(values: Tensor, down: Tensor, right: Tensor) -> Tensor:
 
 
 def chosen(both: tuple[Cells, Cells], places: Tensor) -> tuple[Tensor, Tensor]:
-    """M×K features and M labels of cells of either crop, without a gradient: places are N×(M/N) numbers in [0, 1)."""
+    """M×K features and M labels of random cells of both crops, without a gradient.
+
+    The N×(M/N) `places`, in [0, 1), select the cells.
+    """
     features = torch.cat([cells.features.detach().flatten(2) for cells in both], dim=2)
     labels = torch.cat([cells.label.flatten(1) for cells in both], dim=1)
     place = (places * labels.shape[1]).long()
@@ -61,14 +65,14 @@ def chosen(both: tuple[Cells, Cells], places: Tensor) -> tuple[Tensor, Tensor]:
 def directional_contrast(
     cells: Cells, other: Cells, counted: Tensor, negatives: tuple[Tensor, Tensor], confidence: float
 ) -> Tensor:
-    """−log of exp(φ·φ'/τ) / (exp(φ·φ'/τ) + Σ exp(φ·φₙ/τ)), a mean over the cells of which the other is surer.
+    """−log of exp(φ·φ'/τ) / (exp(φ·φ'/τ) + Σ exp(φ·φₙ/τ)), a mean over the cells where the other crop is more certain.
 
     Args:
-        cells: Those that learn.
-        other: The same cells, seen in another context.
-        counted: N×h×w, which cells are the same.
-        negatives: M×K features and M labels; a cell is told apart from those with another label than its own.
-        confidence: Which the other's certainty must exceed.
+        cells: The cells that learn.
+        other: The same cells in the other crop.
+        counted: N×h×w: which cells are in both crops.
+        negatives: M×K features and M labels; those with a cell's own label are not negatives of it.
+        confidence: The threshold that the other's certainty must exceed.
     """
     with torch.autocast(counted.device.type, enabled=False):
         features = cells.features.movedim(1, -1) / TEMPERATURE  # before there are M times as many numbers
@@ -77,7 +81,3 @@ def directional_contrast(
     unlike = unlike.masked_fill(cells.label[..., None] == negatives[1], -torch.inf)
     losses = torch.logaddexp(alike, unlike.logsumexp(dim=-1)) - alike
     return mean(losses, counted & (other.certainty > confidence) & (cells.certainty < other.certainty))
-
-
-def _precise(values: Tensor) -> Tensor:
-    return values if values.dtype == torch.float64 else values.float()

@@ -1,10 +1,10 @@
-"""Convolutions whose weights get their gradient beside the way back, which does not wait for it.
+"""Convolutions whose weight gradients are computed on a side stream, concurrent with the rest of the backward pass.
 
-A layer's backward pass has two halves: the gradient of its input, which the layer before waits for, and that of its
-weights, which nobody waits for until all are there. The second runs on a stream of its own; `cast_together` waits.
+A layer's backward pass has two halves: the gradient of its input, which the layer before needs next, and that of its
+weights, which is needed only when all gradients are complete. The second is deferred; `cast_together` joins it.
 
-A classifier has a channel for each class, seldom a multiple of eight, without which GPUs multiply several times slower:
-it is given channels of zeros, and nobody sees what becomes of them.
+A classifier has a channel for each class, seldom a multiple of eight, and with other numbers of channels GPUs multiply
+several times slower: the weights are padded with zeros, and the padding is removed from the result.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 
-from oneway.ops.beside import aside
 from oneway.ops.cast import uses_of
 from oneway.ops.rows import channels_last
+from oneway.ops.side_stream import defer
 
 LARGEST = 2**23
-"""Numbers that are held for a gradient, at most: a few megabytes, and larger layers fill a GPU by themselves."""
+"""Most numbers that are held for a deferred gradient, a few megabytes: larger layers fill a GPU by themselves."""
 
 
 CHANNELS_AT_ONCE = 8
 
 
 def conv(x: Tensor, layer: nn.Conv2d, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """What a layer makes of x with weights that `cast_together` has cast."""
+    """The layer's convolution of x, with weights that `cast_together` has cast."""
     plain = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
     forwards = forward_ad.unpack_dual(x).tangent is not None  # a derivative that is not known here
     if not plain or forwards:
@@ -37,13 +37,13 @@ def conv(x: Tensor, layer: nn.Conv2d, weight: Tensor, bias: Tensor | None) -> Te
     settings = layer.stride, layer.padding, layer.dilation, layer.groups
     x = x.to(weight.dtype)
     if uses_of(weight) is None or not torch.is_grad_enabled():
-        return _convolved(x, *_filled(weight, bias, layer.groups), settings, len(weight))
+        return _convolved(x, *_pad_channels(weight, bias, layer.groups), settings, len(weight))
     y: Tensor = _Conv.apply(x, weight, bias, settings)
     return y
 
 
-def _filled(weight: Tensor, bias: Tensor | None, groups: int) -> tuple[Tensor, Tensor | None]:
-    """Weights with channels of zeros; not without a bias: a norm follows, and wants its channels side by side."""
+def _pad_channels(weight: Tensor, bias: Tensor | None, groups: int) -> tuple[Tensor, Tensor | None]:
+    """Pad the output channels with zeros; not without a bias, since a norm follows, which needs dense channels."""
     missing = -len(weight) % CHANNELS_AT_ONCE
     if bias is None or groups > 1 or not missing:
         return weight, bias
@@ -61,7 +61,7 @@ class _Conv(torch.autograd.Function):
         ctx.uses = uses_of(weight)
         ctx.uses.begin()
         ctx.channels = len(weight)
-        weight, bias = _filled(weight, bias, settings[-1])
+        weight, bias = _pad_channels(weight, bias, settings[-1])
         ctx.save_for_backward(x, weight)
         ctx.settings, ctx.biases = settings, None if bias is None else list(bias.shape)
         return _convolved(x, weight, bias, settings, ctx.channels)
@@ -84,7 +84,7 @@ class _Conv(torch.autograd.Function):
         of_x = gradients(True, False, False)[0] if ctx.needs_input_grad[0] else None
         alone, learns = ctx.uses.end(), ctx.needs_input_grad[1]
         if alone and learns and x.is_cuda and x.numel() + upstream.numel() <= LARGEST:
-            _, of_weight, of_bias = aside(lambda: gradients(False, True, ctx.biases is not None), x, upstream)
+            _, of_weight, of_bias = defer(lambda: gradients(False, True, ctx.biases is not None), x, upstream)
         else:
             _, of_weight, of_bias = gradients(False, learns, ctx.biases is not None)
         return of_x, of_weight, of_bias, None

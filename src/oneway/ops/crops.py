@@ -1,4 +1,4 @@
-"""Crops sampled from one long row of pixels, in which every image has its own size.
+"""Sample crops from a flat array of pixels, in which every image has its own size.
 
 Coordinates: an image covers [0, W] × [0, H]; pixel (i, j) has its centre at (j + ½, i + ½).
 Shapes: N crops of h×w pixels.
@@ -22,27 +22,27 @@ PIXELS = 256
 
 
 class Window(NamedTuple):
-    """Where the rows and columns of N crops lie in their images."""
+    """The sampling coordinates of N crops in their images."""
 
-    start: Tensor  # N, the images' first pixels in the row
+    start: Tensor  # N, the images' first pixels in the flat array
     height: Tensor  # N, of the images
     width: Tensor  # N
     y: Tensor  # N×h
     x: Tensor  # N×w
 
     def places(self, row: Tensor, column: Tensor) -> Tensor:
-        """N×h×w places in the long row of the pixels in the given rows (N×h) and columns (N×w)."""
+        """N×h×w indices into the flat array, of the pixels in the given rows (N×h) and columns (N×w)."""
         return (self.start[:, None] + row * self.width[:, None])[:, :, None] + column[:, None, :]
 
     def inside(self) -> Tensor:
-        """N×h×w, whether the image covers a crop's pixel."""
+        """N×h×w: whether a crop's pixel is inside the image."""
         rows = (self.y >= 0) & (self.y <= self.height[:, None])
         columns = (self.x >= 0) & (self.x <= self.width[:, None])
         return rows[:, :, None] & columns[:, None, :]
 
 
 def crop_images(pixels: Tensor, window: Window, padding: float, dtype: torch.dtype = torch.float32) -> Tensor:
-    """N×3×h×w in [0, 1], of P×3 uint8 pixels: interpolated bilinearly, `padding` outside the image."""
+    """Crop images: N×3×h×w in [0, 1] from P×3 uint8 pixels, interpolated bilinearly, `padding` outside the image."""
     if kernels_run(pixels.device) and dtype == torch.float32:
         return crop_images_by_kernel(pixels, window, padding)
     top, bottom, down = _around(window.y.to(dtype), window.height)
@@ -58,7 +58,7 @@ def crop_images(pixels: Tensor, window: Window, padding: float, dtype: torch.dty
 
 
 def crop_labels(labels: Tensor, window: Window) -> Tensor:
-    """N×h×w int64, of P uint8 labels: those of the pixels that centres fall into, IGNORE outside the image."""
+    """Crop labels: N×h×w int64 from P uint8 labels, of the nearest pixels, IGNORE outside the image."""
     if kernels_run(labels.device):
         return crop_labels_by_kernel(labels, window)
     row, column = _inside(window.y.floor(), window.height), _inside(window.x.floor(), window.width)
@@ -66,7 +66,7 @@ def crop_labels(labels: Tensor, window: Window) -> Tensor:
 
 
 def _around(places: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The pixels whose centres lie before and after a place, and how far it is from the first to the second."""
+    """The pixels before and after a coordinate, and the weight of the second."""
     before = (places - 0.5).floor()
     return _inside(before, length), _inside(before + 1, length), places - 0.5 - before
 
@@ -76,13 +76,13 @@ def _inside(pixel: Tensor, length: Tensor) -> Tensor:
 
 
 def crop_images_by_kernel(pixels: Tensor, window: Window, padding: float) -> Tensor:
-    """N×3×h×w float32, channels last."""
+    """`crop_images` by a kernel: N×3×h×w float32, channels last."""
     out = torch.empty(*window.y.shape, window.x.shape[1], 3, device=pixels.device)
     return _launch(_crop_colours, pixels, window, out, PADDING=padding).permute(0, 3, 1, 2)
 
 
 def crop_labels_by_kernel(labels: Tensor, window: Window) -> Tensor:
-    """N×h×w int64."""
+    """`crop_labels` by a kernel: N×h×w int64."""
     out = torch.empty(*window.y.shape, window.x.shape[1], device=labels.device, dtype=torch.int64)
     return _launch(_crop_labels, labels, window, out, IGNORED=IGNORE)
 
@@ -105,15 +105,15 @@ def window_by_kernel(
     crop: tuple[int, int],
     padding: int,
 ) -> Window:
-    """In one launch instead of dozens, where crops lie in the images that they are drawn from, to the bit.
+    """Compute the window of N crops in one launch instead of dozens, the same to the bit.
 
     Args:
-        start: Of all images, their first pixels in the row; int64.
-        size: Their height and width, S×2, int64.
-        item: N, which images.
+        start: S int64, the first pixel of each image in the flat array.
+        size: S×2 int64, height and width of each image.
+        item: N, the numbers of the images.
         scale: N.
         top: N, in [0, 1]: where a crop lies between the highest and the lowest possible place.
-        left: N, likewise.
+        left: N, in [0, 1], the same horizontally.
         flip: N, bool.
         crop: Rows and columns.
         padding: Pixels that a crop may reach beyond each border of the scaled image.
@@ -148,7 +148,7 @@ def _window(
     padding,
     LENGTH: tl.constexpr,
 ):
-    """Rows and columns of a crop, each by a program of their own."""
+    """Sampling coordinates of a crop: rows by one program, columns by another."""
     n, across = tl.program_id(0), tl.program_id(1) == 1
     image = tl.load(item + n)
     size = tl.load(sizes + 2 * image + tl.program_id(1))
@@ -198,7 +198,7 @@ def _crop_labels(labels, start, height, width, y, x, out, h, w, IGNORED: tl.cons
 
 @triton.jit
 def _place(n, place, exists, height, width, y, x, h, w):
-    """Where the crop's pixels lie in their image, and whether it covers them."""
+    """The coordinates of the crop's pixels in their image, and whether they are inside it."""
     row, column = tl.load(y + n * h + place // w, exists, other=0), tl.load(x + n * w + place % w, exists, other=0)
     inside = (row >= 0) & (row <= tl.load(height + n)) & (column >= 0) & (column <= tl.load(width + n))
     return row, column, inside
@@ -206,7 +206,7 @@ def _place(n, place, exists, height, width, y, x, h, w):
 
 @triton.jit
 def _neighbours(place, length):
-    """The pixels whose centres lie before and after a place, and how far it is from the first to the second."""
+    """The pixels before and after a coordinate, and the weight of the second."""
     place = place.to(tl.float32) - 0.5
     before = tl.floor(place)
     return _clamped(before, length), _clamped(before + 1, length), place - before

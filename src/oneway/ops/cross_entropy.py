@@ -19,14 +19,14 @@ from oneway.ops.cells import (
     PADDING,
     Shape,
     corner_of,
-    framed,
     intervals_of_program,
     kernel_upsamples,
     log_sum_exp,
+    pad_logits,
     upsampled,
 )
 from oneway.ops.collective import total
-from oneway.ops.gradient import Traces, mean, store_contributions, store_sums
+from oneway.ops.gradient import PartialSums, mean, store_contributions, store_sums
 from oneway.ops.losses import pixels_of, upsample
 
 
@@ -49,7 +49,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, weight: Tensor | None = None) 
 def confident_cross_entropy(target: Tensor, logits: Tensor, valid: Tensor | None, confidence: float) -> Tensor:
     """Cross-entropy with the target's classes, where its probability exceeds `confidence`; mean over all valid pixels.
 
-    Pixels that the target doubts count as zeros, as in FixMatch: the fewer are sure, the smaller the loss.
+    Pixels below the confidence count as zeros, as in FixMatch: the fewer are confident, the smaller the loss.
     """
     certainty, labels = target.max(dim=1)
     labels = labels if valid is None else torch.where(valid, labels, IGNORE)
@@ -57,24 +57,24 @@ def confident_cross_entropy(target: Tensor, logits: Tensor, valid: Tensor | None
 
 
 def cross_entropy_by_kernel(logits: Tensor, labels: Tensor, weight: Tensor | None = None) -> Tensor:
-    """The same for N×H×W labels, which are classes or IGNORE."""
+    """`cross_entropy` by a kernel, for N×H×W labels, which are classes or IGNORE."""
     shape = Shape.of(logits, pixels_of(labels))
-    traces = Traces.empty(len(logits), shape, logits.device)
+    partial_sums = PartialSums.empty(len(logits), shape, logits.device)
     _cross_entropy[shape.grid(len(logits))](
-        framed(logits.detach()),
+        pad_logits(logits.detach()),
         labels.contiguous(),
         labels if weight is None else weight.float().contiguous(),  # what is absent is never read
-        *traces,
+        *partial_sums,
         IGNORED=IGNORE,
         WEIGHTED=weight is not None,
         **shape.constants(),
     )
-    return mean(logits, traces)
+    return mean(logits, partial_sums)
 
 
 @triton.jit
 def _cross_entropy(
-    frame,
+    padded,
     labels,
     weights,
     contributions,
@@ -91,7 +91,7 @@ def _cross_entropy(
     INTERVALS: tl.constexpr,
 ):
     n, row, column, y, x, exists, share_down, share_right = intervals_of_program(h, w, H, W, DOWN, RIGHT, INTERVALS)
-    corner = corner_of(frame, n, row, column, C, h, w, RIGHT)
+    corner = corner_of(padded, n, row, column, C, h, w, RIGHT)
     normaliser = log_sum_exp(corner, share_down, share_right, C, h, w)
 
     label = tl.load(labels + (n * H + y) * W + x, exists, other=IGNORED).to(tl.int32)

@@ -1,10 +1,10 @@
-"""Convolution of each channel by itself, 3×3 at stride 1 or 2, 5×5 at stride 2: what moves memory and hardly computes.
+"""Depthwise convolution, 3×3 at stride 1 or 2, 5×5 at stride 2: bound by memory bandwidth.
 
-PyTorch's own kernels for these are far from the speed of memory in channels-last layout, so ours run wherever they can.
-A program owns a few rows of a few neighbours, and reads a row of x once for all rows of y that it has a share in.
-Backwards at stride 1, the gradient of x is a convolution with the kernel turned round; at stride 2, a program owns
-quads of 2×2 pixels, and each pixel of a quad meets its own quarter of the taps. The gradient of the weights is added up
-in two steps, in an order that never changes. Weights stay in single precision throughout.
+PyTorch's own kernels for these are far from the memory bandwidth in channels-last layout, so ours run wherever they
+can. A program computes a tile of a few rows and columns, and reads a row of x once for all rows of y that use it.
+Backwards at stride 1, the gradient of x is a convolution with the flipped kernel; at stride 2, a program computes quads
+of 2×2 pixels, and each pixel of a quad uses its own quarter of the taps. The gradient of the weights is summed in two
+steps, in a fixed order. Weights stay in single precision throughout.
 
 Shapes: N×C×H×W pixels and N×C×h×w outputs, both in channels-last layout; K×K taps; P parts.
 """
@@ -28,16 +28,16 @@ from oneway.ops.rows import channels_last
 # of the time of our kernels with 480 to 1152 channels on 22² and 11², and 0.96 with 240 on 44². At 3×3 and at stride 2
 # ours take 0.48 to 0.93 of its time on large maps, and 1.02 on small ones, where both take next to none.
 WINDOWS = ((3, 1), (3, 2), (5, 2))
-"""Sizes and strides that our kernels do in less time than cuDNN's."""
+"""Kernel sizes and strides for which our kernels are faster than cuDNN's."""
 TALL = tl.constexpr(4)
-"""Rows that a program has."""
+"""Rows of a program's tile."""
 PROGRAMS = 1024
-"""Programs that add up the gradient of the weights, where there are rows enough: some for each multiprocessor."""
+"""Programs that sum the gradient of the weights, if there are rows enough: several for each multiprocessor."""
 MERGED_PARTS, MERGED_CHANNELS = 64, 32
 
 
 class Window(NamedTuple):
-    """How taps lie over pixels: output (i, j) begins at pixel (stride·i − top, stride·j − left)."""
+    """The geometry of a convolution: output (i, j) begins at pixel (stride·i − top, stride·j − left)."""
 
     size: int  # K
     stride: int
@@ -48,7 +48,7 @@ class Window(NamedTuple):
 
 
 def depthwise(x: Tensor, layer: nn.Conv2d, same: bool = False) -> Tensor:
-    """What a layer with a group for each channel makes of x.
+    """A depthwise layer's convolution of x.
 
     Args:
         x: N×C×H×W.
@@ -63,7 +63,7 @@ def depthwise(x: Tensor, layer: nn.Conv2d, same: bool = False) -> Tensor:
 
 
 def convolve(x: Tensor, layer: nn.Conv2d, same: bool) -> Tensor:
-    """What a layer makes of x in plain PyTorch."""
+    """The layer's convolution of x in plain PyTorch."""
     if not same:
         return nn.Conv2d.forward(layer, x)
     before_after = [part for axis in (1, 0) for part in _same(x.shape[2 + axis], layer, axis)]
@@ -71,7 +71,7 @@ def convolve(x: Tensor, layer: nn.Conv2d, same: bool) -> Tensor:
 
 
 def kernel_convolves(x: Tensor, layer: nn.Conv2d) -> bool:
-    """Whether the kernels can take a tensor and a layer, and pay off."""
+    """Whether the kernels can take a tensor and a layer, and are faster than cuDNN."""
     size, stride = layer.kernel_size[0], layer.stride[0]
     return (
         layer.kernel_size == (size, size)
@@ -93,7 +93,7 @@ def kernel_convolves(x: Tensor, layer: nn.Conv2d) -> bool:
 
 
 def window_of(x: Tensor, layer: nn.Conv2d, same: bool = False) -> Window:
-    """Where the taps of a layer lie over x."""
+    """The window of a layer over x."""
     size, stride = layer.kernel_size[0], layer.stride[0]
     padding = [_same(x.shape[2 + axis], layer, axis) if same else (int(layer.padding[axis]),) * 2 for axis in (0, 1)]
     height, width = (
@@ -109,7 +109,7 @@ def _same(pixels: int, layer: nn.Conv2d, axis: int) -> tuple[int, int]:
 
 
 def depthwise_by_kernel(x: Tensor, weight: Tensor, window: Window) -> Tensor:
-    """The same, of tensors that the kernels can take: C×1×K×K weights, whose taps lie over x as the window says."""
+    """`depthwise` by kernels, with C×1×K×K weights."""
     y: Tensor = _Depthwise.apply(x, weight, window)
     return y
 
@@ -179,21 +179,20 @@ def _gradient_of_weight(x: Tensor, upstream: Tensor, window: Window) -> Tensor:
 
 
 def _tile(channels: int, width: int) -> tuple[int, int]:
-    """Columns and channels of a tile: as many channels as lie in 128 bytes, unless many would be missing."""
+    """Columns and channels of a tile: up to 64 channels, fewer where over a fifth of the tile would be empty."""
     filled = (each for each in (64, 32, 16) if channels >= 0.8 * triton.cdiv(channels, each) * each)
     return 8 if width <= 24 else 16, next(filled, 32)
 
 
 def _across(y: Tensor, tile: tuple[int, int]) -> int:
-    """Programs that share a row of an image."""
+    """The number of programs for a row of an image."""
     return int(triton.cdiv(y.shape[3], tile[0]) * triton.cdiv(y.shape[1], tile[1]))
 
 
 def _constants(tile: tuple[int, int], numbers: int, registers: int | None = None) -> dict[str, int]:
-    """The tile, as kernels name it, the warps whose threads have so many of its numbers each, and a thread's registers.
+    """Compile-time constants: the tile, the number of warps for so many numbers a thread, and a limit of registers.
 
-    Where a program has many loads that could run ahead, a compiler would take registers for all, and leave no room for
-    more programs.
+    Without the limit, the compiler would hoist many loads and use so many registers that occupancy falls.
     """
     warps = max(1, tile[0] * tile[1] // (32 * numbers))
     limit = {} if registers is None else {"maxnreg": registers}
@@ -294,7 +293,7 @@ def _depthwise_conv_weights(
     WIDE: tl.constexpr,
     CHANNELS: tl.constexpr,
 ):
-    """A program's part of the gradient: that of a band of rows, a few columns wide, from top to bottom."""
+    """A program's partial sum of the gradient: over a band of rows, a few columns wide."""
     channel, column = _place_of_program(C, WIDE, CHANNELS)
     begin, n = tl.program_id(1) * band, tl.program_id(2).to(tl.int64)
     x += n * H * W * C
@@ -323,7 +322,7 @@ def _depthwise_conv_weights(
 
 @triton.jit(do_not_specialize=["count"])
 def _depthwise_conv_merge(parts, out, count, C, PARTS: tl.constexpr, CHANNELS: tl.constexpr):
-    """Adds up the parts of some channels of one tap."""
+    """Sum the parts of some channels of one tap."""
     channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)[None, :]
     tap, taps = tl.program_id(1), tl.num_programs(1)
     sums = tl.zeros((PARTS, CHANNELS), tl.float32)
@@ -335,7 +334,7 @@ def _depthwise_conv_merge(parts, out, count, C, PARTS: tl.constexpr, CHANNELS: t
 
 @triton.jit
 def _place_of_program(C, WIDE: tl.constexpr, CHANNELS: tl.constexpr):
-    """1×CHANNELS and WIDE×1: what a program has of a row. Neighbours in memory belong to neighbours in time."""
+    """1×CHANNELS channels and WIDE×1 columns of a program; consecutive programs have consecutive channels."""
     blocks = tl.cdiv(C, CHANNELS)
     channel = tl.program_id(0) % blocks * CHANNELS + tl.arange(0, CHANNELS)[None, :]
     return channel, tl.program_id(0) // blocks * WIDE + tl.arange(0, WIDE)[:, None]
@@ -343,7 +342,7 @@ def _place_of_program(C, WIDE: tl.constexpr, CHANNELS: tl.constexpr):
 
 @triton.jit
 def _row(x, i, j, channel, H, W, C):
-    """Numbers of a row of an image, nothing where it has none."""
+    """Load numbers of a row of an image; 0 outside the image."""
     width = tl.where((i >= 0) & (i < H), W, 0)  # a scalar, so that it costs a tile nothing
     inside = (j >= 0) & (j < width) & (channel < C)
     return tl.load(x + (i * W + j) * C + channel, inside, other=0).to(tl.float32)

@@ -1,4 +1,4 @@
-"""What a loss's kernel leaves behind, and how that becomes a mean and its gradient.
+"""The partial sums that a loss's kernel writes, and how they become a mean and its gradient.
 
 A loss is a scalar, so its gradient is known up to a factor as soon as its pixels have been seen: the forward pass
 writes it down, and the backward pass only adds up and scales.
@@ -23,15 +23,15 @@ from oneway.ops.cells import Shape
 from oneway.ops.collective import total
 
 
-class Traces(NamedTuple):
-    """What the programs of a loss write."""
+class PartialSums(NamedTuple):
+    """The output of a loss's kernel."""
 
     contributions: Tensor  # N×C×2(h + 1)×2(w + 1): 2×2 numbers for each interval, one for each cell around it
     sums: Tensor  # 2×programs, the loss and the number of the pixels that count
 
     @classmethod
-    def empty(cls, images: int, shape: Shape, device: torch.device) -> Traces:
-        """Room for what is written."""
+    def empty(cls, images: int, shape: Shape, device: torch.device) -> PartialSums:
+        """Uninitialised memory for a kernel to write."""
         rows, columns = shape.cells[0] + 1, shape.cells[1] + 1
         return cls(
             torch.empty(images, shape.classes, 2 * rows, 2 * columns, device=device),
@@ -39,9 +39,9 @@ class Traces(NamedTuple):
         )
 
 
-def mean(logits: Tensor, traces: Traces) -> Tensor:
+def mean(logits: Tensor, partial_sums: PartialSums) -> Tensor:
     """The mean loss over the pixels that count, 0 where none does, with its gradient with respect to the logits."""
-    loss: Tensor = _Mean.apply(logits, *traces)
+    loss: Tensor = _Mean.apply(logits, *partial_sums)
     return loss
 
 

@@ -1,7 +1,7 @@
-"""Random intensities (AugSeg, Zhao et al., 2023): a few operations on the colours of an image, each of random strength.
+"""Random intensities (AugSeg, Zhao et al., 2023): a few operations on the colours of an image, of random strength.
 
-Operations are torchvision's of the same name; ranges are those of AugSeg's code. What an image undergoes is a choice
-on the device: every operation is done on every image, and one result is kept.
+Operations are torchvision's of the same name; ranges are those of AugSeg's code. The choice is made on the device, so
+every operation is computed for every image, and one result is selected.
 
 Shapes: N images of H×W pixels, RGB in [0, 1] going in and coming out; strengths are N×1×1×1, in [0, 1).
 """
@@ -35,18 +35,18 @@ def vary_intensity(x: Tensor, draw: Intensities) -> Tensor:
 
 
 def keep(x: Tensor, strength: Tensor) -> Tensor:
-    """As it is."""
+    """The identity."""
     return x
 
 
 def autocontrast(x: Tensor, strength: Tensor) -> Tensor:
-    """In each channel, the darkest value becomes 0 and the lightest 1."""
+    """Stretch each channel so that its darkest value is 0 and its lightest 1."""
     low, high = x.amin(dim=(2, 3), keepdim=True), x.amax(dim=(2, 3), keepdim=True)
     return torch.where(high > low, (x - low) / torch.where(high > low, high - low, 1), x)
 
 
 def equalize(x: Tensor, strength: Tensor) -> Tensor:
-    """In each channel, values become ranks, in 256 levels."""
+    """Equalise the histogram of each channel, in 256 levels."""
     levels = (x * (LEVELS - 1e-3)).long().clamp(0, LEVELS - 1).flatten(2)
     counts = levels.new_zeros(*levels.shape[:2], LEVELS).scatter_add_(2, levels, torch.ones_like(levels))
     up_to = counts.cumsum(dim=2)
@@ -58,27 +58,27 @@ def equalize(x: Tensor, strength: Tensor) -> Tensor:
 
 
 def gaussian_blur(x: Tensor, strength: Tensor) -> Tensor:
-    """With a deviation of 0.1 to 2 pixels."""
+    """Blur with a deviation of 0.1 to 2 pixels."""
     return blur(x, 0.1 + 1.9 * strength.view(-1))
 
 
 def contrast(x: Tensor, strength: Tensor) -> Tensor:
-    """Towards the mean grey of the image."""
+    """Interpolate towards the mean grey of the image."""
     return _between(grey_of(x).mean(dim=(2, 3), keepdim=True), x, strength)
 
 
 def brightness(x: Tensor, strength: Tensor) -> Tensor:
-    """Towards black."""
+    """Interpolate towards black."""
     return _between(torch.zeros_like(x), x, strength)
 
 
 def saturation(x: Tensor, strength: Tensor) -> Tensor:
-    """Towards the grey of each pixel."""
+    """Interpolate towards the grey of each pixel."""
     return _between(grey_of(x), x, strength)
 
 
 def sharpness(x: Tensor, strength: Tensor) -> Tensor:
-    """Towards a mean of 3×3 pixels in which the middle one counts five times; borders stay."""
+    """Interpolate towards a mean of 3×3 pixels in which the middle one counts five times; borders stay."""
     inner = (9 * F.avg_pool2d(x, kernel_size=3, stride=1) + 4 * x[..., 1:-1, 1:-1]) / 13
     smooth = x.clone()
     smooth[..., 1:-1, 1:-1] = inner
@@ -86,18 +86,18 @@ def sharpness(x: Tensor, strength: Tensor) -> Tensor:
 
 
 def posterize(x: Tensor, strength: Tensor) -> Tensor:
-    """In 16 to 128 levels."""
+    """Quantise to 16 to 128 levels."""
     levels = 2 ** (7 - (4 * strength).floor())
     return (x * levels).floor().minimum(levels - 1) / levels
 
 
 def solarize(x: Tensor, strength: Tensor) -> Tensor:
-    """What is lighter than a threshold becomes its negative."""
+    """Invert values above a threshold."""
     return torch.where(x >= 1 - strength, 1 - x, x)
 
 
 def hue(x: Tensor, strength: Tensor) -> Tensor:
-    """Turned by anything."""
+    """Shift the hue by any angle."""
     return shift_hue(x, strength - 0.5)
 
 

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from oneway.ops.cast import at_least_float32
 from oneway.ops.collective import divided, total
 
 Pixels = tuple[int, int]
@@ -17,12 +18,12 @@ Pixels = tuple[int, int]
 
 def upsample(logits: Tensor, pixels: Pixels) -> Tensor:
     """N×C×h×w logits at H×W pixels, bilinearly, in at least single precision; N×C logits as they are."""
-    logits = logits if logits.dtype == torch.float64 else logits.float()
+    logits = at_least_float32(logits)
     return logits if logits.ndim == 2 else F.interpolate(logits, pixels, mode="bilinear", align_corners=False)
 
 
 def pixels_of(x: Tensor) -> Pixels:
-    """H×W of a tensor that ends in them."""
+    """Height and width of a tensor whose last axes they are."""
     return x.shape[-2], x.shape[-1]
 
 
@@ -41,10 +42,10 @@ def masked_kl(target: Tensor, logits: Tensor, valid: Tensor | None, weight: Tens
         valid: N×H×W, which pixels count; None: every one.
         weight: N×H×W factors of the pixels' losses; they do not change how many pixels count.
     """
-    log_second = upsample(logits, pixels_of(target)).log_softmax(dim=1)
+    log_prediction = upsample(logits, pixels_of(target)).log_softmax(dim=1)
     if valid is not None:
         target = torch.where(valid[:, None], target, 1)  # what is masked out must not divide by zero in the gradient
-    return mean(kl_map(target, log_second), valid, weight)
+    return mean(kl_map(target, log_prediction), valid, weight)
 
 
 def confident_l2(target: Tensor, logits: Tensor, valid: Tensor | None, confidence: float) -> Tensor:
@@ -58,13 +59,12 @@ def confident_l2(target: Tensor, logits: Tensor, valid: Tensor | None, confidenc
 
 def entropy(logits: Tensor) -> Tensor:
     """Mean entropy of the predictions, at their own resolution."""
-    precise = logits if logits.dtype == torch.float64 else logits.float()  # which autocast sees to on a GPU alone
-    log_p = precise.log_softmax(dim=1)
+    log_p = at_least_float32(logits).log_softmax(dim=1)  # autocast would do so on a GPU alone
     return divided(-(log_p.exp() * log_p).sum(dim=1).mean())
 
 
 def mean(values: Tensor, counted: Tensor | None, weight: Tensor | None = None) -> Tensor:
-    """Mean of the values that count, each times its weight; 0 where none counts. Of a share, its part of that mean."""
+    """Mean of the values that count, each times its weight; 0 where none counts. For a share: its part of the mean."""
     values = values if weight is None else weight * values
     if counted is None:
         return divided(values.mean())

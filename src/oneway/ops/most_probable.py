@@ -19,13 +19,13 @@ from oneway.ops.losses import Pixels, upsample
 from oneway.ops.resize import cells_around, mixture
 
 BAND = 2**20
-"""Logits at full size that exist at a time: they stay in a processor's cache."""
+"""Upsampled logits that are in memory at a time: they fit into a processor's cache."""
 
 AT_ONCE = 2**22
-"""Most pixels of an image that is upsampled as a whole where its height is no multiple of its cells'."""
+"""Most pixels of an image that is upsampled at once where the upsampling ratio is no power of two."""
 
 READ = 4096
-"""Logits that a program of the kernel has at a time, for each of the four cells around its pixels."""
+"""Logits that a program loads at a time, for each of the four cells around its pixels."""
 
 
 def most_probable(logits: Tensor, pixels: Pixels, confidence: bool = True) -> tuple[Tensor, Tensor]:
@@ -58,7 +58,7 @@ def largest_of(logits: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def bands(classes: int, cells: int, pixels: Pixels) -> Iterator[tuple[int, int]]:
-    """First rows, and those behind the last, of parts of an image that `upsample_rows` makes one after the other."""
+    """Bands of an image, as first and end row, for `upsample_rows` to compute one after the other."""
     height, width = pixels
     ratio = _exact_ratio(cells, height)
     if ratio is None and height * width <= AT_ONCE:
@@ -70,15 +70,15 @@ def bands(classes: int, cells: int, pixels: Pixels) -> Iterator[tuple[int, int]]
 
 
 def upsample_rows(logits: Tensor, pixels: Pixels, top: int, bottom: int, first: int = 0, cells: int = 0) -> Tensor:
-    """Rows top … bottom − 1 of the logits at full size: the same as `upsample` makes them, of exact ratios to the bit.
+    """Rows top … bottom − 1 of the upsampled logits, equal to those of `upsample`, to the bit for exact ratios.
 
     Args:
-        logits: 1×C×h×w; or those rows of them that matter here.
-        pixels: H×W of the whole.
-        top: The first row; where the ratio of H to h is a power of two, a multiple of it.
-        bottom: The row behind the last.
-        first: Which row of the whole the first of `logits` is.
-        cells: Rows of the whole, where `logits` has only some of them.
+        logits: 1×C×h×w, or only the rows that are needed.
+        pixels: H×W of the whole image.
+        top: The first row; a multiple of the ratio of H to h where that is a power of two.
+        bottom: The row after the last.
+        first: The index of the first row of `logits` in the whole.
+        cells: The number of rows of the whole, where `logits` has only some of them.
     """
     height, width = pixels
     cells = cells or logits.shape[2]
@@ -99,13 +99,13 @@ def upsample_rows(logits: Tensor, pixels: Pixels, top: int, bottom: int, first: 
 
 
 def _exact_ratio(cells: int, length: int) -> int | None:
-    """Pixels of a cell where that is a power of two, so that positions and shares are exact numbers."""
+    """Pixels per cell if that is a power of two, so that positions and weights are exact; else None."""
     ratio = length // cells
     return ratio if ratio * cells == length and ratio & (ratio - 1) == 0 else None
 
 
 def most_probable_by_kernel(logits: Tensor, pixels: Pixels) -> tuple[Tensor, Tensor]:
-    """The same in one pass over the pixels."""
+    """`most_probable` by a kernel, in one pass over the pixels."""
     n, classes, *cells = logits.shape
     logits = logits.contiguous(memory_format=torch.channels_last)
     winner = torch.empty(n, *pixels, dtype=torch.uint8, device=logits.device)

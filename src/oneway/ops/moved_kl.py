@@ -1,8 +1,8 @@
-"""KL divergence between a moved prediction and another, from the logits of both.
+"""KL divergence of a prediction from a moved target, from the logits of both.
 
 Kernels make no full-resolution tensor of classes. Where predictions are warped, a target is a bilinear mixture of the
 teacher's probabilities at four neighbouring pixels, and each of those is a softmax of a bilinear mixture of logits:
-together they draw on 3×3 cells. Where images exchange rectangles, a pixel inside one has its target from the partner.
+together they draw on 3×3 cells. With CutMix, a pixel inside the rectangle has its target from the partner image.
 
 Shapes: N images of H×W pixels, C classes, logits at h×w.
 """
@@ -23,17 +23,17 @@ from oneway.ops.cells import (
     PADDING,
     Shape,
     corner_of,
-    framed,
     interval_of,
     intervals_of_program,
     kernel_upsamples,
     log_sum_exp,
     maximum_and_log_sum_exp,
+    pad_logits,
     share_of_second,
     upsampled,
 )
-from oneway.ops.exchange import edges
-from oneway.ops.gradient import Traces, mean, store_contributions, store_sums
+from oneway.ops.cutmix import edges
+from oneway.ops.gradient import PartialSums, mean, store_contributions, store_sums
 from oneway.ops.losses import Pixels, masked_kl, upsample
 from oneway.ops.warp import Warp, neighbours, source_of, wholly_inside
 
@@ -44,7 +44,7 @@ TINY = tl.constexpr(1.1754943508222875e-38)
 
 
 class Geometry(NamedTuple):
-    """What moves a prediction, where that is at most a warp, or an exchange of rectangles between two images."""
+    """What moves a prediction, in the form that kernels take: a warp, or CutMix, or nothing."""
 
     warp: Warp | None = None
     boxes: Boxes | None = None
@@ -73,24 +73,27 @@ class Moves(Protocol):
         """The same as `prediction` and `valid` for kernels; None where they need more."""
 
 
-def moved_kl(first: Tensor, second: Tensor, moves: Moves, pixels: Pixels, by_confidence: bool = False) -> Tensor:
-    """Mean over valid pixels of KL(moved(softmax(first)) ‖ softmax(second)) at H×W `pixels`.
+def moved_kl(
+    target_logits: Tensor, logits: Tensor, moves: Moves, pixels: Pixels, by_confidence: bool = False
+) -> Tensor:
+    """Mean over valid pixels of KL(moved(softmax(target_logits)) ‖ softmax(logits)) at H×W `pixels`.
 
     Args:
-        first: N×C×h×w logits, or N×C.
-        second: Likewise, of the perturbed images.
-        moves: How the first prediction is moved, and which pixels are then valid.
+        target_logits: N×C×h×w logits, or N×C.
+        logits: Likewise, of the perturbed images.
+        moves: How the target is moved, and which pixels are then valid.
         pixels: H and W.
-        by_confidence: Multiply a pixel's divergence by the largest of its moved probabilities, which is not learnt
-            from; how many pixels count stays the same.
+        by_confidence: Multiply a pixel's divergence by the target's confidence (its largest probability), without a
+            gradient through that factor; how many pixels count stays the same.
     """
     geometry = moves.geometry
-    one_way = not first.requires_grad  # the kernel has a gradient for the second prediction only
+    one_way = not target_logits.requires_grad  # the kernel has a gradient for `logits` only
     known = geometry is not None and not (by_confidence and geometry.warp is not None)
-    if geometry is not None and known and one_way and all(kernel_upsamples(each, pixels) for each in (first, second)):
-        return moved_kl_by_kernel(first, second, pixels, geometry, by_confidence)
-    target, valid = moved(first, moves, pixels)
-    return masked_kl(target, second, valid, target.detach().amax(dim=1) if by_confidence else None)
+    upsamples = all(kernel_upsamples(each, pixels) for each in (target_logits, logits))
+    if geometry is not None and known and one_way and upsamples:
+        return moved_kl_by_kernel(target_logits, logits, pixels, geometry, by_confidence)
+    target, valid = moved(target_logits, moves, pixels)
+    return masked_kl(target, logits, valid, target.detach().amax(dim=1) if by_confidence else None)
 
 
 def moved(logits: Tensor, moves: Moves, pixels: Pixels) -> tuple[Tensor, Tensor | None]:
@@ -100,34 +103,35 @@ def moved(logits: Tensor, moves: Moves, pixels: Pixels) -> tuple[Tensor, Tensor 
 
 
 def moved_kl_by_kernel(
-    first: Tensor, second: Tensor, pixels: Pixels, geometry: Geometry = STILL, by_confidence: bool = False
+    target_logits: Tensor, logits: Tensor, pixels: Pixels, geometry: Geometry = STILL, by_confidence: bool = False
 ) -> Tensor:
-    """The same for predictions of pixels of which the first has no gradient; a warp knows no confidence."""
-    shape = Shape.of(second, pixels)
-    traces = Traces.empty(len(second), shape, second.device)
-    grid, constants = shape.grid(len(second)), shape.constants()
-    frame_t, frame_s = framed(first.detach()), framed(second.detach())
+    """`moved_kl` by kernels: the target must be of pixels, without a gradient, and not warped if `by_confidence`."""
+    shape = Shape.of(logits, pixels)
+    partial_sums = PartialSums.empty(len(logits), shape, logits.device)
+    grid, constants = shape.grid(len(logits)), shape.constants()
+    padded_t, padded_s = pad_logits(target_logits.detach()), pad_logits(logits.detach())
     if geometry.warp is None:
         # What is absent is never read, but a kernel wants a pointer.
-        boxes = frame_t if geometry.boxes is None else edges(geometry.boxes, pixels).float()
-        flags = {"EXCHANGED": geometry.boxes is not None, "CONFIDENCE": by_confidence}
-        _divergence[grid](frame_t, frame_s, boxes, len(boxes), *traces, **flags, **constants)
+        boxes = padded_t if geometry.boxes is None else edges(geometry.boxes, pixels).float()
+        flags = {"CUTMIX": geometry.boxes is not None, "CONFIDENCE": by_confidence}
+        _divergence[grid](padded_t, padded_s, boxes, len(boxes), *partial_sums, **flags, **constants)
     else:
-        normalisers = torch.empty(len(first), *pixels, device=first.device)
-        _normalise[grid](frame_t, normalisers, **constants)
-        _warped_divergence[grid](frame_t, normalisers, *geometry.warp.arguments(), frame_s, *traces, **constants)
-    return mean(second, traces)
+        normalisers = torch.empty(len(target_logits), *pixels, device=logits.device)
+        _normalise[grid](padded_t, normalisers, **constants)
+        warp = geometry.warp.arguments()
+        _warped_divergence[grid](padded_t, normalisers, *warp, padded_s, *partial_sums, **constants)
+    return mean(logits, partial_sums)
 
 
 @triton.jit
 def _divergence(
-    frame_t,
-    frame_s,
+    padded_t,
+    padded_s,
     boxes,
     pairs,
     contributions,
     sums,
-    EXCHANGED: tl.constexpr,
+    CUTMIX: tl.constexpr,
     CONFIDENCE: tl.constexpr,
     C: tl.constexpr,
     h: tl.constexpr,
@@ -139,9 +143,9 @@ def _divergence(
     INTERVALS: tl.constexpr,
 ):
     n, row, column, y, x, exists, share_down, share_right = intervals_of_program(h, w, H, W, DOWN, RIGHT, INTERVALS)
-    source = _image_of(n, y, x, boxes, pairs) if EXCHANGED else n
-    teacher = corner_of(frame_t, source, row, column, C, h, w, RIGHT)
-    student = corner_of(frame_s, n, row, column, C, h, w, RIGHT)
+    source = _image_of(n, y, x, boxes, pairs) if CUTMIX else n
+    teacher = corner_of(padded_t, source, row, column, C, h, w, RIGHT)
+    student = corner_of(padded_s, n, row, column, C, h, w, RIGHT)
     highest, normaliser_t = maximum_and_log_sum_exp(teacher, share_down, share_right, C, h, w)
     normaliser = log_sum_exp(student, share_down, share_right, C, h, w)
     factor = tl.exp2(highest - normaliser_t) if CONFIDENCE else 1.0
@@ -149,10 +153,10 @@ def _divergence(
     contributions += (n * C * (h + 1) + row) * 4 * (w + 1)
     for _ in range(C):
         log_target = upsampled(teacher, share_down, share_right, w) - normaliser_t
-        log_second = upsampled(student, share_down, share_right, w) - normaliser
+        log_prediction = upsampled(student, share_down, share_right, w) - normaliser
         target = tl.exp2(log_target)
-        loss += target * (log_target - log_second)
-        gradient = tl.where(exists, factor * (tl.exp2(log_second) - target), 0)
+        loss += target * (log_target - log_prediction)
+        gradient = tl.where(exists, factor * (tl.exp2(log_prediction) - target), 0)
         store_contributions(contributions, gradient, share_down, share_right, column, w, RIGHT)
         teacher += (h + PADDING) * (w + PADDING)
         student += (h + PADDING) * (w + PADDING)
@@ -162,7 +166,7 @@ def _divergence(
 
 @triton.jit
 def _image_of(n, y, x, boxes, pairs):
-    """The image that pixels come from: n itself, or, inside the rectangle of its pair, the partner."""
+    """The image that a pixel comes from: n itself, or its partner inside the rectangle of their pair."""
     pair = tl.where(n < pairs, n, n - pairs)
     paired = n < 2 * pairs
     top, bottom = tl.load(boxes + 4 * pair, paired, other=0), tl.load(boxes + 4 * pair + 1, paired, other=0)
@@ -173,7 +177,7 @@ def _image_of(n, y, x, boxes, pairs):
 
 @triton.jit
 def _normalise(
-    frame,
+    padded,
     normalisers,
     C: tl.constexpr,
     h: tl.constexpr,
@@ -184,20 +188,20 @@ def _normalise(
     RIGHT: tl.constexpr,
     INTERVALS: tl.constexpr,
 ):
-    """log₂ Σ 2^logit for each pixel: what a softmax at any of them still needs."""
+    """Write log₂ Σ 2^logit of each pixel, the normaliser of its softmax."""
     n, row, column, y, x, exists, share_down, share_right = intervals_of_program(h, w, H, W, DOWN, RIGHT, INTERVALS)
-    corner = corner_of(frame, n, row, column, C, h, w, RIGHT)
+    corner = corner_of(padded, n, row, column, C, h, w, RIGHT)
     normaliser = log_sum_exp(corner, share_down, share_right, C, h, w)
     tl.store(normalisers + (n * H + y) * W + x, normaliser, exists)
 
 
 @triton.jit
 def _warped_divergence(
-    frame_t,
+    padded_t,
     normalisers,
     basis,
     displacements,
-    frame_s,
+    padded_s,
     contributions,
     sums,
     C: tl.constexpr,
@@ -210,7 +214,7 @@ def _warped_divergence(
     INTERVALS: tl.constexpr,
 ):
     n, row, column, y, x, exists, share_down, share_right = intervals_of_program(h, w, H, W, DOWN, RIGHT, INTERVALS)
-    student = corner_of(frame_s, n, row, column, C, h, w, RIGHT)
+    student = corner_of(padded_s, n, row, column, C, h, w, RIGHT)
     normaliser = log_sum_exp(student, share_down, share_right, C, h, w)
 
     source_y, source_x = source_of(n, y, x, exists, basis, displacements, W)
@@ -219,7 +223,7 @@ def _warped_divergence(
     left, right, blend_right = neighbours(source_x, W)
     cell_y, share_above, first_y, second_y, third_y = _taps(above, below, H, h)
     cell_x, share_left, first_x, second_x, third_x = _taps(left, right, W, w)
-    teacher = frame_t + n * C * (h + PADDING) * (w + PADDING) + cell_y * (w + PADDING) + cell_x
+    teacher = padded_t + n * C * (h + PADDING) * (w + PADDING) + cell_y * (w + PADDING) + cell_x
 
     # A corner's part of the target is weight · 2^(logit − normaliser) = 2^(logit + bias).
     normalisers += n * H * W
@@ -239,9 +243,9 @@ def _warped_divergence(
         target += tl.exp2(below_0 + (below_1 - below_0) * share_left + bias_below_left)
         target += tl.exp2(below_0 * first_x + below_1 * second_x + below_2 * third_x + bias_below_right)
 
-        log_second = upsampled(student, share_down, share_right, w) - normaliser
-        loss += target * (tl.log2(tl.maximum(target, TINY)) - log_second)
-        gradient = tl.where(valid, tl.exp2(log_second) - target, 0)
+        log_prediction = upsampled(student, share_down, share_right, w) - normaliser
+        loss += target * (tl.log2(tl.maximum(target, TINY)) - log_prediction)
+        gradient = tl.where(valid, tl.exp2(log_prediction) - target, 0)
         store_contributions(contributions, gradient, share_down, share_right, column, w, RIGHT)
         teacher += (h + PADDING) * (w + PADDING)
         student += (h + PADDING) * (w + PADDING)

@@ -1,11 +1,11 @@
-"""Batch norm with an activation behind it and a sum behind or before it; as kernels one pass forwards, two passes back.
+"""Batch norm fused with an activation after it and a sum before or after it: one pass forwards, two passes backwards.
 
-Where the sum comes before, as in blocks that activate first, both are wanted, the sum and its norm. The sum is made by
-the pass that takes its statistics, or, where they are known, by the one that normalises. Backwards, what the sum itself
-is sent, by the shortcut of the next block, joins in the last pass.
+Where the sum comes first, as in pre-activation blocks, both the sum and its norm are outputs. The sum is computed by
+the pass over its statistics, or, where these are known, by the pass that normalises. Backwards, the sum's own gradient,
+which comes from the next block's shortcut, is added in the last pass.
 
-Nothing is kept for the way back but x and what each channel has: what went into the activation is computed again. With
-a residual between norm and ReLU, what passed is read off y, which the layer behind has kept anyway.
+Only x and the channels' statistics are saved for the backward pass: the input of the activation is recomputed. With a
+residual between norm and ReLU, the ReLU's mask is read off y, which the next layer has saved anyway.
 
 Shapes: N×C×H×W, for kernels in channels-last layout.
 """
@@ -25,11 +25,11 @@ from oneway.ops.rows import Sum, channels_last
 from oneway.ops.statistics import Running, Statistics, batch_statistics, following, population
 
 WITH_RESIDUAL: tuple[Activation, ...] = ("none", "relu")
-"""What may follow a sum with a residual: what passed must show in y."""
+"""Activations that may follow a residual: their mask must be recoverable from y."""
 
 
 def norm(x: Tensor, layer: nn.BatchNorm2d, activation: Activation = "none", residual: Tensor | None = None) -> Tensor:
-    """What the layer makes of x, plus a residual of the same shape, activated."""
+    """The layer's norm of x, plus a residual of the same shape, then the activation."""
     if kernel_normalises(x, residual) and (residual is None or activation in WITH_RESIDUAL):
         statistics = population(layer) or batch_statistics(x, following(layer))
         return norm_by_kernel(x, layer.weight, layer.bias, statistics, layer.eps, activation, residual)
@@ -38,7 +38,7 @@ def norm(x: Tensor, layer: nn.BatchNorm2d, activation: Activation = "none", resi
 
 
 def kernel_normalises(x: Tensor, residual: Tensor | None = None) -> bool:
-    """Whether the kernels of norms can take a tensor, and one to be added."""
+    """Whether the kernels can take a tensor, and a residual."""
     return (
         x.ndim == 4
         and kernel_takes(x)
@@ -57,7 +57,7 @@ def norm_by_kernel(
     activation: Activation = "relu",
     residual: Tensor | None = None,
 ) -> Tensor:
-    """`F.batch_norm` of x with the given statistics, plus a residual of the same shape, activated."""
+    """`F.batch_norm` of x with the given statistics, plus a residual of the same shape, then the activation."""
     y: Tensor = _Norm.apply(x, weight, bias, residual, statistics, eps, activation)
     return y
 
@@ -92,7 +92,7 @@ class _Norm(torch.autograd.Function):
 def sum_norm(
     a: Tensor, b: Tensor | None, layer: nn.BatchNorm2d, activation: Activation = "relu"
 ) -> tuple[Tensor, Tensor]:
-    """The sum of a and b, or a alone, and what the layer makes of it, activated."""
+    """The sum of a and b, or a alone, and its norm and activation."""
     if b is not None and kernel_sums_and_normalises(a, b):
         statistics = population(layer), following(layer)
         return sum_norm_by_kernel(a, b, layer.weight, layer.bias, *statistics, layer.eps, activation)
@@ -101,7 +101,7 @@ def sum_norm(
 
 
 def kernel_sums_and_normalises(a: Tensor, b: Tensor) -> bool:
-    """Whether the kernels can take two tensors."""
+    """Whether the kernels can take the two terms of a sum."""
     return kernel_normalises(a, b) and kernel_normalises(b)
 
 
@@ -115,7 +115,7 @@ def sum_norm_by_kernel(
     eps: float,
     activation: Activation = "relu",
 ) -> tuple[Tensor, Tensor]:
-    """With the given statistics, or, where there are none, the sum's own, which the running ones follow."""
+    """`sum_norm` by kernels, with the given statistics; with None, the sum's own, which update the running ones."""
     total, y = _SumNorm.apply(a, b, weight, bias, statistics, running, eps, activation)
     return total, y
 

@@ -1,4 +1,4 @@
-"""The passes of a batch norm, its activation and the sums next to it: one forwards, two back.
+"""The kernels of a batch norm with its activation and sums: one pass forwards, two backwards.
 
 Forwards, y = f(x̂ · weight + bias + residual) with x̂ = (x − mean) / √(variance + ε), where x may be a sum that the
 pass makes. Backwards, the first pass finds the gradients of weight and bias, and the second that of x.
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from oneway.ops.activation import Activation, activated, rectified, sent_back
+from oneway.ops.activation import Activation, activated, activation_backward, rectified
 from oneway.ops.backend import tl, triton
 from oneway.ops.collective import Group
 from oneway.ops.rows import (
@@ -34,7 +34,7 @@ from oneway.ops.rows import (
 
 
 class Affine(NamedTuple):
-    """What each of C channels is normalised by, as kernels take it."""
+    """The parameters of a norm, of C channels each."""
 
     mean: Tensor
     variance: Tensor
@@ -43,7 +43,7 @@ class Affine(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What the passes back have to know of the pass forwards."""
+    """The settings of the forward pass that the backward passes need."""
 
     of_batch: bool  # whether the statistics are those of x, or of a batch that x is a share of
     group: Group | None  # the processes that have shares
@@ -59,7 +59,7 @@ def normalise(
     residual: Tensor | None = None,
     of_sum: Sum | None = None,
 ) -> Tensor:
-    """The pass forwards, with a residual behind the norm or a sum before it, not both."""
+    """The forward pass, with a residual after the norm or a sum before it, not both."""
     y = torch.empty_like(x)
     rows = Rows.of(x, MAPPED)
     added, kept = of_sum or (x if residual is None else residual, x)
@@ -76,13 +76,13 @@ def norm_gradients(
     y: Tensor | None = None,
     beside: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of x, weight, bias and a residual, in two passes back; with a residual and a ReLU, y is needed.
+    """The gradients of x, weight, bias and a residual, in two passes; with a residual and a ReLU, y is needed.
 
-    Where the statistics are those of a group's batch, so are the sums that they take back from the gradient of x. What
-    x is sent from elsewhere, `beside` the norm, is added to its gradient before that is rounded.
+    With the statistics of a group's batch, the sums in the gradient of x are over the group. `beside` is the gradient
+    that x receives from elsewhere; it is added in single precision.
     """
     of_batch, group, eps, activation = settings
-    # A residual's gradient is what passed the ReLU: the first pass writes it, and the second need not look again.
+    # A residual's gradient is that behind the ReLU's mask: the first pass writes it, and the second reads it.
     passed = upstream if y is None else torch.empty_like(upstream)
     rows = Rows.of(x, REDUCED // 2)  # of two tensors
     parts = rows.parts(x.device)
@@ -155,7 +155,7 @@ def _norm_reduce(
     CHANNELS: tl.constexpr,
     UNIT: tl.constexpr,
 ):
-    """The gradients of bias and weight, Σ g and Σ g · x̂, where g is what passed the activation."""
+    """The gradients of bias and weight, Σ g and Σ g · x̂, where g is the gradient before the activation."""
     C = C * UNIT
     channel = channels_of_program(CHANNELS)
     centre, sharpness, scale, shift = affine_of(channel, mean, variance, weight, bias, C, eps)
@@ -169,7 +169,7 @@ def _norm_reduce(
             gradient = rectified(tl.load(y + place, exists, other=0), gradient)
             tl.store(passed + place, gradient.to(passed.dtype.element_ty), exists)
         else:
-            gradient = sent_back(away * (sharpness * scale) + shift, gradient, ACTIVATION)
+            gradient = activation_backward(away * (sharpness * scale) + shift, gradient, ACTIVATION)
         total += gradient
         product += gradient * (away * sharpness)
     total, product = tl.sum(total, axis=0, keep_dims=True), tl.sum(product, axis=0, keep_dims=True)
@@ -198,14 +198,14 @@ def _norm_backward(
     CHANNELS: tl.constexpr,
     UNIT: tl.constexpr,
 ):
-    """The gradient of x: g, less what the batch's own mean and variance take back, plus what x is sent besides."""
+    """The gradient of x: g, less the terms of the batch's mean and variance, plus the gradient from elsewhere."""
     C = C * UNIT
     channel = channels_of_program(CHANNELS)
     place, exists = tile_of(_from_behind(), channel, count, C, ROWS)
     centre, sharpness, scale, shift = affine_of(channel, mean, variance, weight, bias, C, eps)
     gradient = tl.load(upstream + place, exists, other=0).to(tl.float32)
     away = tl.load(x + place, exists, other=0).to(tl.float32) - centre
-    gradient = sent_back(away * (sharpness * scale) + shift, gradient, ACTIVATION)
+    gradient = activation_backward(away * (sharpness * scale) + shift, gradient, ACTIVATION)
     if OF_BATCH:
         first, second = mean_of(sums, channel, count, shares, C), mean_of(sums + C, channel, count, shares, C)
         gradient -= first + away * sharpness * second
@@ -217,11 +217,11 @@ def _norm_backward(
 
 @triton.jit
 def mean_of(sums, channel, count, shares, C):
-    """1×CHANNELS: a channel's sum over the rows of all shares by their number."""
+    """1×CHANNELS: the mean of a channel over the rows of all shares, from its sum."""
     return tl.load(sums + channel, channel < C, other=0) / count / shares
 
 
 @triton.jit
 def _from_behind():
-    """Tiles in the order that finds the last ones of the pass before still in the cache."""
+    """The program's tile, in reverse order: the last tiles of the pass before are still in the cache."""
     return tl.num_programs(0) - 1 - tl.program_id(0)

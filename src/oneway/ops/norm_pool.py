@@ -1,8 +1,8 @@
-"""Norm, ReLU and the 3×3 max-pool of stride 2 behind them, as in the stem of a ResNet, without what lies between.
+"""Batch norm, ReLU and 3×3 max-pool of stride 2, as in the stem of a ResNet, without intermediate tensors.
 
-Window (i, j) has pixel (2i, 2j) in its middle, so windows and quads of 2×2 pixels come in equal numbers. Forwards, a
-program takes windows and writes which of their nine pixels won, row by row. Backwards, it takes quads: quad (i, j) lies
-in window (i, j) and in those to its right, below, and below to its right, and gathers what its pixels have won there.
+Window (i, j) has pixel (2i, 2j) in its middle, so there are as many windows as quads of 2×2 pixels. Forwards, a program
+computes windows and writes which of their nine pixels is the maximum. Backwards, it computes quads: quad (i, j) lies in
+window (i, j) and in those to its right, below, and below right, and gathers the gradients that its pixels receive.
 
 Shapes: N×C×H×W in channels-last layout, N×C×h×w windows.
 """
@@ -26,8 +26,8 @@ from oneway.ops.norm_passes import mean_of
 from oneway.ops.rows import MAPPED, Rows, affine_of, channels_last, channels_of_program, store_parts, summed
 from oneway.ops.statistics import Statistics, batch_statistics, following, population
 
-NOBODY = tl.constexpr(9)
-"""The winner among pixels none of which passes the ReLU."""
+NO_WINNER = tl.constexpr(9)
+"""The winner's index where no pixel of a window passes the ReLU."""
 
 
 def norm_pool(x: Tensor, layer: nn.BatchNorm2d) -> Tensor:
@@ -39,7 +39,7 @@ def norm_pool(x: Tensor, layer: nn.BatchNorm2d) -> Tensor:
 
 
 def norm_pool_by_kernel(x: Tensor, weight: Tensor, bias: Tensor, statistics: Statistics, eps: float) -> Tensor:
-    """The same with the given statistics."""
+    """`norm_pool` by kernels, with the given statistics."""
     y: Tensor = _NormPool.apply(x, weight, bias, statistics, eps)
     return y
 
@@ -99,7 +99,7 @@ def _norm_pool_forward(
     window, n, i, j, exists = _windows_of(tl.program_id(0), channel, count, C, H, W, ROWS)
     centre, sharpness, scale, shift = affine_of(channel, mean, variance, weight, bias, C, eps)
     best = tl.full((ROWS, CHANNELS), float("-inf"), tl.float32)
-    winner = tl.full((ROWS, CHANNELS), NOBODY, tl.int32)
+    winner = tl.full((ROWS, CHANNELS), NO_WINNER, tl.int32)
     for pixel in tl.static_range(9):
         place, inside = _pixel(n, 2 * i - 1 + pixel // 3, 2 * j - 1 + pixel % 3, channel, exists, C, H, W)
         value = (tl.load(x + place, inside, other=0).to(tl.float32) - centre) * (sharpness * scale) + shift
@@ -107,7 +107,7 @@ def _norm_pool_forward(
         best, winner = tl.where(better, value, best), tl.where(better, pixel, winner)
     place = window * C + channel
     tl.store(y + place, rectified(best, best).to(y.dtype.element_ty), exists)
-    tl.store(winners + place, tl.where(best <= 0, NOBODY, winner).to(tl.int8), exists)
+    tl.store(winners + place, tl.where(best <= 0, NO_WINNER, winner).to(tl.int8), exists)
 
 
 @triton.jit(do_not_specialize=["count", "C", "H", "W"])
@@ -168,7 +168,7 @@ def _norm_pool_backward(
     CHANNELS: tl.constexpr,
     UNIT: tl.constexpr,
 ):
-    """The gradient of x: g, less what the batch's own mean and variance take back."""
+    """The gradient of x: g, less the terms of the batch's mean and variance."""
     C = C * UNIT
     channel = channels_of_program(CHANNELS)
     quad, n, i, j, exists = _windows_of(tl.num_programs(0) - 1 - tl.program_id(0), channel, count, C, H, W, ROWS)
@@ -187,7 +187,7 @@ def _norm_pool_backward(
 
 @triton.jit
 def _windows_of(tile, channel, count, C, H, W, ROWS: tl.constexpr):
-    """The windows of a tile: their number, image, row and column, and which of their channels exist."""
+    """The windows of a tile: index, image, row and column, and which of their channels exist."""
     h, w = (H + 1) // 2, (W + 1) // 2
     window = tile * ROWS + tl.arange(0, ROWS)[:, None]
     row = window // w
@@ -196,7 +196,7 @@ def _windows_of(tile, channel, count, C, H, W, ROWS: tl.constexpr):
 
 @triton.jit
 def _pixel(n, row, column, channel, exists, C, H, W):
-    """Where a pixel of an image lies, and whether it does."""
+    """The index of a pixel of an image, and whether it is inside."""
     inside = exists & (row >= 0) & (row < H) & (column >= 0) & (column < W)
     return ((n * H + row) * W + column) * C + channel, inside
 
@@ -220,6 +220,6 @@ def _won(upstream, winners, quad, i, j, channel, exists, C, H, W):
 
 @triton.jit
 def _sent(upstream, winners, window, channel, exists, C):
-    """What a window sends back, and to which of its pixels."""
+    """A window's gradient, and the index of the pixel that receives it."""
     place = window * C + channel
-    return tl.load(upstream + place, exists, other=0).to(tl.float32), tl.load(winners + place, exists, other=NOBODY)
+    return tl.load(upstream + place, exists, other=0).to(tl.float32), tl.load(winners + place, exists, other=NO_WINNER)

@@ -1,4 +1,4 @@
-"""The paper's perturbation of images, T^G ∘ T^P; as a kernel in one pass, with colours changed where samples are taken.
+"""The paper's perturbation of images, T^G ∘ T^P; as a kernel in one pass, which changes colours while it samples.
 
 Shapes: N images of H×W pixels.
 """
@@ -21,7 +21,7 @@ PIXELS = 256
 
 
 def recolour_and_warp(x: Tensor, colours: Photometric | None, by: Warp | None) -> Tensor:
-    """N×3×H×W images with their colours changed, then warped; either, or both."""
+    """Change the colours of N×3×H×W images, then warp them; either may be None."""
     if colours is None and by is None:
         return x
     if kernel_takes(x) and not x.requires_grad:
@@ -31,7 +31,7 @@ def recolour_and_warp(x: Tensor, colours: Photometric | None, by: Warp | None) -
 
 
 def recolour_and_warp_by_kernel(x: Tensor, colours: Photometric | None, by: Warp | None) -> Tensor:
-    """The same, without a gradient."""
+    """`recolour_and_warp` by a kernel, without a gradient."""
     out = torch.empty_like(x)
     n, _, height, width = x.shape
     # What is absent is never read, but a kernel wants a pointer.
@@ -112,7 +112,7 @@ def _colour(pixel, colours, stride_c, exists, COLOURED: tl.constexpr):
 
 @triton.jit
 def _photometric(red, green, blue, colours):
-    """T^P of a colour: `photometric`, where the formulas are explained."""
+    """T^P of a colour, as in `photometric`."""
     brightness, saturation = tl.load(colours), tl.load(colours + 1)
     shift, contrast = tl.load(colours + 2), tl.load(colours + 3)
     red, green, blue = hue_shifted(red + brightness, green + brightness, blue + brightness, shift, saturation)
@@ -123,7 +123,7 @@ def _photometric(red, green, blue, colours):
 
 @triton.jit
 def hue_shifted(red, green, blue, turns, saturation):
-    """A colour with its hue shifted and its saturation multiplied: `shift_hue`."""
+    """Shift the hue of a colour and multiply its saturation, as in `shift_hue`."""
     value = tl.maximum(tl.maximum(red, green), blue)
     chroma = value - tl.minimum(tl.minimum(red, green), blue)
     divisor = tl.where(chroma == 0, 1.0, chroma)

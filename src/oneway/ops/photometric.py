@@ -19,7 +19,7 @@ def photometric(x: Tensor, draw: Photometric) -> Tensor:
 
 
 def shift_hue(x: Tensor, turns: Tensor, saturation: Tensor | float = 1) -> Tensor:
-    """N×3×H×W colours with their hue shifted and their saturation multiplied, both N×1×1×1.
+    """Shift the hue of N×3×H×W colours and multiply their saturation, by N×1×1×1 numbers.
 
     A hue is an angle of the colour hexagon in sixths of a turn; value and chroma are those of HSV. All three are
     defined by differences or by the maximum, so negative channels, which brightness can cause, need no special case.
@@ -38,7 +38,7 @@ def with_strength(draw: Photometric, strength: float) -> Photometric:
         saturation=draw.saturation**strength,
         hue=strength * draw.hue,
         contrast=draw.contrast**strength,
-        permutation=torch.where((draw.lot < strength)[:, None], draw.permutation, kept),
+        permutation=torch.where((draw.u < strength)[:, None], draw.permutation, kept),
     )
 
 

@@ -1,10 +1,10 @@
-"""Bilinear interpolation with the sum behind it, as a decoder has them: one pass forwards, one pass back.
+"""Bilinear interpolation fused with the sum after it, as in a decoder: one pass forwards, one pass backwards.
 
-A pixel of y is a mixture of the cells of x around it, as `cells` has them: shares are quotients of whole numbers, so
-that large sizes take no digits from them. Backwards, a cell gathers what the pixels that it has a share in send back.
-They lie in a window around it, which it goes through in an order that never changes: gradients are deterministic.
+A pixel of y is a mixture of the cells of x around it, with weights as in `cells`: quotients of whole numbers, which
+stay exact for large sizes. Backwards, a cell gathers the gradients of the pixels that it contributes to. These lie in a
+window around it, which is traversed in a fixed order: gradients are deterministic.
 
-A program owns neighbours in one row of one image, so that most of the arithmetic on positions is done once for all.
+A program computes neighbours in one row of one image, so that most of the index arithmetic is done once for all.
 
 Shapes: N×C×h×w cells and N×C×H×W pixels, both in channels-last layout.
 """
@@ -28,7 +28,7 @@ from oneway.ops.rows import Rows, channels_last
 READ = 16384
 """Bytes that a program reads at a time: four cells for each pixel of its tile, or a window's row for each cell."""
 WINDOWS = (4, 16)
-"""The fewest and the most columns of a window that are read at a time: powers of two."""
+"""The least and the largest number of columns of a window that are read at a time: powers of two."""
 
 
 def resize(x: Tensor, size: tuple[int, int], addend: Tensor | None = None) -> Tensor:
@@ -42,7 +42,7 @@ def resize(x: Tensor, size: tuple[int, int], addend: Tensor | None = None) -> Te
 
 
 def kernel_resizes(x: Tensor, size: tuple[int, int], addend: Tensor | None = None) -> bool:
-    """Whether the kernels can take a tensor to a size, and one to be added."""
+    """Whether the kernels can take a tensor, a size and an addend."""
     return (
         x.ndim == 4
         and x.numel() > 0
@@ -53,7 +53,7 @@ def kernel_resizes(x: Tensor, size: tuple[int, int], addend: Tensor | None = Non
 
 
 def resize_by_kernel(x: Tensor, size: tuple[int, int], addend: Tensor | None = None) -> Tensor:
-    """The same, of tensors that the kernels can take."""
+    """`resize` by kernels."""
     y: Tensor = _Resize.apply(x, size, addend)
     return y
 
@@ -88,7 +88,7 @@ class _Resize(torch.autograd.Function):
 
 
 def _tile(x: Tensor, reads: int) -> dict[str, int]:
-    """Columns of an image and channels that a program takes at a time, if each number needs so many others."""
+    """The tile of a program, in columns and channels, if each number needs so many reads."""
     columns, channels = Rows.of(x, READ // (reads * x.element_size())).tile
     return {"COLUMNS": min(columns, triton.next_power_of_2(x.shape[3])), "CHANNELS": channels}
 
@@ -140,7 +140,7 @@ def _resize_backward(
 
 @triton.jit
 def cells_around(pixel, LENGTH, CELLS):
-    """The two cells that a pixel lies between, at the border twice the same, and the second's share."""
+    """The two cells that a pixel lies between, equal at the border, and the weight of the second."""
     interval = interval_of(pixel, LENGTH, CELLS)
     share = share_of_second(pixel, interval, LENGTH, CELLS)
     return tl.maximum(interval - 1, 0), tl.minimum(interval, CELLS - 1), share
@@ -148,14 +148,14 @@ def cells_around(pixel, LENGTH, CELLS):
 
 @triton.jit
 def mixture(row, first, second, share, exists):
-    """What lies between two places of a row, in single precision."""
+    """Interpolate between two elements of a row, in single precision."""
     value = tl.load(row + first, exists, other=0).to(tl.float32)
     return value + (tl.load(row + second, exists, other=0).to(tl.float32) - value) * share
 
 
 @triton.jit
 def _share(cell, pixel, LENGTH, CELLS):
-    """A cell's share in a pixel along an axis: the second's of one interval or the first's of the next, otherwise 0."""
+    """The weight of a cell in a pixel along an axis; 0 unless the pixel lies next to the cell."""
     of_second = tl.where(cell == 0, 1.0, share_of_second(pixel, cell, LENGTH, CELLS))
     of_first = tl.where(cell == CELLS - 1, 1.0, 1 - share_of_second(pixel, cell + 1, LENGTH, CELLS))
     return tl.where(pixel < LENGTH, tl.maximum(tl.minimum(of_second, of_first), 0), 0)

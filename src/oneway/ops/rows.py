@@ -1,7 +1,7 @@
-"""A channels-last tensor as a matrix: a row for each pixel, a column for each channel, and how programs divide it.
+"""A channels-last tensor as a matrix with a row per pixel and a column per channel, and its division into tiles.
 
-Sums over all rows are made in two steps, and never in an order that could change. In the first, P programs walk through
-the matrix side by side and leave one part each; in the second, one small program adds the parts of a few channels.
+Sums over all rows are computed in two steps, in a fixed order. In the first, P programs walk through the matrix and
+write a partial sum each; in the second, a small program adds up the partial sums of a few channels.
 
 Shapes: M rows (N·H·W), C channels, P parts.
 """
@@ -21,13 +21,13 @@ from oneway.ops.backend import tl, triton
 from oneway.ops.collective import Group
 
 MAPPED = 4096
-"""Numbers in a program's tile where each becomes another."""
+"""Numbers in a program's tile of an elementwise pass."""
 REDUCED = 4096
-"""Numbers that a program reads at a time where it adds up."""
+"""Numbers that a program reads at a time in a reduction."""
 PROGRAMS = 512
-"""Programs that add up a matrix: about as many as a large GPU runs at once, since the slowest are waited for."""
+"""Programs of a reduction: about as many as a large GPU runs at once."""
 LARGEST_WIDTH = 64
-"""Channels of a tile, at most: 128 bytes of bfloat16."""
+"""Most channels of a tile: 128 bytes of bfloat16."""
 MERGED_CHANNELS = 4
 
 
@@ -58,17 +58,17 @@ class Rows:
 
     @property
     def walk(self) -> tuple[int, int]:
-        """No more programs than run at once: program p takes tiles p, p + P, p + 2P and so on."""
+        """A grid of no more programs than run at once: program p takes tiles p, p + P, p + 2P and so on."""
         tiles, columns = self.grid
         return min(tiles, max(1, PROGRAMS // columns)), columns
 
     def parts(self, device: torch.device) -> Tensor:
-        """2×P×C: room for two numbers of each channel from each program of the walk."""
+        """2×P×C, uninitialised: two partial sums of each channel from each program of the walk."""
         return torch.empty(2, self.walk[0], self.channels, device=device)
 
     @property
     def size(self) -> tuple[int, int]:
-        """M and C as kernels take them; the latter in units."""
+        """M and C as kernels take them, C in units."""
         return self.count, self.channels // unit_of(self.channels)
 
     def constants(self) -> dict[str, int]:
@@ -78,31 +78,31 @@ class Rows:
 
 
 def unit_of(channels: int) -> int:
-    """How many channels are counted as one, so that a kernel knows that eight numbers lie in 16 bytes."""
+    """Channels per unit: a count in units of 8 tells the compiler that loads of 16 bytes are aligned."""
     return 8 if channels % 8 == 0 else 1
 
 
 class Sum(NamedTuple):
-    """What a pass adds to the tensor that it reads, and where it keeps the sum; both in that tensor's layout."""
+    """The addend of a pass's input, and the memory for their sum; both in the input's layout."""
 
     addend: Tensor
     total: Tensor
 
 
 def channels_last(x: Tensor) -> Tensor:
-    """The tensor in the layout of the kernels; a copy only where it is in another."""
+    """The tensor in channels-last layout; a copy only if it is in another."""
     return x.contiguous(memory_format=torch.channels_last)
 
 
 def merging(parts: Tensor) -> tuple[tuple[int], dict[str, int]]:
-    """Grid and constants of a kernel that adds up parts: two versions at most, so that little is compiled."""
+    """Grid and constants of a kernel that adds up partial sums; only two sizes, so that little is compiled."""
     _, count, channels = parts.shape
     room = 128 if count <= 128 else PROGRAMS
     return (triton.cdiv(channels, MERGED_CHANNELS),), {"PARTS": room, "CHANNELS": MERGED_CHANNELS}
 
 
 def summed(parts: Tensor, group: Group | None) -> tuple[Tensor, Tensor, int]:
-    """2×C: the sum of 2×P×C parts; that of all processes of a group; and how many there are."""
+    """2×C, the sum of 2×P×C parts; its sum over the processes of a group; and the number of processes."""
     copies = 1 if group is None else 2
     sums = torch.empty(copies, 2, parts.shape[2], device=parts.device)
     grid, constants = merging(parts)
@@ -125,7 +125,7 @@ def _norm_sum_parts(parts, sums, parts_count, C, COPIES: tl.constexpr, PARTS: tl
 
 @triton.jit
 def parts_of_program(parts_count, C, PARTS: tl.constexpr, CHANNELS: tl.constexpr):
-    """All parts of a merging program's channels, and which of them exist."""
+    """The indices of all partial sums of a merging program's channels, and which of them exist."""
     part = tl.arange(0, PARTS)[:, None]
     channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)[None, :]
     return part, channel, (part < parts_count) & (channel < C)
@@ -139,7 +139,7 @@ def channels_of_program(CHANNELS: tl.constexpr):
 
 @triton.jit
 def tile_of(tile, channel, count, C, ROWS: tl.constexpr):
-    """Where a tile lies in the matrix, and which of its numbers exist."""
+    """The indices of a tile in the matrix, and which of its numbers exist."""
     row = tl.arange(0, ROWS)[:, None]
     first = tl.cast(tile, tl.int64) * ROWS
     return first * C + (row * C + channel), (first + row < count) & (channel < C)
@@ -147,7 +147,7 @@ def tile_of(tile, channel, count, C, ROWS: tl.constexpr):
 
 @triton.jit
 def load_sum(x, addend, place, exists, SUM: tl.constexpr):
-    """Numbers of a tile in single precision; those of a sum as they are once it is kept, which rounds them."""
+    """Load a tile in single precision; with an addend, the sum, rounded as it will be stored."""
     value = tl.load(x + place, exists, other=0).to(tl.float32)
     if SUM:
         value += tl.load(addend + place, exists, other=0).to(tl.float32)
@@ -167,7 +167,7 @@ def affine_of(channel, mean, variance, weight, bias, C, eps):
 
 @triton.jit
 def store_parts(parts, channel, first, second, C):
-    """Writes a program's two numbers for each of its channels."""
+    """Write a program's two partial sums of each of its channels."""
     place = parts + tl.program_id(0) * C + channel
     tl.store(place, first, channel < C)
     tl.store(place + tl.num_programs(0) * C, second, channel < C)

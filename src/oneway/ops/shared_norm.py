@@ -1,6 +1,6 @@
-"""Batch norm with the statistics of a batch of which every process has a share, in plain PyTorch.
+"""Synchronised batch norm: statistics of a batch of which every process has a share, in plain PyTorch.
 
-Whoever asks for it, a network's layers, timm's or a stranger's, calls `F.batch_norm`, and that is where they get it.
+It replaces `F.batch_norm`, which the batch norms of all networks call: ours, timm's and unknown ones.
 
 Shapes: N×C×…, which is M numbers of each of C channels; R processes.
 """
@@ -17,12 +17,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
 
+from oneway.ops.cast import at_least_float32
 from oneway.ops.collective import Group, computing_with
 
 
 @contextmanager
 def sharing_batches(group: Group | None) -> Iterator[None]:
-    """Within the block, operations and batch norm know that a batch is spread over a group; None: it is not."""
+    """Within the block, operations and batch norm work on a batch that is divided among a group; None: it is not."""
     if group is None:
         yield
         return
@@ -37,7 +38,7 @@ def combined(mean: Tensor, variance: Tensor, group: Group) -> tuple[Tensor, Tens
 
 
 def follow(running: tuple[Tensor, Tensor], mean: Tensor, variance: Tensor, count: int, momentum: float) -> None:
-    """Moves running statistics towards those of a batch with so many numbers of each channel."""
+    """Update running statistics from those of a batch with `count` numbers per channel."""
     running[0].lerp_(mean.to(running[0].dtype), momentum)
     running[1].lerp_((variance * (count / (count - 1))).to(running[1].dtype), momentum)
 
@@ -53,7 +54,7 @@ def batch_norm(
     *,
     group: Group,
 ) -> Tensor:
-    """`F.batch_norm` in training, of the batch of the whole group."""
+    """`F.batch_norm` in training, with the statistics of the whole group's batch."""
     running = None if running_mean is None or running_var is None else (running_mean, running_var)
     y: Tensor = _BatchNorm.apply(x, weight, bias, running, momentum, eps, group)
     return y
@@ -83,7 +84,7 @@ class _BatchNorm(torch.autograd.Function):
         eps: float,
         group: Group,
     ) -> Tensor:
-        values = _precise(x)
+        values = at_least_float32(x)
         axes = [axis for axis in range(x.ndim) if axis != 1]
         variance, mean = torch.var_mean(values, axes, correction=0)
         mean, variance = combined(mean, variance, group)
@@ -102,7 +103,7 @@ class _BatchNorm(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, mean, sharpness = ctx.saved_tensors
-        normalised, upstream = _normalised(_precise(x), mean, sharpness), _precise(upstream)
+        normalised, upstream = _normalised(at_least_float32(x), mean, sharpness), at_least_float32(upstream)
         sums = torch.stack((upstream.sum(ctx.axes), (upstream * normalised).sum(ctx.axes)))
         scale = sharpness if weight is None else sharpness * weight
         gradient = _without_statistics(upstream, normalised, sums, ctx) * _along(scale, x)
@@ -111,16 +112,16 @@ class _BatchNorm(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, change: Tensor, *others: Any) -> Tensor:
-        """In forward mode the norm is the same as backwards: a projection, and a scale."""
+        """Forward-mode derivative: like the backward pass, a projection and a scale."""
         x, weight, mean, sharpness = ctx.saved_tensors
-        normalised, change = _normalised(_precise(x), mean, sharpness), _precise(change)
+        normalised, change = _normalised(at_least_float32(x), mean, sharpness), at_least_float32(change)
         sums = torch.stack((change.sum(ctx.axes), (change * normalised).sum(ctx.axes)))
         scale = sharpness if weight is None else sharpness * weight
         return (_without_statistics(change, normalised, sums, ctx) * _along(scale, x)).to(x.dtype)
 
 
 def _without_statistics(change: Tensor, normalised: Tensor, sums: Tensor, ctx: Any) -> Tensor:
-    """A change of x, or a gradient, less what the batch's own mean and variance take back."""
+    """A tangent of x, or a gradient, less the terms of the batch's mean and variance."""
     first, second = ctx.group.sum(sums) / ctx.count
     return change - _along(first, change) - normalised * _along(second, change)
 
@@ -131,7 +132,3 @@ def _normalised(x: Tensor, mean: Tensor, sharpness: Tensor) -> Tensor:
 
 def _along(channels: Tensor, x: Tensor) -> Tensor:
     return channels.view(1, -1, *[1] * (x.ndim - 2))
-
-
-def _precise(x: Tensor) -> Tensor:
-    return x if x.dtype == torch.float64 else x.float()

@@ -1,4 +1,4 @@
-"""Mean and variance of each channel of a batch, in one pass over it, and the running ones that follow them.
+"""Mean and variance of each channel of a batch, in one pass, and the update of the running statistics.
 
 Shapes: N×C×H×W, which is M rows (N·H·W) of C channels; P parts.
 """
@@ -29,19 +29,19 @@ from oneway.ops.rows import (
 
 
 class Statistics(NamedTuple):
-    """What a norm subtracts, and what it divides by the root of."""
+    """The mean and variance that a norm uses."""
 
     mean: Tensor  # C
     variance: Tensor  # C
     of_batch: bool = False
-    """Whether they are those of the tensor that is normalised, so that its gradient runs through them too."""
+    """Whether they are those of the normalised tensor itself, so that its gradient passes through them."""
 
     group: Group | None = None
-    """Of processes, where the batch is spread over them."""
+    """The processes among which the batch is divided; None for one process."""
 
 
 class Running(NamedTuple):
-    """The moving averages that a batch norm keeps, and how fast they move."""
+    """The running statistics of a batch norm, and their momentum."""
 
     mean: Tensor  # C
     variance: Tensor  # C, unbiased
@@ -50,14 +50,14 @@ class Running(NamedTuple):
 
 
 def population(layer: nn.BatchNorm2d) -> Statistics | None:
-    """The running statistics of a layer, but in training, which uses the batch's."""
+    """The running statistics of a layer in evaluation mode; None in training, where the batch's are used."""
     if layer.training or layer.running_mean is None or layer.running_var is None:
         return None
     return Statistics(layer.running_mean, layer.running_var)
 
 
 def following(layer: nn.BatchNorm2d) -> Running | None:
-    """The running statistics of a layer, where they are to follow the batch's."""
+    """The running statistics of a layer, if the batch is to update them; else None."""
     if not (layer.training and layer.track_running_stats) or layer.running_mean is None or layer.running_var is None:
         return None
     assert layer.num_batches_tracked is not None
@@ -66,10 +66,10 @@ def following(layer: nn.BatchNorm2d) -> Running | None:
 
 
 def batch_statistics(x: Tensor, running: Running | None = None, of_sum: Sum | None = None) -> Statistics:
-    """Statistics of a channels-last N×C×H×W tensor, or of a sum with it, which the same pass makes.
+    """Statistics of a channels-last N×C×H×W tensor, or of its sum with an addend, which the same pass computes.
 
-    The running ones move towards them, as in `F.batch_norm`. Where the tensor is a share of a batch, they are those of
-    the whole batch.
+    The running statistics are updated as in `F.batch_norm`. Where the tensor is a share of a batch, the statistics are
+    those of the whole batch.
     """
     group = current()
     if group is None:
@@ -100,14 +100,14 @@ def _own_statistics(x: Tensor, running: Running | None, of_sum: Sum | None, into
 
 
 def _tracked_by(running: Running | None, mean: Tensor, variance: Tensor) -> tuple[Tensor | float, ...]:
-    """The running statistics and whether there are any, as kernels take them: one is compiled for both cases."""
+    """Kernel arguments: the running statistics, and whether there are any; the same kernel serves both cases."""
     if running is not None:
         return *running, 1
     return mean, variance, torch.empty(1, dtype=torch.int64, device=mean.device), 0.0, 0
 
 
 def _tell_autograd(running: Running | None) -> None:
-    """It does not see what a kernel changes in place, and would use what it has saved."""
+    """Tell autograd that a kernel has changed the running statistics in place."""
     if running is not None:
         torch.autograd.graph.increment_version((running.mean, running.variance, running.batches))
 
@@ -128,7 +128,7 @@ def _norm_statistics(
     """Each program's mean and sum of squared deviations from it."""
     C = C * UNIT
     first, programs, channel = tl.program_id(0), tl.num_programs(0), channels_of_program(CHANNELS)
-    # Sums of what is left of a good guess at the mean: without it, a large mean takes a small variance's digits.
+    # Sums of deviations from a guess of the mean: else a large mean would cancel the digits of a small variance.
     place, exists = tile_of(first, channel, count, C, ROWS)
     sample = load_sum(x, addend, place, exists, SUM)
     guess = tl.sum(sample, axis=0, keep_dims=True) / tl.minimum(count - first * ROWS, ROWS)
@@ -164,7 +164,7 @@ def _norm_merge_statistics(
     PARTS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ):
-    """Deviations from the whole mean are those from a part's, and the part's own."""
+    """Merge the programs' means and squared deviations into mean and variance of the whole."""
     part, channel, exists = parts_of_program(parts_count, C, PARTS, CHANNELS)
     mine = tl.where(exists, _rows_of(part, count, parts_count, ROWS), 0).to(tl.float32)
     place = parts + part * C + channel
@@ -201,7 +201,7 @@ def _norm_merge_shares(
     PARTS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ):
-    """From mean and variance of each process's share, which are equally large, those of the batch."""
+    """Merge mean and variance of the processes' shares, which are equally large, into those of the batch."""
     part, channel, exists = parts_of_program(shares_count, C, PARTS, CHANNELS)
     place, inside = shares + part * 2 * C + channel, channel < C
     guess = tl.load(shares + channel, inside, other=0)
@@ -221,7 +221,7 @@ def _norm_merge_shares(
 
 @triton.jit
 def _rows_of(program, count, programs, ROWS):
-    """How many rows a program of the walk has met: whole tiles, but for the last of the matrix."""
+    """The number of rows that a program of the walk has read: whole tiles, except for the matrix's last."""
     tiles = tl.cdiv(count, ROWS)
     missing = tl.where((tiles - 1) % programs == program, tiles * ROWS - count, 0)
     return (tiles - program + programs - 1) // programs * ROWS - missing

@@ -1,8 +1,8 @@
-"""The first convolution of an encoder: few channels at stride 2, as one of four times the channels at stride 1.
+"""The first convolution of an encoder: few channels at stride 2, computed with four times the channels at stride 1.
 
-Quads of 2×2 pixels become cells with the channels of all four, and the taps, with zeros where a quad reaches further
-than they do, move along. GPUs multiply 16 channels by 4×4 taps in half the time that 3 by 7×7 take them, since they
-multiply no fewer than 8 at a time. What is computed stays the same, but for the order of sums.
+Space-to-depth: quads of 2×2 pixels become cells with the channels of all four, and the weights are rearranged to match,
+padded with zeros. On GPUs 16 channels with 4×4 taps take half the time of 3 channels with 7×7 taps, since channels are
+multiplied 8 at a time. The result is the same up to the order of summation.
 
 Shapes: N×C×H×W images, N×O×h×w outputs; K×K taps over pixels, A×B over cells.
 """
@@ -24,7 +24,7 @@ CELLS = 256
 
 
 def stem(x: Tensor, layer: nn.Conv2d, same: bool = False) -> Tensor:
-    """What a layer with stride 2 makes of images; `same`: padded as TensorFlow does."""
+    """The convolution of images by a layer with stride 2; with `same`, padded as TensorFlow does."""
     if not kernel_folds(x, layer):
         return convolve(x, layer, same)
     size, window = layer.kernel_size[0], window_of(x, layer, same)
@@ -40,7 +40,7 @@ def stem(x: Tensor, layer: nn.Conv2d, same: bool = False) -> Tensor:
 
 
 def kernel_folds(x: Tensor, layer: nn.Conv2d) -> bool:
-    """Whether images can be folded for a layer; nobody learns from their gradient then."""
+    """Whether the layer can be computed by folding; images must not need a gradient."""
     return (
         layer.kernel_size[0] == layer.kernel_size[1]
         and layer.stride == (2, 2)

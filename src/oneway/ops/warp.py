@@ -28,7 +28,7 @@ QUADRANTS = (0.25, 0.75)
 """Where control points lie along either axis, as fractions of an image."""
 
 MINIMUM_WEIGHT = 0.5
-"""Splatted pixels that received less than this are holes: what little arrived came from one side, half a pixel off."""
+"""Splatted pixels with less total weight are holes: their values would come from one side, half a pixel off."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Warp:
         return valid_points(self.points)
 
     def arguments(self) -> tuple[Tensor, Tensor]:
-        """What kernels are given: (H·W)×4 basis and displacements."""
+        """The kernel arguments: (H·W)×4 basis and displacements."""
         basis = basis_on(self.height, self.width, self.displacements.device, torch.float32, self.control)
         return basis, self.displacements.float().contiguous()
 
@@ -98,7 +98,7 @@ def warp(x: Tensor, points: Tensor) -> Tensor:
 
 
 def splat(x: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
-    """The way back: forward warping of N×C×H×W values to where `points` say they came from, and which pixels are valid.
+    """The inverse of `warp`: forward warping of N×C×H×W values to their `points`, and which pixels are valid.
 
     Every pixel is spread bilinearly over the four around its point, and what a pixel receives is divided by the weights
     that came with it.
@@ -150,7 +150,7 @@ def _radial(points: Matrix, centres: Matrix) -> Matrix:
 def basis_on(
     height: int, width: int, device: torch.device, dtype: torch.dtype, control: tuple[float, float] = QUADRANTS
 ) -> Tensor:
-    """The basis matrix on a device, made once for a size of images."""
+    """The basis matrix on a device, cached for each image size."""
     return torch.from_numpy(basis_matrix(height, width, control)).to(device, dtype)
 
 

@@ -1,7 +1,7 @@
-"""3×3 convolutions with two thirds of the products, for prediction on a CPU: Winograd's F(2, 3) along each row.
+"""3×3 convolutions with two thirds of the multiplications, for prediction on a CPU: Winograd's F(2, 3) along rows.
 
-Two neighbours in a row of results need six products with each row of the kernel, and four sums of neighbours need four.
-Weights are prepared in double precision, and results are as close to the true ones as PyTorch's with channels last.
+A pair of neighbouring results needs six multiplications for each row of the kernel; with four transformed inputs it
+needs four. Weights are transformed in double precision; results are as accurate as PyTorch's in channels-last layout.
 
 Shapes: N images of C channels and H×W cells, in T = W/2 pairs of neighbours; K channels of results.
 """
@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 AT_ONCE = 2**22
-"""Cells times channels of a strip of rows: what is made of it takes some 64 MB."""
+"""Cells times channels of a strip of rows, whose transformed inputs take some 64 MB."""
 
 
 def winograd_weights(weight: Tensor) -> Tensor:
-    """4×K×C×3×1 of K×C×3×3: what the four sums of each pair are multiplied by."""
+    """Transform K×C×3×3 weights to 4×K×C×3×1, for the four transformed inputs of each pair."""
     left, middle, right = weight.double().permute(3, 0, 2, 1).contiguous()  # in the order of channels last
     outer = left + right
     return torch.stack((left, (outer + middle) / 2, (outer - middle) / 2, right)).float().transpose(2, 3)[..., None]
@@ -34,7 +34,7 @@ def winograd_conv(x: Tensor, weights: Tensor, bias: Tensor | None) -> Tensor:
     for top in range(0, height, rows):
         bottom = min(top + rows, height)
         sums = _sums(pairs, top, bottom).permute(0, 1, 4, 2, 3)
-        # The bias of the second reaches both neighbours.
+        # The second product is added to both neighbours, so the bias is added there.
         found = [F.conv2d(s, w, bias if j == 1 else None) for j, (s, w) in enumerate(zip(sums, weights, strict=True))]
         first, second, third, fourth = (product.permute(0, 2, 3, 1) for product in found)
         even, odd = result[:, top:bottom].unbind(3)
@@ -45,7 +45,7 @@ def winograd_conv(x: Tensor, weights: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _sums(pairs: Tensor, top: int, bottom: int) -> Tensor:
-    """4×N×R×T×C: sums of neighbours in rows top − 1 … bottom, of which those outside the image are 0."""
+    """The transformed inputs, 4×N×R×T×C, of rows top − 1 … bottom; 0 outside the image."""
     n, height, width, _, channels = pairs.shape
     sums = pairs.new_empty(4, n, bottom - top + 2, width, channels)
     if top == 0:

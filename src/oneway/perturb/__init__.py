@@ -1,10 +1,10 @@
-"""Perturbations: what the student's input undergoes, and what that means for a prediction. They compose."""
+"""Perturbations of the student's input, and their effect on predictions. They compose."""
 
 from oneway.perturb.drawn import PERTURBATIONS, perturbation, ph, phtps, tps
 from oneway.perturb.perturbation import (
     UNCHANGED,
     Composed,
-    Exchange,
+    CutMix,
     Perturbation,
     PhTPS,
     Shift,

@@ -1,4 +1,4 @@
-"""From a row of the table of draws to a perturbation, by name.
+"""The perturbations by name, built from the table of draws.
 
 Shapes: N images of H×W pixels.
 """
@@ -14,8 +14,8 @@ from oneway import ops
 from oneway.draws import PerturbationDraw
 from oneway.perturb.perturbation import (
     ColourJitter,
+    CutMix,
     Cutout,
-    Exchange,
     Perturbation,
     PhTPS,
     RandomIntensity,
@@ -50,7 +50,7 @@ def phtps(draw: PerturbationDraw, x: Tensor, config: Perturb) -> PhTPS:
 
 
 def colour(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
-    """Colour jitter: gentler than T^P, since channels keep their order, and grey and blurred images are among it."""
+    """Colour jitter with random grey and blur: gentler than T^P, since channels keep their order."""
     return ColourJitter(draw.colours, config.colour)
 
 
@@ -61,16 +61,16 @@ def augseg(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
 
 def cutmix(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
     """Pairs of images exchange a rectangle of half their area, and so do their predictions."""
-    return Exchange(draw.boxes)
+    return CutMix(draw.boxes)
 
 
 def boxes(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
     """CutMix as FixMatch for segmentation and UniMatch have it: in half of the pairs, a smaller rectangle."""
-    return Exchange(draw.small_boxes)
+    return CutMix(draw.small_boxes)
 
 
 def cutout(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
-    """A square with sides of up to half the image's becomes grey."""
+    """A grey square, with sides of up to half the image's."""
     return Cutout(draw.squares)
 
 
@@ -93,12 +93,12 @@ PERTURBATIONS: dict[PerturbationName, Callable[[PerturbationDraw, Tensor, Pertur
 
 
 def _colours(draw: PerturbationDraw, config: Perturb) -> Photometric | None:
-    """At zero the identity to the bit, not merely to rounding."""
+    """The parameters of T^P; None at strength 0, so that images stay the same to the bit."""
     return ops.with_strength(draw.photometric, config.photometric) if config.photometric > 0 else None
 
 
 def _warp(draw: PerturbationDraw, x: Tensor, config: Perturb) -> ops.Warp:
-    """Displacements with a deviation of s_G · deviation · H pixels."""
+    """A warp whose displacements have a standard deviation of s_G · deviation · H pixels."""
     height, width = x.shape[-2:]
     deviation = config.geometric * config.deviation * height
     return ops.Warp(deviation * draw.displacements.to(x.dtype), height, width, config.control)

@@ -1,4 +1,4 @@
-"""What a perturbation is: what happens to an image, to a prediction, which pixels stay valid, and the way back.
+"""Perturbations: their effect on images and on predictions, which pixels stay valid, and their inverse.
 
 Shapes: N images of H×W pixels, C classes. A prediction is N×C×H×W, or N×C for a whole image: geometry does not touch
 the latter.
@@ -19,28 +19,28 @@ from oneway.ops import Geometry, Warp
 
 
 class Perturbation:
-    """One draw for a batch. This one changes nothing; others say what they do otherwise."""
+    """A perturbation drawn for a batch. The base class is the identity; subclasses override what they change."""
 
     valid: Tensor | None = None
-    """N×H×W, whether a pixel of the result shows a part of the image; None where all do."""
+    """N×H×W: whether a pixel of the result is inside the image; None where all are."""
 
     geometry: Geometry | None = Geometry()
-    """What moves predictions, as kernels take it; None where they cannot."""
+    """The movement of predictions in the form that kernels take; None where they cannot."""
 
     def image(self, x: Tensor) -> Tensor:
-        """What happens to images, N×3×H×W."""
+        """Perturb images, N×3×H×W."""
         return x
 
     def prediction(self, p: Tensor) -> Tensor:
-        """What happens to predictions for them."""
+        """Move predictions as the images were."""
         return p
 
     def inverse(self) -> Perturbation:
-        """Brings predictions for perturbed images back to the clean ones; of images it promises nothing."""
+        """The perturbation that takes predictions of perturbed images back to the clean images; not for images."""
         return UNCHANGED
 
     def then(self, second: Perturbation) -> Perturbation:
-        """This one, and another after it."""
+        """This perturbation, followed by another."""
         return Composed(self, second)
 
 
@@ -49,7 +49,7 @@ UNCHANGED = Perturbation()
 
 @dataclass(frozen=True)
 class PhTPS(Perturbation):
-    """T^G ∘ T^P, the paper's perturbation, or one of its two: colours change, predictions do not; both are warped."""
+    """T^G ∘ T^P, the paper's perturbation, or one of the two: T^P changes colours, T^G warps images and predictions."""
 
     colours: Photometric | None
     warp: Warp | None
@@ -74,7 +74,7 @@ class PhTPS(Perturbation):
 
 @dataclass(frozen=True)
 class Unwarp(Perturbation):
-    """Forward warping: predictions for a warped image are taken to where its pixels came from."""
+    """The inverse of a warp, by forward warping: predictions go to where the pixels were sampled from."""
 
     warp: Warp
     geometry = None
@@ -89,8 +89,11 @@ class Unwarp(Perturbation):
 
 
 @dataclass(frozen=True)
-class Exchange(Perturbation):
-    """CutMix: pairs of images exchange a rectangle, and so do their predictions. It is its own inverse."""
+class CutMix(Perturbation):
+    """Pairs of images exchange a rectangle, and so do their predictions; its own inverse.
+
+    It serves both perturbations: `cutmix`, with rectangles of half the area, and `boxes`, with smaller ones.
+    """
 
     boxes: Boxes
 
@@ -99,10 +102,10 @@ class Exchange(Perturbation):
         return Geometry(boxes=self.boxes)
 
     def image(self, x: Tensor) -> Tensor:
-        return ops.exchange(x, self.boxes)
+        return ops.cutmix(x, self.boxes)
 
     def prediction(self, p: Tensor) -> Tensor:
-        return ops.exchange(p, self.boxes)
+        return ops.cutmix(p, self.boxes)
 
     def inverse(self) -> Perturbation:
         return self
@@ -110,7 +113,7 @@ class Exchange(Perturbation):
 
 @dataclass(frozen=True)
 class ColourJitter(Perturbation):
-    """Colours change within what a camera could see; predictions should not."""
+    """Photographic colour jitter; predictions should not change."""
 
     colours: Colours
     strength: float
@@ -121,7 +124,7 @@ class ColourJitter(Perturbation):
 
 @dataclass(frozen=True)
 class RandomIntensity(Perturbation):
-    """A few of AugSeg's operations on colours, each of a random strength; predictions should not change."""
+    """One to three of AugSeg's intensity operations of random strength; predictions should not change."""
 
     intensities: Intensities
 
@@ -141,7 +144,7 @@ class Cutout(Perturbation):
 
 @dataclass(frozen=True)
 class Shift(Perturbation):
-    """Something is added to the images; predictions should not change."""
+    """Additive noise; predictions should not change."""
 
     amount: Tensor  # of the images' shape
 
@@ -151,7 +154,7 @@ class Shift(Perturbation):
 
 @dataclass(frozen=True)
 class Composed(Perturbation):
-    """One perturbation after another."""
+    """Two perturbations, one after the other."""
 
     first: Perturbation
     second: Perturbation
@@ -166,7 +169,7 @@ class Composed(Perturbation):
 
     @property
     def geometry(self) -> Geometry | None:  # type: ignore[override]
-        """Kernels know one move."""
+        """The movement of the only part that moves; None if both do, which kernels cannot take."""
         a, b = self.first.geometry, self.second.geometry
         if a is None or b is None:
             return None
@@ -185,15 +188,15 @@ class Composed(Perturbation):
 
 
 def compose(*parts: Perturbation) -> Perturbation:
-    """All of them, the first first."""
+    """One perturbation that applies all parts, in this order."""
     return reduce(Perturbation.then, parts) if parts else UNCHANGED
 
 
 def perturb_labels(labels: Tensor, perturbation: Perturbation) -> Tensor:
-    """N×H×W labels moved as predictions are, by the nearest pixel; IGNORE where nothing is left.
+    """Move N×H×W labels as predictions are moved, by the nearest pixel; IGNORE outside the image.
 
-    Classes cannot be interpolated, but coordinates can: a warped map of positions says where each pixel comes from, and
-    from which image.
+    Classes cannot be interpolated, but coordinates can: a perturbed map of positions (image, row, column) says which
+    pixel each label comes from.
     """
     if labels.ndim == 1:
         return labels

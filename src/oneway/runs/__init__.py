@@ -1,4 +1,4 @@
-"""The run folder: what a training run leaves behind, and how it is read again."""
+"""The run folder: the files of a training run, and functions to write and read them."""
 
 from oneway.common.run_files import CONFIG, METRICS
 from oneway.runs.environment import choose_device

@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all, whenever the machine stops."""
+"""Atomic writes: a file is there as a whole or not at all, whenever the machine stops."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # of fo
 
 
 class CannotWrite(UserError):
-    """A disk is full, or may not be written to."""
+    """The disk is full, or not writable."""
 
 
 def write_atomically(path: Path, content: bytes | memoryview) -> None:
-    """Replaces a file as a whole: at any time it has all of the old content or all of the new one, even in a power cut.
+    """Replace a file atomically: at any time it has all of the old content or all of the new one, even in a power cut.
 
     Raises:
         CannotWrite: With the bytes needed and free. No part of the new content is left behind.
@@ -34,18 +34,18 @@ def write_atomically(path: Path, content: bytes | memoryview) -> None:
 
 
 def write_json(path: Path, values: object) -> None:
-    """The same, for values that `json` can write."""
+    """Write values as JSON, atomically."""
     write_atomically(path, (json.dumps(values, indent=1, allow_nan=False) + "\n").encode())
 
 
 def sync(path: Path) -> None:
-    """Returns when a file is on the disk, and not only in the system's memory."""
+    """Flush a file from the system's memory to the disk (`fsync`)."""
     with open_descriptor(path, os.O_RDONLY) as descriptor:
         os.fsync(descriptor)
 
 
 def sync_folder(folder: Path) -> bool:
-    """Returns when the names in a folder are on the disk; False where the file system cannot promise that."""
+    """Flush the names in a folder to the disk; False where the file system cannot guarantee that."""
     try:
         sync(folder)
     except OSError as error:
@@ -56,7 +56,7 @@ def sync_folder(folder: Path) -> bool:
 
 
 def sweep(folder: Path) -> None:
-    """Removes what killed processes did not finish writing; only for a folder that no other process writes to."""
+    """Remove unfinished files of killed processes; only for a folder that no other process writes to."""
     with suppress(OSError):  # what is not listed now is removed another time
         for leftover in folder.glob(f".*{SUFFIX}"):
             with suppress(OSError):
@@ -64,9 +64,9 @@ def sweep(folder: Path) -> None:
 
 
 def require_room(folder: Path, total: int, largest: int) -> None:
-    """Refuses a folder that has no room for files of `total` bytes, before hours are spent on their content.
+    """Refuse a folder without room for files of `total` bytes, before hours are spent on their content.
 
-    The largest of them is tried: the free space says nothing about quotas and limits.
+    Space for the largest file is allocated as a test: the free space says nothing about quotas and limits.
     """
     free = bytes_free(folder)
     if free is not None and free < total:
@@ -87,7 +87,7 @@ def require_room(folder: Path, total: int, largest: int) -> None:
 
 
 def refuse_unwritable(path: Path) -> None:
-    """Refuses a file that cannot be written, before minutes are spent on its content; its folder may be new."""
+    """Refuse a file that cannot be written, before minutes are spent on its content; its folder need not exist."""
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         reason = "cannot be written to" if folder.is_dir() else "is not a folder"
@@ -95,7 +95,7 @@ def refuse_unwritable(path: Path) -> None:
 
 
 def place_below(folder: Path, relative: str) -> Path:
-    """A path below a folder of results; makes the folders on the way, and follows no link there."""
+    """A path below a folder of results; makes the folders between, and follows no links."""
     path = folder / relative
     try:
         make_folders(folder, path.parent)
@@ -115,7 +115,7 @@ def cannot_write(path: Path, needed: int, error: OSError) -> CannotWrite:
 
 
 def bytes_free(folder: Path) -> int | None:
-    """The free space for an ordinary user; None where the system does not tell."""
+    """Free space in bytes, for an ordinary user; None where the system does not tell."""
     try:
         return shutil.disk_usage(folder).free
     except OSError:

@@ -1,4 +1,4 @@
-"""Continuing a run as the experiment it was: what would change it is shown, and refused unless it is asked for."""
+"""Resuming a run: changes of settings, data or teacher are found, and refused unless `--allow-changes` is given."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ MAY_CHANGE = (
     *("data.path", "data.unlabelled", "data.cache", "data.refresh", "data.skip_unreadable", "train.device"),
     *("data.pool", "data.most_broken"),
 )
-"""Where a run finds its data and computes may differ when it is continued; the data are known by their content."""
+"""Settings that may differ when a run is resumed: paths and the device; data are compared by their content."""
 
 BY_CONTENT = ("teacher",)
-"""What may lie elsewhere, as long as it is the same."""
+"""Paths that may differ when a run is resumed, as long as the content is the same."""
 
 PATHS = ("data.path", "data.unlabelled", "data.cache", "model.weights", "teacher")
 
 
 class Notes(NamedTuple):
-    """What a checkpoint says beside its tensors."""
+    """Metadata of a checkpoint, beside its tensors."""
 
     filled: frozenset[str]
-    """Parameters that came with `model.weights`: they learn at a rate of their own."""
+    """Names of the parameters that `model.weights` filled: they have a learning rate of their own."""
 
     teacher: str | None
-    """A digest of the model in `teacher`, which no checkpoint holds."""
+    """A digest of the model in `teacher`, which checkpoints do not contain."""
 
 
 @dataclass(frozen=True)
 class Continued:
-    """A run that is continued."""
+    """A run that is being resumed."""
 
     run: Run
     before: Config  # its configuration until now
@@ -54,7 +54,7 @@ class Continued:
     changes: list[str] = field(default_factory=list)  # those that were found and allowed
 
     def require_allowed(self, changes: Sequence[str]) -> None:
-        """Refuses changes, unless `allow_changes`; notes those that are allowed."""
+        """Refuse changes unless `allow_changes` is set; record the allowed ones."""
         if changes and not self.allow_changes:
             raise UserError(
                 f"{self.run.path}: continuing would change the run ({'; '.join(changes)}). "
@@ -65,10 +65,10 @@ class Continued:
 
 
 def keep_resolved_settings(path: Path, config: Config, say: Callable[[str], None]) -> Config:
-    """The settings of a continued run, with paths, `data.reduction` and crops as they were resolved when it began.
+    """The settings of a resumed run, with paths, `data.reduction` and crops as they were resolved when it began.
 
-    A relative path counts as one typed in another working directory, and keeps its meaning, where it leads to nothing
-    here and the run has a path with the same end.
+    A path that does not exist here, and whose typed part the run's own path ends with, counts as typed in another
+    working directory: the run's path is kept.
     """
     here, before, now = Path.cwd(), open_run(path).config.flat(), config.flat()
     changes: dict[str, Any] = {}
@@ -116,7 +116,7 @@ def reopen(path: Path, config: Config, allow_changes: bool) -> Iterator[Continue
 
 
 def keep_split(continued: Continued, samples: Samples, held_out: Samples) -> Split:
-    """The split of a continued run: the one in its folder, even if a list of labels has changed since."""
+    """The split of a resumed run: the stored one, even if a list of labels has changed since."""
     stored, now, before = continued.run.split, continued.run.config, continued.before
     continued.require_allowed(list(_compare_data(stored, samples, held_out)))
     pool = None if samples.pool is None else samples.pool.record
@@ -137,10 +137,10 @@ def restore(
     checkpoint_every: int,
     say: Callable[[str], None],
 ) -> tuple[int, float]:
-    """Puts the newest whole checkpoint into the state; returns its iteration and the seconds trained until then.
+    """Restore the newest intact checkpoint; returns its iteration and the seconds trained until then.
 
-    What was logged after it is dropped; what has changed since is kept in the run folder. Nothing is removed before all
-    that is needed has been read.
+    Later lines of the log are dropped; changes of settings are recorded in the run folder. Nothing is removed before
+    everything needed has been read.
 
     Raises:
         UserError: It cannot be continued: among other reasons, since checkpoints are missing that must have been there.
@@ -181,7 +181,7 @@ def restore(
 
 
 def read_notes(continued: Continued) -> Notes:
-    """What the checkpoints of the run say beside their tensors; nothing where there is none yet."""
+    """The metadata of the run's newest checkpoint; empty where there is none yet."""
     found = checkpoint.read_notes(continued.run.checkpoints) or {}
     names, teacher = found.get("pretrained"), found.get("teacher")
     filled = frozenset(map(str, names)) if isinstance(names, list) else frozenset()
@@ -189,7 +189,7 @@ def read_notes(continued: Continued) -> Notes:
 
 
 def keep_teacher(continued: Continued, then: str | None, now: str) -> None:
-    """Refuses another teacher than the run had, wherever it lies; both are digests, and the first may be unknown."""
+    """Refuse another teacher than the run had; `then` and `now` are digests, and the former may be unknown."""
     before, after = continued.before.teacher, continued.run.config.teacher
     if then is None and before != after:
         continued.require_allowed([f"teacher: {before} → {after}"])
@@ -212,10 +212,10 @@ def _update_environment(run: Run, done: int, say: Callable[[str], None]) -> tupl
 
 
 def _refuse_lost(run: Run, newest: int | None, every: int) -> None:
-    """Refuses to train again what was trained before: the log knows of iterations whose checkpoints must be there.
+    """Refuse to resume where checkpoints are missing: the log has iterations whose checkpoints must have been written.
 
-    Training waits for its first checkpoint, and writes others while it goes on: then two may be missing, and one more
-    that was damaged, and as many as fit into the skipped steps that end a run.
+    Training waits for the first checkpoint and writes later ones in the background. So two may be missing, one more may
+    be damaged, and none is written during the skipped steps that end a run.
     """
     logged = records.read_log(run.path / METRICS)
     lines = [line for line in logged if not isinstance(line, str)]

@@ -1,4 +1,4 @@
-"""The device that a user names, and the record of where a run was computed: versions, hardware, commit, command."""
+"""The choice of the device, and `environment.json`: versions, hardware, commit and command of a run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from oneway.engine.ranks import joined
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of a name; `auto` takes the GPU where there is one. A GPU with a number becomes the current one."""
+    """The device of a name; `auto` is the GPU if there is one. A GPU with a number becomes the current device."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -42,11 +42,11 @@ def choose_device(name: str) -> torch.device:
 
 
 def environment(device: torch.device) -> dict[str, Any]:
-    """The environment of this process, as kept in a run folder."""
+    """The environment of this process, for `environment.json`."""
     packages = ("torch", "timm", "numpy", "Pillow")
     commit, uncommitted = find_commit(Path(__file__).parents[1])
     program, ranks = Path(sys.argv[0]).name, joined()
-    several = {"processes": ranks.of, "hosts": list(ranks.hosts), "backend": ranks.backend}
+    several = {"processes": ranks.world_size, "hosts": list(ranks.hosts), "backend": ranks.backend}
     return {
         "command": shlex.join(["oneway" if program == "__main__.py" else program, *sys.argv[1:]]),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -63,9 +63,9 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 
 def begin_stretches(now: Mapping[str, Any], iteration: int = 0) -> dict[str, Any]:
-    """The content of a new `environment.json`: the environment, and a list of stretches with the first one.
+    """The content of a new `environment.json`: the environment, and a list with the first stretch.
 
-    A stretch is what was trained without interruption, and begins after an iteration; resuming a run adds one.
+    A stretch is a part of a run that was trained without interruption; resuming a run adds one.
     """
     return {**now, "stretches": [{"iteration": iteration, **now}]}
 
@@ -92,7 +92,7 @@ def _begins_before(stretch: object, iteration: int) -> bool:
 
 
 def _decisive(stretch: Mapping[str, Any]) -> dict[str, str]:
-    """What of a stretch can change the last bits of its numbers, as far as it was noted."""
+    """The properties of a stretch that can change the last bits of its numbers, as far as they are recorded."""
     parts = re.fullmatch(r"(.*?)(?:, (\d+) threads?)?", str(stretch.get("hardware", "")), re.DOTALL)
     processor, threads = parts.groups() if parts else ("", None)
     found: dict[str, Any] = {
@@ -110,7 +110,7 @@ def _decisive(stretch: Mapping[str, Any]) -> dict[str, str]:
 
 
 def hardware(device: torch.device) -> str:
-    """The GPU's name, or the processor's with the threads in use."""
+    """The name of the GPU, or of the processor with the number of threads."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     name = platform.processor() or platform.machine()
@@ -136,9 +136,9 @@ def find_commit(package: Path) -> tuple[str | None, bool | None]:
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    """What a git command prints about a checkout; None where it fails, or there is no git.
+    """The output of a git command in a checkout; None where it fails, or git is not installed.
 
-    Of the environment git sees nothing that would lead it elsewhere, and of its settings none that starts a program.
+    Variables that point git elsewhere are removed, and the setting that would start a program is switched off.
     """
     variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     variables["GIT_CEILING_DIRECTORIES"] = str(folder.parent)

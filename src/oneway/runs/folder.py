@@ -1,6 +1,6 @@
-"""A run's folder: started once, by one process, and read by many.
+"""The run folder: started once, by one process, and read by many.
 
-It may come from anywhere: what is wrong with one of its files is a UserError that names it.
+A folder may come from anywhere: a damaged or hostile file is a UserError that names it.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ from oneway.runs.reading import is_there, list_names, reading
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder and its configuration. Everything else in it is read when asked for."""
+    """A run folder and its configuration. Other files are read on demand."""
 
     path: Path
     config: Config
     held: lock.Held | None = None
-    """The lock, where this process trains it."""
+    """The lock of the folder, in the process that trains the run."""
 
     @property
     def checkpoints(self) -> Path:
-        """Where the checkpoints are."""
+        """The folder of the checkpoints."""
         return self.path / "checkpoint"
 
     @property
     def model_file(self) -> Path:
-        """Where the trained model is, once the run has ended."""
+        """The file of the trained model, which exists once the run has ended."""
         return refuse_link(self.path / MODEL)
 
     @property
@@ -75,13 +75,13 @@ class Run:
 
     @property
     def changes(self) -> list[str]:
-        """What was changed since the run was started, in words."""
+        """Changes of settings since the run was started, as messages."""
         file = self.path / CHANGES
         return list(records.read(file, records.Changes)["changes"]) if is_there(file) else []
 
     @property
     def split(self) -> Split:
-        """Which images the run was started with."""
+        """The images that the run was started with."""
         return records.read_split(self.path / SPLIT)
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -90,13 +90,13 @@ class Run:
         return records.refuse_damaged(records.read_log(file), file)
 
     def require(self) -> None:
-        """Refuses to write where the folder has been renamed, removed or replaced since it was locked."""
+        """Refuse to write if the folder was renamed, removed or replaced since it was locked."""
         if self.held is not None:
             self.held.require()
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """For what is written within the block; where it fails, the folder may have gone in between."""
+        """Check the lock before the block; and again if writing fails, since the folder may be gone by then."""
         self.require()
         try:
             yield
@@ -118,7 +118,7 @@ class Run:
                 raise atomic.cannot_write(file, len(line), error) from error
 
     def metrics_until(self, iteration: int) -> list[dict[str, Any]]:
-        """The lines without what a killed run logged after the checkpoint it resumes from, readable or not."""
+        """The lines up to an iteration: without those that a killed run logged after its last checkpoint."""
         file = self.path / METRICS
         lines = records.read_log(file)
         while lines and (isinstance(last := lines[-1], str) or last["iteration"] > iteration):
@@ -143,7 +143,7 @@ class Run:
 
 
 def refuse_occupied(path: Path) -> None:
-    """Refuses a folder that a new run would share with something else: nothing is ever overwritten."""
+    """Refuse a folder with anything in it for a new run: nothing is ever overwritten."""
     if is_there(path / CONFIG):
         raise UserError(f"{path}: holds a run already. Continue it with --resume, or choose another folder with --out.")
     # A run that was killed before it had a configuration has left nothing worth keeping.
@@ -159,7 +159,7 @@ def refuse_occupied(path: Path) -> None:
 
 @contextmanager
 def start_run(path: Path, config: Config, split: Split, checkpoint_bytes: int) -> Iterator[Run]:
-    """Makes a run folder with what is known before the first iteration; within the block, it is locked."""
+    """Make a run folder and lock it for the block; writes the files that are known before the first iteration."""
     refuse_occupied(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -181,7 +181,7 @@ def start_run(path: Path, config: Config, split: Split, checkpoint_bytes: int) -
 
 
 def open_run(path: Path, any_method: bool = False) -> Run:
-    """An existing run folder; with `any_method`, also where the method is one that only another program knows."""
+    """Open an existing run folder; with `any_method`, also a run whose method only another program knows."""
     file = path / CONFIG
     if not file.is_file():
         raise no_run(path)
@@ -211,7 +211,7 @@ def _refuse_own_method(path: Path, method: str) -> None:
 
 
 def no_run(path: Path) -> UserError:
-    """The error for a path that is no run folder: there is nothing, runs are inside, or it is something else."""
+    """The error for a path that is no run folder, with a hint: missing, a folder of runs, or an exported model."""
     if not is_there(path):
         return missing(path)
     if exported := describe_exported(path):
@@ -224,7 +224,7 @@ def no_run(path: Path) -> UserError:
 
 
 def not_ended(path: Path) -> UserError:
-    """The error where a run is asked for its results too early: how to continue it, or to end it where it was saved."""
+    """The error for a run that has not ended: how to continue it, or to end it at its last checkpoint."""
     resume = ("oneway", "train", path, "--resume")
     ways = f"Continue it with: {command(*resume)}"
     if saved := checkpoint.list_complete(path / "checkpoint"):

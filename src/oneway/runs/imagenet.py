@@ -18,13 +18,13 @@ from oneway.models.encoder import refuse_unknown
 TORCHVISION_TAG = "tv_in1k"
 """torchvision's ImageNet training, the one the paper starts from."""
 FILES = ("model.safetensors", "pytorch_model.bin")
-"""Under which names the hub keeps weights of timm's, the preferred one first."""
+"""File names of timm's weights on the hub, the preferred one first."""
 PATIENCE = 5.0
 """Seconds after which a hub that has not answered counts as out of reach."""
 
 
 class Published(NamedTuple):
-    """Weights of one training of a network."""
+    """Published weights of a network."""
 
     name: str
     """timm's: architecture and training, such as `resnet18.tv_in1k`."""
@@ -33,7 +33,7 @@ class Published(NamedTuple):
 
 
 def fetch(backbone: str) -> Published:
-    """A file with the ImageNet weights of a backbone. What the hub's cache has is used without a network.
+    """Fetch the file with the ImageNet weights of a backbone; without a network if it is in the hub's cache.
 
     Raises:
         UserError: There are none, or they are not in the cache and the hub cannot be reached, which takes seconds to

@@ -1,7 +1,7 @@
-"""One process at a time may train into a folder, and only into the folder that it has locked.
+"""The lock of a run folder: one process at a time may train into it.
 
-The system's locks do not always reach from one computer to another. So the lock file says which process on which
-computer holds it, and is touched every few seconds: one of another computer that is not touched any more locks nothing.
+System locks do not always work across computers. So the lock file names the process and the computer that hold it, and
+is touched every few seconds: a lock file of another computer that is no longer touched is ignored.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from oneway.runs.atomic import cannot_write
 NAME = ".lock"
 SECONDS_BETWEEN_TOUCHES = 5.0
 STALE_AFTER = 20.0
-"""Seconds that the lock file of another computer is watched before it counts as left behind."""
+"""Seconds without a touch after which another computer's lock file counts as left behind."""
 
 TRANSIENT = (errno.EIO, errno.ESTALE, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETIMEDOUT, errno.EINTR)
-"""Errors with which locking may fail for a moment on a file system that has locks."""
+"""Transient errors of locking on file systems that have locks."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """A folder that this process has locked, whatever it is called by now."""
+    """A folder that this process has locked; it may have been renamed since."""
 
     path: Path
     descriptor: int
     holder: bytes
-    """What the lock file says: which process it is, and a number that no other lock has."""
+    """The content of the lock file: the process, and a random number that identifies the lock."""
 
     def require(self) -> None:
-        """Refuses to go on where the path leads to another folder than the one that was locked, or to none.
+        """Refuse to go on if the path is no longer the locked folder.
 
-        Where the system cannot tell for the moment, the write that follows will.
+        If the system cannot tell at the moment, nothing is raised: the next write will fail if it must.
         """
         try:
             here = os.stat(self.path)
@@ -67,7 +67,7 @@ class Held:
         )
 
     def _where(self) -> str | None:
-        """What the folder is called now; None where it has been removed."""
+        """The folder's current path; None if it was removed."""
         if os.fstat(self.descriptor).st_nlink == 0:
             return None
         try:
@@ -78,11 +78,11 @@ class Held:
 
 @contextmanager
 def hold(folder: Path) -> Iterator[Held]:
-    """Locks the folder for the block; where another process has locked it, a UserError names that process.
+    """Lock the folder for the block; if another process has locked it, a UserError names that process.
 
-    The lock is on the folder itself, and goes with it when it is renamed; where a file system cannot lock folders, on a
-    file in it. The system releases it when the process ends, in whatever way: a lock file that is still there locks
-    nothing. Where it names another computer, or the file system has no locks, it is watched for a while.
+    The lock is on the folder itself, so that it survives renaming; where a file system cannot lock folders, on a file
+    in it. The system releases it when the process ends, in whatever way: a lock file that is left behind locks nothing.
+    If it names another computer, or the file system has no locks, it is watched for a while for touches.
     """
     if (folder / NAME).is_symlink():
         raise UserError(f"{folder / NAME}: a link, which is not followed. Remove it.")
@@ -119,7 +119,7 @@ def is_touched(folder: Path) -> bool:
 
 
 def _lock(descriptor: int) -> bool:
-    """Locks what is open; False where the file system has no such locks."""
+    """Lock an open file or folder; False where the file system has no such locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -132,7 +132,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def _open_locked(folder: int) -> tuple[int, bool]:
-    """The lock file, opened; and whether it could be locked, or its file system has no locks."""
+    """Open and lock the lock file; the second value is False where the file system has no locks."""
     while True:
         descriptor = os.open(NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666, dir_fd=folder)
         try:
@@ -168,7 +168,7 @@ def _touching(descriptor: int) -> Iterator[None]:
 
 
 def _refuse_live_holder(folder: Path, system_locks: bool) -> None:
-    """Refuses a folder whose lock file is still touched, by a process that the system's locks do not show."""
+    """Refuse a folder whose lock file is still touched, by a process that system locks do not show."""
     before = _read(folder)
     if not before or (system_locks and before.partition(b"\n")[0].endswith(f" on {platform.node()}".encode())):
         return
@@ -180,7 +180,7 @@ def _refuse_live_holder(folder: Path, system_locks: bool) -> None:
 
 
 def _touched(folder: Path) -> int | None:
-    """When the lock file was; None where it has gone. It is opened, since network file systems look again then."""
+    """When the lock file was last touched; None if it is gone. Opening it refreshes network file systems' caches."""
     with suppress(OSError), open(folder / NAME, "rb") as file:
         return os.fstat(file.fileno()).st_mtime_ns
     return None
@@ -191,7 +191,7 @@ def _in_use(folder: Path) -> UserError:
 
 
 def _read(folder: Path) -> bytes:
-    """What the lock file says; nothing where it cannot be read."""
+    """The content of the lock file; empty where it cannot be read."""
     with suppress(OSError), open(folder / NAME, "rb") as file:
         return file.read(1000)
     return b""

@@ -1,4 +1,4 @@
-"""`model.safetensors`: one file to predict from, with weights, classes and colours, checked when it is read."""
+"""`model.safetensors`: weights, classes and colours in one file, all that prediction needs; checked when it is read."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ SEAL = "sha256"
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A network with what is needed to use it."""
+    """A network with the metadata that prediction needs."""
 
     network: nn.Module
     classes: tuple[str, ...]
     colours: tuple[tuple[int, int, int], ...]
     masks: MaskStyle | None = None
-    """How the masks that it learnt from are stored; None where there were none, or an earlier version trained it."""
+    """The format of the masks of its training set; None if there were none, or an earlier version trained it."""
 
     image_style: ImageStyle = COLOURS
-    """What of images it has learnt to see."""
+    """The bands and bits of the images that it was trained on."""
 
     reduction: int = 1
-    """How many times smaller than they are, each way, it has learnt to see images."""
+    """The factor by which images must be reduced, each way, as in training."""
 
 
 Byte = Annotated[int, Field(ge=0, le=255)]
@@ -54,7 +54,7 @@ ClassName = Annotated[str, AfterValidator(class_name)]
 
 
 class About(BaseModel):
-    """What the file says beside its tensors."""
+    """The metadata of the file."""
 
     model_config = ConfigDict(frozen=True, protected_namespaces=())
 
@@ -69,7 +69,7 @@ class About(BaseModel):
 
 
 def save_model(path: Path, trained: TrainedModel, config: Model) -> None:
-    """One file to predict from: weights (the normalisation among them), classes and colours."""
+    """Write a model file: weights (with the normalisation), classes and colours."""
     about: dict[str, Any] = {
         "format": MODEL_FORMAT,
         "model": config.model_dump(mode="json"),
@@ -89,9 +89,9 @@ def save_model(path: Path, trained: TrainedModel, config: Model) -> None:
 
 
 def load_model(path: Path, device: torch.device, factory: str | None = None) -> TrainedModel:
-    """The network of a `model.safetensors`, of any origin, in evaluation mode.
+    """Load a `model.safetensors` of any origin; the network is in evaluation mode.
 
-    A file that names another `model.factory` than the user agrees to run is refused.
+    A file is refused if it names a `model.factory` that the user has not agreed to run.
 
     Raises:
         UserError: There is none, it is damaged, a newer version has written it, or its weights cannot be used: see
@@ -121,14 +121,14 @@ def load_model(path: Path, device: torch.device, factory: str | None = None) -> 
 
 
 def refuse_damage(words: Mapping[str, Any], content: Mapping[str, Tensor], path: Path) -> None:
-    """Refuses a file of ours whose SHA-256 is another, or whose tensors cannot be used."""
+    """Refuse a file that does not match its SHA-256, or whose tensors cannot be used."""
     if digest({key: value for key, value in words.items() if key != SEAL}, content) != words.get(SEAL):
         raise UserError(f"{path}: damaged; it does not match its SHA-256. Restore it from a copy.")
     refuse_unusable(content, str(path))
 
 
 def refuse_unusable(content: Mapping[str, Tensor], source: str) -> None:
-    """Refuses weights that are not finite, and negative variances: every pixel would get the same class, unnoticed."""
+    """Refuse non-finite weights and negative variances: every pixel would silently get the same class."""
     for name, tensor in content.items():
         if not tensors.is_finite(tensor):
             what = "has values that are not finite"
@@ -140,7 +140,7 @@ def refuse_unusable(content: Mapping[str, Tensor], source: str) -> None:
 
 
 def validate(words: Mapping[str, Any], path: Path) -> About:
-    """What a file of ours says; refuses unknown formats, and anything that is not as we write it."""
+    """Parse a file's metadata strictly; unknown formats are refused."""
     found = words.get("format")
     if type(found) is int and found > MODEL_FORMAT:
         raise UserError(
@@ -175,7 +175,7 @@ def _build(about: About, path: Path) -> nn.Module:
 
 
 def digest(about: Mapping[str, Any], content: Mapping[str, Tensor]) -> str:
-    """SHA-256 of what the file says and of its tensors, which are on the CPU and contiguous."""
+    """SHA-256 of the metadata and the tensors, which must be on the CPU and contiguous."""
     parts = {name: content[name].reshape(-1).view(torch.uint8).numpy().data for name in sorted(content)}
     digests = {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}
     return hashlib.sha256(json.dumps([about, digests]).encode()).hexdigest()

@@ -1,6 +1,6 @@
-"""Reads files so that a disk that fails for a moment is not taken for a missing or damaged file.
+"""File access in which a transient error of the disk is not mistaken for a missing or damaged file.
 
-Python's `exists` and `glob` take some errors for a no. Where a no would remove, rename or restart something, these
+Python's `exists` and `glob` return False for some errors. Where that would remove, rename or restart something, these
 functions are used instead: they raise CannotRead.
 """
 
@@ -18,12 +18,12 @@ from oneway.runs.atomic import open_descriptor
 
 
 class CannotRead(UserError):
-    """A file or folder cannot be read now, which says nothing about what is in it."""
+    """A file or folder cannot be read at the moment; its content may be intact."""
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Within the block, an error of the system, or of its memory, becomes a CannotRead that names the path."""
+    """Within the block, an OSError or MemoryError becomes a CannotRead that names the path."""
     try:
         yield
     except (OSError, MemoryError) as error:
@@ -35,7 +35,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is something of this name, be it a link to nowhere; CannotRead where the system cannot tell."""
+    """Whether a path exists, even as a broken link; CannotRead where the system cannot tell."""
     with reading(path):
         try:
             os.lstat(path)
@@ -45,7 +45,7 @@ def is_there(path: Path) -> bool:
 
 
 def list_names(folder: Path) -> list[str]:
-    """What is in a folder, in order; nothing where there is no folder. CannotRead where it cannot be listed."""
+    """The sorted names in a folder; empty if it does not exist. CannotRead if it cannot be listed."""
     with reading(folder):
         try:
             with os.scandir(folder) as entries:

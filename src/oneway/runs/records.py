@@ -1,6 +1,6 @@
-"""What the files of a run folder hold: one reader for each, which refuses by file and key what cannot be used.
+"""Readers for the JSON files of a run folder, with validation: errors name the file and the key.
 
-A folder may come from anyone, and its files may be damaged. Who has read one of them can rely on every value.
+A folder may come from anyone, and its files may be damaged. After reading, every value can be relied on.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from oneway.data.splits import DIGITS, Split
 from oneway.runs.reading import is_there, read_whole
 
 MOST_BYTES = 2**26
-"""Of a text file in a run folder."""
+"""The most bytes of a text file in a run folder."""
 
 MOST_LOSSES = 100
-"""Names of logged values in a run: each gets a plot."""
+"""The most names of logged values in a run: each gets a plot."""
 
 LARGEST = 3.5e38
-"""Beyond it, no number of 32 bits is finite."""
+"""The largest logged number: about the largest finite float32."""
 
 
 Count = Annotated[int, Field(ge=0, le=2**53)]
@@ -38,7 +38,7 @@ ClassName = Annotated[str, AfterValidator(class_name)]
 
 
 class _Record(BaseModel):
-    """Keys beside these may follow: later versions write more."""
+    """A JSON object. Unknown keys are ignored: later versions may write more."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
@@ -77,7 +77,7 @@ class Summary(_Record):
 
 
 class Environment(_Record):
-    """`environment.json`: what a number needs beside it."""
+    """`environment.json`: the software and hardware that a run's numbers come from."""
 
     command: str
     started: str
@@ -90,7 +90,7 @@ class Environment(_Record):
 
 
 class MetricsLine(_Record):
-    """A line of `metrics.jsonl`: either losses and what they were computed with, or a validation."""
+    """A line of `metrics.jsonl`: either losses and learning rate, or a validation."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Number]
@@ -117,13 +117,13 @@ class _Split(_Record):
 
 
 class Changes(_Record):
-    """`changes.json`: what was changed since a run was started, in words."""
+    """`changes.json`: changes of settings since a run was started, as messages."""
 
     changes: list[str]
 
 
 def read_split(file: Path) -> Split:
-    """Which images a run was started with."""
+    """Read the images that a run was started with."""
     stored = _Split.model_validate(read(file, _Split))
     split = Split(
         labelled=tuple(stored.labelled),
@@ -148,9 +148,9 @@ def read_split(file: Path) -> Split:
 
 
 def read_log(file: Path) -> list[dict[str, Any] | str]:
-    """The lines of `metrics.jsonl`, in order; in place of one that is damaged, what is wrong with it.
+    """Read the lines of `metrics.jsonl`; a damaged line is replaced by the reason, a string.
 
-    A last line without its end is left out: it was being written when the machine stopped.
+    An incomplete last line is left out: it was being written when the machine stopped.
     """
     return [_parse_line(line) for line in _read_text(file).split("\n")[:-1]] if is_there(file) else []
 
@@ -181,7 +181,7 @@ def _parse_line(line: str) -> dict[str, Any] | str:
 
 
 def read(file: Path, record: type[_Record]) -> dict[str, Any]:
-    """The JSON object in a file; a UserError where it is no such record."""
+    """Read the JSON object in a file; a UserError if it does not validate as the record."""
     try:
         found = _parse(_read_text(file))
         record.model_validate(found)
@@ -193,7 +193,7 @@ def read(file: Path, record: type[_Record]) -> dict[str, Any]:
 
 
 def _explain(error: ValidationError) -> str:
-    """The first thing that is wrong, with its key and value."""
+    """The first error of a validation, with key and value."""
     first = error.errors(include_url=False)[0]
     key = ".".join(str(part) for part in first["loc"])[:200]
     reason = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
@@ -203,9 +203,9 @@ def _explain(error: ValidationError) -> str:
 
 
 def _parse(text: str) -> Any:
-    """JSON that can be written again; a ValueError where it is none, or nested too deeply."""
+    """Parse JSON; a ValueError if it is invalid, nested too deeply, or has a number that is not finite."""
     found = from_json(text, allow_inf_nan=False)
-    json.dumps(found, allow_nan=False)  # in which a number beyond all others is refused, such as 1e999
+    json.dumps(found, allow_nan=False)  # refuses infinite numbers, such as 1e999
     return found
 
 

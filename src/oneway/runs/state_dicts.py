@@ -1,7 +1,7 @@
-"""State dicts in .pth files of any origin: what a file unpacks to is known before it is read.
+"""State dicts in .pth files of any origin: the unpacked size is checked before a file is read.
 
-`torch.load` makes no objects but tensors and plain containers, and asks nothing about their sizes: a megabyte of
-compressed zeros becomes a gigabyte, and a directory of a million entries a million objects.
+`torch.load` with `weights_only` creates nothing but tensors and plain containers, but does not limit their sizes: a
+megabyte of compressed zeros becomes a gigabyte, and a directory of a million entries a million objects.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ WRAPPINGS = ("state_dict", "model_state_dict", "model")
 MOST_EXPANSION = 4
 """Unpacked size as a multiple of the file's: `torch.save` compresses nothing, others may a little."""
 SMALL = 2**20
-"""Bytes that any file may unpack to."""
+"""Unpacked bytes that are allowed for any file."""
 MOST_DIRECTORY_BYTES = 2**23
-"""Of the list of an archive's entries; a network with ten thousand tensors has 600 kB."""
+"""The most bytes of an archive's directory; a network with ten thousand tensors has 600 kB."""
 DTYPES = frozenset({*KNOWN_DTYPES.values(), torch.int16, torch.int8})
 
 
 def read(path: Path) -> dict[str, Tensor]:
-    """The tensors of a .pth file by their names.
+    """Read the tensors of a .pth file by name.
 
     Raises:
         UserError: It holds something else, or would take much more memory than its size; names the file and the key.
@@ -63,7 +63,7 @@ def read(path: Path) -> dict[str, Tensor]:
 
 
 def refuse_odd(name: str, tensor: Tensor, path: Path) -> None:
-    """Refuses what is no array of plain numbers in memory: it could not be copied into a network."""
+    """Refuse tensors that are not dense arrays of plain numbers: they could not be copied into a network."""
     if tensor.device.type == "meta":
         what = "has a shape and no values"
     elif tensor.is_quantized:
@@ -85,7 +85,7 @@ def _refused(path: Path, reason: str) -> UserError:
 
 
 def _refuse_bombs(file: BinaryIO, path: Path) -> None:
-    """Refuses an archive that would unpack to much more than its size; older files of torch are none."""
+    """Refuse an archive that would unpack to much more than its size; older files of torch are no archives."""
     if file.read(4) != b"PK\3\4":
         return
     size = file.seek(0, os.SEEK_END)
@@ -101,10 +101,10 @@ def _refuse_bombs(file: BinaryIO, path: Path) -> None:
 
 
 def _directory(file: BinaryIO, size: int) -> tuple[int, int]:
-    """Where the list of an archive's entries is, and its length; a ValueError where two readers might disagree.
+    """Start and length of an archive's directory; a ValueError where two readers might find different ones.
 
-    The list is the last thing in the file but for its end record, or two: that is how torch writes it, and elsewhere
-    torch might find another list than we have looked at.
+    torch writes the directory at the end of the file, followed by one or two end records alone. Only that is accepted:
+    otherwise torch might read another directory than the one checked here.
     """
     ending = 98  # a record of 56 bytes with 64-bit sizes, its locator of 20, and the end record of 22 bytes
     file.seek(max(size - ending, 0))

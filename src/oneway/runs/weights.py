@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 
 
 class Loaded(NamedTuple):
-    """What `model.weights` filled."""
+    """The parameters that `model.weights` has filled."""
 
     parameters: list[nn.Parameter]
-    """They learn at a rate of their own (`optimiser.learning_rate_pretrained`)."""
+    """The filled parameters, which learn at `optimiser.learning_rate_pretrained`."""
 
     remarks: list[str]
-    """What fitted and what did not, in words."""
+    """Messages that say what fitted and what did not."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Named tensors; with `classes` they are a whole network of ours, trained earlier."""
+    """Named tensors; with `classes`, those of a whole network that `oneway` has trained."""
 
     name: str
-    """What the user gave, and what it stands for."""
+    """The user's value of `model.weights`, and what it resolves to."""
 
     tensors: Mapping[str, Tensor]
     classes: tuple[str, ...] | None = None
@@ -52,7 +52,7 @@ class Weights:
 
 
 def locate(config: Model) -> Weights | None:
-    """What `model.weights` names; None where weights are random. Called before data are read or a network is built.
+    """Read the weights that `model.weights` names; None for random ones. Called before data are read.
 
     Raises:
         UserError: It cannot be fetched or read.
@@ -64,7 +64,7 @@ def locate(config: Model) -> Weights | None:
 
 
 def load_weights(network: nn.Module, source: Weights) -> Loaded:
-    """Fills the network, in place; a tensor of another shape than it should have is refused."""
+    """Load the weights into the network, in place; a tensor of another shape is refused."""
     encoder = getattr(network, "encoder", None)
     part, target, tensors = "network", network, source.tensors
     # A state dict from elsewhere is a classifier's, of use to the encoder; ours knows the decoder too.
@@ -90,7 +90,10 @@ def load_weights(network: nn.Module, source: Weights) -> Loaded:
         way_out = narrow if source.classes is None and part == "encoder" else made_by
         raise UserError(f"{said}: of another network: {listed(shapes)}.{way_out}")
     if integers := [n for n in filling if own[n].is_floating_point() and not found[n].is_floating_point()]:
-        raise UserError(f"{said}: of another network: {listed(integers)} has whole numbers there.")
+        raise UserError(
+            f"{said}: of another network: {listed(integers)} is of an integer type in the file, and of floating "
+            "point in the network. Give weights of the same network."
+        )
     parameters = [parameter for name, parameter in target.named_parameters() if name in filling]
     if not parameters:
         raise UserError(f"{said}: of another network: it has {listed(tensors)}; wanted are {listed(own)}.")
@@ -148,10 +151,10 @@ def _safetensors(path: Path) -> Weights:
 
 
 def _renamed(backbone: str, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """The tensors under the names of timm's classifier, if it is the same network; else as they are.
+    """The tensors renamed as timm names them, if they are of the same network; else unchanged.
 
-    timm's own loader knows many names that authors gave. Some of torchvision's it does not know; there, all tensors
-    have the same shapes in the same order.
+    timm's loader knows the names of many authors. It does not know some of torchvision's: then tensors are matched by
+    order, since all have the same shapes in the same order.
     """
     timm = import_timm()
 
@@ -167,7 +170,7 @@ def _renamed(backbone: str, tensors: Mapping[str, Tensor]) -> Mapping[str, Tenso
 
 
 def _origins(own: Iterable[str], there: Iterable[str]) -> dict[str, str]:
-    """Our names and theirs, which may all have a prefix such as `module.`.
+    """Map the network's names to those in the file, which may all have a prefix such as `module.`.
 
     Where timm takes a network apart for its features, it writes `blocks_0` for `blocks.0`.
     """

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from oneway.common.terms import COARSEST_STRIDE
 from oneway.config import Config
 
-STEP = 32
-"""Pixels of an image that a cell of the coarsest features stands for."""
-
-LEAST = 2 * STEP
+LEAST = 2 * COARSEST_STRIDE
 """Pixels on a side, so that the coarsest features have a neighbour."""
 
 
@@ -39,9 +37,10 @@ def fit_crops(config: Config, sizes: npt.NDArray[np.int64]) -> tuple[Config, str
 
 
 def fit(crop: tuple[int, int], sizes: npt.NDArray[np.int64] | Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """A crop of which each side is the largest multiple of `STEP` that most images have, if that is less."""
+    """A crop of which each side is the largest multiple of `COARSEST_STRIDE` that most images have, if that is less."""
     if not len(sizes):
         return crop
     middle = np.sort(sizes, axis=0)[len(sizes) // 2]  # half of them, or more, are no smaller
-    height, width = (min(side, max(LEAST, int(of) // STEP * STEP)) for side, of in zip(crop, middle, strict=True))
+    multiples = (int(length) // COARSEST_STRIDE * COARSEST_STRIDE for length in middle)
+    height, width = (min(side, max(LEAST, length)) for side, length in zip(crop, multiples, strict=True))
     return height, width

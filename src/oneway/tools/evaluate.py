@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from oneway import data, runs
 from oneway.common.errors import UserError
-from oneway.common.terms import IGNORE, SplitName, Task
+from oneway.common.terms import COARSEST_STRIDE, IGNORE, SplitName, Task
 from oneway.common.words import listed
 from oneway.data.dataset import Samples
 from oneway.engine.ranks import ALONE, Ranks
@@ -28,7 +28,7 @@ from oneway.models.mirrored import Mirrored
 from oneway.models.norm import population_statistics
 from oneway.ops.losses import pixels_of, upsample
 from oneway.tools.run_data import read_split, refuse_other_style
-from oneway.tools.windows import SMALLEST, predict_in_windows
+from oneway.tools.windows import predict_in_windows
 
 Indices = npt.NDArray[np.int64]
 
@@ -164,7 +164,7 @@ def batches_of(
         members = counted[group == kind]
         parts = min(math.ceil(len(members) * height * width / PIXELS_AT_ONCE), len(members))
         for batch in np.array_split(members, parts):
-            if next(turns) % ranks.of != ranks.rank:
+            if next(turns) % ranks.world_size != ranks.rank:
                 continue
             images = np.stack([samples.image(item) for item in batch])
             inputs = images if images.dtype == np.uint8 else images[:, 0, 0]  # points
@@ -191,12 +191,12 @@ def evaluate_run(
     windows of that height and width.
     """
     run = runs.open_run(path, any_method=True)
-    if window and min(window) < SMALLEST:
+    if window and min(window) < COARSEST_STRIDE:
         crop = run.config.jitter.crop
         crops = f", such as those of its crops: --window {crop[0]} {crop[1]}" if crop else ""
         raise UserError(
             f"--window {window[0]} {window[1]}: shows {path} next to nothing at a time, and would take hours. Give "
-            f"{SMALLEST} pixels or more a side{crops}."
+            f"{COARSEST_STRIDE} pixels or more a side{crops}."
         )
     if split == "test":
         _require_test_split(run.config.data.name)

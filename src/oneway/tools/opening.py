@@ -24,9 +24,9 @@ from oneway.draws import Plan
 from oneway.engine import memory, optim
 from oneway.engine.balance import class_weights
 from oneway.engine.feed import Feed, feed
-from oneway.engine.lone import refuse_lone_values
 from oneway.engine.ranks import Ranks
 from oneway.engine.shares import refuse_indivisible
+from oneway.engine.single_value_norm import refuse_single_value_batch_norm
 from oneway.engine.start import accelerated, batch_of, plan_of, training_state
 from oneway.engine.state import TrainingState
 from oneway.methods import METHODS
@@ -123,16 +123,16 @@ ALONE = Turn()
 
 def agree(config: Config, resume: bool, ranks: Ranks) -> torch.device:
     """The device of this process; refuses processes that were started otherwise, or a batch they cannot share."""
-    refuse_indivisible(config, ranks.of)
-    ranks.require_same({"oneway": __version__, "PyTorch": torch.__version__, "--resume": resume} | config.flat())
+    refuse_indivisible(config, ranks.world_size)
+    ranks.require_equal({"oneway": __version__, "PyTorch": torch.__version__, "--resume": resume} | config.flat())
     return runs.choose_device(ranks.device(config.train.device))
 
 
 def find_ended(config: Config, out: Path, ranks: Ranks, say: Callable[[str], None]) -> dict[str, Any] | None:
     """The summary of a run that has ended, which is said; None where there is something left to train."""
-    ended = ranks.same(partial(continuation.load_ended, out, config))
+    ended = ranks.broadcast(partial(continuation.load_ended, out, config))
     if ended is not None:
-        of = ranks.same(lambda: "" if config.data.path is None else f" of {runs.open_run(out).config.data.path}")
+        of = ranks.broadcast(lambda: "" if config.data.path is None else f" of {runs.open_run(out).config.data.path}")
         say(f"{out}: this run{of} has ended; nothing to do.")
     return ended
 
@@ -157,10 +157,10 @@ def open_training(
     if resume:
         if ranks.is_first:
             continued = resources.enter_context(continuation.reopen(out, config, allow_changes))
-        noted = ranks.same(lambda: continuation.read_notes(continued) if continued else noted)
+        noted = ranks.broadcast(lambda: continuation.read_notes(continued) if continued else noted)
     elif ranks.is_first:
         runs.refuse_occupied(out)
-    with ranks.in_turn():
+    with ranks.local_rank_zero_first():
         dataset = data.load(config.data, console)  # a folder that is mistyped is said before weights are fetched
         if config.data.reduction == "auto" and dataset.reduction > 1:
             config = config.changed(data={"reduction": dataset.reduction})
@@ -177,7 +177,7 @@ def open_training(
         say(f"Note: {remark}")
     if fitted:
         say(f"Note: {fitted}")
-    split = ranks.same(partial(_find_split, config, continued, dataset, samples, held_out))
+    split = ranks.broadcast(partial(_find_split, config, continued, dataset, samples, held_out))
     if teacher is not None:
         refuse_other_classes(teacher, dataset.classes, config)
     labelled, unlabelled = places(samples, split)
@@ -208,11 +208,11 @@ def open_training(
 
 def _read_images(dataset: Dataset, notes: dict[str, Any], ranks: Ranks) -> tuple[Samples, Samples]:
     """The images, the same in all processes: those that train, and those that validate."""
-    with ranks.in_turn():
+    with ranks.local_rank_zero_first():
         samples, held_out = dataset.read("train"), dataset.read("val")
     facts = {"training images": samples.content, "validation images": held_out.content, "classes": dataset.classes}
     pool = None if samples.pool is None else samples.pool.record
-    ranks.require_same(facts | {"teacher": notes.get("teacher"), "pool": pool})
+    ranks.require_equal(facts | {"teacher": notes.get("teacher"), "pool": pool})
     return samples, held_out
 
 
@@ -246,7 +246,7 @@ def _make_networks(
     ]
     for remark in prepared[0].remarks:
         say(f"Note: {remark}")
-    refuse_lone_values(prepared[0].network, config)
+    refuse_single_value_batch_norm(prepared[0].network, config)
     pretrained = [parameter for each in prepared for parameter in each.pretrained]
     students, taught_by = [each.network for each in prepared], None if teacher is None else teacher.network
     balanced = class_weights(samples, labelled, classes) if config.train.balance == "frequency" else None
@@ -268,13 +268,13 @@ def _give_folder(training: Training, continued: Continued | None, resources: Exi
         training.run = resources.enter_context(
             runs.start_run(out, training.config, training.split, bytes_needed(state))
         )
-        if ranks.of > 1:
+        if ranks.world_size > 1:
             say(f"{out}: starts{ranks.in_words}.")
     if training.run is not None and not atomic.sync_folder(out):
         say(f"Note: the file system of {out} cannot sync folders: a power cut there may cost the last checkpoints.")
-    training.done, training.seconds = ranks.same(lambda: (training.done, training.seconds))
+    training.done, training.seconds = ranks.broadcast(lambda: (training.done, training.seconds))
     if not ranks.alone:
-        found = ranks.same_tensors(lambda: tensors_of(state))
+        found = ranks.broadcast_tensors(lambda: tensors_of(state))
         if not ranks.is_first:
             restore_tensors(state, found)
 

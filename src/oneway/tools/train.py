@@ -31,7 +31,7 @@ from oneway.engine.capture import WARM_UP, choose_step
 from oneway.engine.feed import Feed
 from oneway.engine.ranks import Ranks, join
 from oneway.engine.step import Measured
-from oneway.engine.warm import awakened
+from oneway.engine.warm import prewarm_gpu
 from oneway.runs import TrainedModel, continuation
 from oneway.runs.checkpoint.writer import Writer, open_writer
 from oneway.tools.evaluate import METRIC_NAMES, as_json
@@ -66,14 +66,14 @@ def train(
     config = configuration.build(config.model_dump(), "the configuration")  # it may have been changed unchecked
     ranks = join(config.train.device)
     console = console if ranks.is_first else Console(quiet=True)
-    with ranks.watching(), note_run_folder(out), memory.explained(config), ExitStack() as resources:
+    with ranks.watching(), note_run_folder(out), memory.explain_out_of_memory(config), ExitStack() as resources:
         device, say = agree(config, resume, ranks), partial(words.say, console)
         if resume:
-            config = ranks.same(partial(continuation.keep_resolved_settings, out, config, say))
+            config = ranks.broadcast(partial(continuation.keep_resolved_settings, out, config, say))
             if (ended := find_ended(config, out, ranks, say)) is not None:
                 return ended
         if ranks.alone:
-            resources.enter_context(awakened(device, config))
+            resources.enter_context(prewarm_gpu(device, config))
         training = open_training(config, out, device, resume, allow_changes, console, resources, ranks, turn)
         with _watched(training, log), keep_freed_memory(device.type == "cpu"):
             signal_at_end = _iterate(training, console, turn.title, beside)
@@ -116,7 +116,7 @@ def _iterate(training: Training, console: Console, turn: str, beside: Callable[[
 
     def save_checkpoint(wait: bool = False) -> None:
         if checkpoints is not None:
-            with ranks.patient():
+            with ranks.pause_watchdog():
                 checkpoints.save(training.done, training.elapsed, state)
                 if wait:
                     checkpoints.wait()
@@ -127,7 +127,7 @@ def _iterate(training: Training, console: Console, turn: str, beside: Callable[[
     def stop(signal: int) -> NoReturn:
         if training.done:
             save_checkpoint(wait=True)
-        ranks.same(lambda: None)  # nobody leaves before it is on the disk
+        ranks.broadcast(lambda: None)  # nobody leaves before it is on the disk
         raise Interrupted(signal, stopped())
 
     title = f"{turn}{config.method} · {words.counted(len(training.split.labelled), 'label')} · seed {config.seed}"
@@ -172,9 +172,9 @@ def _iterate(training: Training, console: Console, turn: str, beside: Callable[[
                 _validate(training, bar)
             if done % training.checkpoint_every == 0 or done == iterations:
                 save_checkpoint()
-            if (signal := ranks.agree(signal_received())) is not None and done < iterations:
+            if (signal := ranks.agree_on_signal(signal_received())) is not None and done < iterations:
                 stop(signal)
-        return ranks.agree(signal_received(), now=True)
+        return ranks.agree_on_signal(signal_received(), now=True)
 
 
 def _validate(training: Training, bar: ProgressBar) -> None:
@@ -217,7 +217,7 @@ def _finish(training: Training) -> dict[str, Any]:
         if changes := run.changes:
             summary["changes"] = changes
         run.write(SUMMARY, summary)
-    summary = training.ranks.same(lambda: summary)
+    summary = training.ranks.broadcast(lambda: summary)
     if summary["skipped_steps"]:
         training.say(
             f"Note: {summary['skipped_steps']} of {training.iterations} steps were not finite, and were skipped."
@@ -229,7 +229,7 @@ def _await_images(fed: Feed, iteration: int, ranks: Ranks, signal_received: Call
     """Waits until the images of an iteration are there; where a lone process gets a signal before, returns that."""
     if fed.ready(iteration):
         return None
-    with ranks.patient():
+    with ranks.pause_watchdog():
         while not fed.ready(iteration):
             if ranks.alone and (signal := signal_received()) is not None:
                 return signal

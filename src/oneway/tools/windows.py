@@ -19,9 +19,6 @@ from oneway.ops.losses import upsample
 Span = tuple[int, int]
 """Start and end of a window along a side; the end is exclusive."""
 
-SMALLEST = 32
-"""Least pixels of a window's side: the stride of the coarsest features."""
-
 
 def spans(length: int, window: int) -> list[Span]:
     """Windows along a side: one every two thirds of its size, and the last ends with the side."""

@@ -76,7 +76,7 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
 
-class Part(Section):
+class DatasetPart(Section):
     """Where the images of a training or validation set are, and their labels; paths are below the data folder."""
 
     images: str
@@ -91,7 +91,7 @@ class Part(Section):
     objects: str | None = None  # a folder of masks that show one object each, in a folder for each image
 
     @model_validator(mode="after")
-    def _labelled_once(self) -> Part:
+    def _labelled_once(self) -> DatasetPart:
         given = [key for key in ("masks", *ANNOTATIONS) if getattr(self, key) is not None]
         if len(given) > 1:
             raise ValueError(f"labels come from {given[0]} or from {given[1]}, and not from both")
@@ -119,8 +119,8 @@ class Description(Section):
     ignore: Annotated[tuple[Value, ...] | None, PlainValidator(parse_values)] = None
     """By default 255, unless it is a class; among colours, none."""
 
-    train: Part | None = None
-    val: Part | None = None
+    train: DatasetPart | None = None
+    val: DatasetPart | None = None
     unlabelled: Annotated[tuple[str, ...], BeforeValidator(lambda one: (one,) if isinstance(one, str) else one)] = ()
     crowds: Literal["label", "ignore"] = "label"
     """What annotations are that COCO marks as crowds."""
@@ -150,7 +150,7 @@ class Description(Section):
         return self
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[DatasetPart]:
         """Those of training and of validation that there are."""
         return [part for part in (self.train, self.val) if part]
 
@@ -297,7 +297,7 @@ def _explain(error: ValidationError) -> str:
     detail = min(details, key=lambda detail: detail["type"] != "extra_forbidden")  # may explain why another is missing
     key = ".".join(str(part) for part in detail["loc"])
     if detail["type"] == "extra_forbidden":
-        parts = [f"{part}.{name}" for part in ("train", "val") for name in Part.model_fields]
+        parts = [f"{part}.{name}" for part in ("train", "val") for name in DatasetPart.model_fields]
         known = [*Description.model_fields, *parts]
         near = get_close_matches(key, known, n=1)
         return f"unknown key {key!r}." + (f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(known)}.")

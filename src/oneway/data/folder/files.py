@@ -17,7 +17,7 @@ from oneway.common.run_files import is_output
 from oneway.common.words import listed
 from oneway.data.cache.unpack import unzip_command
 from oneway.data.dataset import Item
-from oneway.data.folder.description import FILE, Description, Part, read_description
+from oneway.data.folder.description import FILE, DatasetPart, Description, read_description
 from oneway.data.folder.formats import READERS, Annotations, AnnotationSource
 from oneway.data.folder.infer import Inferred
 from oneway.data.folder.layout import recognise
@@ -139,7 +139,7 @@ def _above(root: Path) -> Path | None:
     return found
 
 
-def _labelled_parts(root: Path) -> list[Part]:
+def _labelled_parts(root: Path) -> list[DatasetPart]:
     """What has labels in a folder: training and validation images, or nothing."""
     try:
         return [part for part in _with_folders(root).parts if part.masks or part.annotations]
@@ -204,7 +204,7 @@ def _find_partner(root: Path, description: Description) -> str | None:
     return next(iter(usual or fitting)) if usual or len(fitting) == 1 else None
 
 
-def _without_masks(root: Path, description: Description, train: list[Item]) -> Part | None:
+def _without_masks(root: Path, description: Description, train: list[Item]) -> DatasetPart | None:
     """The only folder with images that annotations list, where masks of the same names are in another beside it."""
     part = description.train
     said = read_description(root / FILE).train if (root / FILE).is_file() else None
@@ -256,7 +256,7 @@ def _pair(
     root: Path, description: Description, key: str, problems: list[Problem]
 ) -> tuple[list[Item], Annotations | None]:
     """The images of a part of the folder in order of name, which a description calls `key`, and their labels."""
-    part: Part | None = getattr(description, key)
+    part: DatasetPart | None = getattr(description, key)
     if part is None:
         return [], None
     folder = _subfolder(root, part.images, f"{key}.images")
@@ -292,7 +292,9 @@ def _only_listed(file: Path, items: list[Item], problems: list[Problem]) -> list
     return [item if item.name in named else replace(item, mask=None, further=()) for item in items]
 
 
-def _masked(root: Path, folder: Path, files: list[Path], part: Part, key: str, problems: list[Problem]) -> list[Item]:
+def _masked(
+    root: Path, folder: Path, files: list[Path], part: DatasetPart, key: str, problems: list[Problem]
+) -> list[Item]:
     """Images with masks beside them, or in a folder of their own."""
     if part.masks is None:
         images, masks = pair_beside(stems(files, folder))

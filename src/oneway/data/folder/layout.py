@@ -16,7 +16,7 @@ from oneway.common.run_files import is_output
 from oneway.data.dataset import Item
 from oneway.data.decode.images import hidden
 from oneway.data.decode.masks import MASK_SUFFIXES
-from oneway.data.folder.description import FILE, Description, Part
+from oneway.data.folder.description import FILE, DatasetPart, Description
 from oneway.data.folder.formats import FINDERS, LAYOUTS, TWO_FILES, begins_with
 from oneway.data.folder.infer import TABLES
 from oneway.data.folder.names import IMAGES, MASKS, TEST, TRAIN, UNLABELLED, VAL
@@ -72,7 +72,7 @@ def recognise(root: Path, names: tuple[str, ...] = IMAGES) -> Description:
     return Description(train=train_part, val=val_part, unlabelled=unlabelled)
 
 
-def _part(root: Path, folder: str, names: tuple[str, ...]) -> Part:
+def _part(root: Path, folder: str, names: tuple[str, ...]) -> DatasetPart:
     """Images in a folder called so, or right here; masks in another, or in CamVid's, or else annotations."""
     images = choose_folder(root, folder, names) or folder
     masks = choose_folder(root, folder, MASKS, with_images=True)
@@ -80,12 +80,12 @@ def _part(root: Path, folder: str, names: tuple[str, ...]) -> Part:
         parent, name = PurePosixPath(folder).parent.as_posix(), PurePosixPath(folder).name
         masks = choose_folder(root, parent, (f"{name}{CAMVID}".lower(),), with_images=True)
     if masks is not None:
-        return Part(images=images, masks=masks)
+        return DatasetPart(images=images, masks=masks)
     found = ((key, find(root, folder)) for key, find in FINDERS.items())
-    return Part(images=images, **dict(next((((key, place),) for key, place in found if place), ())))
+    return DatasetPart(images=images, **dict(next((((key, place),) for key, place in found if place), ())))
 
 
-def _with_masks_below(root: Path, part: Part) -> Part:
+def _with_masks_below(root: Path, part: DatasetPart) -> DatasetPart:
     """A part without labels; with them, if folders in it, such as those of patients, each have images and masks.
 
     There are two of them at least, and none is a data set by itself, with splits, a table of classes or a description.
@@ -115,14 +115,14 @@ def _lists(root: Path) -> tuple[str, str | None] | None:
     return (train, there.get("val") if "train" in there else None) if train else None
 
 
-def _split(root: Path, whole: Part) -> tuple[Part, Part] | None:
+def _split(root: Path, whole: DatasetPart) -> tuple[DatasetPart, DatasetPart] | None:
     """The parts of `images/train`, `images/val`, `masks/train` and `masks/val`."""
     if whole.masks is None:
         return None
     chosen = [choose_folder(root, side, names) for names in (TRAIN, VAL) for side in (whole.images, whole.masks)]
     match chosen:
         case [str(images), str(masks), str(val_images), str(val_masks)]:
-            return Part(images=images, masks=masks), Part(images=val_images, masks=val_masks)
+            return DatasetPart(images=images, masks=masks), DatasetPart(images=val_images, masks=val_masks)
     return None
 
 

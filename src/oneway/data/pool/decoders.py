@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 
 from oneway.common.errors import UserError
-from oneway.data.pool.reader import Broken, Choose, Part, Reader
+from oneway.data.pool.reader import Broken, Choose, ImageRegion, Reader
 
-Read = Callable[..., Part]
+Read = Callable[..., ImageRegion]
 """`Pool.read`."""
 
 CODE = "from oneway.data.pool.decoder import main; main()"
@@ -59,7 +59,7 @@ class Threads:
     def __init__(self, read: Read, seed: int, workers: int) -> None:
         self.read, self.seed = read, seed
         self.executor = ThreadPoolExecutor(workers, "decode")
-        self.futures: dict[int, Future[Part]] = {}
+        self.futures: dict[int, Future[ImageRegion]] = {}
 
     def begin(self, slot: int, image: int, choose: Choose) -> None:
         """See `engine.store.Decoders`, as for what follows."""
@@ -67,7 +67,7 @@ class Threads:
             self.futures[slot].cancel()
         self.futures[slot] = self.executor.submit(self.read, image, self.seed, choose)
 
-    def result(self, slot: int) -> Part:
+    def result(self, slot: int) -> ImageRegion:
         return self.futures.pop(slot).result()
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ class Processes:
         self._receive(0)
         self._give(slot)
 
-    def result(self, slot: int) -> Part:
+    def result(self, slot: int) -> ImageRegion:
         image, choose = self.asked[slot]
         return self.read(image, self.seed, choose, partial(self._decode, slot))
 
@@ -135,7 +135,7 @@ class Processes:
             with suppress(subprocess.TimeoutExpired):
                 family.wait(1)
 
-    def _decode(self, slot: int, image: int, choose: Choose) -> Part:
+    def _decode(self, slot: int, image: int, choose: Choose) -> ImageRegion:
         if self.asked[slot][0] != image:  # the one that was asked for is known to be broken
             self.begin(slot, image, choose)
         while slot not in self.outcomes:
@@ -145,7 +145,7 @@ class Processes:
             raise outcome
         size, box = outcome
         shape = box[2] - box[0], box[3] - box[1], 3
-        return Part(size, box, self.memory[slot, : shape[0] * shape[1] * 3].reshape(shape), image)
+        return ImageRegion(size, box, self.memory[slot, : shape[0] * shape[1] * 3].reshape(shape), image)
 
     def _give(self, slot: int) -> None:
         worker = min(self.workers, key=lambda worker: len(worker.slots))

@@ -22,7 +22,7 @@ from oneway.data.dataset import Listing, PoolRecord, factor_of
 from oneway.data.pool.decoders import Processes, Threads, can_divide
 from oneway.data.pool.files import files_for
 from oneway.data.pool.folder_index import index_folder
-from oneway.data.pool.reader import Broken, Choose, Part, Reader
+from oneway.data.pool.reader import Broken, Choose, ImageRegion, Reader
 from oneway.data.pool.shard_index import index_shards
 from oneway.data.pool.sources import PoolSource, find_pool
 
@@ -67,7 +67,9 @@ class Pool(Reader):
         reader = Reader(self.source, self.index, self.files, self.factor)
         return Processes(reader, self.read, seed, self.workers, slots, 3 * pixels)
 
-    def read(self, image: int, seed: int, choose: Choose, decode: Callable[[int, Choose], Part] | None = None) -> Part:
+    def read(
+        self, image: int, seed: int, choose: Choose, decode: Callable[[int, Choose], ImageRegion] | None = None
+    ) -> ImageRegion:
         """As `decode`, or what does that in its place; for one that cannot be decoded, the first of others that can.
 
         Which others depends on the seed alone.

@@ -27,7 +27,7 @@ Choose = Callable[[tuple[int, int]], Box]
 """Chooses a part of an image by its height and width."""
 
 
-class Part(NamedTuple):
+class ImageRegion(NamedTuple):
     """A part of a decoded image."""
 
     size: tuple[int, int]  # height and width of the whole
@@ -63,7 +63,7 @@ class Reader:
         """
         return self._from_shard(image) if self.source.folder is None else self._from_folder(self.source.folder, image)
 
-    def decode(self, image: int, choose: Choose = lambda size: (0, 0, *size)) -> Part:
+    def decode(self, image: int, choose: Choose = lambda size: (0, 0, *size)) -> ImageRegion:
         """A part of an image, chosen by its height and width.
 
         Raises:
@@ -74,7 +74,7 @@ class Reader:
         if not content:
             raise Broken(f"{name}: an empty file.")
         try:
-            return Part(*read_part(Path(name), content, choose, self.factor), image)
+            return ImageRegion(*read_part(Path(name), content, choose, self.factor), image)
         except UserError as error:
             raise Broken(str(error)) from error
 

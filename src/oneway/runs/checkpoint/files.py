@@ -1,6 +1,6 @@
-"""Checkpoints in their folder: written, listed, removed and restored.
+"""The folder of checkpoints: write, list, prune and restore them.
 
-A manifest says what the tensors belong to, and has the checksums by which damage is found.
+A manifest has the configuration and the split that the tensors belong to, and checksums to detect damage.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Damaged(Exception):
 
 
 class Manifest(BaseModel):
-    """What is known about the tensors of a checkpoint."""
+    """The metadata of a checkpoint."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -59,16 +59,16 @@ def write(
     notes: Mapping[str, Any] | None = None,
     require: Callable[[], None] = lambda: None,
 ) -> None:
-    """Writes a checkpoint, and removes those older than the last two.
+    """Write a checkpoint, and remove those older than the last two.
 
     Args:
-        folder: Where checkpoints are.
-        iteration: How many are done.
-        seconds: Trained until then.
-        content: What `state.tensors_of` gave, on the CPU; it may be packed, with a `header_of` these notes.
+        folder: The folder of checkpoints.
+        iteration: The number of iterations done.
+        seconds: The training time until then.
+        content: The tensors of `state.tensors_of`, on the CPU; they may be packed, with a `header_of` these notes.
         about: Configuration and split.
-        notes: What `read_notes` is to find beside the tensors.
-        require: Called before every change in the folder; raises where it is no longer ours.
+        notes: Further metadata, for `read_notes`.
+        require: Called before every change in the folder; raises if it is no longer ours.
     """
     for name, tensor in content.items():
         if not tensors.is_finite(tensor):
@@ -91,7 +91,7 @@ def write(
 
 
 def header_of(notes: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What a file of tensors says beside them."""
+    """The metadata of a file of tensors."""
     return {"format": FORMAT, **(notes or {})}
 
 
@@ -105,7 +105,7 @@ def list_complete(folder: Path) -> list[Path]:
 
 
 def prune(folder: Path) -> None:
-    """Removes the checkpoints older than the last two; what cannot be removed now is removed another time."""
+    """Remove checkpoints older than the last two; files that cannot be removed now are left for the next time."""
     with suppress(OSError, UserError):
         for old in list_complete(folder)[:-KEPT]:
             old.unlink()  # first: without a manifest, there is no checkpoint
@@ -113,7 +113,7 @@ def prune(folder: Path) -> None:
 
 
 def remove_incomplete(folder: Path) -> None:
-    """Removes what a killed process did not finish writing, or removing; only for when no process writes there."""
+    """Remove files that a killed process left incomplete; only while no other process writes to the folder."""
     atomic.sweep(folder)
     for path in _list_tensors(folder):
         if not is_there(path.with_suffix(MANIFEST)):  # asked for by name: a listing alone is not believed
@@ -122,17 +122,17 @@ def remove_incomplete(folder: Path) -> None:
 
 
 def require_room(folder: Path, checkpoint_bytes: int) -> None:
-    """Refuses a disk without room for the checkpoints that are kept, the one being written, and the model."""
+    """Refuse a disk without room for the kept checkpoints, the one being written, and the model."""
     with reading(folder):
         present = sum(file.stat().st_size for file in _list_tensors(folder))
     atomic.require_room(folder.parent, (KEPT + 2) * checkpoint_bytes - present, checkpoint_bytes)
 
 
 def restore_newest(folder: Path, state: TrainingState, say: Callable[[str], None]) -> Manifest | None:
-    """Restores the newest checkpoint that is whole, and returns its manifest; None where there is no checkpoint.
+    """Restore the newest intact checkpoint and return its manifest; None if there is no checkpoint.
 
-    Damaged ones are renamed, and `say` is told. Only bytes that were read and are not those that were written are
-    damage.
+    Damaged ones are renamed and reported. A checkpoint counts as damaged only if its bytes could be read and differ
+    from those that were written.
 
     Raises:
         CannotRead: One of them cannot be read now, or the folder cannot be listed; they are left as they are.
@@ -154,9 +154,9 @@ def restore_newest(folder: Path, state: TrainingState, say: Callable[[str], None
 
 
 def read_notes(folder: Path) -> Mapping[str, Any] | None:
-    """What was noted beside the tensors of the newest checkpoint that can be parsed; None where there is none.
+    """The metadata of the newest checkpoint that can be parsed; None if there is none.
 
-    Only its header is read: whether the checkpoint is whole shows when it is restored.
+    Only the header is read: whether the checkpoint is intact is checked when it is restored.
     """
     for path in reversed(list_complete(folder)):
         if (notes := tensors.read_notes(path.with_suffix(TENSORS))) is not None:
@@ -165,12 +165,12 @@ def read_notes(folder: Path) -> Mapping[str, Any] | None:
 
 
 def load(path: Path, state: TrainingState) -> Manifest:
-    """Restores the checkpoint of a manifest, if every byte of it is as it was written.
+    """Restore the checkpoint of a manifest, after verifying its checksums.
 
     Raises:
-        Damaged: It is not.
-        CannotRead: Not every byte of it could be read, or one of its files is not there.
-        UserError: It is whole, and yet cannot be used: a newer format, or another model.
+        Damaged: A checksum does not match.
+        CannotRead: A file could not be read completely, or is missing.
+        UserError: It is intact but cannot be used: a newer format, or another model.
     """
     manifest = _read_manifest(path)
     if path.stem != f"{manifest.iteration:08d}":
@@ -192,7 +192,7 @@ def _is_numbered(name: str, suffix: str) -> bool:
 
 
 def _set_aside(path: Path) -> None:
-    """Renames both files, the manifest first: without it, there is no checkpoint."""
+    """Rename both files of a damaged checkpoint, the manifest first: without it, there is no checkpoint."""
     for file in (path, path.with_suffix(TENSORS)):
         try:
             os.replace(file, file.with_name(f"{file.name}{DAMAGED}"))
@@ -203,16 +203,16 @@ def _set_aside(path: Path) -> None:
 
 
 def seal_manifest(manifest: Mapping[str, Any]) -> bytes:
-    """A manifest as a file, its own SHA-256 at the end. Every format keeps this form, to tell newer from damaged."""
+    """The bytes of a manifest, its own SHA-256 at the end: the same in every format, to tell newer from damaged."""
     seal = hashlib.sha256(json.dumps(manifest).encode()).hexdigest()
     return (json.dumps({**manifest, "seal": seal}, indent=1) + "\n").encode()
 
 
 def _read_manifest(path: Path) -> Manifest:
-    """The manifest in a file.
+    """Read and verify a manifest.
 
     Raises:
-        Damaged: It is not what was written.
+        Damaged: It does not match its checksum.
         UserError: A newer version has written it.
     """
 
@@ -246,7 +246,7 @@ def _read_manifest(path: Path) -> Manifest:
 
 
 def _read_tensors(path: Path, manifest: Manifest, most: int) -> bytes:
-    """The content of a file of tensors, which has the size and the SHA-256 of its manifest."""
+    """Read a file of tensors, and verify size and SHA-256 of its manifest."""
 
     def check_size(size: int) -> None:
         if size != manifest.bytes:

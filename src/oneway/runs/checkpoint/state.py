@@ -1,4 +1,4 @@
-"""The state of a run as named tensors, and back."""
+"""The training state as named tensors, and its restoration from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oneway.runs.checkpoint.tensors import Expected, expected_of
 
 ADAM = ("exp_avg", "exp_avg_sq")
 MOMENTS = {torch.optim.Adam: ADAM, torch.optim.AdamW: ADAM, torch.optim.SGD: ("momentum_buffer",)}
-"""What an optimiser keeps for each parameter, in its shape; Adam also counts its steps."""
+"""The state that an optimiser keeps for each parameter, in its shape; Adam also counts its steps."""
 
 SKIPS = "skips"  # how many steps have been skipped, and how many in a row
 
@@ -28,7 +28,7 @@ def tensors_of(state: TrainingState) -> dict[str, Tensor]:
 
 
 def restore(state: TrainingState, content: Mapping[str, Tensor]) -> None:
-    """Puts named tensors back in their places."""
+    """Restore a state from named tensors, in place."""
     for role, model in _roles(state).items():
         model.load_state_dict(_below(content, f"{role}."))
     state.skips.copy_(content[SKIPS])
@@ -40,12 +40,12 @@ def restore(state: TrainingState, content: Mapping[str, Tensor]) -> None:
 
 
 def bytes_needed(state: TrainingState) -> int:
-    """The size of a checkpoint, but for its header."""
+    """The size of a checkpoint without its header."""
     return sum(shape.numel() * dtype.itemsize for part in expected(state) for shape, dtype in part.values())
 
 
 def expected(state: TrainingState) -> tuple[Expected, Expected]:
-    """What a checkpoint of this state must hold, and what it may: before its first step, an optimiser keeps nothing."""
+    """The required and the optional tensors of a checkpoint: an optimiser has no state before its first step."""
     optional: dict[str, tuple[torch.Size, torch.dtype]] = {}
     moments = _moments(state)
     for name, parameter in _parameters(state):
@@ -64,7 +64,7 @@ def _roles(state: TrainingState) -> dict[str, nn.Module]:
     for which, teacher in enumerate(state.models.teachers):
         if teacher not in state.models.students and not state.models.frozen:
             roles[f"teacher{_number(which)}"] = teacher
-    # No attribute of a network is called so: parameters of the first student have no prefix that would tell them apart.
+    # No attribute of a network has this name, so it cannot collide with the first student's unprefixed parameters.
     return roles | {f"training-head{_number(which)}": head for which, head in enumerate(state.models.heads)}
 
 
@@ -78,7 +78,7 @@ def _models(state: TrainingState) -> dict[str, Tensor]:
 
 
 def _parameters(state: TrainingState) -> list[tuple[str, nn.Parameter]]:
-    """Of all that learns, by name; those of the first student have no prefix."""
+    """The parameters of all learning networks, by name; those of the first student have no prefix."""
     prefixes = {role: "" if role == "student" else f"{role}." for role in _roles(state) if "teacher" not in role}
     return [
         (f"{prefix}{name}", parameter)
@@ -88,7 +88,7 @@ def _parameters(state: TrainingState) -> list[tuple[str, nn.Parameter]]:
 
 
 def _laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:
-    """On the parameter's device and in its memory format: fused optimisers need both alike."""
+    """A copy on the parameter's device and in its memory format, which fused optimisers require."""
     if value.ndim == 0:
         return value.to(parameter.device, copy=True)
     return torch.empty_like(parameter, dtype=value.dtype).copy_(value)

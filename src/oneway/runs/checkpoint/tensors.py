@@ -1,4 +1,4 @@
-"""Tensors in safetensors files of any origin: what a header announces is checked before it is read."""
+"""Tensors in safetensors files of any origin: the header is checked before tensors are read."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ WRITTEN = {
     torch.int16: "I16", torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2", torch.int8: "I8",
     torch.uint8: "U8", torch.bool: "BOOL",
 }  # fmt: skip
-"""Names of all that can be written, in the order that tensors have in a file."""
+"""File names of the dtypes that can be written, in the order that tensors have in a file."""
 
 
 class Packed(dict[str, Tensor]):
-    """Tensors, by name, that lie in memory as a file has them: filling them writes its content."""
+    """Tensors by name that are views of a file's content in memory: filling them fills the content."""
 
     data: memoryview
     """The content of the file."""
 
     def __init__(self, like: Mapping[str, Tensor], about: Mapping[str, Any], pinned: bool = False) -> None:
-        """Of the shapes and types of others, with metadata; in memory that a GPU can write to, or in any."""
+        """Allocate tensors with the shapes and dtypes of others, and metadata; pinned memory for copies from a GPU."""
         super().__init__()
         header: dict[str, Any] = {"__metadata__": {KEY: json.dumps(about)}}
         end = 0
@@ -77,14 +77,14 @@ def serialise(tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> memory
 
 
 def is_finite(tensor: Tensor) -> bool:
-    """Whether all of it is; by its extremes, in a tenth of the time of a map of what is."""
+    """Whether all values are finite; by minimum and maximum, in a tenth of the time of `isfinite().all()`."""
     if tensor.dtype not in (torch.float32, torch.float64) or not tensor.numel():
         return bool(tensor.isfinite().all())
     return all(math.isfinite(extreme) for extreme in tensor.aminmax())
 
 
 def expected_of(tensors: Mapping[str, Tensor]) -> Expected:
-    """What a file must announce to be read into these."""
+    """The shapes and dtypes that a file must have to be loaded into these tensors."""
     return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
 
 
@@ -110,7 +110,7 @@ def open_file(path: Path) -> Iterator[safetensors.safe_open]:
 
 
 def read_about(file: safetensors.safe_open, path: Path) -> dict[str, Any]:
-    """Our own metadata in a file."""
+    """Read our own metadata of a file."""
     try:
         found = json.loads((file.metadata() or {}).get(KEY, ""))
     except (ValueError, RecursionError):
@@ -134,7 +134,7 @@ def read(file: safetensors.safe_open, path: Path, required: Expected) -> dict[st
 
 
 def parse(content: bytes, path: Path, required: Expected, optional: Expected) -> dict[str, Tensor]:
-    """The same of a file's content that is in memory, and may have some others; `path` is where it came from."""
+    """Read all tensors of a file's content in memory, required and optional ones; `path` is for messages."""
     try:
         found = safetensors.torch.load(content)
     except MemoryError:
@@ -147,7 +147,7 @@ def parse(content: bytes, path: Path, required: Expected, optional: Expected) ->
 
 
 def read_notes(path: Path) -> dict[str, Any] | None:
-    """Our own metadata in a file, of which no more than the header is read; None where that makes no sense."""
+    """Read our own metadata of a file, from its header alone; None if it cannot be parsed."""
     with (
         reading(path),
         open_descriptor(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as descriptor,

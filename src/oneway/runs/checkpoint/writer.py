@@ -1,4 +1,4 @@
-"""Checkpoints written by a thread of their own: training waits for a copy in memory, not for the disk."""
+"""Write checkpoints in a background thread: training waits for a copy in memory, not for the disk."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Writer:
         self.pending: Future[None] | None = None
 
     def save(self, iteration: int, seconds: float, state: TrainingState) -> None:
-        """Copies the state as it is now, and has the copy written, unless the last step was skipped."""
+        """Copy the state and write the copy in the background, unless the last step was skipped."""
         self.wait()
         if iteration == self.last:
             return
@@ -41,7 +41,7 @@ class Writer:
             self.wait()
 
     def wait(self) -> None:
-        """Returns when the last checkpoint is on the disk."""
+        """Wait until the last checkpoint is on the disk."""
         if self.pending is not None:
             pending, self.pending = self.pending, None
             pending.result()
@@ -71,14 +71,14 @@ def open_writer(
     notes: Mapping[str, Any] | None = None,
     require: Callable[[], None] = lambda: None,
 ) -> Iterator[Writer]:
-    """A writer for the block; at its end, everything is on the disk.
+    """A writer for the block; at its end, all checkpoints are on the disk.
 
     Args:
-        folder: Where checkpoints are.
+        folder: The folder of checkpoints.
         about: The configuration and the hash of the split.
         log: A file that must be on the disk before a checkpoint is.
-        notes: What is kept beside the tensors.
-        require: Raises where the folder is no longer ours to write to.
+        notes: Further metadata of the tensors.
+        require: Raises if the folder is no longer ours to write to.
     """
 
     def write_checkpoint(iteration: int, seconds: float, content: Packed) -> None:

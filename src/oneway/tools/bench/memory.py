@@ -204,7 +204,7 @@ def trace(state: TrainingState, inputs: Inputs, config: Config, meter: Allocated
             loss = next(losses)
             assert isinstance(loss, Loss)
             ended()
-            backward((loss,), state.watch.parameters)
+            backward((loss,), state.guard.parameters)
             del loss
             ended("backward")
     finally:

@@ -21,7 +21,7 @@ from oneway.config import Model
 from oneway.data.decode.images import read_image
 from oneway.data.folder.classes import default_colours
 from oneway.data.pictures import encoded, palette
-from oneway.models.winograd import save_products
+from oneway.models.winograd import use_winograd
 from oneway.ops import upsample
 from oneway.runs.atomic import place_below, write_atomically
 from oneway.tools.bench.findings import Findings, Options, Result, Say, table_of
@@ -93,7 +93,7 @@ def make_predictor(config: Model, device: torch.device) -> Predictor:
 
         network = for_prediction(network)
     else:
-        network = save_products(network)
+        network = use_winograd(network)
     names = tuple(f"class {index}" for index in range(CLASSES))
     about = names, default_colours(names), device, Path("random weights")
     return Predictor(network, *about, classifies=False, half=device.type == "cuda")

@@ -29,7 +29,7 @@ KINDS: dict[str, re.Pattern[str]] = {
     kind: re.compile(pattern, re.IGNORECASE)
     for kind, pattern in {
         "crops, perturbation": r"^_crop|^_perturb|^_jitter|grid_sampler",
-        "losses": r"^_(cross_entropy|divergence|warped_divergence|normalise|merge|frame)\b|softmax|nll_loss",
+        "losses": r"^_(cross_entropy|divergence|warped_divergence|normalise|merge|pad_logits)\b|softmax|nll_loss",
         "batch norm": r"batch_?norm|(^|[^a-z])bn_|^_norm_",
         "convolution": r"conv(?!ert)|^_fold\b|xmma|gemm|cutlass|cask|cudnn|wgrad|dgrad|fprop|addpadding|nvjet|splitk"
         r"|addmm|aten::mm\b",

@@ -62,7 +62,8 @@ def bench_ranks(options: Options, say: Say) -> Findings:
             rows.append(row := measure(case, setup, ranks, device))
             say(
                 f"{case.name:9} {setup:12} without exchanges {row['alone_ms']:.3f} ms, "
-                f"with, {counted(ranks.of, 'process', 'processes')}: {row['together_ms']:.3f} ms ({row['cost']:+.1%})"
+                f"with, {counted(ranks.world_size, 'process', 'processes')}: "
+                f"{row['together_ms']:.3f} ms ({row['cost']:+.1%})"
             )
     itself = "With: this process exchanges with itself, so that what is left is the work around exchanges. "
     captured = "captured as CUDA graphs" if all(row["captured"] for row in rows) else "not captured"
@@ -72,8 +73,9 @@ def bench_ranks(options: Options, say: Say) -> Findings:
     )
     notes = [
         f"one pass: {SETUPS['one pass'][0]}. Batches are those of each process. Without exchanges: each trains by "
-        f"itself, as one process does, whether torchrun started it or not. {itself if ranks.of == 1 else ''}Both in "
-        f"turns, {len(rows[0]['rounds']['alone'])} times each; {ranks.backend}, {captured}.",
+        "itself, as one process does, whether torchrun started it or not. "
+        f"{itself if ranks.world_size == 1 else ''}Both in turns, "
+        f"{len(rows[0]['rounds']['alone'])} times each; {ranks.backend}, {captured}.",
         "The model: t = one process with exchanges + their number · latency + 2 (N − 1)/N · gradients / bandwidth, "
         f"without overlap. {assumed}. µs for {MOST:.0%}: what an exchange may take for that efficiency of "
         f"{NETWORKS[0].gpus}. `torchrun --nproc-per-node N -m oneway bench ranks` measures instead.",
@@ -100,7 +102,7 @@ def measure(case: Case, setup: str, ranks: Ranks, device: torch.device) -> Resul
 
         def iterate() -> None:
             advance(next(draws), config.train.alpha)
-            group.agree(None)  # as a run asks whether anybody has had a signal
+            group.agree_on_signal(None)  # as a run asks whether anybody has had a signal
 
         for _ in range(WARM_UP + 2 if device.type == "cuda" else 1):
             iterate()
@@ -124,7 +126,7 @@ def measure(case: Case, setup: str, ranks: Ranks, device: torch.device) -> Resul
         "case": case.name,
         "setup": setup,
         "batch": case.batch,
-        "processes": ranks.of,
+        "processes": ranks.world_size,
         "backend": ranks.backend,
         "captured": device.type == "cuda" and ranks.can_capture and not complaints,
         "complaints": complaints,
@@ -136,7 +138,7 @@ def measure(case: Case, setup: str, ranks: Ranks, device: torch.device) -> Resul
         "exchanges": len(sizes),
         "exchanged_bytes": sum(sizes),
     }
-    one = together if ranks.of == 1 else alone
+    one = together if ranks.world_size == 1 else alone
     found["model"] = [
         {**each._asdict(), "efficiency": efficiency(found, one, each), "microseconds_for_most": room(found, one, each)}
         for each in NETWORKS

@@ -92,7 +92,7 @@ def perturbation_of(parameters: Parameters, x: Tensor) -> Perturbation:
         hue=column(parameters.hue),
         contrast=column(parameters.contrast),
         permutation=torch.tensor([parameters.permutation], device=x.device),
-        lot=column(0),
+        u=column(0),
     )
     displacements = torch.tensor([parameters.displacements], device=x.device)
     chosen = draw_perturbation(0, 0, count=1)._replace(photometric=colours, displacements=displacements)

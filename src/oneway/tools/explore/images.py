@@ -23,7 +23,7 @@ from torch import Tensor
 
 from oneway import data
 from oneway.common.errors import UserError
-from oneway.common.terms import SplitName
+from oneway.common.terms import COARSEST_STRIDE, SplitName
 from oneway.config import Data
 from oneway.data import streets
 from oneway.data.dataset import Bytes, factor_of
@@ -45,8 +45,8 @@ MOST_PIXELS = 512 * 1024
 """Of an image as networks see it: larger ones are made smaller."""
 
 MOST_SIDE = 2048
-LEAST_SIDE = 32
-"""Below, a network with stride 32 has nothing left."""
+LEAST_SIDE = COARSEST_STRIDE
+"""Below, the coarsest feature map would be empty."""
 
 MOST_VALUES = 2**24
 """Probabilities of one prediction, 64 MiB: with very many classes, images are computed smaller."""

@@ -80,14 +80,13 @@ def _training_rows(run: runs.Run, backbone: str | None) -> dict[str, object]:
     config, split, summary = run.config, run.split, run.summary
     environment = run.environment if is_ordinary(run.path / ENVIRONMENT) else {}
     method = METHODS[config.method]
-    taught = method.has_variants and not method.supervised
     labelled, name, width = set(split.labelled), config.model.name, config.model.width
     data = config.data.name if config.data.path is None else f"{config.data.name}: {config.data.path.name}"
     return {
         "data": data,
         "labelled images": len(labelled),
         **({} if method.supervised else {"further images without labels": split.further}),
-        "method": config.method + (f", variant {config.variant}" if taught else ""),
+        "method": config.method + (f", variant {config.variant}" if method.variants else ""),
         "seed": config.seed,
         "iterations": summary["iterations"] if summary else "the run has not ended",
         "network": config.model.factory or (f"{name}, backbone {backbone}, width {width:g}" if backbone else name),

@@ -26,7 +26,7 @@ AHEAD_PIXELS = 2**26
 """Their pixels at most; a single image may have more."""
 
 FRAMES_AHEAD = 4
-"""Of a video."""
+"""Frames of a video that are decoded before their turn."""
 
 WAITING_PIXELS = 2**25
 """Most pixels of images that wait for others of their size."""
@@ -79,11 +79,11 @@ class InOrder(Generic[Item, Result]):
         return item, future
 
 
-def ahead(items: Iterable[Item], most: int = FRAMES_AHEAD) -> Generator[Item]:
-    """The same items, made by a thread, some before their turn; what fails there is raised here, in its turn."""
+def prefetch(items: Iterable[Item]) -> Generator[Item]:
+    """The same items, prefetched by a thread, `FRAMES_AHEAD` of them; an error is raised in its turn."""
     iterator = iter(items)
     with threads(1) as pool:
-        coming = deque(pool.submit(next, iterator, _END) for _ in range(most))
+        coming = deque(pool.submit(next, iterator, _END) for _ in range(FRAMES_AHEAD))
         while (item := coming.popleft().result()) is not _END:
             coming.append(pool.submit(next, iterator, _END))
             yield item
@@ -129,9 +129,13 @@ def batches(images: Iterable[Decoded]) -> Iterator[list[Decoded]]:
         size, area = image.shape, image.shape[0] * image.shape[1]
         waiting.setdefault(size, []).append((source, image))
         pixels += area
-        full = (len(waiting[size]) + 1) * area > PIXELS_AT_ONCE
-        for ready in [size] if full else [next(iter(waiting))] if pixels > WAITING_PIXELS else []:
-            batch = waiting.pop(ready)
-            pixels -= len(batch) * ready[0] * ready[1]
-            yield batch
+        if (len(waiting[size]) + 1) * area > PIXELS_AT_ONCE:
+            due = size
+        elif pixels > WAITING_PIXELS:
+            due = next(iter(waiting))  # the size that waits longest
+        else:
+            continue
+        batch = waiting.pop(due)
+        pixels -= len(batch) * due[0] * due[1]
+        yield batch
     yield from waiting.values()

@@ -32,9 +32,9 @@ from oneway.tools.predict.batches import (
     THREADS,
     Decoded,
     InOrder,
-    ahead,
     batches,
     decode_ahead,
+    prefetch,
     threads,
 )
 from oneway.tools.predict.oddities import Oddities
@@ -217,7 +217,7 @@ class _Job:
                 seen = self.model.image_style
                 raise UserError(f"{source.path}: a video has colours, and {self.model.source} sees {seen}.")
             if self.outputs.frames:
-                for number, (pixels, _) in enumerate(ahead(read_frames(source.path)), start=1):
+                for number, (pixels, _) in enumerate(prefetch(read_frames(source.path)), start=1):
                     (prediction,) = self.model.predict_batch([pixels], *self.how)
                     self._write(f"{source.name}.frames/{number:06}", source, prediction)
             else:
@@ -231,7 +231,7 @@ class _Job:
         with video_writer(file) as append, threads(1) as encoder:
             encoding: InOrder[None, None] = InOrder(encoder, FRAMES_AHEAD)
             try:
-                for pixels, shown_at in ahead(read_frames(source.path)):
+                for pixels, shown_at in prefetch(read_frames(source.path)):
                     (prediction,) = self.model.predict_batch([pixels], *self.how)
                     for _, appended in encoding.make_room(prediction.labels.size):
                         appended.result()

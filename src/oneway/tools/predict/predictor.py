@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from oneway.common.errors import UserError, unknown
 from oneway.common.links import refuse_link
 from oneway.common.run_files import CONFIG, MODEL, describe_exported
+from oneway.common.terms import COARSEST_STRIDE
 from oneway.common.words import first_line
 from oneway.config import Precision
 from oneway.data.dataset import Bytes, Colour, factor_of
@@ -31,16 +32,16 @@ from oneway.data.folder.classes import default_colours
 from oneway.data.image_style import COLOURS, ImageStyle
 from oneway.data.mask_style import MaskStyle
 from oneway.data.pictures import encoded, mark, palette
-from oneway.models.image import Part, SeenInParts
+from oneway.models.image import TileableNetwork, TilePosition
 from oneway.models.mirrored import Mirrored, average
 from oneway.models.mlp import Perceptron
-from oneway.models.winograd import save_products
+from oneway.models.winograd import use_winograd
 from oneway.ops.losses import upsample
 from oneway.ops.most_probable import most_probable
 from oneway.runs import choose_device, load_model, no_run
 from oneway.runs.atomic import write_atomically
 from oneway.tools.evaluate import as_input
-from oneway.tools.predict.tiles import GRID, SMALLEST_TILE, Box, Look, slide, stride_of, survey
+from oneway.tools.predict.tiles import SMALLEST_TILE, Box, Look, slide, stride_of, survey
 
 PROBE = 64
 """Side of the black image that shows whether a network predicts for pixels or for whole images."""
@@ -213,7 +214,7 @@ class Predictor:
     def _in_tiles(self, image: Bytes, tile: Size) -> tuple[Tensor, Tensor]:
         """Labels and confidence; of a network that can tell its parts, with the context of the whole image."""
         network = self.network.network if isinstance(self.network, Mirrored) else self.network
-        if not isinstance(network, SeenInParts):
+        if not isinstance(network, TileableNetwork):
             return slide(lambda pixels, _: self._call(self.network, self._input(pixels)), image, tile)
         look = self._within(network, image, tile)
         if not self.mirror:
@@ -225,22 +226,23 @@ class Predictor:
             found = look(pixels, box)
             first, last = width - box.columns[1], width - box.columns[0]
             # Tiles begin where cells of the mirror image begin: this one may reach farther, and that is left out.
-            there = Box(box.rows, (first // GRID * GRID, min(-(-last // GRID) * GRID, width)))
+            cells = first // COARSEST_STRIDE, -(-last // COARSEST_STRIDE)
+            there = Box(box.rows, (COARSEST_STRIDE * cells[0], min(COARSEST_STRIDE * cells[1], width)))
             other = torch.from_numpy(turned[None, slice(*there.rows), slice(*there.columns)].copy())
             begin = -(-(first - there.columns[0]) // stride_of(found, box))
             return average(found, look_at_turned(other, there)[..., begin : begin + found.shape[-1]].flip(-1))
 
         return slide(both, image, tile)
 
-    def _within(self, network: SeenInParts, image: Bytes, tile: Size) -> Look:
+    def _within(self, network: TileableNetwork, image: Bytes, tile: Size) -> Look:
         """What a network makes of the tiles of an image, with the context of all of it."""
         surveyed = survey(lambda pixels, _: self._call(network.survey, self._input(pixels)), image, tile)
         context = self._call(network.context, surveyed)
 
         def logits(pixels: Tensor, box: Box) -> Tensor:
-            rows, columns = (slice(*cells) for cells in box.at(GRID))
-            part = Part((box.rows[0], box.columns[0]), (image.shape[0], image.shape[1]))
-            return self._call(network.within, self._input(pixels), context[:, :, rows, columns], part)
+            rows, columns = (slice(*cells) for cells in box.at(COARSEST_STRIDE))
+            position = TilePosition((box.rows[0], box.columns[0]), (image.shape[0], image.shape[1]))
+            return self._call(network.within, self._input(pixels), context[:, :, rows, columns], position)
 
         return logits
 
@@ -293,7 +295,7 @@ def load(
 
             network = for_prediction(network)
     elif not half and factory is None:
-        network = save_products(network)
+        network = use_winograd(network)
     if mirror:
         network = Mirrored(network)
     colours = trained.colours or default_colours(trained.classes)

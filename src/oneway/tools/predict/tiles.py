@@ -16,15 +16,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from oneway.common.terms import COARSEST_STRIDE
 from oneway.data.dataset import Bytes
 from oneway.ops.losses import upsample
 from oneway.ops.most_probable import BAND, largest_of, upsample_rows
 
-GRID = 32
-"""Pixels of a cell of the coarsest features."""
-
-SMALLEST_TILE = GRID
-STRIDES = (1, 2, 4, 8, 16, GRID)
+SMALLEST_TILE = COARSEST_STRIDE
+STRIDES = (1, 2, 4, 8, 16, COARSEST_STRIDE)
 
 Span = tuple[int, int]
 """The first, and the one behind the last, along a side."""
@@ -52,12 +50,12 @@ Look = Callable[[Tensor, Box], Tensor]
 
 def spans(length: int, tile: int) -> list[Span]:
     """Tiles along a side, from border to border, in whole cells: each shares a quarter or more with the next."""
-    tile = max(2 * GRID, -(-tile // GRID) * GRID)
+    tile = max(2 * COARSEST_STRIDE, -(-tile // COARSEST_STRIDE) * COARSEST_STRIDE)
     if length <= tile:
         return [(0, length)]
-    cells = math.ceil((length - tile) / GRID)
-    count = math.ceil(cells / (tile // GRID - max(1, -(-tile // GRID // 4))))
-    starts = [GRID * round(index * cells / count) for index in range(count + 1)]
+    cells = math.ceil((length - tile) / COARSEST_STRIDE)
+    count = math.ceil(cells / (tile // COARSEST_STRIDE - max(1, -(-tile // COARSEST_STRIDE // 4))))
+    starts = [COARSEST_STRIDE * round(index * cells / count) for index in range(count + 1)]
     return [(start, min(start + tile, length)) for start in starts]
 
 

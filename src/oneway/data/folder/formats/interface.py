@@ -13,7 +13,7 @@ from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
 from oneway.common.words import listed
 from oneway.data.decode.regions import Regions
-from oneway.data.folder.description import Description, Part
+from oneway.data.folder.description import DatasetPart, Description
 from oneway.data.folder.names import IMAGES
 from oneway.data.folder.walk import Problem, choose_folder, entries_of, stem_below
 
@@ -147,7 +147,7 @@ def two_files(root: Path, key: str, files: Sequence[str]) -> Description | None:
     whole = choose_folder(root, ".", IMAGES) or "."
     places = [_folder(root, whole, stems[file], word) for file, word in ((train, "train"), (val, "val"))]
     images = places if all(places) else [whole, whole]
-    parts = [Part(images=str(place), **{key: file}) for place, file in zip(images, (train, val), strict=True)]
+    parts = [DatasetPart(images=str(place), **{key: file}) for place, file in zip(images, (train, val), strict=True)]
     return Description(train=parts[0], val=parts[1])
 
 

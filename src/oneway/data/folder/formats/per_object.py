@@ -17,7 +17,7 @@ from oneway.data.decode.images import SUFFIXES
 from oneway.data.decode.masks import read_raw
 from oneway.data.decode.outlines import Mask
 from oneway.data.decode.regions import Region, Regions
-from oneway.data.folder.description import Description, Part
+from oneway.data.folder.description import DatasetPart, Description
 from oneway.data.folder.formats.interface import Annotations, AnnotationSource
 from oneway.data.folder.names import TEST, TRAIN, UNLABELLED, VAL
 from oneway.data.folder.walk import choose_folder, entries_of, walk
@@ -48,7 +48,7 @@ def recognise(root: Path) -> Description | None:
     return None if part is None else Description(train=part, val=_part(root, val) if train and val else None)
 
 
-def _part(root: Path, folder: str) -> Part | None:
+def _part(root: Path, folder: str) -> DatasetPart | None:
     images, masks = (choose_folder(root, folder, names) for names in (IMAGES, MASKS))
     if images and masks:
         stems = {
@@ -56,7 +56,7 @@ def _part(root: Path, folder: str) -> Part | None:
         }
         inside = entries_of(root / masks)
         each = bool(inside) and all(entry.is_dir(follow_symlinks=False) and entry.name in stems for entry in inside)
-        return Part(images=images, objects=masks) if each else None
+        return DatasetPart(images=images, objects=masks) if each else None
     folders = [
         entry.name for entry in islice(entries_of(root / folder), LOOKED_AT) if entry.is_dir(follow_symlinks=False)
     ]
@@ -65,7 +65,7 @@ def _part(root: Path, folder: str) -> Part | None:
     inside_each = {name: choose_folder(root / folder / name, ".", IMAGES) for name in folders}
     alone = all(inner and len(entries_of(root / folder / name / inner)) == 1 for name, inner in inside_each.items())
     masked = any(choose_folder(root / folder / name, ".", MASKS) for name in folders)
-    return Part(images=folder, objects=folder) if alone and masked else None
+    return DatasetPart(images=folder, objects=folder) if alone and masked else None
 
 
 def read(source: AnnotationSource) -> Annotations:

@@ -14,7 +14,7 @@ from oneway.data.dataset import class_name
 from oneway.data.decode.json_files import read_model
 from oneway.data.decode.regions import Region, Regions, Shape
 from oneway.data.decode.shapes import bitmap, polygon, rectangle
-from oneway.data.folder.description import Description, Part
+from oneway.data.folder.description import DatasetPart, Description
 from oneway.data.folder.formats.interface import Annotations, AnnotationSource, without_area
 from oneway.data.folder.names import TRAIN, VAL
 from oneway.data.folder.walk import entries_of, require_inside
@@ -55,13 +55,13 @@ def recognise(root: Path) -> Description | None:
     folders = (entry.name for entry in entries_of(root))
     sets = [name for name in folders if (root / name / "img").is_dir() and (root / name / "ann").is_dir()]
     if (root / "img").is_dir() and (root / "ann").is_dir():
-        return Description(train=Part(images="img", supervisely="ann"))
+        return Description(train=DatasetPart(images="img", supervisely="ann"))
     if not sets:
         return None
     train, val = (next((name for name in sets if name.lower() in names), None) for names in (TRAIN, VAL))
     if train is None:
-        return Description(train=Part(images=f"{sets[0]}/img" if len(sets) == 1 else ".", supervisely="."))
-    parts = [Part(images=f"{name}/img", supervisely=f"{name}/ann") if name else None for name in (train, val)]
+        return Description(train=DatasetPart(images=f"{sets[0]}/img" if len(sets) == 1 else ".", supervisely="."))
+    parts = [DatasetPart(images=f"{name}/img", supervisely=f"{name}/ann") if name else None for name in (train, val)]
     rest = tuple(f"{name}/img" for name in sets if name not in (train, val))
     return Description(train=parts[0], val=parts[1], unlabelled=rest)
 

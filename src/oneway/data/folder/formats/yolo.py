@@ -15,7 +15,7 @@ from oneway.config import read_yaml
 from oneway.data.dataset import class_name
 from oneway.data.decode.regions import Region, Regions
 from oneway.data.decode.shapes import polygon
-from oneway.data.folder.description import FILE, Description, Part
+from oneway.data.folder.description import FILE, DatasetPart, Description
 from oneway.data.folder.formats.interface import Annotations, AnnotationSource, begins_with
 from oneway.data.folder.walk import Problem, choose_folder, entries_of, require_inside, stem_below, walk
 
@@ -35,7 +35,7 @@ def recognise(root: Path) -> Description | None:
     return None if parts["train"] is None else Description(**parts)
 
 
-def _part(root: Path, base: object, images: object) -> Part | None:
+def _part(root: Path, base: object, images: object) -> DatasetPart | None:
     """Images in a folder, with labels in the one that is called `labels` instead of `images`; or those of a list."""
     if not isinstance(images, str):
         return None
@@ -44,14 +44,14 @@ def _part(root: Path, base: object, images: object) -> Part | None:
     above = PurePosixPath(base.replace("\\", "/")) if isinstance(base, str) else PurePosixPath()
     if entry.suffix == ".txt":
         there = all(require_inside(root / name, root).exists() for name in (inner, "images", "labels"))
-        return Part(images="images", yolo="labels", list=inner.as_posix()) if there else None
+        return DatasetPart(images="images", yolo="labels", list=inner.as_posix()) if there else None
     for place in (above / inner, above.name / inner, inner):
         if place.is_absolute() or ".." in place.parts or not require_inside(root / place, root).is_dir():
             continue
         at = max((index for index, part in enumerate(place.parts) if part.lower() == "images"), default=None)
         labels = place if at is None else PurePosixPath(*place.parts[:at], "labels", *place.parts[at + 1 :])
         if require_inside(root / labels, root).is_dir():
-            return Part(images=place.as_posix(), yolo=labels.as_posix())
+            return DatasetPart(images=place.as_posix(), yolo=labels.as_posix())
     return None
 
 

@@ -1,4 +1,4 @@
-"""A way around a defect of oneDNN, by which narrow networks crashed on CPUs."""
+"""A workaround for a memory overrun in oneDNN, which crashed narrow networks on CPUs."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 BLOCK = 16
-"""Channels that oneDNN computes at once on CPUs with AVX-512."""
+"""Channels that oneDNN computes at once on CPUs with AVX-512: layers with fewer are affected."""
 
 SMALL = 32 * 32
-"""Pixels below which nothing is written where it does not belong."""
+"""Pixels up to which there is no overrun."""
 
 
 class Subsampled(nn.Conv2d):
-    """A convolution of single pixels with a stride that leaves out pixels first, and then has none.
+    """A strided 1×1 convolution, computed as subsampling followed by a 1×1 convolution without a stride.
 
-    The gradient that oneDNN (of PyTorch 2.15) computes for the input of such a convolution with up to sixteen channels
-    is written past the end of its memory where the input has fewer of them, even sides, and its channels come last.
+    oneDNN (of PyTorch 2.15) writes the input gradient of such a convolution with up to sixteen output channels past the
+    end of its memory where the input has fewer than sixteen channels, even sides, and channels-last layout.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """As of `nn.Conv2d`."""
+        """The result of `nn.Conv2d`."""
         height, width = x.shape[-2:]
         if not x.requires_grad or height * width <= SMALL:
             return super().forward(x)
         return F.conv2d(x[..., :: self.stride[0], :: self.stride[1]], self.weight, self.bias)
 
 
-def avoid_overrun(network: nn.Module) -> nn.Module:
-    """The network, whose tensors keep their names, without convolutions that could crash on a CPU."""
+def avoid_onednn_overrun(network: nn.Module) -> nn.Module:
+    """Replace convolutions that could crash on a CPU, in place; tensors keep their names."""
     for module in network.modules():
         if (
             type(module) is nn.Conv2d

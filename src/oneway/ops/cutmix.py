@@ -1,6 +1,6 @@
-"""CutMix (French et al., 2020): the two images of a pair exchange a rectangle.
+"""CutMix (French et al., 2020): the two images of a pair exchange a rectangle; and the squares of Cutout.
 
-Both images of a pair are used, each with what the other lost; so the exchange is its own inverse.
+Both images of a pair are used, each with what the other lost: CutMix is its own inverse here.
 Shapes: N images of H×W pixels; image n is paired with image n + ⌊N/2⌋, an odd one is left alone.
 """
 
@@ -12,8 +12,11 @@ from torch import Tensor
 from oneway.draws import Boxes, Squares
 
 
-def exchange(x: Tensor, boxes: Boxes) -> Tensor:
-    """N×C×H×W images or predictions with their rectangles exchanged; N×C predictions mixed in proportion to area."""
+def cutmix(x: Tensor, boxes: Boxes) -> Tensor:
+    """N×C×H×W images or predictions with rectangles exchanged within pairs; N×C predictions mixed by the box area.
+
+    The rectangles are those of either perturbation: half of the area (`cutmix`), or smaller ones (`boxes`).
+    """
     pairs = len(boxes.height)
     first, second, rest = x[:pairs], x[pairs : 2 * pairs], x[2 * pairs :]
     if x.ndim == 2:
@@ -34,7 +37,7 @@ def box_mask(boxes: Boxes, size: tuple[int, int]) -> Tensor:
 
 
 def edges(boxes: Boxes, size: tuple[int, int]) -> Tensor:
-    """⌊N/2⌋×4: the first row of each rectangle and the one behind its last, and the columns likewise; whole numbers."""
+    """⌊N/2⌋×4 whole numbers: top, bottom, left and right of each rectangle; bottom and right are exclusive."""
     rows = _between(boxes.height, boxes.top, size[0])
     columns = _between((0.5 if boxes.area is None else boxes.area) / boxes.height, boxes.left, size[1])
     return torch.stack((*rows, *columns), dim=1)

@@ -1,7 +1,7 @@
-"""Moving averages of many tensors, in one pass over all of them where PyTorch takes three.
+"""The update of an exponential moving average (EMA) of many tensors, in one kernel where PyTorch launches three.
 
-A program has a piece of one tensor, and finds in a table where its numbers lie. The table stays where it is, so that a
-captured step finds it again.
+Each program updates a piece of one tensor; a table has the addresses of the pieces. The table stays in place, so that a
+captured step can be replayed.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -19,24 +19,24 @@ from torch import Tensor, nn
 from oneway.ops.backend import kernels_run, tl, triton
 
 PIECE = 4096
-"""Numbers that a program has."""
+"""Numbers that a program updates."""
 ALIGNMENT = 16
-"""Of tensors, in bytes, so that four numbers can be read at once."""
+"""Alignment of tensors in bytes, so that four numbers can be loaded at once."""
 
 
 class Table(NamedTuple):
-    """Where the pieces of averages and of values lie, and how many numbers they have."""
+    """Addresses of the pieces of averages and of values, and how many numbers they have."""
 
     tensors: tuple[tuple[int, int, int], ...]
     pieces: Tensor  # P×3
 
 
 _tables: WeakKeyDictionary[nn.Module, Table] = WeakKeyDictionary()
-"""By what is averaged, and for as long as that is there."""
+"""The table of each teacher, for as long as it exists."""
 
 
-def move(owner: nn.Module, averages: Sequence[Tensor], values: Sequence[Tensor], share: Tensor) -> None:
-    """Each of the owner's averages, a ← a + share·(v − a), where v is its value; the share lies beside them."""
+def ema_update(owner: nn.Module, averages: Sequence[Tensor], values: Sequence[Tensor], share: Tensor) -> None:
+    """Update the owner's averages in place: a ← a + share·(v − a); the share is a scalar on the same device."""
     table = _table_of(owner, averages, values)
     if table is None:
         changes = torch._foreach_sub(list(values), list(averages))
@@ -44,12 +44,12 @@ def move(owner: nn.Module, averages: Sequence[Tensor], values: Sequence[Tensor],
         torch._foreach_add_(list(averages), changes)
         return
     # Rounded after each operation, as PyTorch does it.
-    _move[(len(table),)](table, share, PIECE=PIECE, enable_fp_fusion=False)
+    _ema_update[(len(table),)](table, share, PIECE=PIECE, enable_fp_fusion=False)
     torch.autograd.graph.increment_version(averages)
 
 
 def _table_of(owner: nn.Module, averages: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor | None:
-    """Of tensors that the kernel can take; none while a step is captured, which could not fill it."""
+    """The table of these tensors; None where the kernel cannot take them, or a capture is running and has none yet."""
     device = averages[0].device
     if not kernels_run(device) or not all(map(_alike, averages, values)):
         return None
@@ -68,7 +68,7 @@ def _table_of(owner: nn.Module, averages: Sequence[Tensor], values: Sequence[Ten
 
 
 def _alike(average: Tensor, value: Tensor) -> bool:
-    """Whether both have their numbers in the same places of a piece of memory without gaps."""
+    """Whether both tensors are dense, with the same layout, and aligned."""
     return (
         average.dtype == value.dtype == torch.float32
         and average.device == value.device
@@ -80,19 +80,19 @@ def _alike(average: Tensor, value: Tensor) -> bool:
 
 
 @triton.jit
-def _move(table, share, PIECE: tl.constexpr):
+def _ema_update(table, share, PIECE: tl.constexpr):
     row = table + tl.program_id(0) * 3
     number, count = tl.arange(0, PIECE), tl.load(row + 2)
     average = tl.multiple_of(tl.load(row).to(tl.pointer_type(tl.float32)), 16) + number
     value = tl.multiple_of(tl.load(row + 1).to(tl.pointer_type(tl.float32)), 16) + number
     factor = tl.load(share)
     if count == PIECE:  # without a mask, four numbers at a time
-        tl.store(average, _moved(tl.load(average), tl.load(value), factor))
+        tl.store(average, _lerp(tl.load(average), tl.load(value), factor))
     else:
         exists = number < count
-        tl.store(average, _moved(tl.load(average, exists), tl.load(value, exists), factor), exists)
+        tl.store(average, _lerp(tl.load(average, exists), tl.load(value, exists), factor), exists)
 
 
 @triton.jit
-def _moved(average, value, share):
+def _lerp(average, value, share):
     return average + (value - average) * share

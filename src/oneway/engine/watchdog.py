@@ -1,8 +1,8 @@
-"""Notices within a minute that a process of several has failed, ended or hangs, and ends the others with its name.
+"""The watchdog of distributed training: within a minute, a failed or hanging process ends all of them, by name.
 
-A thread of each process says once a second, in the store that they found each other by, that it lives and how far it
-has come. The first process looks at all of them, the others at the first. Who is missing is noted in the store, and
-every process that reads it ends: it may be inside an operation that waits for the missing one, and cannot be told.
+A thread of each process writes a heartbeat with its progress into the rendezvous store once a second. Rank 0 watches
+all others, and they watch rank 0. Whoever misses a process writes that into the store, and every process that reads it
+exits: its main thread may be blocked in a collective operation, which nothing can interrupt.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from oneway.common.words import first_line
 
 SECONDS_BETWEEN_BEATS = 1.0
 SILENT = 20.0
-"""Seconds without a sign of life after which a process counts as gone."""
+"""Seconds without a heartbeat after which a process counts as gone."""
 STUCK = 40.0
-"""Seconds without progress, while another waits, after which it hangs."""
+"""Seconds without progress, while another process waits, after which a process counts as hanging."""
 TO_FIND_OUT = 8.0
-"""Seconds to find out who has gone, once an operation has failed."""
+"""Seconds to find out which process is gone, after a collective operation has failed."""
 ADVICE = "What the run has saved is whole; --resume continues it."
 
 
-class Broken(Exception):
-    """An operation of several processes failed, most likely since one of them has gone."""
+class CollectiveError(Exception):
+    """A collective operation failed, most likely because one of the processes is gone."""
 
 
-class Alarm:
-    """The thread of one process."""
+class Watchdog:
+    """The heartbeat of one process, and its view of the others."""
 
     def __init__(self, store: Any, token: str, rank: int, names: Sequence[str], processes: Sequence[str]) -> None:
-        """Says at once that this process lives.
+        """Write the first heartbeat.
 
         Args:
-            store: For this thread alone: one that waits would keep others waiting.
-            token: Of this run, since the store may remember others.
-            rank: Which process this is.
-            names: Of all processes, in words.
+            store: The rendezvous store, in a copy for this thread alone: a blocking call would block other threads.
+            token: Prefix of the run's keys, since the store may hold keys of earlier runs.
+            rank: The rank of this process.
+            names: What messages call each process.
             processes: `host process-id` of each.
         """
         self.store, self.token, self.rank, self.names, self.processes = store, token, rank, names, processes
         self.marks = 0
-        """Counts what the processes do together: those who have done less are waited for."""
+        """Number of collective operations so far: a process with fewer than another is waited for."""
         self.ticks = 0
-        """Counts what this one does by itself meanwhile."""
-        self.waited_for = 1  # until training begins
+        """Number of steps that this process has made by itself."""
+        self.pauses = 1  # until training begins
         self.beats = 0
         self.seen = {other: ("", time.monotonic(), "", time.monotonic()) for other in range(len(names))}
         self.ended = threading.Event()
@@ -60,8 +60,8 @@ class Alarm:
 
     @contextmanager
     def armed(self) -> Iterator[None]:
-        """Within the block, the thread watches; an error of this process is told to the others."""
-        thread = threading.Thread(target=self._watch, name="alarm", daemon=True)
+        """Run the watchdog thread within the block; an exception in this process is reported to the others."""
+        thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         thread.start()
         try:
             yield
@@ -85,41 +85,41 @@ class Alarm:
 
     @contextmanager
     def expecting_progress(self) -> Iterator[None]:
-        """Within the block, and not before, a process that makes no progress hangs."""
-        self.waited_for -= 1
+        """Within the block, and only there, a process without progress counts as hanging."""
+        self.pauses -= 1
         try:
             yield
         finally:
-            self.waited_for += 1
+            self.pauses += 1
 
     @contextmanager
-    def patient(self) -> Iterator[None]:
-        """Within the block, nobody minds that this process makes no progress."""
-        self.waited_for += 1
+    def pause(self) -> Iterator[None]:
+        """Within the block, this process may be without progress for any time."""
+        self.pauses += 1
         try:
             yield
         finally:
-            self.waited_for -= 1
+            self.pauses -= 1
 
     def _tell(self, error: Exception) -> BaseException:
-        """What is raised in this process: its own error, or who caused it; nothing is said twice."""
+        """The exception to raise in this process: its own, or one that names who caused it; each is printed once."""
         with suppress(Exception):
-            if isinstance(error, Broken):
+            if isinstance(error, CollectiveError):
                 return UserError(f"{self._find_out(error).rstrip('.')}. {ADVICE}")
             what = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
             first, own = self._note(f"{self.names[self.rank]} failed: {what}"), f"{self.names[self.rank]} "
             return SystemExit(1) if first.endswith(f" failed: {what}") and not first.startswith(own) else error
         return error
 
-    def _find_out(self, error: Broken) -> str:
-        """Who has gone, where an operation failed."""
+    def _find_out(self, error: CollectiveError) -> str:
+        """Which process is gone, after a collective operation has failed."""
         deadline = time.monotonic() + TO_FIND_OUT
         while time.monotonic() < deadline:
             if found := self._noted():
                 return found
             for rank, process in enumerate(self.processes):
                 if self._has_ended(process):
-                    return self._note(f"{self.names[rank]} has ended without a word (killed, perhaps for its memory)")
+                    return self._note(f"{self.names[rank]} exited without an error (killed, perhaps out of memory)")
             time.sleep(0.1)
         with suppress(Exception):
             self._look(silent=TO_FIND_OUT / 2)
@@ -139,7 +139,7 @@ class Alarm:
             return False
 
     def _watch(self) -> None:
-        """Until the run ends."""
+        """The loop of the thread, until the run ends."""
         while not self.ended.wait(SECONDS_BETWEEN_BEATS):
             try:
                 self._beat("")
@@ -163,18 +163,18 @@ class Alarm:
     def _beat(self, state: str) -> None:
         self.beats += 1
         self.store.set(
-            self._key(self.rank), f"{self.beats} {self.marks} {self.marks + self.ticks} {self.waited_for} {state}"
+            self._key(self.rank), f"{self.beats} {self.marks} {self.marks + self.ticks} {self.pauses} {state}"
         )
 
     def _look(self, silent: float) -> None:
-        """Notes who has been silent or stuck for too long."""
+        """Report a process that has been silent or stuck for too long."""
         others = [rank for rank in (range(len(self.names)) if self.rank == 0 else (0,)) if rank != self.rank]
         now = time.monotonic()
         for rank, value in zip(others, self.store.multi_get([self._key(rank) for rank in others]), strict=True):
-            beat, marks, progress, waited_for, *left = value.decode().split()
+            beat, marks, progress, pauses, *left = value.decode().split()
             before, heard, progress_before, moved = self.seen[rank]
             heard = now if beat != before else heard
-            moved = now if progress != progress_before or int(waited_for) else moved
+            moved = now if progress != progress_before or int(pauses) else moved
             self.seen[rank] = beat, heard, progress, moved
             if left:
                 if rank == 0:
@@ -188,7 +188,7 @@ class Alarm:
                 )
 
     def _note(self, found: str) -> str:
-        """Writes down what has happened, and returns what was written down first."""
+        """Report a failure in the store; returns the first report, which may be another process's."""
         return str(self.store.compare_set(self._key("failed"), "", found).decode())
 
     def _noted(self) -> str:

@@ -1,4 +1,4 @@
-"""FixMatch (Sohn et al., 2020) for classes of images: all images in one pass, so that they have one batch norm."""
+"""FixMatch (Sohn et al., 2020) for image classification: all images in one pass, so that they share batch norm."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oneway.ops import pixels_of
 
 
 def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
-    """L_s + α D of what the student says of clean images, as it is, and of perturbed ones; of one backward pass."""
+    """L_s + α D(clean, perturbed), where the student's clean predictions are the targets; in one backward pass."""
     (x_l, y), x = batch.labelled(), batch.unlabelled()
     perturbation = batch.perturbation(x, 0)
     logits = models.student(torch.cat((x_l, x, perturbation.image(x))))

@@ -1,7 +1,7 @@
 """Labelled images, a strong view and dropped features in one pass of the student; a mean teacher gives the targets.
 
-In one pass, batch norm has one mean and one variance for labelled and unlabelled images. In passes of their own, the
-few labelled images that are seen again and again would have statistics of their own, which fit no other image.
+In one pass, batch norm has the same statistics for labelled and unlabelled images. In a pass of their own, the few
+labelled images would have statistics of their own, to which the network would overfit.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from oneway.perturb import UNCHANGED
 
 
 def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
-    """L_s + α (the strong view's loss, and half of that of dropped features), of one backward pass."""
-    assert batch.lots is not None
+    """L_s + α (loss of the strong view + ½ loss of dropped features), in one backward pass."""
+    assert batch.selection is not None
     (x_l, y), x = batch.labelled(), batch.unlabelled()
-    taught, perturbation, pixels = models.teacher_beside(x), batch.perturbation(x, 0), pixels_of(x)
+    taught, perturbation, pixels = models.teacher_on_side_stream(x), batch.perturbation(x, 0), pixels_of(x)
 
-    factors = dropped(batch.lots.channels)
+    factors = dropped(batch.selection.channels)
     whole = torch.ones(len(x_l) + len(x), factors.shape[1], device=factors.device)
     images = torch.cat((x_l, perturbation.image(x), x))
     logits = models.student(images, features=torch.cat((whole, factors)))

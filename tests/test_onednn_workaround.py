@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from oneway.models.narrow import Subsampled, avoid_overrun
+from oneway.models.onednn_workaround import Subsampled, avoid_onednn_overrun
 from processes import forked
 
 
@@ -27,7 +27,7 @@ def test_a_narrow_network_trains_on_large_crops(tmp_path):
 def test_it_is_the_same_convolution(channels, side):
     """Values and gradients are PyTorch's in double precision, which oneDNN has no part in."""
     plain = nn.Sequential(nn.Conv2d(channels, 16, 1, stride=2), nn.Conv2d(16, 3, 1, stride=2)).double()
-    ours = avoid_overrun(deepcopy(plain)).float().to(memory_format=torch.channels_last)
+    ours = avoid_onednn_overrun(deepcopy(plain)).float().to(memory_format=torch.channels_last)
     assert [type(layer) for layer in ours] == [Subsampled, nn.Conv2d]
     assert list(ours.state_dict()) == list(plain.state_dict())
     x = torch.rand(2, channels, side, side, generator=torch.Generator().manual_seed(0))
