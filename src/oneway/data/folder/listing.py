@@ -138,7 +138,10 @@ def list_described(
         colours = default_colours(classes)
         read_labels = partial(_read_annotations, found.annotations, classes)
         coding = f"annotations, crowds {description.crowds}, unannotated {description.unannotated}"
-        coding += ", objects by colour" if description.train and description.train.objects else ""
+        # Formats that are read otherwise than they once were say so: what older caches hold of them is not used.
+        kinds = {part.annotations[0] for part in description.parts if part.annotations}
+        coding += ", objects by colour" if "objects" in kinds else ""
+        coding += ", turned shapes" if kinds & {"cvat", "label_studio"} else ""
     else:
         read_labels = partial(_read_mask, description.coding(), description.resize_masks == "nearest")
         # What is not used is left out, so that caches stay valid.
