@@ -8,6 +8,9 @@ Numbers are taken for classes by four rules, in this order:
    well where no more than one of the others fills an area.
 4. Where at least half of the numbers up to the largest occur, all of these are classes. Elsewhere those that occur are,
    unless there are too many of them.
+
+Indices into palettes that differ from mask to mask are no such numbers: colours are the classes there, or it is not
+known what is.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from oneway.data.dataset import Colour, class_name
 from oneway.data.decode.masks import pack, unpack
 from oneway.data.folder.classes import MOST_CLASSES, Classes, Value, by_colour, by_index, by_number, parse_colour
 from oneway.data.folder.mask_summary import MaskSummary, numbers_objects, refuse_two_codings, summarise_mask
+from oneway.data.folder.palettes import Conflict, find_conflict, refusal, steady_colours
 from oneway.data.folder.walk import require_inside
 
 ADE20K = "objectinfo150.txt"
@@ -47,6 +51,7 @@ MOST_BYTES = 2**20  # of such a file
 BINARY = {0: "background", 255: "foreground"}
 WHITE_16 = {0: "background", 65535: "foreground"}  # the same in 16 bits
 TWO = {0: "background", 1: "foreground"}
+BLACK, WHITE_COLOUR = (0, 0, 0), (255, 255, 255)
 WHITE = 0x010101  # times a level of grey, this is the same grey as a colour, 0xRRGGBB
 SHOWN = 8  # values that a message lists
 MOST_SCATTERED = 32  # classes whose numbers do not count up; more of them number instances, or are shades
@@ -94,9 +99,12 @@ def infer(masks: Iterable[Path], ignore: tuple[Value, ...] | None, table: Table 
     certainly_numbers = [summary for summary in numbers if not summary.mode.startswith("RGB")]
     if len(summaries) - len(numbers) > len(certainly_numbers):
         return _from_colours(summaries, ignore or (), table)
+    conflict = find_conflict(numbers)
     if table is None:
         _refuse_objects(numbers)
-        return _from_numbers(numbers, ignore)
+        return _from_palettes(numbers, ignore, conflict) if conflict else _from_numbers(numbers, ignore)
+    if conflict and not (table.classes.coloured and _from_table(numbers, table.classes).coloured):
+        raise refusal(conflict)
     if table.path.name.lower() == ADE20K and ignore is None:
         return Inferred(table.classes, remarks=(_source(table), "0 stands for no class, and is ignored."), ignore=(0,))
     if table.classes.coloured:
@@ -119,6 +127,23 @@ def _from_colours(summaries: Sequence[MaskSummary], ignore: tuple[Value, ...], t
     classes = by_colour({f"class {index}": colour for index, colour in enumerate(colours)})
     classes = replace(classes, rare=_rare(painted_in).intersection(colours))
     return Inferred(classes, remarks=(hint,) if hint else (), named=False)
+
+
+def _from_palettes(summaries: Sequence[MaskSummary], ignore: tuple[Value, ...] | None, conflict: Conflict) -> Inferred:
+    """Classes by the colours of palettes that number them differently; 255 is ignored where it is always one colour."""
+    places = steady_colours(summaries)
+    if places is None or any(isinstance(value, int) for value in ignore or ()):
+        raise refusal(conflict)
+    always_255 = tuple(colour for colour in places if places[colour] == {IGNORE})
+    without: tuple[Value, ...] = always_255 if ignore is None else ignore
+    colours = sorted({*places} - {*without})
+    names = [*TWO.values()] if colours == [BLACK, WHITE_COLOUR] else [f"colour {pack(one):06x}" for one in colours]
+    what = f"{len(colours)} classes, from the colours {_shown(map(list, colours))} of {len(summaries)} masks"
+    remarks = [f"{what}, whose palettes number them differently ({conflict})"]
+    if ignore is None:
+        remarks += (f"Index {IGNORE}, which is {list(one)} in the palettes, is ignored." for one in always_255)
+    classes = by_colour(dict(zip(names, colours, strict=True)))
+    return Inferred(classes, None, tuple(remarks), without or None, numbered=True)
 
 
 def _rare(summaries: Sequence[MaskSummary]) -> frozenset[Value]:

@@ -26,6 +26,7 @@ from oneway.data.folder.files import Found, find, name_another
 from oneway.data.folder.formats import Annotations
 from oneway.data.folder.infer import SHOWN, find_legend, find_table, infer
 from oneway.data.folder.layout import unsupported_labels
+from oneway.data.folder.palettes import conflict_with
 from oneway.data.folder.reduction import Reduction, with_reduction
 from oneway.data.folder.unread import (
     remark_masks_beside_annotations,
@@ -315,6 +316,14 @@ def _warnings(found: Found, held_out: Sequence[Item] = ()) -> Iterator[tuple[str
             f"{len(divided)} of {len(folders)} folders ({divided[0]} is the first): where each is a patient, place or "
             f"video, scores will be too high. To hold out whole folders, write `groups: {FOLDER}` into {FILE}",
         )
+    classes = found.description.classes
+    if classes and not classes.coloured and not found.inferred and not found.annotations:
+        conflict = conflict_with(classes, [item.mask for item in (*found.train, *found.val) if item.mask])
+        if conflict:
+            yield (
+                "Palettes that differ from mask to mask",
+                f"{conflict}, and {FILE} says that indices are the classes. If colours are, give each class its colour",
+            )
     if found.bare:
         listed = sum(len(one.files) for one in found.annotations)
         count = f"on {len(found.bare)} of {listed} listed images nothing is annotated ({found.bare[0]} is the first)"
