@@ -78,6 +78,9 @@ AS_STORED: dict[int, Callable[[Bytes], Bytes]] = {
 DARK = 16
 """A value that some pixel of any photograph reaches; 12 bits of a camera, stored in 16, stay below."""
 
+FEW_LEVELS = 64
+"""A value that the brightest of many photographs reaches; reflectance times 10,000 and 14 bits of a camera do not."""
+
 ANIMATED = ("PNG", "WEBP", "AVIF")
 """Formats whose further frames are images of their own; those of a JPEG are previews, or depth maps."""
 
