@@ -34,8 +34,13 @@ Colour = tuple[int, int, int]
 
 
 def class_name(text: str) -> str:
-    """Returns the text if it can be the name of a class in tables, pages and model files; else raises a ValueError."""
-    if not text.strip():
+    """Returns the text without blanks around it if it can be the name of a class in tables, pages and model files.
+
+    Raises:
+        ValueError: It cannot; says why.
+    """
+    text = text.strip()
+    if not text:
         raise ValueError("a class has a blank name; give it another")
     if not text.isprintable():  # a terminal would take it for a command
         raise ValueError(f"the class name {text!r:.80} has characters that cannot be shown; rename the class")

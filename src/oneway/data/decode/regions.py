@@ -73,7 +73,10 @@ def paint(found: Regions, classes: Sequence[str], size: tuple[int, int]) -> Byte
     labels = np.full(size, undrawn, dtype=np.uint8)
     for region in found.regions:
         name = region.name
-        label = IGNORE if name is None else index.get(name, undrawn if is_background(name) else None)
+        label: int | None = IGNORE
+        if name is not None:
+            known = spelled(name, classes)
+            label = index[known] if known is not None else undrawn if is_background(name) else None
         if label is None:
             raise UserError(f"{found.file}: {region.place}: {region.name!r:.80} is none of the classes.")
         try:
@@ -81,6 +84,14 @@ def paint(found: Regions, classes: Sequence[str], size: tuple[int, int]) -> Byte
         except (ValueError, TypeError, OverflowError) as error:
             raise UserError(f"{found.file}: {region.place}: {error}.") from None
     return labels
+
+
+def spelled(name: str, classes: Sequence[str]) -> str | None:
+    """The class of this name, or else the only one that has it in upper or lower case; None where there is none."""
+    if name in classes:
+        return name
+    alike = [known for known in classes if known.casefold() == name.casefold()]
+    return alike[0] if len(alike) == 1 else None
 
 
 def undrawn_class(classes: Sequence[str]) -> int:

@@ -15,6 +15,7 @@ from oneway.data.dataset import Colour, class_name
 
 MOST_CLASSES = IGNORE  # class indices are bytes below
 SHADES = ((0.65, 0.95), (0.85, 0.7), (0.45, 0.85))  # saturation and brightness of eight hues each
+SHOWN = 80  # characters of what is wrong, up to the end of a word
 Value = int | Colour  # what stands for a class in masks
 
 
@@ -149,7 +150,8 @@ def default_colours(names: tuple[str, ...]) -> tuple[Colour, ...]:
 
 
 def _short(value: Any) -> str:
-    return reprlib.repr(value)[:80]  # with references of YAML to itself, the full one can be endless
+    text = reprlib.repr(value)  # with references of YAML to itself, the full one can be endless
+    return text if len(text) <= SHOWN else f"{text[:SHOWN].rpartition(' ')[0] or text[:SHOWN]} …"
 
 
 def _is_number(value: Any) -> bool:

@@ -19,9 +19,9 @@ from oneway.data.check.survey import ALIKE_SHAPES
 from oneway.data.dataset import NO_RUN, Bytes, Colour, Item, Known, Listing
 from oneway.data.decode.images import image_size
 from oneway.data.decode.masks import Coding, read_mask
-from oneway.data.decode.regions import BACKGROUND, is_background, paint_over, undrawn_class
+from oneway.data.decode.regions import BACKGROUND, is_background, paint_over, spelled, undrawn_class
 from oneway.data.folder.classes import by_own_numbers, default_colours
-from oneway.data.folder.description import FILE, FOLDER, group_of, read_description
+from oneway.data.folder.description import FILE, FOLDER, group_of, read_description, to_flow
 from oneway.data.folder.files import Found, find, name_another
 from oneway.data.folder.formats import Annotations
 from oneway.data.folder.infer import SHOWN, find_legend, find_table, infer
@@ -291,8 +291,10 @@ def _annotated_classes(found: Found) -> tuple[str, ...]:
     """All classes, where labels come from annotations: as described, or else the background first."""
     names = dict.fromkeys(name for one in found.annotations for name in one.names)
     if given := found.description.names:
-        if unknown := [name for name in names if name not in given and not is_background(name)]:
-            raise UserError(f"{found.root / FILE}: `classes` lacks {listed(unknown, SHOWN)}, which is drawn. Add it.")
+        if unknown := [name for name in names if spelled(name, given) is None and not is_background(name)]:
+            shown = listed((repr(name) for name in unknown), SHOWN)
+            is_drawn, it = ("is drawn", "it") if len(unknown) == 1 else ("are drawn", "them")
+            raise UserError(f"{found.root / FILE}: `classes` lacks {shown}, which {is_drawn}. Add {it}.")
         return given
     every = names if all(one.listed for one in found.annotations) else sorted(names)
     return (BACKGROUND, *(name for name in every if not is_background(name)))
@@ -316,6 +318,7 @@ def _warnings(found: Found, held_out: Sequence[Item] = ()) -> Iterator[tuple[str
             f"{len(divided)} of {len(folders)} folders ({divided[0]} is the first): where each is a patient, place or "
             f"video, scores will be too high. To hold out whole folders, write `groups: {FOLDER}` into {FILE}",
         )
+    yield from _spellings(found)
     classes = found.description.classes
     if classes and not classes.coloured and not found.inferred and not found.annotations:
         conflict = conflict_with(classes, [item.mask for item in (*found.train, *found.val) if item.mask])
@@ -332,3 +335,18 @@ def _warnings(found: Found, held_out: Sequence[Item] = ()) -> Iterator[tuple[str
         else:
             way_out = f"if they show nothing but background, write `unannotated: background` into {FILE}"
             yield "Images without annotations", f"{count}: they train without labels; {way_out}"
+
+
+def _spellings(found: Found) -> Iterator[tuple[str, str]]:
+    """Names in annotations that differ in upper and lower case alone, and are different classes."""
+    if found.annotations and not found.description.names:
+        spellings: dict[str, list[str]] = defaultdict(list)
+        for name in _annotated_classes(found):
+            spellings[name.casefold()].append(name)
+        if several := [listed(map(repr, names)) for names in spellings.values() if len(names) > 1]:
+            line = to_flow([names[-1] for names in spellings.values()])
+            yield (
+                "Classes whose names differ in upper and lower case alone",
+                f"{'; '.join(several[:SHOWN])} are different classes. If they are not meant to be, correct the labels, "
+                f"or write the spelling that all shall have into {FILE}: `classes: {line}`",
+            )

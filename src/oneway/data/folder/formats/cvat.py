@@ -58,7 +58,7 @@ def read(source: AnnotationSource) -> Annotations:
         raise UserError(f"{path}: not valid XML ({error}).") from None
     if tree.find("track") is not None:
         raise UserError(f"{path}: annotations of a video. Export them with its frames, as 'CVAT for images'.")
-    names = [element.text or "" for element in tree.iterfind("./meta//labels/label/name")]
+    names = [(element.text or "").strip() for element in tree.iterfind("./meta//labels/label/name")]
     images: dict[str, Regions] = {}
     left_out: Counter[str] = Counter()
     for index, image in enumerate(tree.iterfind("image")):
