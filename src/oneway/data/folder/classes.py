@@ -113,7 +113,7 @@ def parse_values(value: Any) -> tuple[Value, ...] | None:
         return None
     if not isinstance(value, list | tuple):
         raise ValueError(f"write [value, …], and not {_short(value)}")
-    return tuple(parse_number(entry) if _is_number(entry) else parse_colour(entry) for entry in value)
+    return tuple(parse_number(entry, -(2**31)) if _is_number(entry) else parse_colour(entry) for entry in value)
 
 
 def parse_colours(value: Any) -> tuple[Colour, ...] | None:
@@ -134,11 +134,12 @@ def parse_colour(value: Any) -> Colour:
     raise ValueError(f"a colour is [red, green, blue] of 0 to 255, or '#rrggbb', and not {_short(value)}")
 
 
-def parse_number(value: Any) -> int:
-    """A number that a mask can hold."""
-    if _is_number(value) and 0 <= value < 2**31:
+def parse_number(value: Any, least: int = 0) -> int:
+    """A number that a mask can hold, from the least that is meant on."""
+    if _is_number(value) and least <= value < 2**31:
         return int(value)
-    raise ValueError(f"masks hold numbers from 0 on, and not {_short(value)}")
+    negative = f"; `ignore: [{value}]` ignores it" if _is_number(value) and value < 0 else ""
+    raise ValueError(f"classes have numbers from 0 on, and not {_short(value)}{negative}")
 
 
 def default_colours(names: tuple[str, ...]) -> tuple[Colour, ...]:

@@ -94,6 +94,28 @@ def infer(masks: Iterable[Path], ignore: tuple[Value, ...] | None, table: Table 
         raise next(answer for answer in answers if isinstance(answer, UserError))
     coloured = table.classes.table if table is not None and table.classes.coloured else {}
     colours = frozenset(value for value in (*coloured, *(ignore or ())) if isinstance(value, tuple))
+    if ignore is None and len(negative := {value for one in summaries for value in one.values if value < 0}) == 1:
+        positive = [replace(summary, values=summary.values - negative) for summary in summaries]
+        return _with_nodata(_infer(positive, ignore, table, colours), *negative)
+    return _infer(summaries, ignore, table, colours)
+
+
+def _with_nodata(inferred: Inferred, value: int) -> Inferred:
+    """Classes of masks that hold a negative number as well, as GIS programs write where there are no data."""
+    if inferred.classes.coloured:
+        return inferred
+    usual = () if IGNORE in inferred.classes.table else (IGNORE,)
+    remark = f"Masks hold {value} as well, which is negative: it stands for no class, and is ignored."
+    return replace(inferred, ignore=(value, *(inferred.ignore or usual)), remarks=(*inferred.remarks, remark))
+
+
+def _infer(
+    summaries: Sequence[MaskSummary],
+    ignore: tuple[Value, ...] | None,
+    table: Table | None,
+    colours: frozenset[Colour],
+) -> Inferred:
+    """As `infer`, of masks that could be read; `colours` are those that stand for classes, or are ignored."""
     refuse_two_codings(summaries, colours, IGNORE in (ignore or ()))
     numbers = [summary for summary in summaries if not summary.coloured]
     certainly_numbers = [summary for summary in numbers if not summary.mode.startswith("RGB")]
@@ -212,7 +234,13 @@ def _from_numbers(summaries: Sequence[MaskSummary], ignore: tuple[Value, ...] | 
     values = sorted(found - set(_set_apart(found, filling, indexed) if ignore is None else ignore))
     if not values:
         raise UserError("Every pixel of every mask is ignored. Say in dataset.yaml which values are classes.")
-    if len(values) > MOST_CLASSES or values[0] < 0:
+    if values[0] < 0:
+        line = [*(value for value in values if value < 0), *(ignore or (IGNORE,))]
+        raise UserError(
+            f"The masks hold {_shown(values)}, and the number of a class is not negative. If those below 0 stand for "
+            f"no class, write `ignore: {line}` into dataset.yaml."
+        )
+    if len(values) > MOST_CLASSES:
         raise UserError(
             f"The masks hold {_shown(values)}, and there are at most {MOST_CLASSES} classes: they number instances, or "
             "are photographs. Export them again, with one number for each class."

@@ -19,7 +19,7 @@ from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.common.words import listed
 from oneway.data.dataset import Colour
-from oneway.data.decode.masks import BLOCK, Numbers, read_raw
+from oneway.data.decode.masks import BLOCK, NO_NUMBER, Numbers, read_raw
 from oneway.data.folder.classes import MOST_CLASSES
 
 MOST_COUNTED = 2**16  # numbers below this are counted; larger ones are no classes
@@ -52,7 +52,7 @@ def summarise_mask(path: Path) -> MaskSummary | UserError:
         return error
     height = max(1, BLOCK // raw.values.shape[1])
     blocks = [raw.values[top : top + height] for top in range(0, len(raw.values), height)]
-    distinct = sorted({value for block in blocks for value in _distinct(block)})[: 2 * MOST_CLASSES]
+    distinct = sorted({value for block in blocks for value in _distinct(block)} - {NO_NUMBER})[: 2 * MOST_CLASSES]
     pixels, squares = Counter[int](), Counter[int]()
     for index, block in enumerate(blocks):
         pixels.update(_count_colours(block, distinct) if raw.coloured else _count(block))
