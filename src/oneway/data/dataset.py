@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oneway.common.terms import SplitName, Task
+from oneway.common.words import composed
 from oneway.data.image_style import COLOURS, ImageStyle
 
 if TYPE_CHECKING:
@@ -34,12 +35,12 @@ Colour = tuple[int, int, int]
 
 
 def class_name(text: str) -> str:
-    """Returns the text without blanks around it if it can be the name of a class in tables, pages and model files.
+    """Returns the text, composed and without blanks around it, if it can be the name of a class.
 
     Raises:
-        ValueError: It cannot; says why.
+        ValueError: Tables, pages and model files cannot have it; says why.
     """
-    text = text.strip()
+    text = composed(text.strip())
     if not text:
         raise ValueError("a class has a blank name; give it another")
     if not text.isprintable():  # a terminal would take it for a command

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
+from oneway.common.words import composed
 from oneway.data.dataset import class_name
 from oneway.data.decode.images import MOST_PIXELS
 from oneway.data.decode.regions import Region, Regions, Shape
@@ -58,7 +59,7 @@ def read(source: AnnotationSource) -> Annotations:
         raise UserError(f"{path}: not valid XML ({error}).") from None
     if tree.find("track") is not None:
         raise UserError(f"{path}: annotations of a video. Export them with its frames, as 'CVAT for images'.")
-    names = [(element.text or "").strip() for element in tree.iterfind("./meta//labels/label/name")]
+    names = [composed((element.text or "").strip()) for element in tree.iterfind("./meta//labels/label/name")]
     images: dict[str, Regions] = {}
     left_out: Counter[str] = Counter()
     for index, image in enumerate(tree.iterfind("image")):
