@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +16,7 @@ from oneway.data.check.duplicates import ALIKE, nearest, nearest_other
 from oneway.data.check.survey import UPRIGHT, Fault, Survey
 from oneway.data.dataset import Item, Listing
 from oneway.data.decode.images import DARK, FEW_LEVELS, SIDEWAYS, bits_in_use
-from oneway.data.decode.masks import MASK_SUFFIXES
+from oneway.data.decode.masks import MASK_SUFFIXES, about_alpha, alpha_varies
 from oneway.data.image_style import MOST_BITS
 from oneway.data.pictures import is_marked
 
@@ -23,6 +24,7 @@ TINY = 32  # height or width below which a network with stride 32 has less than 
 FORGOTTEN = 0.1  # up to this share of a folder's images, those without a mask were probably forgotten
 UNREADABLE = 0.1  # up to this share of the unlabelled images, those that cannot be read are left out by default
 REPEATED = 0.1  # share of a split's images from which repeated scenes are reported
+LOOKED_AT = 16  # masks of a single class, for alpha that holds more
 SHOWN = 8  # classes that a message names
 WHOLE_SET = "."  # the file of a finding that is about no single file
 
@@ -144,6 +146,9 @@ def absent_classes(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
             message = f"every labelled pixel is of {_named(only, listing)}"
             if IGNORE in every:
                 message += "; what else is there is ignored, as 255 is unless `classes` in dataset.yaml lists it"
+            masks = (item.mask for item in listing.items if item.mask)
+            if (first := next(filter(alpha_varies, islice(masks, LOOKED_AT)), None)) is not None:
+                message += f"; {about_alpha(first)}"
             yield Finding("error", "A single class: there is nothing to tell apart", WHOLE_SET, message)
         return
     if 0 not in present:

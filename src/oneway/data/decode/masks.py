@@ -143,6 +143,28 @@ def palette_of(image: Image.Image) -> tuple[Colour, ...] | None:
     return tuple(zip(entries[::3], entries[1::3], entries[2::3], strict=True))
 
 
+def alpha_varies(path: Path) -> bool:
+    """Whether a mask has alpha, which is not read, and it differs from pixel to pixel; False for what is no mask."""
+    if path.suffix.lower() not in SUFFIXES:
+        return False
+    try:
+        with open_image(path) as image:
+            if "A" not in image.getbands():
+                return False
+            low, high = image.getchannel("A").getextrema()
+            return low != high
+    except UserError:
+        return False  # said when the mask is decoded
+
+
+def about_alpha(path: Path) -> str:
+    """What is said of masks whose alpha holds the labels, and of the way out."""
+    return (
+        f"alpha, which is not read, varies ({path} is the first). If it holds the labels, save it as the mask: "
+        f"`magick mogrify -alpha extract {path.parent / '*'}{path.suffix}` does so in place"
+    )
+
+
 def _numbers(path: Path, raw: RawMask, coding: Coding) -> Numbers:
     if raw.coloured:
         raise UserError(

@@ -257,11 +257,12 @@ def _lines(description: Description) -> Iterator[str]:
         yield f"classes:  # {'in the order of class numbers' if named else meaning}"
         for value, label in classes.table.items():
             name = to_flow(classes.names[label])
+            stray = "hardly occurs, in a single mask: a stray?" if value in classes.rare else ""
             if classes.plain:
-                yield f"  - {name}  # {value}"
+                yield f"  - {name}  # {value}{stray and f', {stray}'}"
             else:
-                stray = "  # hardly occurs, in a single mask: a stray?" if value in classes.rare else ""
-                yield f"  {name}: {to_flow(value)}{stray}" if classes.coloured else f"  {value}: {name}"
+                entry = f"{name}: {to_flow(value)}" if classes.coloured else f"{value}: {name}"
+                yield f"  {entry}{stray and f'  # {stray}'}"
     if description.colours is not None:
         yield "colours:  # in which the classes are shown"
         yield from (f"  - {to_flow(colour)}" for colour in description.colours)

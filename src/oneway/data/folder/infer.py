@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from oneway.common.bounded import read_bounded
@@ -27,9 +27,15 @@ from oneway.common.terms import IGNORE
 from oneway.common.threads import in_threads
 from oneway.common.words import listed
 from oneway.data.dataset import Colour, class_name
-from oneway.data.decode.masks import pack, unpack
+from oneway.data.decode.masks import about_alpha, alpha_varies, pack, unpack
 from oneway.data.folder.classes import MOST_CLASSES, Classes, Value, by_colour, by_index, by_number, parse_colour
-from oneway.data.folder.mask_summary import MaskSummary, numbers_objects, refuse_two_codings, summarise_mask
+from oneway.data.folder.mask_summary import (
+    MaskSummary,
+    numbers_objects,
+    rare_values,
+    refuse_two_codings,
+    summarise_mask,
+)
 from oneway.data.folder.palettes import Conflict, find_conflict, refusal, steady_colours
 from oneway.data.folder.walk import require_inside
 
@@ -57,7 +63,6 @@ SHOWN = 8  # values that a message lists
 MOST_SCATTERED = 32  # classes whose numbers do not count up; more of them number instances, or are shades
 SMALL = 64  # where other numbers are all below, 255 is far from them: it is set apart, as what is ignored is
 FILLS = 0.25  # share of a value's pixels from which on they fill areas: 0 in lines one pixel wide, a half in two
-RARE = 1e-4  # share of all pixels below which a colour in a single mask is marked: it was rarely painted on purpose
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,7 @@ class Inferred:
     remarks: tuple[str, ...] = ()  # first where the classes are from, then what else was decided
     ignore: tuple[Value, ...] | None = None  # what stands for no class, where the table says so
     named: bool = True  # False for colours that no table explains: the names are placeholders
+    strays: Mapping[int, Path] = field(default_factory=dict)  # numbers that hardly occur, and the only mask of each
     numbered: bool = False  # whether the names are made of numbers: they serve, and the user may have better ones
 
 
@@ -146,8 +152,10 @@ def _from_colours(summaries: Sequence[MaskSummary], ignore: tuple[Value, ...], t
             "or were saved with losses or smoothed borders. Export them again as PNG, with one colour for each class."
         )
     hint = f"{table.path.name} names classes without colours: write each as `name: red,green,blue`." if table else None
+    if len(colours) == 1 and (varying := [one.path for one in painted_in if alpha_varies(one.path)]):
+        raise UserError(f"Every pixel of every mask has the colour {list(colours[0])}, and {about_alpha(varying[0])}.")
     classes = by_colour({f"class {index}": colour for index, colour in enumerate(colours)})
-    classes = replace(classes, rare=_rare(painted_in).intersection(colours))
+    classes = replace(classes, rare=frozenset(map(unpack, rare_values(painted_in, WHITE))).intersection(colours))
     return Inferred(classes, remarks=(hint,) if hint else (), named=False)
 
 
@@ -166,17 +174,6 @@ def _from_palettes(summaries: Sequence[MaskSummary], ignore: tuple[Value, ...] |
         remarks += (f"Index {IGNORE}, which is {list(one)} in the palettes, is ignored." for one in always_255)
     classes = by_colour(dict(zip(names, colours, strict=True)))
     return Inferred(classes, None, tuple(remarks), without or None, numbered=True)
-
-
-def _rare(summaries: Sequence[MaskSummary]) -> frozenset[Value]:
-    """Colours that hardly occur in all masks together, and in one of them only."""
-    pixels, masks = Counter[int](), Counter[int]()
-    for summary in summaries:
-        counts = {value if summary.coloured else value * WHITE: count for value, count in summary.pixels.items()}
-        pixels.update(counts)
-        masks.update(counts.keys())
-    most = RARE * pixels.total()
-    return frozenset(unpack(value) for value in pixels if pixels[value] < most and masks[value] == 1)
 
 
 def _from_table(summaries: Sequence[MaskSummary], table: Classes) -> Classes:
@@ -267,7 +264,9 @@ def _from_numbers(summaries: Sequence[MaskSummary], ignore: tuple[Value, ...] | 
             f"Masks hold {IGNORE} as well, in {100 * pixels[IGNORE] / pixels.total():.1f} % of their pixels, which are "
             "ignored. If it is a class, list it in dataset.yaml."
         )
-    return Inferred(classes, shown, tuple(remarks), numbered=values != [*TWO])
+    strays = {value: path for value, path in rare_values(summaries).items() if value in values}
+    classes = replace(classes, rare=frozenset(strays))
+    return Inferred(classes, shown, tuple(remarks), strays=strays, numbered=values != [*TWO])
 
 
 def _counts_up(values: Sequence[int]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,12 +21,12 @@ from oneway.data.decode.images import image_size
 from oneway.data.decode.masks import Coding, read_mask
 from oneway.data.decode.regions import BACKGROUND, is_background, paint_over, spelled, undrawn_class
 from oneway.data.folder.classes import by_own_numbers, default_colours
-from oneway.data.folder.description import FILE, FOLDER, group_of, read_description, to_flow
+from oneway.data.folder.description import FILE, group_of, read_description
+from oneway.data.folder.doubts import doubts
 from oneway.data.folder.files import Found, find, name_another
 from oneway.data.folder.formats import Annotations
 from oneway.data.folder.infer import SHOWN, find_legend, find_table, infer
 from oneway.data.folder.layout import unsupported_labels
-from oneway.data.folder.palettes import conflict_with
 from oneway.data.folder.reduction import Reduction, with_reduction
 from oneway.data.folder.unread import (
     remark_masks_beside_annotations,
@@ -37,8 +37,6 @@ from oneway.data.folder.unread import (
 )
 from oneway.data.image_style import MOST_BITS, ImageStyle
 from oneway.data.mask_style import style_of
-
-SEVERAL = 3  # folders from which on, each with two labelled images or more, they may be patients, places or videos
 
 
 def describe(root: Path, unlabelled: Path | None = None, known: Known = NO_RUN) -> Found:
@@ -111,9 +109,9 @@ def list_described(
     root, description, inferred = found.root, found.description, found.inferred
     labelled = [item for item in found.train if item.mask]
     if len(labelled) < (1 if found.val or not holdout else 2):
-        doubts = (f"{message[:1].upper()}{message[1:]}." for _, message in _warnings(found))
+        warned = (f"{message[:1].upper()}{message[1:]}." for _, message in doubts(found))
         pair = () if labelled or (root / FILE).is_file() else suggest_pair(root)
-        hints = (*pair, *doubts, *unsupported_labels(root, found.train), *_misfits(found))
+        hints = (*pair, *warned, *unsupported_labels(root, found.train), *_misfits(found))
         raise UserError(f"{_too_few(found, len(labelled), holdout)}{''.join(f' {hint}' for hint in hints)}")
     if inferred and not inferred.named:
         shown = listed((list(colour) for colour in description.palette), SHOWN)
@@ -157,7 +155,7 @@ def list_described(
         train=tuple(item for item in found.train if item.name not in names),
         val=found.val or held_out,
         read_labels=read_labels,
-        warnings=tuple(_warnings(found, held_out)),
+        warnings=tuple(doubts(found, held_out, classes)),
         remarks=tuple(_remarks(found, len(held_out), len(labelled), holdout)),
         label_coding=coding,
         selection=_selection(found, chosen_by),
@@ -305,48 +303,3 @@ def _read_annotations(annotations: Sequence[Annotations], classes: Sequence[str]
         if item.image in found.files:
             return paint_over(item.image, found.regions(item.image), classes)
     raise UserError(f"{item.image}: no annotations list it.")
-
-
-def _warnings(found: Found, held_out: Sequence[Item] = ()) -> Iterator[tuple[str, str]]:
-    """What may well be wrong, by its heading; `held_out` are images that validate for want of a validation set."""
-    folders = Counter(group_of(item.name, FOLDER) for item in found.train if item.mask)
-    held = Counter(group_of(item.name, FOLDER) for item in held_out)
-    divided = [name for name, count in folders.items() if 0 < held[name] < count]
-    if divided and found.description.groups is None and sum(count > 1 for count in folders.values()) >= SEVERAL:
-        yield (
-            "Folders that both train and validate",
-            f"{len(divided)} of {len(folders)} folders ({divided[0]} is the first): where each is a patient, place or "
-            f"video, scores will be too high. To hold out whole folders, write `groups: {FOLDER}` into {FILE}",
-        )
-    yield from _spellings(found)
-    classes = found.description.classes
-    if classes and not classes.coloured and not found.inferred and not found.annotations:
-        conflict = conflict_with(classes, [item.mask for item in (*found.train, *found.val) if item.mask])
-        if conflict:
-            yield (
-                "Palettes that differ from mask to mask",
-                f"{conflict}, and {FILE} says that indices are the classes. If colours are, give each class its colour",
-            )
-    if found.bare:
-        listed = sum(len(one.files) for one in found.annotations)
-        count = f"on {len(found.bare)} of {listed} listed images nothing is annotated ({found.bare[0]} is the first)"
-        if found.description.unannotated == "background":
-            yield "Images without annotations", f"{count}: they are background all over, as {FILE} says"
-        else:
-            way_out = f"if they show nothing but background, write `unannotated: background` into {FILE}"
-            yield "Images without annotations", f"{count}: they train without labels; {way_out}"
-
-
-def _spellings(found: Found) -> Iterator[tuple[str, str]]:
-    """Names in annotations that differ in upper and lower case alone, and are different classes."""
-    if found.annotations and not found.description.names:
-        spellings: dict[str, list[str]] = defaultdict(list)
-        for name in _annotated_classes(found):
-            spellings[name.casefold()].append(name)
-        if several := [listed(map(repr, names)) for names in spellings.values() if len(names) > 1]:
-            line = to_flow([names[-1] for names in spellings.values()])
-            yield (
-                "Classes whose names differ in upper and lower case alone",
-                f"{'; '.join(several[:SHOWN])} are different classes. If they are not meant to be, correct the labels, "
-                f"or write the spelling that all shall have into {FILE}: `classes: {line}`",
-            )
