@@ -17,7 +17,7 @@ import numpy as np
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.data.dataset import Bytes
-from oneway.data.decode.images import image_size
+from oneway.data.decode.images import MOST_PIXELS, image_size
 from oneway.data.decode.outlines import Mask
 
 BACKGROUND = "background"
@@ -51,10 +51,17 @@ class Regions:
     size: tuple[int, int] | None = None  # height and width as the file says; None where it does not
 
 
-def paint_over(image: Path, found: Regions, classes: Sequence[str]) -> Bytes:
-    """The label map of an image; where annotations claim another size, nothing is painted, and it has that size."""
+def paint_over(image: Path, found: Regions, classes: Sequence[str], any_size: bool = False) -> Bytes:
+    """The label map of an image; where annotations claim another size, it has that.
+
+    Nothing is painted then, unless `any_size` asks for it, and the size can be that of an image.
+    """
     size = image_size(image)
-    return paint(found, classes, size) if found.size in (None, size) else np.broadcast_to(np.uint8(IGNORE), found.size)
+    claimed = size if found.size is None else found.size
+    plausible = 0 < claimed[0] * claimed[1] <= MOST_PIXELS and min(claimed) > 0
+    if claimed == size or (any_size and plausible):
+        return paint(found, classes, claimed)
+    return np.broadcast_to(np.uint8(IGNORE), claimed)
 
 
 def paint(found: Regions, classes: Sequence[str], size: tuple[int, int]) -> Bytes:

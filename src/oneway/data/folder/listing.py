@@ -17,7 +17,7 @@ from oneway.common.terms import IGNORE, SplitName
 from oneway.common.words import counted, listed
 from oneway.data.check.survey import ALIKE_SHAPES
 from oneway.data.dataset import NO_RUN, Bytes, Colour, Item, Known, Listing
-from oneway.data.decode.images import image_size
+from oneway.data.decode.images import MOST_PIXELS, image_size
 from oneway.data.decode.masks import Coding, read_mask
 from oneway.data.decode.regions import BACKGROUND, is_background, paint_over, spelled, undrawn_class
 from oneway.data.folder.classes import by_own_numbers, default_colours
@@ -135,11 +135,12 @@ def list_described(
     if found.annotations:
         classes = _annotated_classes(found)
         colours = default_colours(classes)
-        read_labels = partial(_read_annotations, found.annotations, classes)
+        read_labels = partial(_read_annotations, found.annotations, classes, description.resize_masks == "nearest")
         coding = f"annotations, crowds {description.crowds}, unannotated {description.unannotated}"
         # Formats that are read otherwise than they once were say so: what older caches hold of them is not used.
         kinds = {part.annotations[0] for part in description.parts if part.annotations}
         coding += ", objects by colour" if "objects" in kinds else ""
+        coding += f", resize_masks {description.resize_masks}" if description.resize_masks else ""
         coding += ", turned shapes" if kinds & {"cvat", "label_studio"} else ""
     else:
         read_labels = partial(_read_mask, description.coding(), description.resize_masks == "nearest")
@@ -298,8 +299,9 @@ def _annotated_classes(found: Found) -> tuple[str, ...]:
     return (BACKGROUND, *(name for name in every if not is_background(name)))
 
 
-def _read_annotations(annotations: Sequence[Annotations], classes: Sequence[str], item: Item) -> Bytes:
+def _read_annotations(annotations: Sequence[Annotations], classes: Sequence[str], resize: bool, item: Item) -> Bytes:
     for found in annotations:
         if item.image in found.files:
-            return paint_over(item.image, found.regions(item.image), classes)
+            labels = paint_over(item.image, found.regions(item.image), classes, any_size=resize)
+            return resized(labels, image_size(item.image)) if resize and labels.size <= MOST_PIXELS else labels
     raise UserError(f"{item.image}: no annotations list it.")
