@@ -66,6 +66,20 @@ def test_what_cannot_be_handled_is_named_and_the_rest_predicted(model, tmp_path,
     assert (out / "masks/c.png").is_file()
 
 
+def test_images_that_use_14_of_16_bits_are_said(model, tmp_path, capfd):
+    """As long as none of them is brighter."""
+    for name, most in (("a", 16_383), ("b", 10_200), ("c", 16_384)):
+        stored = np.asarray(scene().convert("L")).astype(np.float32)
+        Image.fromarray((stored * most / stored.max()).astype(np.uint16)).save(tmp_path / f"{name}.png")
+    both = [str(tmp_path / f"{name}.png") for name in "ab"]
+    assert predict_files(model, both, Outputs(tmp_path / "out"), QUIET) == 0
+    (told,) = capfd.readouterr().err.splitlines()
+    assert "Of the 2 images in 16 bits, no value exceeds 63 of 255" in told
+    assert "`bits: 14`" in told
+    assert predict_files(model, [*both, str(tmp_path / "c.png")], Outputs(tmp_path / "out"), QUIET) == 0
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize("size", [(1, 64), (64, 1), (1, 1), (1, 3000), (2, 2), (1, 9000)])
 @pytest.mark.parametrize("tile", [None, (32, 32)])
 def test_images_of_a_single_row(model, tmp_path, size, tile):

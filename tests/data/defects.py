@@ -172,8 +172,8 @@ DEFECTS = {
     "unreadable image": Defect(lambda root: (root / IMAGE).write_bytes(b"text") and None, "error", IMAGE, ("damaged",)),
     "empty file": Defect(truncate(IMAGE, 0), "error", IMAGE, ("damaged",)),
     "truncated image": Defect(truncate(IMAGE, 0.6), "error", IMAGE, ("truncated",)),
-    "image of 12 bits in 16": Defect(camera_of_12_bits, "warning", IMAGE, ("4095 of 65535", "12 bits", "by 16,")),
-    "image of 8 bits in 16": Defect(camera_of_8_bits, "warning", IMAGE, ("255 of 65535", "8 bits", "by 256,")),
+    "image of 12 bits in 16": Defect(camera_of_12_bits, "warning", IMAGE, ("4095 of 65535", "12 bits", "`bits: 12`")),
+    "image of 8 bits in 16": Defect(camera_of_8_bits, "warning", IMAGE, ("255 of 65535", "`bits: 9`")),
     "nearly black image": Defect(
         lambda root: Image.fromarray(pixels(3) // 18).save(root / IMAGE), "warning", IMAGE, ("of 255",)
     ),

@@ -11,7 +11,7 @@ import tifffile
 from PIL import Image
 
 from data.encoders import png
-from data.folders import refusal, write
+from data.folders import mask, refusal, write
 from oneway.common.errors import UserError
 from oneway.config import Data
 from oneway.data import list_files, load
@@ -112,6 +112,30 @@ def test_the_line_that_check_names_is_all_it_takes(place, tmp_path):
     write(tmp_path / "dataset.yaml", "bits: 12\n")
     assert not [one for one in _findings(config) if "black" in one.kind]
     assert any("16 bits are taken to use 12 of them" in remark for remark in load(config).review())
+
+
+@pytest.mark.parametrize(
+    ("largest", "said"),
+    [((10_200, 9000, 3000), "bits: 14"), ((16_383,) * 3, "bits: 14"), ((5000, 40), "bits: 13"), ((16_384, 9), "")],
+)
+def test_dark_sets_in_16_bits_are_said_once(tmp_path, largest, said):
+    """With the number of bits that all images fit into; where one is bright, dark ones stay what they are."""
+    for index, most in enumerate(largest * 3):
+        stored = (samples(index, (600, 1100), bits=16).astype(float) * most / 65535).astype(np.uint16)
+        stored[0, 0] = most
+        (tmp_path / "images").mkdir(exist_ok=True)
+        tifffile.imwrite(tmp_path / "images" / f"{index}.tif", stored)
+        if index < 4:
+            mask(tmp_path / "masks" / f"{index}.png", np.eye(600, 1100))
+    config = Data(name="folder", path=tmp_path, cache=tmp_path / "cache", reduction=2)
+    dark = [one for one in _findings(config) if one.kind == "Dark images in 16 bits"]
+    assert len(dark) == bool(said)
+    if said:
+        assert f"no value of the {3 * len(largest)} images in 16 bits exceeds" in dark[0].message
+        assert f"`{said}` in dataset.yaml spreads them over all" in dark[0].message
+        assert not any("bits: " in one.message and said not in one.message for one in _findings(config))
+        write(tmp_path / "dataset.yaml", said)
+        assert not {one.kind for one in _findings(config)} & {"Dark images in 16 bits", "Images that cannot be read"}
 
 
 def test_the_data_set_and_the_model_know_it(place):

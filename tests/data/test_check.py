@@ -43,7 +43,7 @@ def test_a_clean_set_of_500_raises_no_alarm(tmp_path, capsys):
 
 
 def test_all_images_of_12_bits_are_to_be_brightened_alike(tmp_path, capsys):
-    """By 16, as the brightest of them asks for, though one by itself would stand a factor of 64."""
+    """As the brightest of them asks for, though one by itself would do with fewer bits."""
     root = clean_set(tmp_path / "data")
     for path in root.glob("*/images/*"):
         shade = 4 if path == root / IMAGE else 16

@@ -10,6 +10,7 @@ import torch
 
 from data.folders import coco, listing, pairs, photo, refusal, write
 from oneway.config import Model
+from oneway.data.folder.description import to_flow
 from oneway.models import build
 from oneway.runs import TrainedModel, load_model, save_model
 
@@ -79,6 +80,58 @@ def test_any_other_name_is_kept_in_the_model_file(tmp_path, source, name):
     config, path = Model(name="mlp"), tmp_path / "model.safetensors"
     save_model(path, TrainedModel(build(config, len(classes), seed=0), classes, ()), config)
     assert load_model(path, torch.device("cpu")).classes == classes
+
+
+def spelt(root: Path, *spellings: str) -> Path:
+    """An image for each spelling of a class, drawn in the same place."""
+    for index, name in enumerate(spellings):
+        photo(root / f"{index}.jpg")
+        box = {"label": name, "points": [[2, 1], [7, 1], [7, 4], [2, 4]], "shape_type": "polygon"}
+        other = {"label": "car", "points": [[0, 4], [3, 4], [3, 6], [0, 6]], "shape_type": "polygon"}
+        write(root / f"{index}.json", json.dumps({"shapes": [box, other], "imagePath": f"{index}.jpg"}))
+    return root
+
+
+def test_blanks_around_a_name_are_none_of_it(tmp_path):
+    """Which nobody sees."""
+    found = listing(spelt(tmp_path, "road", "road ", "\troad", " road"))
+    assert found.classes == ("background", "car", "road")
+    assert not found.warnings
+
+
+def test_names_in_two_cases_are_doubted_and_a_list_decides(tmp_path):
+    """By the line that is proposed, or by any other with one of them."""
+    root = spelt(tmp_path, "road", "Road", "ROAD", "road")
+    found = listing(root)
+    assert len(found.classes) == 5
+    ((_, message),) = found.warnings
+    assert "'ROAD', 'Road' and 'road' are different classes" in message
+    assert message.endswith("dataset.yaml: `classes: [background, road, car]`")
+    for line in (message.split("`")[1], "classes: [background, Road, car]"):
+        write(root / "dataset.yaml", line)
+        found = listing(root)
+        assert not found.warnings
+        assert all((found.read_labels(item) == 1).sum() == 15 for item in (*found.train, *found.val))
+
+
+def test_a_list_with_two_cases_tells_them_apart(tmp_path):
+    """And one that neither has is asked for, since it could be either."""
+    root = spelt(tmp_path, "road", "Road", "ROAD", "road ")
+    write(root / "dataset.yaml", "classes: [background, road, Road, car]")
+    assert "`classes` lacks 'ROAD', which is drawn. Add it." in refusal(root)
+    write(root / "dataset.yaml", "classes: [background, road, Road, ROAD, car]")
+    found = listing(root)
+    drawn = [found.read_labels(item)[2, 3] for item in sorted((*found.train, *found.val), key=lambda item: item.name)]
+    assert drawn == [1, 2, 3, 1]
+
+
+def test_what_a_message_quotes_ends_with_a_word(tmp_path):
+    """The field cannot be meant, and is long."""
+    tree = {0: "background", "wall": ["wall", "Wall", "wall of a house"], "window": ["window", "Window"], 1: "plant"}
+    write(pairs(tmp_path) / "dataset.yaml", to_flow({"classes": tree})[1:-1])
+    quoted = refusal(tmp_path).partition("…}; ")[2].removesuffix(" is none of these.")
+    assert repr(tree).startswith(quoted.removesuffix(" …"))
+    assert quoted.endswith("'window': …")
 
 
 @pytest.mark.parametrize("file", ["classes.txt", "_classes.csv"])

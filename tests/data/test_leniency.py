@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -116,13 +118,54 @@ def test_what_cannot_be_meant_is_refused(tmp_path, text, words):
     assert words in refusal(tmp_path)
 
 
-def test_outlines_need_neither(tmp_path):
-    """They say their size themselves."""
+@pytest.mark.parametrize("size", [(12, 16), (3, 4), (60, 80)])
+@pytest.mark.parametrize("kind", ["coco", "labelme"])
+def test_annotations_drawn_at_another_size_are_given_that_of_their_image(tmp_path, kind, size):
+    """As masks are; that of a message is the line which does it. Cached labels are others."""
+    for name in "ab":
+        photo(tmp_path / "images" / f"{name}.jpg", size=size)
+        if kind == "labelme":
+            shapes = [{"label": "road", "points": [[2, 1], [7, 4]], "shape_type": "rectangle"}]
+            shapes += [{"label": "car", "points": [[0, 4], [3, 6]], "shape_type": "rectangle"}]
+            tree = {"shapes": shapes, "imageHeight": 6, "imageWidth": 8}
+            write(tmp_path / "images" / f"{name}.json", json.dumps(tree))
+    if kind == "coco":
+        coco(tmp_path / "instances.json", ["a.jpg", "b.jpg"])
+    before = listing(tmp_path)
+    said = decode_and_survey(before, before.val[0])[0].problem or ""
+    write(tmp_path / "dataset.yaml", said.split("`")[1])
+    found = listing(tmp_path)
+    survey, _, labels = decode_and_survey(found, found.val[0])
+    assert survey.problem is None
+    numbers = np.array([0, found.classes.index("road"), found.classes.index("car")], np.uint8)
+    expected = Image.fromarray(numbers[SCENE]).resize(size[::-1], Image.Resampling.NEAREST)
+    assert np.array_equal(labels, np.asarray(expected))
+    assert any("get its size" in remark for remark in found.remarks)
+    assert found.label_coding == f"{before.label_coding}, resize_masks nearest"
+
+
+@pytest.mark.parametrize("claimed", [(9, 8), (16, 12), (3 * 2**16, 4 * 2**16)])
+def test_annotations_of_another_shape_are_refused(tmp_path, claimed):
+    """So are those that claim a size which no image has, before memory is taken for it."""
+    write(tmp_path / "dataset.yaml", "resize_masks: nearest")
+    for name in "ab":
+        photo(tmp_path / "images" / f"{name}.jpg", size=(12, 16))
+        tree = {"shapes": [{"label": "a", "points": [[0, 0], [1, 1]], "shape_type": "rectangle"}]}
+        tree |= dict(zip(("imageHeight", "imageWidth"), claimed, strict=True))
+        write(tmp_path / "images" / f"{name}.json", json.dumps(tree))
+    found = listing(tmp_path)
+    survey = decode_and_survey(found, found.val[0])[0]
+    assert survey.part == "size"
+    assert f"{claimed[1]}×{claimed[0]} labels for the 16×12 pixels" in (survey.problem or "")
+
+
+def test_outlines_need_no_tolerance(tmp_path):
+    """They have no colours."""
     for name in "ab":
         photo(tmp_path / "images" / f"{name}.jpg")
     coco(tmp_path / "instances.json", ["a.jpg", "b.jpg"])
-    write(tmp_path / "dataset.yaml", "resize_masks: nearest\ntrain: {images: images, coco: instances.json}")
-    assert "labels come from coco, not from masks" in refusal(tmp_path)
+    write(tmp_path / "dataset.yaml", "colour_tolerance: 8\ntrain: {images: images, coco: instances.json}")
+    assert "labels come from coco, not from masks of colours" in refusal(tmp_path)
 
 
 def test_another_leniency_is_another_place_in_the_cache(tmp_path):

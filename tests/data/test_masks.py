@@ -160,10 +160,11 @@ def test_lossy_masks_are_refused_with_the_reason(tmp_path):
 
 
 def test_what_could_only_be_read_in_part_is_refused(tmp_path):
-    """Colours of 16 bits, of which Pillow keeps 8, and floating point."""
+    """Colours of 16 bits, of which Pillow keeps 8, and fractions."""
     (tmp_path / "a.png").write_bytes(png(1, 1, 16, 2, b"\x00" + struct.pack(">3H", 1, 1, 1)))
     assert "16 bits" in refusal(tmp_path / "a.png", INDICES)
-    assert "kind F" in refusal(save(tmp_path / "a.tif", Image.fromarray(np.ones((2, 2), np.float32))), INDICES)
+    half = Image.fromarray(np.full((2, 2), 0.5, np.float32))
+    assert "has the value 0.5" in refusal(save(tmp_path / "a.tif", half), INDICES)
 
 
 def test_exif_orientation_is_not_applied(tmp_path):

@@ -108,9 +108,9 @@ def test_a_digest_stands_for_pixels_and_their_shape(tmp_path):
     Image.fromarray(pixels).save(tmp_path / "b.bmp")
     items = [Item(name, tmp_path / name) for name in ("first/a.png", "b.bmp")]
     a, b = (decode_and_survey(listing(tmp_path), item)[1] for item in items)
-    digests = [survey(items[0], image, None).digest for image in (a, b, pixels.reshape(64, 48, 3))]
+    digests = [survey(items[0], image, image, None).digest for image in (a, b, pixels.reshape(64, 48, 3))]
     pixels[40, 2, 1] ^= 1
-    digests.append(survey(items[0], pixels, None).digest)
+    digests.append(survey(items[0], pixels, pixels, None).digest)
     assert digests[0] == digests[1]
     assert len(set(digests)) == 3
 

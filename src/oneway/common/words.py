@@ -15,6 +15,11 @@ JOINERS = "\u200c\u200d"
 """Characters without a shape that names in some scripts, and emoji, need."""
 
 
+def composed(name: str) -> str:
+    """A name with letters and their accents as one character: macOS and some archives store them as two."""
+    return unicodedata.normalize("NFC", name)
+
+
 def say(console: Console, text: str) -> None:
     """Prints a text as it is: a path that a user typed is neither markup nor broken into lines."""
     console.print(visible(text), markup=False, emoji=False, highlight=False, soft_wrap=True)

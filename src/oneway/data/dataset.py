@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oneway.common.terms import SplitName, Task
+from oneway.common.words import composed
 from oneway.data.image_style import COLOURS, ImageStyle
 
 if TYPE_CHECKING:
@@ -34,8 +35,13 @@ Colour = tuple[int, int, int]
 
 
 def class_name(text: str) -> str:
-    """Returns the text if it can be the name of a class in tables, pages and model files; else raises a ValueError."""
-    if not text.strip():
+    """Returns the text, composed and without blanks around it, if it can be the name of a class.
+
+    Raises:
+        ValueError: Tables, pages and model files cannot have it; says why.
+    """
+    text = composed(text.strip())
+    if not text:
         raise ValueError("a class has a blank name; give it another")
     if not text.isprintable():  # a terminal would take it for a command
         raise ValueError(f"the class name {text!r:.80} has characters that cannot be shown; rename the class")

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
 from oneway.common.streams import stream
+from oneway.common.words import composed
 from oneway.data.dataset import PoolRecord, Samples
 from oneway.data.decode.images import SUFFIXES
 
@@ -232,7 +233,7 @@ def _matcher(names: tuple[str, ...]) -> Callable[[str], list[str]]:
     """
     whole, stems = defaultdict(list), defaultdict(list)
     for name in names:
-        path = PurePosixPath(name)
+        path = PurePosixPath(composed(name))
         for start in range(len(path.parts)):
             whole[path.parts[start:]].append(name)
             stems[(*path.parts[start:-1], path.stem)].append(name)
@@ -242,7 +243,7 @@ def _matcher(names: tuple[str, ...]) -> Callable[[str], list[str]]:
     def meant_by(entry: str) -> list[str]:
         if entry in known:
             return [entry]
-        path = PurePosixPath(entry.replace("\\", "/"))
+        path = PurePosixPath(composed(entry).replace("\\", "/"))
         parts = path.parts[-deepest:]
         for endings, sought in ((whole, parts), (stems, parts), (stems, (*parts[:-1], path.stem))):
             for start in range(len(sought)):

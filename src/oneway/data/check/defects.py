@@ -6,22 +6,25 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 from oneway.common.terms import IGNORE
-from oneway.common.words import listed
+from oneway.common.words import counted, listed
 from oneway.data.check.duplicates import ALIKE, nearest, nearest_other
 from oneway.data.check.survey import UPRIGHT, Fault, Survey
 from oneway.data.dataset import Item, Listing
-from oneway.data.decode.images import DARK, SIDEWAYS, bits_in_use
-from oneway.data.decode.masks import MASK_SUFFIXES
+from oneway.data.decode.images import DARK, FEW_LEVELS, SIDEWAYS, bits_in_use
+from oneway.data.decode.masks import MASK_SUFFIXES, about_alpha, alpha_varies
+from oneway.data.image_style import MOST_BITS
 from oneway.data.pictures import is_marked
 
 TINY = 32  # height or width below which a network with stride 32 has less than one cell
 FORGOTTEN = 0.1  # up to this share of a folder's images, those without a mask were probably forgotten
 UNREADABLE = 0.1  # up to this share of the unlabelled images, those that cannot be read are left out by default
 REPEATED = 0.1  # share of a split's images from which repeated scenes are reported
+LOOKED_AT = 16  # masks of a single class, for alpha that holds more
 SHOWN = 8  # classes that a message names
 WHOLE_SET = "."  # the file of a finding that is about no single file
 
@@ -143,6 +146,9 @@ def absent_classes(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
             message = f"every labelled pixel is of {_named(only, listing)}"
             if IGNORE in every:
                 message += "; what else is there is ignored, as 255 is unless `classes` in dataset.yaml lists it"
+            masks = (item.mask for item in listing.items if item.mask)
+            if (first := next(filter(alpha_varies, islice(masks, LOOKED_AT)), None)) is not None:
+                message += f"; {about_alpha(first)}"
             yield Finding("error", "A single class: there is nothing to tell apart", WHOLE_SET, message)
         return
     if 0 not in present:
@@ -218,11 +224,20 @@ def further_bands(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
 
 
 def unused_bits(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
-    """Images in 16 bits that use only the lower ones, as those of many cameras do."""
-    brightest = {item: surveys[item.name].brightest for item in listing.items}
-    dark = {item: value for item, value in brightest.items() if value is not None and value < DARK}
+    """Images in 16 bits that use only the lower ones, as those of many cameras do, or as reflectance is scaled."""
+    seen = ((item, surveys[item.name].brightest) for item in listing.items)
+    brightest = {item: value for item, value in seen if value is not None}
+    dark = {item: value for item, value in brightest.items() if value < DARK}
+    most = max(brightest.values(), default=0)
+    few = DARK <= most < FEW_LEVELS and listing.image_style.bits == MOST_BITS
+    if few:
+        message = (
+            f"no value of the {counted(len(brightest), 'image')} in 16 bits exceeds {256 * most + 255} of 65535, so "
+            f"that of 256 levels {most + 1} are seen; `bits: {bits_in_use(most)}` in dataset.yaml spreads them over all"
+        )
+        yield Finding("warning", "Dark images in 16 bits", WHOLE_SET, message)
     if dark:
-        bits = bits_in_use(max(dark.values()))  # one number, or images would differ that were alike
+        bits = bits_in_use(most if few else max(dark.values()))  # one number, or images would differ that were alike
         way_out = f"`bits: {bits}` in dataset.yaml spreads them over all levels"
         for item, value in dark.items():
             message = f"no value exceeds {256 * value + 255} of 65535, as from a camera of {bits} bits; {way_out}"

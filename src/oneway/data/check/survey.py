@@ -53,8 +53,8 @@ class Survey(BaseModel):
     part: Fault | None = None  # what the problem is with
 
 
-def survey(item: Item, image: Bytes, labels: Bytes | None) -> Survey:
-    """What is kept of an item that has been decoded."""
+def survey(item: Item, whole: Bytes, image: Bytes, labels: Bytes | None) -> Survey:
+    """What is kept of an item that has been decoded: its image at full size, and it and its labels as they are kept."""
     height, width = image.shape[:2]
     header = read_header(item.image)
     counts = None if labels is None else _count(labels)
@@ -65,7 +65,7 @@ def survey(item: Item, image: Bytes, labels: Bytes | None) -> Survey:
         fingerprint=fingerprint(image),
         digest=pixel_digest(image),
         orientation=UPRIGHT if labels is None else header.orientation,
-        brightest=int(image.max()) if header.deep else None,
+        brightest=int(whole.max()) if header.deep else None,
         pages=header.pages,
         further_band=header.further_band,
     )
@@ -105,16 +105,16 @@ def decode_and_survey(listing: Listing, item: Item) -> tuple[Survey, Bytes | Non
     factor = listing.factor((whole.shape[0], whole.shape[1]))
     image = reduced(whole, factor)
     if item.mask is None:
-        return survey(item, image, None), image, None
+        return survey(item, whole, image, None), image, None
     try:
         labels = listing.read_labels(item)
         fault = {"part": "size", "problem": _mismatch(item, item.mask, whole, labels)}
     except UserError as error:
         fault = {"part": "mask" if isinstance(error, Unreadable) else "labels", "problem": str(error)}
     if fault["problem"]:
-        return survey(item, image, None).model_copy(update=fault), image, None
+        return survey(item, whole, image, None).model_copy(update=fault), image, None
     labels = thinned(labels, factor)
-    return survey(item, image, labels), image, labels
+    return survey(item, whole, image, labels), image, labels
 
 
 def survey_all(listing: Listing, items: Iterable[Item], advance: Callable[[], None]) -> dict[str, Survey]:

@@ -24,7 +24,7 @@ from oneway.data.dataset import Bytes
 from oneway.data.decode.jpeg import Box, decode_part
 from oneway.data.decode.many_bands import FIRST, read_bands, upper_bits
 from oneway.data.decode.pillow import PillowSettings
-from oneway.data.decode.structure import FOUR, SAMPLES, ManyBands, directories, examine, many_bands
+from oneway.data.decode.structure import FOUR, SAMPLES, ManyBands, directories, examine, is_floating, many_bands
 from oneway.data.image_style import COLOURS, MOST_BITS, Bands, ImageStyle
 
 OPTIONAL = {"AVIF": ("avif", {".avif"}), "JPEG2000": ("jpg_2000", {".jp2", ".j2k"})}
@@ -77,6 +77,9 @@ AS_STORED: dict[int, Callable[[Bytes], Bytes]] = {
 
 DARK = 16
 """A value that some pixel of any photograph reaches; 12 bits of a camera, stored in 16, stay below."""
+
+FEW_LEVELS = 64
+"""A value that the brightest of many photographs reaches; reflectance times 10,000 and 14 bits of a camera do not."""
 
 ANIMATED = ("PNG", "WEBP", "AVIF")
 """Formats whose further frames are images of their own; those of a JPEG are previews, or depth maps."""
@@ -145,9 +148,7 @@ def _read_colours(path: Path, content: bytes | None, style: ImageStyle) -> Bytes
             )
         image = _upper_bits(path, file, style.bits) if file.mode.startswith("I") else file
         if image.mode == "F":
-            raise UserError(
-                f"{path}: floating-point samples have no agreed range. Save it with 8 or 16 bits per sample."
-            )
+            raise _floating(path)
         image.info.pop("transparency", None)  # Pillow would warn that it is lost, and it is meant to be
         if orientation == 1 and image.width * image.height <= STRIPE:
             return _colours(image, bands)
@@ -276,6 +277,8 @@ def open_image(path: Path, content: bytes | None = None) -> Iterator[ImageFile.I
         except UnidentifiedImageError:
             if (unknown := many_bands(file)) is not None:
                 raise unknown from None
+            if is_floating(file):
+                raise _floating(path) from None
             raise
 
 
@@ -377,6 +380,10 @@ def _upper_bits(path: Path, image: Image.Image, bits: int) -> Image.Image:
     if low < 0 or high > 0xFFFF:
         raise UserError(f"{path}: samples from {low} to {high} need more than 16 bits. Save it with 8 or 16.")
     return Image.fromarray(upper_bits(path, samples, bits))
+
+
+def _floating(path: Path) -> UserError:
+    return UserError(f"{path}: floating-point samples have no agreed range. Save it with 8 or 16 bits per sample.")
 
 
 def _all_bits(path: Path, file: ImageFile.ImageFile) -> UserError:

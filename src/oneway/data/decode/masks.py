@@ -29,6 +29,9 @@ LOSSY = ("JPEG", "MPO", "WEBP", "AVIF", "JPEG2000", "jpeg", "tiff_jpeg", "webp")
 
 MASK_SUFFIXES = SUFFIXES | {matlab.SUFFIX}
 
+NO_NUMBER = -(2**31)
+"""Stands for samples of floating-point masks that are no number, or below all that are: these have no class."""
+
 VERY_NEAR = 16  # levels of a channel by which noise or losses may have changed a colour
 BLOCK = 2**20  # pixels looked up at once: their indices take eight times the memory of their labels
 
@@ -75,7 +78,7 @@ def read_raw(path: Path) -> RawMask:
         values: Numbers = np.empty(size, dtype=np.uint8) if small else np.empty(size, dtype=np.int32)
         coloured = False
         for rows, stripe in stripes(image):
-            pixels = np.asarray(stripe)
+            pixels = _whole(path, stripe, rows.start) if image.mode == "F" else np.asarray(stripe)
             values[rows] = pixels[..., 0] if pixels.ndim == 3 else pixels  # without alpha
             if image.mode in ("RGB", "RGBA"):
                 red, green, blue = np.moveaxis(pixels[..., :3], 2, 0)
@@ -92,8 +95,9 @@ def read_mask(path: Path, coding: Coding) -> Bytes:
     """H×W class indices, or IGNORE; a UserError names a value that stands for nothing, its place, and the way out."""
     raw = read_raw(path)
     values = _near(_colours(path, raw), coding) if coding.coloured else _numbers(path, raw, coding)
-    known = np.array(sorted(coding.table), dtype=np.int32)
-    meanings = np.array([coding.table[value] for value in known.tolist()], dtype=np.uint8)
+    table = {**coding.table, NO_NUMBER: IGNORE}
+    known = np.array(sorted(table), dtype=np.int32)
+    meanings = np.array([table[value] for value in known.tolist()], dtype=np.uint8)
     labels = np.empty(values.shape, dtype=np.uint8)
     rows = max(1, BLOCK // values.shape[1])
     for block in (slice(top, top + rows) for top in range(0, len(values), rows)):
@@ -111,10 +115,24 @@ def _refuse_losses(path: Path, image: Image.Image) -> None:
             raise UserError(
                 f"{path}: {name} compression changes values, and a mask must keep them. Export the masks as PNG."
             )
-    if not (image.mode in ("1", "L", "LA", "P", "PA", "RGB", "RGBA") or image.mode.startswith("I")):
+    if not (image.mode in ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "F") or image.mode.startswith("I")):
         raise UserError(f"{path}: no mask has pixels of kind {image.mode}. Save it as greyscale, palette or RGB PNG.")
     if only_upper_bits(image):
         raise UserError(f"{path}: several channels of 16 bits. Save it as PNG with 8 bits, or with a single channel.")
+
+
+def _whole(path: Path, stripe: Image.Image, top: int) -> Numbers:
+    """Samples of a floating-point mask, from some row on, as GIS programs save class numbers."""
+    samples = np.asarray(stripe)
+    nothing = ~(samples > NO_NUMBER)  # also of what is no number
+    values = np.where(nothing, NO_NUMBER, samples).astype(np.float64)
+    if (odd := (values != np.rint(values)) | (values >= 2**31)).any():
+        row, column = np.unravel_index(odd.argmax(), odd.shape)
+        raise UserError(
+            f"{path}: has the value {samples[row, column]:g} at row {top + row}, column {column}, and the number of a "
+            "class is whole. Save the class numbers as whole numbers, of the type Byte or Int16 in a GIS."
+        )
+    return values.astype(np.int32)
 
 
 def palette_of(image: Image.Image) -> tuple[Colour, ...] | None:
@@ -123,6 +141,28 @@ def palette_of(image: Image.Image) -> tuple[Colour, ...] | None:
         return None
     entries = [*(image.getpalette("RGB") or []), *[0] * 768][:768]
     return tuple(zip(entries[::3], entries[1::3], entries[2::3], strict=True))
+
+
+def alpha_varies(path: Path) -> bool:
+    """Whether a mask has alpha, which is not read, and it differs from pixel to pixel; False for what is no mask."""
+    if path.suffix.lower() not in SUFFIXES:
+        return False
+    try:
+        with open_image(path) as image:
+            if "A" not in image.getbands():
+                return False
+            low, high = image.getchannel("A").getextrema()
+            return low != high
+    except UserError:
+        return False  # said when the mask is decoded
+
+
+def about_alpha(path: Path) -> str:
+    """What is said of masks whose alpha holds the labels, and of the way out."""
+    return (
+        f"alpha, which is not read, varies ({path} is the first). If it holds the labels, save it as the mask: "
+        f"`magick mogrify -alpha extract {path.parent / '*'}{path.suffix}` does so in place"
+    )
 
 
 def _numbers(path: Path, raw: RawMask, coding: Coding) -> Numbers:
@@ -178,11 +218,14 @@ def _channels(packed: Numbers) -> Numbers:
 
 def _explain(values: Numbers, coding: Coding) -> str:
     """Which value stands for nothing, how often and where it first occurs, and what to do about it."""
-    unknown = np.isin(values, list(coding.table), invert=True)
+    unknown = np.isin(values, [*coding.table, NO_NUMBER], invert=True)
     row, column = (int(index) for index in np.unravel_index(unknown.argmax(), unknown.shape))
     value, others = int(values[row, column]), len(np.unique(values[unknown])) - 1
     shown = f"colour {list(unpack(value))}" if coding.coloured else f"value {value}"
     hint, lenient = _nearest(value, coding) if coding.coloured else (f"known are {_enumerate(coding)}", "")
+    if value < 0:
+        ignored = [value, *(known for known, label in coding.table.items() if label == IGNORE)]
+        lenient = f" If it stands for no class, write `ignore: {ignored}` there."
     return (
         f"{(values == value).sum()} pixels have {shown}, which stands for no class, the first at row {row}, "
         f"column {column}{f' (and {others:,} more such values)' if others else ''}; {hint}. "

@@ -17,7 +17,7 @@ import numpy as np
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.data.dataset import Bytes
-from oneway.data.decode.images import image_size
+from oneway.data.decode.images import MOST_PIXELS, image_size
 from oneway.data.decode.outlines import Mask
 
 BACKGROUND = "background"
@@ -51,10 +51,17 @@ class Regions:
     size: tuple[int, int] | None = None  # height and width as the file says; None where it does not
 
 
-def paint_over(image: Path, found: Regions, classes: Sequence[str]) -> Bytes:
-    """The label map of an image; where annotations claim another size, nothing is painted, and it has that size."""
+def paint_over(image: Path, found: Regions, classes: Sequence[str], any_size: bool = False) -> Bytes:
+    """The label map of an image; where annotations claim another size, it has that.
+
+    Nothing is painted then, unless `any_size` asks for it, and the size can be that of an image.
+    """
     size = image_size(image)
-    return paint(found, classes, size) if found.size in (None, size) else np.broadcast_to(np.uint8(IGNORE), found.size)
+    claimed = size if found.size is None else found.size
+    plausible = 0 < claimed[0] * claimed[1] <= MOST_PIXELS and min(claimed) > 0
+    if claimed == size or (any_size and plausible):
+        return paint(found, classes, claimed)
+    return np.broadcast_to(np.uint8(IGNORE), claimed)
 
 
 def paint(found: Regions, classes: Sequence[str], size: tuple[int, int]) -> Bytes:
@@ -73,7 +80,10 @@ def paint(found: Regions, classes: Sequence[str], size: tuple[int, int]) -> Byte
     labels = np.full(size, undrawn, dtype=np.uint8)
     for region in found.regions:
         name = region.name
-        label = IGNORE if name is None else index.get(name, undrawn if is_background(name) else None)
+        label: int | None = IGNORE
+        if name is not None:
+            known = spelled(name, classes)
+            label = index[known] if known is not None else undrawn if is_background(name) else None
         if label is None:
             raise UserError(f"{found.file}: {region.place}: {region.name!r:.80} is none of the classes.")
         try:
@@ -81,6 +91,14 @@ def paint(found: Regions, classes: Sequence[str], size: tuple[int, int]) -> Byte
         except (ValueError, TypeError, OverflowError) as error:
             raise UserError(f"{found.file}: {region.place}: {error}.") from None
     return labels
+
+
+def spelled(name: str, classes: Sequence[str]) -> str | None:
+    """The class of this name, or else the only one that has it in upper or lower case; None where there is none."""
+    if name in classes:
+        return name
+    alike = [known for known in classes if known.casefold() == name.casefold()]
+    return alike[0] if len(alike) == 1 else None
 
 
 def undrawn_class(classes: Sequence[str]) -> int:

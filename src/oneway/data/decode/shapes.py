@@ -13,7 +13,8 @@ import zlib
 from collections.abc import Sequence
 from functools import partial
 from io import BytesIO
-from math import cos, pi, sin
+from math import cos, pi, radians, sin
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,12 +28,27 @@ CORNERS = 64  # of the polygon that stands for a circle
 MOST_WORD_BITS = 16  # of a number in the run lengths of Label Studio
 
 
-def polygon(points: object, size: tuple[int, int], holes: Sequence[object] = (), whole: float | None = None) -> Mask:
-    """H×W: a polygon, perhaps with holes, each a list of [x, y].
+class Turn(NamedTuple):
+    """A rotation of a shape, clockwise as it is seen, about a point."""
+
+    degrees: float
+    x: float
+    y: float
+
+
+def polygon(
+    points: object,
+    size: tuple[int, int],
+    holes: Sequence[object] = (),
+    whole: float | None = None,
+    turn: Turn | None = None,
+) -> Mask:
+    """H×W: a polygon, perhaps with holes, each a list of [x, y], or turned.
 
     `whole` is what width and height are in these units; None where they are pixels.
     """
-    mask = polygon_mask(_vertices(points, size, whole), size)
+    vertices = _vertices(points, size, whole)
+    mask = polygon_mask(vertices if turn is None else _turned(vertices, size, whole, turn), size)
     for hole in holes:
         mask &= ~polygon_mask(_vertices(hole, size, whole), size)
     return mask
@@ -46,16 +62,28 @@ def _vertices(points: object, size: tuple[int, int], whole: float | None) -> npt
     return vertices if whole is None else vertices * (np.array(size[::-1]) / whole)
 
 
-def rectangle(one: Sequence[float], other: Sequence[float], whole: float | None = None) -> Shape:
-    """The one with these two opposite corners."""
+def _turned(
+    vertices: npt.NDArray[np.float64], size: tuple[int, int], whole: float | None, turn: Turn
+) -> npt.NDArray[np.float64]:
+    """Turned in pixels, where a right angle stays one; in fractions of an oblong image it would not."""
+    centre = np.array((turn.x, turn.y)) * (1 if whole is None else np.array(size[::-1]) / whole)
+    cosine, sine = cos(radians(turn.degrees)), sin(radians(turn.degrees))
+    return (vertices - centre) @ np.array([[cosine, sine], [-sine, cosine]]) + centre
+
+
+def rectangle(
+    one: Sequence[float], other: Sequence[float], whole: float | None = None, turn: Turn | None = None
+) -> Shape:
+    """The one with these two opposite corners, before it is turned."""
     (left, top), (right, bottom) = one, other
-    return partial(polygon, [[left, top], [right, top], [right, bottom], [left, bottom]], whole=whole)
+    return partial(polygon, [[left, top], [right, top], [right, bottom], [left, bottom]], whole=whole, turn=turn)
 
 
-def ellipse(x: float, y: float, across: float, down: float, whole: float | None = None) -> Shape:
-    """The one with this centre, half as wide and half as high as it is."""
-    turns = [2 * pi * corner / CORNERS for corner in range(CORNERS)]
-    return partial(polygon, [[x + across * cos(turn), y + down * sin(turn)] for turn in turns], whole=whole)
+def ellipse(x: float, y: float, across: float, down: float, whole: float | None = None, degrees: float = 0.0) -> Shape:
+    """The one with this centre, half as wide and half as high as it is before it is turned clockwise about it."""
+    angles = [2 * pi * corner / CORNERS for corner in range(CORNERS)]
+    points = [[x + across * cos(angle), y + down * sin(angle)] for angle in angles]
+    return partial(polygon, points, whole=whole, turn=Turn(degrees, x, y) if degrees else None)
 
 
 def bitmap(data: object, left: object, top: object, size: tuple[int, int], packed: bool = False) -> Mask:

@@ -29,7 +29,8 @@ MOST_PIECES, BYTES_PER_PIECE = 10_000, 2**10  # of its pixels; with more pieces,
 MOST_TAG_BYTES = 2**27  # to which the first directory of a TIFF refers, besides pixels: a decoder reads them all
 MOST_ENTRIES = 2**16  # of a directory
 BITS, COMPRESSION, PHOTOMETRIC, SAMPLES, PLANES = 258, 259, 262, 277, 284  # tags of a TIFF: SAMPLES are its bands
-NUMBERS = {256: 0, 257: 0, BITS: 1, 274: 1, SAMPLES: 1, COMPRESSION: 1, PHOTOMETRIC: 0, PLANES: 1}
+KIND, FLOATING = 339, 3  # the tag that says what samples are, and floating-point numbers
+NUMBERS = {256: 0, 257: 0, BITS: 1, 274: 1, SAMPLES: 1, COMPRESSION: 1, PHOTOMETRIC: 0, PLANES: 1, KIND: 1}
 """Tags: width, height, bits of a sample, orientation, bands and how they lie; what they are where there is none."""
 
 MOST_SAMPLES = 6  # of which Pillow gives four
@@ -62,7 +63,7 @@ class Directory:
     @property
     def misread(self) -> bool:
         """Whether Pillow would fail or, where bands lie apart from one another, take other samples for colours."""
-        _, _, bits, _, bands, compression, photometric, planes = self.numbers
+        _, _, bits, _, bands, compression, photometric, planes, _ = self.numbers
         apart = planes == APART and (bands > FOUR or (compression == 1 and bits > 8))
         return bands > MOST_SAMPLES or (bands > PAIR and (apart or photometric == GREY))
 
@@ -83,12 +84,24 @@ class ManyBands(UserError):
 
 def many_bands(file: IO[bytes] | None) -> ManyBands | None:
     """What a TIFF with more than four bands says of itself; None of any other file, which is left where it was."""
+    first = _first_directory(file)
+    return ManyBands(first) if first is not None and first.tags.get(SAMPLES, 1) > FOUR else None
+
+
+def is_floating(file: IO[bytes] | None) -> bool:
+    """Whether a file is a TIFF of floating-point numbers; it is left where it was."""
+    first = _first_directory(file)
+    return first is not None and first.tags.get(KIND) == FLOATING
+
+
+def _first_directory(file: IO[bytes] | None) -> Directory | None:
+    """That of a TIFF; None of any other file."""
     assert file is not None
     place = file.tell()
     file.seek(0)
     first = next(directories(file), None) if file.read(2) in (b"II", b"MM") else None
     file.seek(place)
-    return ManyBands(first) if first is not None and first.tags.get(SAMPLES, 1) > FOUR else None
+    return first
 
 
 def examine(file: IO[bytes]) -> int:

@@ -15,6 +15,7 @@ from oneway.data.dataset import Colour, class_name
 
 MOST_CLASSES = IGNORE  # class indices are bytes below
 SHADES = ((0.65, 0.95), (0.85, 0.7), (0.45, 0.85))  # saturation and brightness of eight hues each
+SHOWN = 80  # characters of what is wrong, up to the end of a word
 Value = int | Colour  # what stands for a class in masks
 
 
@@ -112,7 +113,7 @@ def parse_values(value: Any) -> tuple[Value, ...] | None:
         return None
     if not isinstance(value, list | tuple):
         raise ValueError(f"write [value, …], and not {_short(value)}")
-    return tuple(parse_number(entry) if _is_number(entry) else parse_colour(entry) for entry in value)
+    return tuple(parse_number(entry, -(2**31)) if _is_number(entry) else parse_colour(entry) for entry in value)
 
 
 def parse_colours(value: Any) -> tuple[Colour, ...] | None:
@@ -133,11 +134,12 @@ def parse_colour(value: Any) -> Colour:
     raise ValueError(f"a colour is [red, green, blue] of 0 to 255, or '#rrggbb', and not {_short(value)}")
 
 
-def parse_number(value: Any) -> int:
-    """A number that a mask can hold."""
-    if _is_number(value) and 0 <= value < 2**31:
+def parse_number(value: Any, least: int = 0) -> int:
+    """A number that a mask can hold, from the least that is meant on."""
+    if _is_number(value) and least <= value < 2**31:
         return int(value)
-    raise ValueError(f"masks hold numbers from 0 on, and not {_short(value)}")
+    negative = f"; `ignore: [{value}]` ignores it" if _is_number(value) and value < 0 else ""
+    raise ValueError(f"classes have numbers from 0 on, and not {_short(value)}{negative}")
 
 
 def default_colours(names: tuple[str, ...]) -> tuple[Colour, ...]:
@@ -149,7 +151,8 @@ def default_colours(names: tuple[str, ...]) -> tuple[Colour, ...]:
 
 
 def _short(value: Any) -> str:
-    return reprlib.repr(value)[:80]  # with references of YAML to itself, the full one can be endless
+    text = reprlib.repr(value)  # with references of YAML to itself, the full one can be endless
+    return text if len(text) <= SHOWN else f"{text[:SHOWN].rpartition(' ')[0] or text[:SHOWN]} …"
 
 
 def _is_number(value: Any) -> bool:

@@ -138,7 +138,7 @@ class Description(Section):
     """How many bits are in use of images with 16 for each sample; by default all."""
 
     resize_masks: Literal["nearest"] | None = None
-    """How masks of another size than their image are given its size; they are refused without it."""
+    """How masks of another size than their image, or annotations drawn at one, are given its size; else refused."""
 
     colour_tolerance: Annotated[int, Field(ge=0, le=64)] = 0
     """Up to which each channel of a colour in masks may differ from that of a class."""
@@ -228,8 +228,10 @@ def _refusals(description: Description) -> Iterator[str]:
             yield f"classes: labels come from {kinds[0]}, where classes have names; write [name, …], or leave it out"
         if description.ignore or description.colours:
             yield f"labels come from {kinds[0]}, not from masks; leave out `colours` and `ignore`"
-        if description.resize_masks or description.colour_tolerance:
-            yield f"labels come from {kinds[0]}, not from masks; leave out `resize_masks` and `colour_tolerance`"
+        if description.colour_tolerance:
+            yield f"labels come from {kinds[0]}, not from masks of colours; leave out `colour_tolerance`"
+        if description.resize_masks and "objects" in kinds:
+            yield "labels come from objects, whose masks have the size of their image; leave out `resize_masks`"
         return
     if (classes := description.classes) is None:
         return
@@ -257,11 +259,12 @@ def _lines(description: Description) -> Iterator[str]:
         yield f"classes:  # {'in the order of class numbers' if named else meaning}"
         for value, label in classes.table.items():
             name = to_flow(classes.names[label])
+            stray = "hardly occurs, in a single mask: a stray?" if value in classes.rare else ""
             if classes.plain:
-                yield f"  - {name}  # {value}"
+                yield f"  - {name}  # {value}{stray and f', {stray}'}"
             else:
-                stray = "  # hardly occurs, in a single mask: a stray?" if value in classes.rare else ""
-                yield f"  {name}: {to_flow(value)}{stray}" if classes.coloured else f"  {value}: {name}"
+                entry = f"{name}: {to_flow(value)}" if classes.coloured else f"{value}: {name}"
+                yield f"  {entry}{stray and f'  # {stray}'}"
     if description.colours is not None:
         yield "colours:  # in which the classes are shown"
         yield from (f"  - {to_flow(colour)}" for colour in description.colours)

@@ -8,14 +8,17 @@ Numbers are taken for classes by four rules, in this order:
    well where no more than one of the others fills an area.
 4. Where at least half of the numbers up to the largest occur, all of these are classes. Elsewhere those that occur are,
    unless there are too many of them.
+
+Indices into palettes that differ from mask to mask are no such numbers: colours are the classes there, or it is not
+known what is.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from oneway.common.bounded import read_bounded
@@ -24,9 +27,16 @@ from oneway.common.terms import IGNORE
 from oneway.common.threads import in_threads
 from oneway.common.words import listed
 from oneway.data.dataset import Colour, class_name
-from oneway.data.decode.masks import pack, unpack
+from oneway.data.decode.masks import about_alpha, alpha_varies, pack, unpack
 from oneway.data.folder.classes import MOST_CLASSES, Classes, Value, by_colour, by_index, by_number, parse_colour
-from oneway.data.folder.mask_summary import MaskSummary, numbers_objects, refuse_two_codings, summarise_mask
+from oneway.data.folder.mask_summary import (
+    MaskSummary,
+    numbers_objects,
+    rare_values,
+    refuse_two_codings,
+    summarise_mask,
+)
+from oneway.data.folder.palettes import Conflict, find_conflict, refusal, steady_colours
 from oneway.data.folder.walk import require_inside
 
 ADE20K = "objectinfo150.txt"
@@ -47,12 +57,12 @@ MOST_BYTES = 2**20  # of such a file
 BINARY = {0: "background", 255: "foreground"}
 WHITE_16 = {0: "background", 65535: "foreground"}  # the same in 16 bits
 TWO = {0: "background", 1: "foreground"}
+BLACK, WHITE_COLOUR = (0, 0, 0), (255, 255, 255)
 WHITE = 0x010101  # times a level of grey, this is the same grey as a colour, 0xRRGGBB
 SHOWN = 8  # values that a message lists
 MOST_SCATTERED = 32  # classes whose numbers do not count up; more of them number instances, or are shades
 SMALL = 64  # where other numbers are all below, 255 is far from them: it is set apart, as what is ignored is
 FILLS = 0.25  # share of a value's pixels from which on they fill areas: 0 in lines one pixel wide, a half in two
-RARE = 1e-4  # share of all pixels below which a colour in a single mask is marked: it was rarely painted on purpose
 
 
 @dataclass(frozen=True)
@@ -72,6 +82,7 @@ class Inferred:
     remarks: tuple[str, ...] = ()  # first where the classes are from, then what else was decided
     ignore: tuple[Value, ...] | None = None  # what stands for no class, where the table says so
     named: bool = True  # False for colours that no table explains: the names are placeholders
+    strays: Mapping[int, Path] = field(default_factory=dict)  # numbers that hardly occur, and the only mask of each
     numbered: bool = False  # whether the names are made of numbers: they serve, and the user may have better ones
 
 
@@ -89,14 +100,39 @@ def infer(masks: Iterable[Path], ignore: tuple[Value, ...] | None, table: Table 
         raise next(answer for answer in answers if isinstance(answer, UserError))
     coloured = table.classes.table if table is not None and table.classes.coloured else {}
     colours = frozenset(value for value in (*coloured, *(ignore or ())) if isinstance(value, tuple))
+    if ignore is None and len(negative := {value for one in summaries for value in one.values if value < 0}) == 1:
+        positive = [replace(summary, values=summary.values - negative) for summary in summaries]
+        return _with_nodata(_infer(positive, ignore, table, colours), *negative)
+    return _infer(summaries, ignore, table, colours)
+
+
+def _with_nodata(inferred: Inferred, value: int) -> Inferred:
+    """Classes of masks that hold a negative number as well, as GIS programs write where there are no data."""
+    if inferred.classes.coloured:
+        return inferred
+    usual = () if IGNORE in inferred.classes.table else (IGNORE,)
+    remark = f"Masks hold {value} as well, which is negative: it stands for no class, and is ignored."
+    return replace(inferred, ignore=(value, *(inferred.ignore or usual)), remarks=(*inferred.remarks, remark))
+
+
+def _infer(
+    summaries: Sequence[MaskSummary],
+    ignore: tuple[Value, ...] | None,
+    table: Table | None,
+    colours: frozenset[Colour],
+) -> Inferred:
+    """As `infer`, of masks that could be read; `colours` are those that stand for classes, or are ignored."""
     refuse_two_codings(summaries, colours, IGNORE in (ignore or ()))
     numbers = [summary for summary in summaries if not summary.coloured]
     certainly_numbers = [summary for summary in numbers if not summary.mode.startswith("RGB")]
     if len(summaries) - len(numbers) > len(certainly_numbers):
         return _from_colours(summaries, ignore or (), table)
+    conflict = find_conflict(numbers)
     if table is None:
         _refuse_objects(numbers)
-        return _from_numbers(numbers, ignore)
+        return _from_palettes(numbers, ignore, conflict) if conflict else _from_numbers(numbers, ignore)
+    if conflict and not (table.classes.coloured and _from_table(numbers, table.classes).coloured):
+        raise refusal(conflict)
     if table.path.name.lower() == ADE20K and ignore is None:
         return Inferred(table.classes, remarks=(_source(table), "0 stands for no class, and is ignored."), ignore=(0,))
     if table.classes.coloured:
@@ -116,20 +152,28 @@ def _from_colours(summaries: Sequence[MaskSummary], ignore: tuple[Value, ...], t
             "or were saved with losses or smoothed borders. Export them again as PNG, with one colour for each class."
         )
     hint = f"{table.path.name} names classes without colours: write each as `name: red,green,blue`." if table else None
+    if len(colours) == 1 and (varying := [one.path for one in painted_in if alpha_varies(one.path)]):
+        raise UserError(f"Every pixel of every mask has the colour {list(colours[0])}, and {about_alpha(varying[0])}.")
     classes = by_colour({f"class {index}": colour for index, colour in enumerate(colours)})
-    classes = replace(classes, rare=_rare(painted_in).intersection(colours))
+    classes = replace(classes, rare=frozenset(map(unpack, rare_values(painted_in, WHITE))).intersection(colours))
     return Inferred(classes, remarks=(hint,) if hint else (), named=False)
 
 
-def _rare(summaries: Sequence[MaskSummary]) -> frozenset[Value]:
-    """Colours that hardly occur in all masks together, and in one of them only."""
-    pixels, masks = Counter[int](), Counter[int]()
-    for summary in summaries:
-        counts = {value if summary.coloured else value * WHITE: count for value, count in summary.pixels.items()}
-        pixels.update(counts)
-        masks.update(counts.keys())
-    most = RARE * pixels.total()
-    return frozenset(unpack(value) for value in pixels if pixels[value] < most and masks[value] == 1)
+def _from_palettes(summaries: Sequence[MaskSummary], ignore: tuple[Value, ...] | None, conflict: Conflict) -> Inferred:
+    """Classes by the colours of palettes that number them differently; 255 is ignored where it is always one colour."""
+    places = steady_colours(summaries)
+    if places is None or any(isinstance(value, int) for value in ignore or ()):
+        raise refusal(conflict)
+    always_255 = tuple(colour for colour in places if places[colour] == {IGNORE})
+    without: tuple[Value, ...] = always_255 if ignore is None else ignore
+    colours = sorted({*places} - {*without})
+    names = [*TWO.values()] if colours == [BLACK, WHITE_COLOUR] else [f"colour {pack(one):06x}" for one in colours]
+    what = f"{len(colours)} classes, from the colours {_shown(map(list, colours))} of {len(summaries)} masks"
+    remarks = [f"{what}, whose palettes number them differently ({conflict})"]
+    if ignore is None:
+        remarks += (f"Index {IGNORE}, which is {list(one)} in the palettes, is ignored." for one in always_255)
+    classes = by_colour(dict(zip(names, colours, strict=True)))
+    return Inferred(classes, None, tuple(remarks), without or None, numbered=True)
 
 
 def _from_table(summaries: Sequence[MaskSummary], table: Classes) -> Classes:
@@ -187,7 +231,13 @@ def _from_numbers(summaries: Sequence[MaskSummary], ignore: tuple[Value, ...] | 
     values = sorted(found - set(_set_apart(found, filling, indexed) if ignore is None else ignore))
     if not values:
         raise UserError("Every pixel of every mask is ignored. Say in dataset.yaml which values are classes.")
-    if len(values) > MOST_CLASSES or values[0] < 0:
+    if values[0] < 0:
+        line = [*(value for value in values if value < 0), *(ignore or (IGNORE,))]
+        raise UserError(
+            f"The masks hold {_shown(values)}, and the number of a class is not negative. If those below 0 stand for "
+            f"no class, write `ignore: {line}` into dataset.yaml."
+        )
+    if len(values) > MOST_CLASSES:
         raise UserError(
             f"The masks hold {_shown(values)}, and there are at most {MOST_CLASSES} classes: they number instances, or "
             "are photographs. Export them again, with one number for each class."
@@ -214,7 +264,9 @@ def _from_numbers(summaries: Sequence[MaskSummary], ignore: tuple[Value, ...] | 
             f"Masks hold {IGNORE} as well, in {100 * pixels[IGNORE] / pixels.total():.1f} % of their pixels, which are "
             "ignored. If it is a class, list it in dataset.yaml."
         )
-    return Inferred(classes, shown, tuple(remarks), numbered=values != [*TWO])
+    strays = {value: path for value, path in rare_values(summaries).items() if value in values}
+    classes = replace(classes, rare=frozenset(strays))
+    return Inferred(classes, shown, tuple(remarks), strays=strays, numbered=values != [*TWO])
 
 
 def _counts_up(values: Sequence[int]) -> bool:

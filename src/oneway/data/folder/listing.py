@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,11 +17,12 @@ from oneway.common.terms import IGNORE, SplitName
 from oneway.common.words import counted, listed
 from oneway.data.check.survey import ALIKE_SHAPES
 from oneway.data.dataset import NO_RUN, Bytes, Colour, Item, Known, Listing
-from oneway.data.decode.images import image_size
+from oneway.data.decode.images import MOST_PIXELS, image_size
 from oneway.data.decode.masks import Coding, read_mask
-from oneway.data.decode.regions import BACKGROUND, is_background, paint_over, undrawn_class
+from oneway.data.decode.regions import BACKGROUND, is_background, paint_over, spelled, undrawn_class
 from oneway.data.folder.classes import by_own_numbers, default_colours
-from oneway.data.folder.description import FILE, FOLDER, group_of, read_description
+from oneway.data.folder.description import FILE, group_of, read_description
+from oneway.data.folder.doubts import doubts
 from oneway.data.folder.files import Found, find, name_another
 from oneway.data.folder.formats import Annotations
 from oneway.data.folder.infer import SHOWN, find_legend, find_table, infer
@@ -36,8 +37,6 @@ from oneway.data.folder.unread import (
 )
 from oneway.data.image_style import MOST_BITS, ImageStyle
 from oneway.data.mask_style import style_of
-
-SEVERAL = 3  # folders from which on, each with two labelled images or more, they may be patients, places or videos
 
 
 def describe(root: Path, unlabelled: Path | None = None, known: Known = NO_RUN) -> Found:
@@ -110,9 +109,9 @@ def list_described(
     root, description, inferred = found.root, found.description, found.inferred
     labelled = [item for item in found.train if item.mask]
     if len(labelled) < (1 if found.val or not holdout else 2):
-        doubts = (f"{message[:1].upper()}{message[1:]}." for _, message in _warnings(found))
+        warned = (f"{message[:1].upper()}{message[1:]}." for _, message in doubts(found))
         pair = () if labelled or (root / FILE).is_file() else suggest_pair(root)
-        hints = (*pair, *doubts, *unsupported_labels(root, found.train), *_misfits(found))
+        hints = (*pair, *warned, *unsupported_labels(root, found.train), *_misfits(found))
         raise UserError(f"{_too_few(found, len(labelled), holdout)}{''.join(f' {hint}' for hint in hints)}")
     if inferred and not inferred.named:
         shown = listed((list(colour) for colour in description.palette), SHOWN)
@@ -136,9 +135,13 @@ def list_described(
     if found.annotations:
         classes = _annotated_classes(found)
         colours = default_colours(classes)
-        read_labels = partial(_read_annotations, found.annotations, classes)
+        read_labels = partial(_read_annotations, found.annotations, classes, description.resize_masks == "nearest")
         coding = f"annotations, crowds {description.crowds}, unannotated {description.unannotated}"
-        coding += ", objects by colour" if description.train and description.train.objects else ""
+        # Formats that are read otherwise than they once were say so: what older caches hold of them is not used.
+        kinds = {part.annotations[0] for part in description.parts if part.annotations}
+        coding += ", objects by colour" if "objects" in kinds else ""
+        coding += f", resize_masks {description.resize_masks}" if description.resize_masks else ""
+        coding += ", turned shapes" if kinds & {"cvat", "label_studio"} else ""
     else:
         read_labels = partial(_read_mask, description.coding(), description.resize_masks == "nearest")
         # What is not used is left out, so that caches stay valid.
@@ -153,7 +156,7 @@ def list_described(
         train=tuple(item for item in found.train if item.name not in names),
         val=found.val or held_out,
         read_labels=read_labels,
-        warnings=tuple(_warnings(found, held_out)),
+        warnings=tuple(doubts(found, held_out, classes)),
         remarks=tuple(_remarks(found, len(held_out), len(labelled), holdout)),
         label_coding=coding,
         selection=_selection(found, chosen_by),
@@ -287,36 +290,18 @@ def _annotated_classes(found: Found) -> tuple[str, ...]:
     """All classes, where labels come from annotations: as described, or else the background first."""
     names = dict.fromkeys(name for one in found.annotations for name in one.names)
     if given := found.description.names:
-        if unknown := [name for name in names if name not in given and not is_background(name)]:
-            raise UserError(f"{found.root / FILE}: `classes` lacks {listed(unknown, SHOWN)}, which is drawn. Add it.")
+        if unknown := [name for name in names if spelled(name, given) is None and not is_background(name)]:
+            shown = listed((repr(name) for name in unknown), SHOWN)
+            is_drawn, it = ("is drawn", "it") if len(unknown) == 1 else ("are drawn", "them")
+            raise UserError(f"{found.root / FILE}: `classes` lacks {shown}, which {is_drawn}. Add {it}.")
         return given
     every = names if all(one.listed for one in found.annotations) else sorted(names)
     return (BACKGROUND, *(name for name in every if not is_background(name)))
 
 
-def _read_annotations(annotations: Sequence[Annotations], classes: Sequence[str], item: Item) -> Bytes:
+def _read_annotations(annotations: Sequence[Annotations], classes: Sequence[str], resize: bool, item: Item) -> Bytes:
     for found in annotations:
         if item.image in found.files:
-            return paint_over(item.image, found.regions(item.image), classes)
+            labels = paint_over(item.image, found.regions(item.image), classes, any_size=resize)
+            return resized(labels, image_size(item.image)) if resize and labels.size <= MOST_PIXELS else labels
     raise UserError(f"{item.image}: no annotations list it.")
-
-
-def _warnings(found: Found, held_out: Sequence[Item] = ()) -> Iterator[tuple[str, str]]:
-    """What may well be wrong, by its heading; `held_out` are images that validate for want of a validation set."""
-    folders = Counter(group_of(item.name, FOLDER) for item in found.train if item.mask)
-    held = Counter(group_of(item.name, FOLDER) for item in held_out)
-    divided = [name for name, count in folders.items() if 0 < held[name] < count]
-    if divided and found.description.groups is None and sum(count > 1 for count in folders.values()) >= SEVERAL:
-        yield (
-            "Folders that both train and validate",
-            f"{len(divided)} of {len(folders)} folders ({divided[0]} is the first): where each is a patient, place or "
-            f"video, scores will be too high. To hold out whole folders, write `groups: {FOLDER}` into {FILE}",
-        )
-    if found.bare:
-        listed = sum(len(one.files) for one in found.annotations)
-        count = f"on {len(found.bare)} of {listed} listed images nothing is annotated ({found.bare[0]} is the first)"
-        if found.description.unannotated == "background":
-            yield "Images without annotations", f"{count}: they are background all over, as {FILE} says"
-        else:
-            way_out = f"if they show nothing but background, write `unannotated: background` into {FILE}"
-            yield "Images without annotations", f"{count}: they train without labels; {way_out}"

@@ -22,12 +22,13 @@ from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.common.words import listed
 from oneway.data.dataset import Colour
-from oneway.data.decode.masks import BLOCK, Numbers, read_raw
+from oneway.data.decode.masks import BLOCK, NO_NUMBER, Numbers, read_raw
 from oneway.data.folder.classes import MOST_CLASSES
 
 MOST_COUNTED = 2**16  # numbers below this are counted; larger ones are no classes
 SHOWN = 3  # files of each coding that a message names
 VALUES = 8  # values that it lists
+RARE = 1e-4  # share of all pixels below which a value in a single mask was rarely painted on purpose
 MANY = 6  # objects from which on the numbers of a mask may count them
 NEARLY_ALL = 0.9  # of the masks, and of the numbers in some of them, for which that has to hold
 LOOKED_AT, TURNS = 3, 64  # masks that are looked at closely, and corners on the way through a region
@@ -70,7 +71,7 @@ def _summarise(path: Path) -> MaskSummary:
     raw = read_raw(path)
     height = max(1, BLOCK // raw.values.shape[1])
     blocks = [raw.values[top : top + height] for top in range(0, len(raw.values), height)]
-    distinct = sorted({value for block in blocks for value in _distinct(block)})[: 2 * MOST_CLASSES]
+    distinct = sorted({value for block in blocks for value in _distinct(block)} - {NO_NUMBER})[: 2 * MOST_CLASSES]
     pixels, squares = Counter[int](), Counter[int]()
     for index, block in enumerate(blocks):
         pixels.update(_count_colours(block, distinct) if raw.coloured else _count(block))
@@ -109,6 +110,17 @@ def _count(values: Numbers) -> dict[int, int]:
 def _count_colours(values: Numbers, distinct: list[int]) -> dict[int, int]:
     counts = np.bincount(np.searchsorted(distinct, values.ravel()))  # the colours past those listed come last
     return {value: count for value, count in zip(distinct, counts.tolist(), strict=False) if count}
+
+
+def rare_values(summaries: Sequence[MaskSummary], grey: int = 1) -> dict[int, Path]:
+    """Values that hardly occur in all masks together, and in one of them only: that mask; levels are times `grey`."""
+    pixels, masks = Counter[int](), dict[int, list[Path]]()
+    for summary in summaries:
+        for value, count in summary.pixels.items():
+            pixels[shown := value if summary.coloured else value * grey] += count
+            masks.setdefault(shown, []).append(summary.path)
+    most = RARE * pixels.total()
+    return {value: masks[value][0] for value in pixels if pixels[value] < most and len(masks[value]) == 1}
 
 
 def numbers_objects(summaries: Sequence[MaskSummary]) -> bool:

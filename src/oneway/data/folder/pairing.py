@@ -143,7 +143,7 @@ def mismatches(images: Stems, masks: Stems) -> Iterator[Problem]:
             yield Problem(path, f"left out: {first.name} is the mask of the same image. Remove one of them.")
         if stem in images:
             continue
-        if {first.stem, unmarked(first.stem)} & names:
+        if {name := PurePosixPath(stem).name, unmarked(name)} & names:
             misplaced[first.parent] += 1
         elif image := _beginning_of(stem, images):
             longer[image].append(first)

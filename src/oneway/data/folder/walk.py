@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from oneway.common.errors import UserError
 from oneway.common.run_files import is_contact_sheet, is_output
+from oneway.common.words import composed
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.masks import MASK_SUFFIXES
 
@@ -62,8 +63,8 @@ def images_in(folder: Path, home: Path, problems: list[Problem], masks: bool = F
 
 
 def stem_below(path: Path, folder: Path) -> str:
-    """The path of a file below a folder, without its suffix: what an image and its labels share."""
-    return path.relative_to(folder).with_suffix("").as_posix()
+    """The path of a file below a folder, without its suffix and composed: what an image and its labels share."""
+    return composed(path.relative_to(folder).with_suffix("").as_posix())
 
 
 def require_inside(path: Path, home: Path) -> Path:

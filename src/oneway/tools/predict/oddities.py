@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from oneway.data.dataset import Bytes
-from oneway.data.decode.images import DARK, bits_in_use, read_header
-from oneway.data.image_style import COLOURS, ImageStyle
+from oneway.data.decode.images import DARK, FEW_LEVELS, bits_in_use, read_header
+from oneway.data.image_style import COLOURS, MOST_BITS, ImageStyle
 
 
 @dataclass
@@ -22,6 +22,9 @@ class Oddities:
     dark: list[int] = field(default_factory=list)
     """The largest value of each that is nearly black."""
 
+    deep: list[int] = field(default_factory=list)
+    """The largest value of each of which only the upper 8 bits are seen."""
+
     pages: dict[Path, int] = field(default_factory=dict)
     """How many pictures are in each file that has several."""
 
@@ -34,6 +37,8 @@ class Oddities:
         if (brightest := int(pixels.max())) < DARK:
             self.dark.append(brightest)
         header = read_header(path)
+        if header.deep:
+            self.deep.append(brightest)
         if header.pages > 1:
             self.pages[path] = header.pages
         if header.further_band and self.style.bands is None:
@@ -47,6 +52,12 @@ class Oddities:
                 f"{len(self.dark)} of {self.images} images are nearly black: no value exceeds {max(self.dark)} of 255. "
                 f"If {bits} bits were saved in 16, let the model learn from such images, with `bits: {bits}` in their "
                 f"dataset.yaml; or multiply the values by {2 ** (16 - bits)} and save them again."
+            )
+        elif self.deep and max(self.deep) < FEW_LEVELS and self.style.bits == MOST_BITS:
+            bits = bits_in_use(max(self.deep))
+            yield (
+                f"Of the {len(self.deep)} images in 16 bits, no value exceeds {max(self.deep)} of 255: they are dark. "
+                f"If they use {bits} bits, let the model learn from such, with `bits: {bits}` in their dataset.yaml."
             )
         if self.further_band:
             yield (

@@ -10,10 +10,11 @@ from xml.etree import ElementTree
 
 from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
+from oneway.common.words import composed
 from oneway.data.dataset import class_name
 from oneway.data.decode.images import MOST_PIXELS
 from oneway.data.decode.regions import Region, Regions, Shape
-from oneway.data.decode.shapes import box_runs, ellipse, polygon, rectangle
+from oneway.data.decode.shapes import Turn, box_runs, ellipse, polygon, rectangle
 from oneway.data.folder.description import Description
 from oneway.data.folder.formats.interface import (
     Annotations,
@@ -58,7 +59,7 @@ def read(source: AnnotationSource) -> Annotations:
         raise UserError(f"{path}: not valid XML ({error}).") from None
     if tree.find("track") is not None:
         raise UserError(f"{path}: annotations of a video. Export them with its frames, as 'CVAT for images'.")
-    names = [element.text or "" for element in tree.iterfind("./meta//labels/label/name")]
+    names = [composed((element.text or "").strip()) for element in tree.iterfind("./meta//labels/label/name")]
     images: dict[str, Regions] = {}
     left_out: Counter[str] = Counter()
     for index, image in enumerate(tree.iterfind("image")):
@@ -91,19 +92,22 @@ def _image(path: Path, image: ElementTree.Element, left_out: Counter[str]) -> Re
 
 
 def _shape(element: ElementTree.Element) -> Shape | None:
-    """What was drawn; None where it has no area."""
+    """What was drawn, turned clockwise about its centre where it has a rotation; None where it has no area."""
 
     def number(key: str) -> float:
         return float(element.get(key, ""))
 
+    degrees = float(element.get("rotation", 0))
     match element.tag:
         case "polygon":
             points = element.get("points", "").split(";")
             return partial(polygon, [[float(value) for value in point.split(",")] for point in points])
         case "box":
-            return rectangle((number("xtl"), number("ytl")), (number("xbr"), number("ybr")))
+            one, other = (number("xtl"), number("ytl")), (number("xbr"), number("ybr"))
+            turn = Turn(degrees, (one[0] + other[0]) / 2, (one[1] + other[1]) / 2) if degrees else None
+            return rectangle(one, other, turn=turn)
         case "ellipse":
-            return ellipse(number("cx"), number("cy"), number("rx"), number("ry"))
+            return ellipse(number("cx"), number("cy"), number("rx"), number("ry"), degrees=degrees)
         case "mask":
             counts = tuple(int(count) for count in element.get("rle", "").split(","))
             left, top, width, height = (int(number(key)) for key in ("left", "top", "width", "height"))

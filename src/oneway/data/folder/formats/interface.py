@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
-from oneway.common.words import listed
+from oneway.common.words import composed, listed
 from oneway.data.decode.regions import Regions
 from oneway.data.folder.description import DatasetPart, Description
 from oneway.data.folder.names import IMAGES
@@ -39,7 +39,8 @@ class AnnotationSource:
     @cached_property
     def _by_path(self) -> dict[str, Path]:
         starts = (self.root, self.folder)
-        return {path.relative_to(start).as_posix(): path for start in starts for path in self.images}
+        paths = {path.relative_to(start).as_posix(): path for start in starts for path in self.images}
+        return {composed(path): image for path, image in paths.items()} | paths
 
     @cached_property
     def _by_name(self) -> dict[str, list[Path]]:
@@ -54,15 +55,15 @@ class AnnotationSource:
         return {stem_below(path, self.folder): path for path in self.images}
 
     @cached_property
-    def _by_lower_name(self) -> dict[str, list[Path]]:
+    def _by_alike_name(self) -> dict[str, list[Path]]:
         names: dict[str, list[Path]] = defaultdict(list)
         for path in self.images:
-            names[path.name.lower()].append(path)
+            names[_alike(path.name)].append(path)
         return names
 
     def named(self, name: str) -> Path | None:
-        """The image that alone has this name, or else alone has it in upper or lower case."""
-        found = self._by_name.get(name) or self._by_lower_name.get(name.lower(), [])
+        """The image that alone has this name, or else alone has it in upper or lower case, composed or not."""
+        found = self._by_name.get(name) or self._by_alike_name.get(_alike(name), [])
         return found[0] if len(found) == 1 else None
 
     def match(self, file: Path, entries: Iterable[str]) -> dict[Path, str]:
@@ -75,9 +76,10 @@ class AnnotationSource:
             entries, key=lambda entry: PurePosixPath(entry.replace("\\", "/")).name not in self._by_name
         ):
             wanted = PurePosixPath(entry.replace("\\", "/"))
-            image = self._by_path.get(wanted.as_posix()) or self.named(wanted.name)
+            path = wanted.as_posix()
+            image = self._by_path.get(path) or self._by_path.get(composed(path)) or self.named(wanted.name)
             if image is None:
-                reason = "several have this name" if wanted.name.lower() in self._by_lower_name else "it is not there"
+                reason = "several have this name" if _alike(wanted.name) in self._by_alike_name else "it is not there"
                 message = f"lists {entry!r:.200}, which is not found in {self.folder}: {reason}."
                 self.problems.append(Problem(file, message))
             elif image in found:
@@ -86,6 +88,10 @@ class AnnotationSource:
             else:
                 found[image] = entry
         return found
+
+
+def _alike(name: str) -> str:
+    return composed(name).lower()
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from oneway.common.errors import UserError
 from oneway.data.dataset import class_name
 from oneway.data.decode.json_files import read_json
 from oneway.data.decode.regions import Region, Regions, Shape
-from oneway.data.decode.shapes import brush_runs, ellipse, polygon, rectangle
+from oneway.data.decode.shapes import Turn, brush_runs, ellipse, polygon, rectangle
 from oneway.data.folder.formats.interface import (
     Annotations,
     AnnotationSource,
@@ -98,17 +98,20 @@ def _regions_of(path: Path, task: int, results: list[Any], left_out: Counter[str
 
 
 def _shape(kind: str, value: dict[str, Any]) -> Shape | None:
-    """What was drawn, in percent of the image; None where it has no area, or is turned."""
+    """What was drawn, in percent of the image; None where it has no area.
+
+    A rectangle is turned clockwise about its upper left corner, an ellipse about its centre.
+    """
     if kind == "brushlabels":
         return partial(brush_runs, value.get("rle"))
     if kind == "polygonlabels":
         return partial(polygon, value.get("points"), whole=PERCENT)
-    if value.get("rotation"):
-        return None
+    degrees = float(value.get("rotation") or 0)
     if kind == "rectanglelabels":
         x, y = float(value["x"]), float(value["y"])
-        return rectangle((x, y), (x + float(value["width"]), y + float(value["height"])), whole=PERCENT)
+        opposite = x + float(value["width"]), y + float(value["height"])
+        return rectangle((x, y), opposite, whole=PERCENT, turn=Turn(degrees, x, y) if degrees else None)
     if kind == "ellipselabels":
         x, y, across, down = (float(value[key]) for key in ("x", "y", "radiusX", "radiusY"))
-        return ellipse(x, y, across, down, whole=PERCENT)
+        return ellipse(x, y, across, down, whole=PERCENT, degrees=degrees)
     return None

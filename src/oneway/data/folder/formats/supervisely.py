@@ -32,7 +32,7 @@ class _Meta(BaseModel):
 
 
 class _Object(BaseModel):
-    classTitle: str  # noqa: N815
+    classTitle: Annotated[str, AfterValidator(class_name)]  # noqa: N815
     geometryType: str  # noqa: N815
     points: dict[str, Any] | None = None
     bitmap: dict[str, Any] | None = None

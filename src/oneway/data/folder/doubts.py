@@ -1,0 +1,91 @@
+"""What may well be wrong with the files of a data set as a whole: each a warning, with the line that decides it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+from oneway.common.words import listed
+from oneway.data.dataset import Item
+from oneway.data.folder.description import FILE, FOLDER, group_of, to_flow
+from oneway.data.folder.files import Found
+from oneway.data.folder.palettes import conflict_with
+
+SEVERAL = 3  # folders from which on, each with two labelled images or more, they may be patients, places or videos
+SHOWN = 8  # names or numbers that a message lists
+
+Doubts = Iterator[tuple[str, str]]
+"""Each by its heading."""
+
+
+def doubts(found: Found, held_out: Sequence[Item] = (), classes: Sequence[str] = ()) -> Doubts:
+    """All of them; `held_out` are images that validate for want of a validation set."""
+    yield from _divided_folders(found, held_out)
+    yield from _spellings(found, classes)
+    yield from _strays(found)
+    yield from _palettes(found)
+    yield from _bare(found)
+
+
+def _divided_folders(found: Found, held_out: Sequence[Item]) -> Doubts:
+    folders = Counter(group_of(item.name, FOLDER) for item in found.train if item.mask)
+    held = Counter(group_of(item.name, FOLDER) for item in held_out)
+    divided = [name for name, count in folders.items() if 0 < held[name] < count]
+    if divided and found.description.groups is None and sum(count > 1 for count in folders.values()) >= SEVERAL:
+        yield (
+            "Folders that both train and validate",
+            f"{len(divided)} of {len(folders)} folders ({divided[0]} is the first): where each is a patient, place or "
+            f"video, scores will be too high. To hold out whole folders, write `groups: {FOLDER}` into {FILE}",
+        )
+
+
+def _spellings(found: Found, classes: Sequence[str]) -> Doubts:
+    """Names in annotations that differ in upper and lower case alone, and are different classes."""
+    if not found.annotations or found.description.names:
+        return
+    spellings: dict[str, list[str]] = defaultdict(list)
+    for name in classes:
+        spellings[name.casefold()].append(name)
+    if several := [listed(map(repr, names)) for names in spellings.values() if len(names) > 1]:
+        line = to_flow([names[-1] for names in spellings.values()])
+        yield (
+            "Classes whose names differ in upper and lower case alone",
+            f"{'; '.join(several[:SHOWN])} are different classes. If they are not meant to be, correct the labels, or "
+            f"write the spelling that all shall have into {FILE}: `classes: {line}`",
+        )
+
+
+def _strays(found: Found) -> Doubts:
+    """Numbers that were taken for classes, and hardly occur."""
+    if found.inferred and (strays := found.inferred.strays):
+        shown = listed((f"{value} ({path})" for value, path in strays.items()), SHOWN)
+        they = "it stands" if len(strays) == 1 else "they stand"
+        line = to_flow([*strays, *(found.description.ignore or ())])
+        yield (
+            "Numbers that hardly occur, in a single mask",
+            f"{shown}: if {they} for no class, correct the mask, or write `ignore: {line}` into {FILE}",
+        )
+
+
+def _palettes(found: Found) -> Doubts:
+    """Indices that are classes since a description says so, and are shown in other colours in other masks."""
+    classes = found.description.classes
+    if found.inferred or found.annotations or classes is None or classes.coloured:
+        return
+    if conflict := conflict_with(classes, [item.mask for item in (*found.train, *found.val) if item.mask]):
+        yield (
+            "Palettes that differ from mask to mask",
+            f"{conflict}, and {FILE} says that indices are the classes. If colours are, give each class its colour",
+        )
+
+
+def _bare(found: Found) -> Doubts:
+    """Images that annotations list, and on which nothing is annotated."""
+    if found.bare:
+        images = sum(len(one.files) for one in found.annotations)
+        count = f"on {len(found.bare)} of {images} listed images nothing is annotated ({found.bare[0]} is the first)"
+        if found.description.unannotated == "background":
+            yield "Images without annotations", f"{count}: they are background all over, as {FILE} says"
+        else:
+            way_out = f"if they show nothing but background, write `unannotated: background` into {FILE}"
+            yield "Images without annotations", f"{count}: they train without labels; {way_out}"
