@@ -181,3 +181,21 @@ def test_classes_that_are_named_otherwise_are_refused_by_their_difference(run: P
     (other / "dataset.yaml").write_text("classes: [class 0, road]\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"other: has road, which .*lacks class 1, class 2, class 3 and .*`classes:`"):
         evaluated(run, other)
+
+
+def test_a_run_that_is_continued_keeps_the_images_held_out_for_it(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever this version would hold out; another share asked for is a change of the run."""
+    config = open_run(trained / "run").config.changed(data={"cache": tmp_path / "cache"})
+    with monkeypatch.context() as earlier:
+        earlier.setattr("oneway.data.folder.listing._hold_out", lambda labelled, *rest: tuple(labelled[:2]))
+        train(config, tmp_path / "run", False, QUIET)
+    split = open_run(tmp_path / "run").split
+    assert {*split.validating} != {*open_run(trained / "run").split.validating}
+    (tmp_path / "run/summary.json").unlink()
+    train(config, tmp_path / "run", True, QUIET)
+    assert open_run(tmp_path / "run").split == split
+    (tmp_path / "run/summary.json").unlink()
+    with pytest.raises(UserError, match="continuing would change the run"):
+        train(config.changed(data={"holdout": 0.4}), tmp_path / "run", True, QUIET)

@@ -57,6 +57,7 @@ class Item:
     image: Path
     mask: Path | None = None  # the file that holds its labels; None for an unlabelled image
     further: tuple[Path, ...] = ()  # files that hold more of its labels
+    predicted: bool = False  # whether its mask is as `oneway predict` wrote it, and no program has saved it since
 
 
 @dataclass(frozen=True)
@@ -213,3 +214,6 @@ class Dataset:
 
     reduction: int = 1
     """As in a listing."""
+
+    predicted: frozenset[str] = frozenset()
+    """Names of the images whose masks are predictions."""

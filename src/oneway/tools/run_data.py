@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from rich.console import Console
 from oneway import data, runs
 from oneway.common.errors import UserError
 from oneway.common.terms import SplitName
-from oneway.common.words import listed, say
+from oneway.common.words import counted, listed, say
 from oneway.config import Data
 from oneway.data.dataset import Dataset, Samples
 
@@ -52,6 +52,8 @@ def read_split(
         )
     seen: list[int] = []
     if split != "train":
+        if drafts := about_predictions(samples.names, dataset.predicted):
+            say(console, f"Note: {drafts}")
         if data_path is None:
             refuse_trained_on(run, samples)
             if split == "val":
@@ -59,6 +61,18 @@ def read_split(
         else:
             seen = leave_out_trained_on(run, samples, dataset.digests(split), data_path, console)
     return ReadSplit(dataset, samples, seen)
+
+
+def about_predictions(validating: Sequence[str], predicted: Collection[str]) -> str:
+    """A caution where some of the images that judge a model have masks that a model drew; else nothing."""
+    if not (made := [name for name in validating if name in predicted]):
+        return ""
+    are, them = ("is", "it") if len(made) == 1 else ("are", "them")
+    return (
+        f"{len(made)} of {counted(len(validating), 'mask')} behind these scores {are} as `oneway predict` wrote "
+        f"{them} ({listed(made, NAMED)}): there, scores say how much models agree, and not how good they are. Correct "
+        f"what is wrong, and save {them} anew."
+    )
 
 
 def refuse_trained_on(run: runs.Run, samples: Samples) -> None:

@@ -100,7 +100,7 @@ def list_described(
         found: What `describe` has found.
         holdout: Share of the labelled images that validate, where there is no validation set; 0 for none.
         seed: Decides which ones.
-        all_validate: Where there is no validation set, all labelled images validate, and none of them trains.
+        all_validate: Where there is no validation set, all labelled images validate, but for those that a model drew.
         reduction: See `with_reduction`.
         known: What a run has decided: those that were held out for it and still have labels are held out again.
 
@@ -109,11 +109,12 @@ def list_described(
     """
     root, description, inferred = found.root, found.description, found.inferred
     labelled = [item for item in found.train if item.mask]
-    if len(labelled) < (1 if found.val or not holdout else 2):
+    judging = [item for item in labelled if not item.predicted]  # a model is judged by what no model has drawn
+    if len(labelled if found.val or not holdout else judging) < (1 if found.val or not holdout else 2):
         doubts = (f"{message[:1].upper()}{message[1:]}." for _, message in _warnings(found))
         pair = () if labelled or (root / FILE).is_file() else suggest_pair(root)
         hints = (*pair, *doubts, *unsupported_labels(root, found.train), *_misfits(found))
-        raise UserError(f"{_too_few(found, len(labelled), holdout)}{''.join(f' {hint}' for hint in hints)}")
+        raise UserError(f"{_too_few(found, labelled, holdout)}{''.join(f' {hint}' for hint in hints)}")
     if inferred and not inferred.named:
         shown = listed((list(colour) for colour in description.palette), SHOWN)
         raise UserError(
@@ -124,9 +125,9 @@ def list_described(
     held_out: tuple[Item, ...] = ()
     chosen_by: Sequence[object] | None = None  # where images are held out
     if not found.val and all_validate:
-        held_out, chosen_by = tuple(labelled), ("all",)
+        held_out, chosen_by = tuple(judging), ("all",)
     elif not found.val:
-        held_out = _hold_out(labelled, holdout, seed, description.groups)
+        held_out = _hold_out(judging, holdout, seed, description.groups)
         chosen_by = (holdout, seed, description.groups) if description.groups else (holdout, seed)
         before = tuple(item for item in labelled if item.name in known.validating)
         if before and (before != held_out or len(before) < len(known.validating)):
@@ -164,9 +165,16 @@ def list_described(
     return with_reduction(listing, reduction)
 
 
-def _too_few(found: Found, labelled: int, holdout: float) -> str:
+def _too_few(found: Found, items: Sequence[Item], holdout: float) -> str:
     """That there are too few labels, or none at all, and what to do about it."""
-    root, part = found.root, found.description.train
+    root, part, labelled = found.root, found.description.train, len(items)
+    if (made := sum(item.predicted for item in items)) and holdout and not found.val:
+        masks = "mask of `oneway predict`" if made == 1 else "masks of `oneway predict`"
+        return (
+            f"{root}: {labelled - made} of {counted(len(found.train), 'training image')} have labels that nobody "
+            f"predicted, which is too few: two are needed, since the {made} {masks} can train, and not validate. "
+            "Correct some and save them anew, label more images, or name a `val` folder."
+        )
     less = "one will do with --data.holdout 0, or with a `val` folder"
     needed = "one is needed" if found.val or not holdout else f"one has to train and one to validate ({less})"
     images = counted(len(found.train), "training image")
