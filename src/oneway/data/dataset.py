@@ -87,6 +87,9 @@ class Listing:
     unlabelled: Path | str | None = None  # another folder, whose images are among those of training; or a pool
     masks: MaskStyle | None = None  # how its masks are stored; None where labels are in no masks
     image_style: ImageStyle = COLOURS  # what of its images is seen
+    read_as: str = (
+        ""  # how values that nothing names were taken for classes of a run; empty where there is nothing to say
+    )
 
     def factor(self, size: tuple[int, int]) -> int:
         """How many times smaller, each way, an image of this height and width is read."""
@@ -117,7 +120,10 @@ class Known(NamedTuple):
     """Names of the images that were held out."""
 
     classes: tuple[str, ...] = ()
-    """Names, in order of class index; for masks in which some of them may not occur."""
+    """Names, in order of class index; for labels in which some of them may not occur."""
+
+    masks: MaskStyle | None = None
+    """What stands for each class in masks, where that is known."""
 
 
 NO_RUN = Known()
@@ -213,6 +219,9 @@ class Dataset:
     """As in a listing."""
 
     reduction: int = 1
+    """As in a listing."""
+
+    read_as: str = ""
     """As in a listing."""
 
     predicted: frozenset[str] = frozenset()

@@ -51,6 +51,7 @@ class Found:
     bare: tuple[str, ...] = ()  # names of images that they list, and on which nothing is annotated
     guessed: bool = False  # whether the folder of images was known by the names of its files alone
     inferred: Inferred | None = None  # how the classes of masks were, where no description gives them
+    read_as: str = ""  # as in a listing
 
 
 def find(root: Path, unlabelled: Path | None = None) -> Found:

@@ -20,13 +20,14 @@ from oneway.data.dataset import NO_RUN, Bytes, Colour, Item, Known, Listing
 from oneway.data.decode.images import image_size
 from oneway.data.decode.masks import Coding, read_mask
 from oneway.data.decode.regions import BACKGROUND, is_background, paint_over, undrawn_class
-from oneway.data.folder.classes import by_own_numbers, default_colours
+from oneway.data.folder.classes import default_colours
 from oneway.data.folder.description import FILE, FOLDER, group_of, read_description
 from oneway.data.folder.files import Found, find, name_another
 from oneway.data.folder.formats import Annotations
 from oneway.data.folder.infer import SHOWN, find_legend, find_table, infer
 from oneway.data.folder.layout import unsupported_labels
 from oneway.data.folder.reduction import Reduction, with_reduction
+from oneway.data.folder.run_classes import by_names, by_values, how_read
 from oneway.data.folder.unread import (
     remark_masks_beside_annotations,
     remark_other_masks,
@@ -59,10 +60,11 @@ def describe(root: Path, unlabelled: Path | None = None, known: Known = NO_RUN) 
     if given.classes is not None or found.annotations or not masks:
         return found
     table = find_table(found.root, dict.fromkeys((".", *(part.images for part in given.parts))))
-    inferred = infer(masks, given.ignore, table)
-    of_run = by_own_numbers(known.classes) if table is None else None
-    if of_run and of_run.names != inferred.classes.names and of_run.table.keys() >= {*inferred.classes.table}:
-        inferred = replace(inferred, classes=of_run, colours=None)  # some do not occur here, or have had other names
+    inferred, read_as = infer(masks, given.ignore, table), ""
+    if table is None and known.classes and (of_run := by_values(inferred.classes, known)):
+        read_as = how_read(inferred.classes, of_run)
+        alike = of_run.names == inferred.classes.names  # else some do not occur here, or have had other names
+        inferred = replace(inferred, classes=of_run, colours=inferred.colours if alike else None, named=True)
     classes = inferred.classes
     ignore = None if classes.coloured or IGNORE in classes.table else (IGNORE,)
     changes = {
@@ -70,7 +72,7 @@ def describe(root: Path, unlabelled: Path | None = None, known: Known = NO_RUN) 
         "colours": inferred.colours if given.colours is None else given.colours,
         "ignore": given.ignore if given.ignore is not None else inferred.ignore or ignore,
     }
-    return replace(found, description=given.model_copy(update=changes), inferred=inferred)
+    return replace(found, description=given.model_copy(update=changes), inferred=inferred, read_as=read_as)
 
 
 def list_folder(
@@ -133,9 +135,11 @@ def list_described(
         if before and (before != held_out or len(before) < len(known.validating)):
             held_out, chosen_by = before, [item.name for item in before]
     names = {item.name for item in held_out}
+    if description.classes and not found.annotations and (of_run := by_names(description.classes, known)):
+        description = description.model_copy(update={"classes": of_run, "colours": default_colours(of_run.names)})
     classes, colours, masks = description.names, description.palette, None
     if found.annotations:
-        classes = _annotated_classes(found)
+        classes = _annotated_classes(found, known)
         colours = default_colours(classes)
         read_labels = partial(_read_annotations, found.annotations, classes)
         coding = f"annotations, crowds {description.crowds}, unannotated {description.unannotated}"
@@ -145,7 +149,7 @@ def list_described(
         # What is not used is left out, so that caches stay valid.
         lenient = {key: getattr(description, key) for key in ("resize_masks", "colour_tolerance")}
         coding = repr(description.coding()) + "".join(f", {key} {value}" for key, value in lenient.items() if value)
-        if description.classes:
+        if description.classes and {*description.classes.table.values()} == {*range(len(classes))}:
             masks = style_of((item.mask for item in labelled if item.mask), description.classes.table)
     listing = Listing(
         root=root,
@@ -161,6 +165,7 @@ def list_described(
         unlabelled=found.unlabelled,
         image_style=ImageStyle(description.bands, description.bits or MOST_BITS),
         masks=masks,
+        read_as=found.read_as,
     )
     return with_reduction(listing, reduction)
 
@@ -291,15 +296,20 @@ def resized(labels: Bytes, size: tuple[int, int]) -> Bytes:
     return labels[rows[:, None], columns]
 
 
-def _annotated_classes(found: Found) -> tuple[str, ...]:
-    """All classes, where labels come from annotations: as described, or else the background first."""
+def _annotated_classes(found: Found, known: Known) -> tuple[str, ...]:
+    """All classes, where labels come from annotations: as described, or else the background first.
+
+    Those of a run, where these are some of them, and what no region covers is the same by both.
+    """
     names = dict.fromkeys(name for one in found.annotations for name in one.names)
     if given := found.description.names:
         if unknown := [name for name in names if name not in given and not is_background(name)]:
             raise UserError(f"{found.root / FILE}: `classes` lacks {listed(unknown, SHOWN)}, which is drawn. Add it.")
-        return given
+        same_undrawn = (undrawn_class(given) == IGNORE) == (undrawn_class(known.classes) == IGNORE)
+        return known.classes if {*given} <= {*known.classes} and same_undrawn else given
     every = names if all(one.listed for one in found.annotations) else sorted(names)
-    return (BACKGROUND, *(name for name in every if not is_background(name)))
+    drawn = [name for name in every if not is_background(name)]
+    return known.classes if {*drawn} <= {*known.classes} and known.classes else (BACKGROUND, *drawn)
 
 
 def _read_annotations(annotations: Sequence[Annotations], classes: Sequence[str], item: Item) -> Bytes:

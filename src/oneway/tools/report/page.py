@@ -84,10 +84,11 @@ def write_report(
     settings = trained or data_of(facts[-1].folder, console, data, refresh=refresh, cache=cache)
     common = common_images(facts)
     elsewhere = data is not None
-    dataset = load_data(facts[-1].folder, models[-1].classes, settings, console, elsewhere, common)
+    model, last = models[-1], facts[-1].folder
+    dataset = load_data(last, model.classes, settings, console, elsewhere, common, model.masks)
     if drafts := dataset.predicted.intersection(common):
         common = without_predictions(facts, common, drafts)
-        dataset = load_data(facts[-1].folder, models[-1].classes, settings, console, elsewhere, common)
+        dataset = load_data(last, model.classes, settings, QUIET, elsewhere, common, model.masks)
     for run, model in zip(facts, models, strict=True):
         refuse_other_style(run.folder, model, dataset)
     if data is None and facts[-1].config.data.task == "segmentation":
