@@ -194,7 +194,8 @@ def test_a_run_that_is_continued_keeps_the_images_held_out_for_it(
     """Whichever this version would hold out; another share asked for is a change of the run."""
     config = open_run(trained / "run").config.changed(data={"cache": tmp_path / "cache"})
     with monkeypatch.context() as earlier:
-        earlier.setattr("oneway.data.folder.listing._hold_out", lambda labelled, *rest: tuple(labelled[:2]))
+        earlier.setattr("oneway.data.folder.listing.hold_out", lambda labelled, *rest: tuple(labelled[:2]))
+        earlier.setattr("oneway.data.folder.listing.with_all_classes", lambda plain, *rest: plain)
         train(config, tmp_path / "run", False, QUIET)
     split = open_run(tmp_path / "run").split
     assert {*split.validating} != {*open_run(trained / "run").split.validating}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from oneway.common.errors import UserError
-from oneway.common.streams import stream
 from oneway.common.terms import IGNORE, SplitName
 from oneway.common.words import counted, listed
 from oneway.data.check.survey import ALIKE_SHAPES
@@ -24,6 +23,7 @@ from oneway.data.folder.classes import default_colours
 from oneway.data.folder.description import FILE, FOLDER, group_of, read_description
 from oneway.data.folder.files import Found, find, name_another
 from oneway.data.folder.formats import Annotations
+from oneway.data.folder.hold_out import hold_out, with_all_classes
 from oneway.data.folder.infer import SHOWN, find_legend, find_table, infer
 from oneway.data.folder.layout import unsupported_labels
 from oneway.data.folder.reduction import Reduction, with_reduction
@@ -124,17 +124,6 @@ def list_described(
             f"{_naming(root)}.{''.join(f' {remark}' for remark in inferred.remarks)}"
             f"{_legend(root, description.palette)}"
         )
-    held_out: tuple[Item, ...] = ()
-    chosen_by: Sequence[object] | None = None  # where images are held out
-    if not found.val and all_validate:
-        held_out, chosen_by = tuple(judging), ("all",)
-    elif not found.val:
-        held_out = _hold_out(judging, holdout, seed, description.groups)
-        chosen_by = (holdout, seed, description.groups) if description.groups else (holdout, seed)
-        before = tuple(item for item in labelled if item.name in known.validating)
-        if before and (before != held_out or len(before) < len(known.validating)):
-            held_out, chosen_by = before, [item.name for item in before]
-    names = {item.name for item in held_out}
     if description.classes and not found.annotations and (of_run := by_names(description.classes, known)):
         description = description.model_copy(update={"classes": of_run, "colours": default_colours(of_run.names)})
     classes, colours, masks = description.names, description.palette, None
@@ -151,6 +140,19 @@ def list_described(
         coding = repr(description.coding()) + "".join(f", {key} {value}" for key, value in lenient.items() if value)
         if description.classes and {*description.classes.table.values()} == {*range(len(classes))}:
             masks = style_of((item.mask for item in labelled if item.mask), description.classes.table)
+    held_out: tuple[Item, ...] = ()
+    chosen_by: Sequence[object] | None = None  # where images are held out
+    if not found.val and all_validate:
+        held_out, chosen_by = tuple(judging), ("all",)
+    elif not found.val:
+        drawn_by = (holdout, seed, description.groups)
+        plain = hold_out(judging, *drawn_by)
+        before = tuple(item for item in labelled if item.name in known.validating)
+        held_out = before or with_all_classes(plain, judging, *drawn_by, read_labels)
+        chosen_by = drawn_by if description.groups else (holdout, seed)
+        if held_out != plain or len(held_out) < len(known.validating):
+            chosen_by = [item.name for item in held_out]
+    names = {item.name for item in held_out}
     listing = Listing(
         root=root,
         classes=classes,
@@ -204,30 +206,6 @@ def _naming(root: Path) -> str:
     if (root / FILE).is_file():
         return f"`oneway check` prints lines for {FILE} in which they can be named"
     return f"`oneway check --save` writes a {FILE} in which they can be named"
-
-
-def _hold_out(labelled: list[Item], holdout: float, seed: int, groups: str | None) -> tuple[Item, ...]:
-    """A share of the labelled images, in order of name: none, or else some and not all; of groups, all or none.
-
-    Each name has a random number of its own, so that labelling more images leaves most of those that validate in place.
-    """
-    if not holdout:
-        return ()
-    members: dict[str, list[Item]] = defaultdict(list)
-    for item in labelled:
-        members[item.name if groups is None else group_of(item.name, groups)].append(item)
-    if len(members) < 2:
-        raise UserError(
-            f"By `groups: {groups}`, all {len(labelled)} labelled images are one group ({next(iter(members))!r}), and "
-            f"none can validate. Change it in {FILE}, or name a validation set there."
-        )
-    count = min(max(round(holdout * len(labelled)), 1), len(labelled) - 1)
-    chosen: list[Item] = []
-    for group in sorted(members, key=lambda name: stream(seed, f"holdout of {name}").random())[: len(members) - 1]:
-        if len(chosen) >= count:
-            break
-        chosen += members[group]
-    return tuple(sorted(chosen, key=lambda item: item.name))
 
 
 def _selection(found: Found, held_out: Sequence[object] | None) -> dict[SplitName, Sequence[object]]:
