@@ -78,6 +78,25 @@ def test_other_validation_images_are_named(copies: list[Path]) -> None:
     assert shared not in str(error.value)
 
 
+def test_the_line_that_names_images_to_validate_has_the_folders_of_the_set(copies: list[Path], tmp_path: Path) -> None:
+    """Where it is a folder that is still there; as it is read, also by its own description."""
+    data, labels = tmp_path / "voc", np.zeros((4, 4), np.uint8)
+    for part, suffix in (("JPEGImages", "jpg"), ("SegmentationClass", "png")):
+        (data / part).mkdir(parents=True)
+        Image.fromarray(labels).save(data / part / f"a.{suffix}")
+    for copy in copies:
+        with_data(copy, name="folder", path=data)
+    change_json(copies[1] / "split.json", validation="0123456789abcdef")
+    change_json(copies[1] / "split.json", validating=[])
+    with pytest.raises(
+        UserError, match=re.escape("`val: {images: JPEGImages, masks: SegmentationClass, list: val.txt}`")
+    ):
+        read_runs(copies)
+    shutil.rmtree(data)
+    with pytest.raises(UserError, match=re.escape("`val: {images: images, masks: masks, list: val.txt}`")):
+        read_runs(copies)
+
+
 def test_different_numbers_of_images_without_labels_are_said(copies: list[Path], tmp_path: Path) -> None:
     """Two semi-supervised runs: the page says how many images each had."""
     more = Path(shutil.copytree(copies[1], tmp_path / "more"))
