@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,10 +20,11 @@ from oneway.common.errors import UserError
 from oneway.config import build, merge
 from oneway.config.recipes import recipe
 from oneway.data import list_files, streets
+from oneway.data.mask_style import MaskStyle
 from oneway.runs import open_run
 from oneway.tools.evaluate import evaluate_run
 from oneway.tools.report import write_report
-from oneway.tools.run_data import read_split
+from oneway.tools.run_data import load_data, read_split
 from oneway.tools.train import train
 from small_runs import QUIET, SMALL
 
@@ -179,5 +182,94 @@ def test_classes_that_are_named_otherwise_are_refused_by_their_difference(run: P
     """With the way out."""
     other = other_folder(run, 1)
     (other / "dataset.yaml").write_text("classes: [class 0, road]\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"other: has road, which .*lacks class 1, class 2, class 3 and .*`classes:`"):
+    with pytest.raises(
+        UserError, match=r"other: has road, which .*lacks class 1, class 2, class 3 and .*`classes: \[class 0,"
+    ):
         evaluated(run, other)
+
+
+def test_a_run_that_is_continued_keeps_the_images_held_out_for_it(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever this version would hold out; another share asked for is a change of the run."""
+    config = open_run(trained / "run").config.changed(data={"cache": tmp_path / "cache"})
+    with monkeypatch.context() as earlier:
+        earlier.setattr("oneway.data.folder.listing.hold_out", lambda labelled, *rest: tuple(labelled[:2]))
+        earlier.setattr("oneway.data.folder.listing.with_all_classes", lambda plain, *rest: plain)
+        train(config, tmp_path / "run", False, QUIET)
+    split = open_run(tmp_path / "run").split
+    assert {*split.validating} != {*open_run(trained / "run").split.validating}
+    (tmp_path / "run/summary.json").unlink()
+    train(config, tmp_path / "run", True, QUIET)
+    assert open_run(tmp_path / "run").split == split
+    (tmp_path / "run/summary.json").unlink()
+    with pytest.raises(UserError, match="continuing would change the run"):
+        train(config.changed(data={"holdout": 0.4}), tmp_path / "run", True, QUIET)
+
+
+def test_masks_that_name_nothing_are_read_by_the_values_of_the_run(run: Path, tmp_path: Path) -> None:
+    """What it calls `class 3` from a colour is not what others call so from a number, and is refused."""
+    root = run.parent / "photos"
+    numbers = {name: np.array(Image.open(root / "masks" / name)) % 9 for name in ("00.png", "01.png")}
+    colours = np.random.default_rng(0).permutation(256**3)[:9]
+    palette = np.stack([colours >> 16, colours >> 8 & 255, colours & 255], axis=1).astype(np.uint8)
+    painted = MaskStyle(mode="RGB", values=tuple(map(int, colours)))
+    new = tmp_path / "new"
+    for kind in ("images", "masks"):
+        (new / kind).mkdir(parents=True)
+    for name in numbers:
+        shutil.copy(root / "images" / name, new / "images" / name)
+        Image.fromarray(palette[numbers[name]]).save(new / "masks" / name)
+    opened, names = open_run(run), tuple(f"class {number}" for number in range(9))
+    settings = opened.config.data.model_copy(update={"path": new})
+    found = load_data(opened, names, settings, QUIET, True, masks=painted)
+    assert np.array_equal(found.read("val").label_map(0), numbers["00.png"])
+    for name, labels in numbers.items():
+        Image.fromarray(labels).save(new / "masks" / name)
+    with pytest.raises(UserError, match=r"new: its masks hold \d for class \d, and those that taught .*run \[\d+, "):
+        load_data(opened, names, settings, QUIET, True, masks=painted)
+
+
+def test_numbers_without_names_are_those_of_the_run(run: Path) -> None:
+    """As in a test set whose table of names lies elsewhere; what was taken for what is said."""
+    said, opened, other = io.StringIO(), open_run(run), other_folder(run, 3)
+    names = tuple("abcdefghi")
+    settings = opened.config.data.model_copy(update={"path": other})
+    style = MaskStyle(mode="L", values=tuple(range(9)))
+    found = load_data(opened, names, settings, Console(file=said, width=10_000), True, masks=style)
+    assert found.classes == names
+    assert "masks are read as those of the run, 0 as a, 1 as b" in said.getvalue()
+    with pytest.raises(UserError, match=re.escape("write `classes: {10: a, 11: b, 12: c")):
+        load_data(opened, names, settings, QUIET, True, masks=MaskStyle(mode="L", values=tuple(range(10, 19))))
+
+
+def test_classes_that_a_folder_names_may_be_fewer_and_in_another_order(run: Path) -> None:
+    """Each is the run's of that name."""
+    opened, other = open_run(run), other_folder(run, 2)
+    (other / "dataset.yaml").write_text("classes: {0: sky, 1: car, 2: road}\n", encoding="utf-8")
+    settings = opened.config.data.model_copy(update={"path": other})
+    truth = np.array(Image.open(other / "masks/0.png"))
+    for names in (("road", "sky", "tree", "car"), ("car", "road", "sky")):
+        found = load_data(opened, names, settings, QUIET, True)
+        expected = np.array([names.index(name) for name in ("sky", "car", "road")])[truth]
+        assert np.array_equal(found.read("val").label_map(0), expected)
+
+
+def test_annotations_that_lack_a_class_are_read_with_those_of_the_run(run: Path) -> None:
+    """A class of the run that happens not to be drawn is absent; one that it does not know is refused."""
+    opened, root = open_run(run), run.parent / "drawn"
+    root.mkdir()
+    for number, name in enumerate(("wall", "door")):
+        Image.fromarray(streets.render(9, number, 32, 64)[0]).save(root / f"{number}.png")
+        shape = {"label": name, "points": [[0, 0], [20, 10]], "shape_type": "rectangle"}
+        (root / f"{number}.json").write_text(json.dumps({"shapes": [shape], "imagePath": f"{number}.png"}))
+    settings = opened.config.data.model_copy(update={"path": root})
+    found = load_data(opened, ("background", "window", "wall", "door"), settings, QUIET, True)
+    assert np.unique(found.read("val").label_map(0)).tolist() == [0, 2]
+    (root / "dataset.yaml").write_text("train: {images: ., labelme: .}\nclasses: [background, wall, door]\n")
+    found = load_data(opened, ("background", "window", "door", "wall"), settings, QUIET, True)
+    assert np.unique(found.read("val").label_map(0)).tolist() == [0, 3]
+    with pytest.raises(
+        UserError, match=re.escape("has door, which") + ".*" + "call what is drawn as there: background and wall"
+    ):
+        load_data(opened, ("background", "wall"), settings, QUIET, True)

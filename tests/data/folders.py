@@ -12,6 +12,7 @@ from PIL import Image
 from data.encoders import compress
 from oneway.common.errors import UserError
 from oneway.data.folder import list_folder
+from oneway.data.pictures import mark
 
 SCENE = np.zeros((6, 8), np.uint8)
 SCENE[1:4, 2:7] = 1
@@ -35,6 +36,13 @@ def mask(path: Path, values: np.ndarray = SCENE, kind: str = "L") -> Path:
     elif kind == "RGB":
         image = Image.fromarray(np.array(PALETTE, np.uint8)[values])
     image.save(path)
+    return path
+
+
+def prediction(path: Path, values: np.ndarray = SCENE) -> Path:
+    """A mask as `oneway predict` writes it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.asarray(values, np.uint8)).save(path, pnginfo=mark("predict"))
     return path
 
 

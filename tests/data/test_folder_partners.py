@@ -8,6 +8,7 @@ import pytest
 
 from data.folders import coco, labelled, listing, mask, names, pairs, photo, refusal, write
 from oneway.data.folder import find
+from oneway.tools.predict.sources import find_sources
 
 
 def with_masks(root, images="photos", count=4, masks="masks"):
@@ -164,6 +165,30 @@ def test_labelled_images_in_another_folder_are_counted(tmp_path):
     assert len(labelled(found.train)) + len(found.val) == 4 + 3 + 1
     assert "batch2/images/u.jpg" in names(found.train)
     assert not unused(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("parts", "way_out"),
+    [
+        (("{}/images", "{}/masks"), "`oneway eval RUN --data {root}/test` scores a model by them"),
+        (("images/{}", "masks/{}"), "put them, with their masks, into a folder of their own, to score a model by them"),
+        (("{}", "{}annot"), "put them, with their masks, into a folder of their own, to score a model by them"),
+    ],
+)
+def test_labelled_test_images_are_named(tmp_path, parts, way_out):
+    """They are neither unused nor without labels: `predict --unlabelled` leaves them out."""
+    for part in ("train", "val", "test"):
+        for index in range(3):
+            photo(tmp_path / parts[0].format(part) / f"{part}{index}.png")
+            mask(tmp_path / parts[1].format(part) / f"{part}{index}.png")
+    photo(tmp_path / parts[0].format("train") / "bare.png")
+    (remark,) = [remark for remark in listing(tmp_path).remarks if "test" in remark]
+    place = parts[0].format("test").removesuffix("/images")
+    said = f"3 images with their masks in {place} do not train or validate; "
+    assert remark == f"{said}{way_out.format(root=tmp_path)}."
+    assert [source.path.name for source in find_sources([str(tmp_path)], tmp_path / "out", unlabelled=True)] == [
+        "bare.png"
+    ]
 
 
 def test_the_description_has_the_last_word(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from rich.console import Console
 
 import oneway
 from files import change_json
@@ -17,6 +19,7 @@ from oneway.common.errors import UserError
 from oneway.config import build, merge
 from oneway.config.recipes import recipe
 from oneway.runs import open_run
+from oneway.tools.evaluate import evaluate_run
 from oneway.tools.report import words, write_report
 from oneway.tools.report.facts import read_runs
 from oneway.tools.train import train
@@ -75,6 +78,25 @@ def test_other_validation_images_are_named(copies: list[Path]) -> None:
     assert shared not in str(error.value)
 
 
+def test_the_line_that_names_images_to_validate_has_the_folders_of_the_set(copies: list[Path], tmp_path: Path) -> None:
+    """Where it is a folder that is still there; as it is read, also by its own description."""
+    data, labels = tmp_path / "voc", np.zeros((4, 4), np.uint8)
+    for part, suffix in (("JPEGImages", "jpg"), ("SegmentationClass", "png")):
+        (data / part).mkdir(parents=True)
+        Image.fromarray(labels).save(data / part / f"a.{suffix}")
+    for copy in copies:
+        with_data(copy, name="folder", path=data)
+    change_json(copies[1] / "split.json", validation="0123456789abcdef")
+    change_json(copies[1] / "split.json", validating=[])
+    with pytest.raises(
+        UserError, match=re.escape("`val: {images: JPEGImages, masks: SegmentationClass, list: val.txt}`")
+    ):
+        read_runs(copies)
+    shutil.rmtree(data)
+    with pytest.raises(UserError, match=re.escape("`val: {images: images, masks: masks, list: val.txt}`")):
+        read_runs(copies)
+
+
 def test_different_numbers_of_images_without_labels_are_said(copies: list[Path], tmp_path: Path) -> None:
     """Two semi-supervised runs: the page says how many images each had."""
     more = Path(shutil.copytree(copies[1], tmp_path / "more"))
@@ -95,22 +117,39 @@ def test_a_damaged_file_is_named(copies: list[Path], name: str, changes: dict[st
         read_runs(copies)
 
 
-def test_runs_before_and_after_more_labels_are_compared_by_images_that_taught_neither(tmp_path: Path) -> None:
-    """As suggest, label, train, report go: what is held out changes with the labels; both are scored anew."""
-    photos, numbers = tmp_path / "photos", np.random.default_rng(0)
+def photographs(root: Path) -> dict[str, np.ndarray]:
+    """Eight images of noise, none with a mask yet, and the labels of each by its name."""
+    numbers = np.random.default_rng(0)
     for kind in ("images", "masks"):
-        (photos / kind).mkdir(parents=True)
-    (photos / "dataset.yaml").write_text("classes: [ground, road]\n", encoding="utf-8")
+        (root / kind).mkdir(parents=True)
+    (root / "dataset.yaml").write_text("classes: [ground, road]\n", encoding="utf-8")
     truth = {f"images/{name}.png": numbers.integers(2, size=(32, 64)).astype(np.uint8) for name in "abcdefgh"}
     for name in truth:
-        Image.fromarray(numbers.integers(256, size=(32, 64, 3)).astype(np.uint8)).save(photos / name)
-    changes = merge(SMALL, {"labels": "all", "data": {"path": photos, "cache": tmp_path / "cache"}})
+        Image.fromarray(numbers.integers(256, size=(32, 64, 3)).astype(np.uint8)).save(root / name)
+    return truth
+
+
+def trained(photos: Path, run: Path) -> Path:
+    """A run of a few iterations on a folder as it is now."""
+    changes = merge(SMALL, {"labels": "all", "data": {"path": photos, "cache": photos.parent / "cache"}})
     config = build(merge(recipe("folder").model_dump(), merge(changes, {"model": {"weights": None}})), source="test")
-    runs = [tmp_path / "first", tmp_path / "second"]
+    train(config.changed(data={"refresh": True}), run, False, QUIET)
+    return run
+
+
+def draw(photos: Path, truth: dict[str, np.ndarray], names: str) -> None:
+    """Masks for some of the images."""
+    for name in names:
+        Image.fromarray(truth[f"images/{name}.png"]).save(photos / "masks" / f"{name}.png")
+
+
+def test_runs_before_and_after_more_labels_are_compared_by_images_that_taught_neither(tmp_path: Path) -> None:
+    """As suggest, label, train, report go: what is held out changes with the labels; both are scored anew."""
+    photos = tmp_path / "photos"
+    truth, runs = photographs(photos), [tmp_path / "first", tmp_path / "second"]
     for run, labelled in zip(runs, ("abcd", "abcdefg"), strict=True):
-        for name in labelled:
-            Image.fromarray(truth[f"images/{name}.png"]).save(photos / "masks" / f"{name}.png")
-        train(config.changed(data={"refresh": True}), run, False, QUIET)
+        draw(photos, truth, labelled)
+        trained(photos, run)
     one, two = (open_run(run).split for run in runs)
     assert {*one.validating} != {*two.validating}
     common = sorted({*one.validating, *two.validating} - {*one.labelled, *two.labelled})
@@ -126,3 +165,51 @@ def test_runs_before_and_after_more_labels_are_compared_by_images_that_taught_ne
                 hits[label] += np.sum((found == label) & (truth[name] == label))
                 total[label] += np.sum((found == label) | (truth[name] == label))
         assert f"{100 * np.mean(hits / total):.1f}" in page
+
+
+def test_predictions_compare_no_runs(tmp_path: Path) -> None:
+    """An image that an earlier version held out, with the first run's own prediction for a mask, is left out."""
+    photos = tmp_path / "photos"
+    truth = photographs(photos)
+    draw(photos, truth, "abcd")
+    first = trained(photos, tmp_path / "first")
+    draw(photos, truth, "ef")
+    second = trained(photos, tmp_path / "second")
+    oneway.load(first, device="cpu").predict(photos / "images/h.png").save(photos / "masks/h.png")
+    split = open_run(second).split
+    everything = {*open_run(first).split.validating, *split.validating} - {*open_run(first).split.labelled}
+    both = sorted(everything - {*split.labelled})
+    change_json(second / "split.json", validating=[*split.validating, "images/h.png"], validation="0123456789abcdef")
+    page = write_report([first, second], tmp_path / "page.html").read_text(encoding="utf-8")
+    assert f"scored here by {len(both)} image" in page
+    assert "images/h.png" not in page
+    change_json(first / "split.json", validating=["images/h.png"])
+    change_json(second / "split.json", validating=["images/h.png", open_run(first).split.labelled[0]])
+    with pytest.raises(UserError, match=r"have masks as `oneway predict` wrote them \(images/h.png\)"):
+        write_report([first, second], tmp_path / "page.html")
+
+
+def test_a_page_says_that_it_rests_on_predictions(tmp_path: Path) -> None:
+    """Of a run that was validated by some; `eval` says so as well, and the headline of a page does not stand alone."""
+    photos = tmp_path / "photos"
+    truth = photographs(photos)
+    draw(photos, truth, "abcd")
+    run = trained(photos, tmp_path / "first")
+    (name, *_) = open_run(run).split.validating
+    oneway.load(run, device="cpu").predict(photos / name).save(photos / "masks" / Path(name).name)
+    said = io.StringIO()
+    console = Console(file=said, width=10_000)
+    page = write_report([run], None, refresh=True, console=console).read_text(encoding="utf-8")
+    caution = f"1 of 1 mask behind these scores is as `oneway predict` wrote it ({name})"
+    assert f'<p class="caution">{caution}' in page
+    evaluate_run(run, "val", None, console, refresh=True)
+    assert said.getvalue().count(caution) == 2
+
+
+def test_labels_that_are_the_predictions_of_the_first_run_are_said(copies: list[Path]) -> None:
+    """Where no file says what they were made from, the agreement does; a single run proves nothing."""
+    runs = read_runs(copies)
+    assert not words.like_predictions(runs)
+    agreeing = replace(runs[0], confusion=np.diag([99_000, 900, 0, *[0] * 6]) + np.eye(9, dtype=int), value=99.0)
+    assert "100.0 % of the labelled pixels that validate are just what" in words.like_predictions([agreeing, runs[1]])
+    assert not words.like_predictions([agreeing])

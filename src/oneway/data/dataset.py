@@ -63,6 +63,7 @@ class Item:
     image: Path
     mask: Path | None = None  # the file that holds its labels; None for an unlabelled image
     further: tuple[Path, ...] = ()  # files that hold more of its labels
+    predicted: bool = False  # whether its mask is as `oneway predict` wrote it, and no program has saved it since
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,9 @@ class Listing:
     unlabelled: Path | str | None = None  # another folder, whose images are among those of training; or a pool
     masks: MaskStyle | None = None  # how its masks are stored; None where labels are in no masks
     image_style: ImageStyle = COLOURS  # what of its images is seen
+    read_as: str = (
+        ""  # how values that nothing names were taken for classes of a run; empty where there is nothing to say
+    )
 
     def factor(self, size: tuple[int, int]) -> int:
         """How many times smaller, each way, an image of this height and width is read."""
@@ -122,7 +126,10 @@ class Known(NamedTuple):
     """Names of the images that were held out."""
 
     classes: tuple[str, ...] = ()
-    """Names, in order of class index; for masks in which some of them may not occur."""
+    """Names, in order of class index; for labels in which some of them may not occur."""
+
+    masks: MaskStyle | None = None
+    """What stands for each class in masks, where that is known."""
 
 
 NO_RUN = Known()
@@ -219,3 +226,9 @@ class Dataset:
 
     reduction: int = 1
     """As in a listing."""
+
+    read_as: str = ""
+    """As in a listing."""
+
+    predicted: frozenset[str] = frozenset()
+    """Names of the images whose masks are predictions."""

@@ -56,6 +56,8 @@ def load(config: Data, console: Console = QUIET, all_validate: bool = False, kno
         digests=files.digests,
         image_style=listing.image_style,
         reduction=listing.reduction,
+        read_as=listing.read_as,
+        predicted=frozenset(item.name for item in listing.items if item.predicted),
     )
 
 

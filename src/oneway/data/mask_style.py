@@ -18,7 +18,7 @@ from oneway.common.terms import IGNORE
 from oneway.data.dataset import Bytes, Colour
 from oneway.data.decode import matlab
 from oneway.data.decode.images import open_image
-from oneway.data.decode.masks import pack, palette_of
+from oneway.data.decode.masks import pack, palette_of, unpack
 
 Byte = Annotated[int, Field(ge=0, le=255)]
 Mode = Literal["L", "I;16", "P", "RGB"]
@@ -43,6 +43,21 @@ class MaskStyle(BaseModel):
     def fits(self) -> bool:
         """Whether pixels of this kind hold all these values."""
         return max(self.values) <= LARGEST[self.mode]
+
+    def table(self, coloured: bool) -> dict[int | Colour, int]:
+        """The class index of each number in such masks, or of each colour; empty where they have none."""
+        found: Sequence[int | Colour] = () if coloured else self.values
+        if self.mode == "RGB":
+            grey = all(value % GREY == 0 for value in self.values)
+            found = [*map(unpack, self.values)] if coloured else [value // GREY for value in self.values if grey]
+        elif self.mode == "P" and coloured:
+            found = self.palette and [self.palette[value] for value in self.values if value < len(self.palette)]
+        return {value: label for label, value in enumerate(found)}
+
+    def stands_for(self, label: int) -> set[int | Colour]:
+        """The numbers and the colours by which a class is known in such masks."""
+        tables = (self.table(coloured) for coloured in (False, True))
+        return {value for table in tables for value, index in table.items() if index == label}
 
     def picture(self, labels: Bytes) -> Image.Image:
         """The mask of H×W class indices."""

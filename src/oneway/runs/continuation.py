@@ -13,7 +13,7 @@ from oneway.common.errors import UserError
 from oneway.common.run_files import CHANGES, ENVIRONMENT, METRICS
 from oneway.common.words import listed
 from oneway.config import Config
-from oneway.data.dataset import PoolRecord, Samples
+from oneway.data.dataset import Known, PoolRecord, Samples
 from oneway.data.splits import Split, choose
 from oneway.engine.state import TrainingState
 from oneway.runs import atomic, checkpoint, lock, records
@@ -186,6 +186,12 @@ def read_notes(continued: Continued) -> Notes:
     names, teacher = found.get("pretrained"), found.get("teacher")
     filled = frozenset(map(str, names)) if isinstance(names, list) else frozenset()
     return Notes(filled, teacher if isinstance(teacher, str) else None)
+
+
+def known_of(continued: Continued) -> Known:
+    """The images that were held out: they are again, as long as the settings that draw them are the same."""
+    drawn_by = [(config.data.holdout, config.data.seed) for config in (continued.before, continued.run.config)]
+    return Known(continued.run.split.validating if drawn_by[0] == drawn_by[1] else ())
 
 
 def keep_teacher(continued: Continued, then: str | None, now: str) -> None:

@@ -201,7 +201,9 @@ def evaluate_run(
     if split == "test":
         _require_test_split(run.config.data.name)
     trained = runs.load_model(run.model_file, runs.choose_device(device), factory)
-    dataset, samples, seen = read_split(run, split, trained.classes, data_path, console, refresh=refresh, cache=cache)
+    dataset, samples, seen = read_split(
+        run, split, trained.classes, data_path, console, refresh=refresh, cache=cache, masks=trained.masks
+    )
     refuse_other_style(run, trained, dataset)
     if mirror and samples.task != "segmentation":
         raise UserError(f"--mirror: {path} classifies {run.config.data.name}; only segmentation is averaged so.")

@@ -153,15 +153,17 @@ def open_training(
     Nothing is written before everything has been checked.
     """
     say = partial(turn.say, console)
-    continued, noted = None, Notes(frozenset(), None)
+    continued, noted, known = None, Notes(frozenset(), None), data.Known()
     if resume:
         if ranks.is_first:
             continued = resources.enter_context(continuation.reopen(out, config, allow_changes))
         noted = ranks.broadcast(lambda: continuation.read_notes(continued) if continued else noted)
+        known = ranks.broadcast(lambda: continuation.known_of(continued) if continued else known)
     elif ranks.is_first:
         runs.refuse_occupied(out)
     with ranks.local_rank_zero_first():
-        dataset = data.load(config.data, console)  # a folder that is mistyped is said before weights are fetched
+        # A folder that is mistyped is said before weights are fetched.
+        dataset = data.load(config.data, console, known=known)
         if config.data.reduction == "auto" and dataset.reduction > 1:
             config = config.changed(data={"reduction": dataset.reduction})
         # Minutes of decoding would be in vain without them. A checkpoint has these, but not a teacher from elsewhere.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,9 +11,12 @@ from rich.console import Console
 from oneway import data, runs
 from oneway.common.errors import UserError
 from oneway.common.terms import SplitName
-from oneway.common.words import listed, say
+from oneway.common.words import counted, listed, say
 from oneway.config import Data
-from oneway.data.dataset import Dataset, Samples
+from oneway.data.dataset import Colour, Dataset, Samples
+from oneway.data.folder.classes import is_placeholder
+from oneway.data.folder.description import to_flow
+from oneway.data.mask_style import MaskStyle
 
 NAMED = 5  # images that a message names
 
@@ -40,10 +43,11 @@ def read_split(
     *,
     refresh: bool = False,
     cache: Path | None = None,
+    masks: MaskStyle | None = None,
 ) -> ReadSplit:
-    """A split of a run's data set, or of the same kind of data set in the folder `data_path`."""
+    """A split of a run's data set, or of the same kind of data set in the folder `data_path`; see `load_data`."""
     settings = runs.data_of(run, console, data_path, refresh=refresh, cache=cache)
-    dataset = load_data(run, classes, settings, console, elsewhere=data_path is not None)
+    dataset = load_data(run, classes, settings, console, elsewhere=data_path is not None, masks=masks)
     samples = dataset.read(split)
     if not len(samples):
         raise NothingValidates(
@@ -52,6 +56,8 @@ def read_split(
         )
     seen: list[int] = []
     if split != "train":
+        if drafts := about_predictions(samples.names, dataset.predicted):
+            say(console, f"Note: {drafts}")
         if data_path is None:
             refuse_trained_on(run, samples)
             if split == "val":
@@ -59,6 +65,18 @@ def read_split(
         else:
             seen = leave_out_trained_on(run, samples, dataset.digests(split), data_path, console)
     return ReadSplit(dataset, samples, seen)
+
+
+def about_predictions(validating: Sequence[str], predicted: Collection[str]) -> str:
+    """A caution where some of the images that judge a model have masks that a model drew; else nothing."""
+    if not (made := [name for name in validating if name in predicted]):
+        return ""
+    are, them = ("is", "it") if len(made) == 1 else ("are", "them")
+    return (
+        f"{len(made)} of {counted(len(validating), 'mask')} behind these scores {are} as `oneway predict` wrote "
+        f"{them} ({listed(made, NAMED)}): there, scores say how much models agree, and not how good they are. Correct "
+        f"what is wrong, and save {them} anew."
+    )
 
 
 def refuse_trained_on(run: runs.Run, samples: Samples) -> None:
@@ -133,18 +151,19 @@ def load_data(
     console: Console,
     elsewhere: bool = False,
     validating: Collection[str] = (),
+    masks: MaskStyle | None = None,
 ) -> Dataset:
-    """A run's data, or those of another folder; refuses classes that are not the model's.
+    """A run's data, or those of another folder; refuses classes that are not the model's, which learnt from `masks`.
 
     In the run's own folder, the images validate that did so in training, whichever would be held out by now, or those
     in `validating`. In another one, all labelled images do, unless it has all those that the run was trained on, by
     name: then it is the run's own, moved.
     """
-    all_validate = False
+    all_validate, known = False, data.Known({*(validating or run.split.validating)}, classes, masks)
     if elsewhere and settings.name == "folder":
-        labelled = {item.name for item in data.list_files(settings).items if item.mask}
+        labelled = {item.name for item in data.list_files(settings, known=known).items if item.mask}
         all_validate = not labelled >= set(run.split.labelled)
-    dataset = data.load(settings, console, all_validate, data.Known({*(validating or run.split.validating)}, classes))
+    dataset = data.load(settings, console, all_validate, known)
     if dataset.classes != classes:
         more, fewer = (
             [name for name in some if name not in rest]
@@ -152,13 +171,50 @@ def load_data(
         )
         has = [f"has {listed(more)}, which {run.path} was not trained on"] if more else []
         lacks = [f"lacks {listed(fewer)}, which {run.path} was trained on"] if fewer else []
-        own = run.config.data.path or "the run's own data"
+        style = None if dataset.masks is None else masks
+        way_out = f"write `classes: {_classes_line(classes, style)}` into its dataset.yaml"
+        if dataset.masks is None and more:  # a list of classes has to have all that are drawn
+            way_out = f"call what is drawn as there: {listed(classes, None)}"
         raise UserError(
             f"{settings.path}: {'; '.join(has + lacks) or f'has the classes of {run.path} in another order'}. Where "
-            f"its labels mean the same, copy `classes:` of {own} into its dataset.yaml (`oneway check --save` writes "
-            "that file where there is none)."
+            f"its labels mean the same, {way_out}."
         )
+    if masks is not None and dataset.masks is not None:
+        _refuse_other_values(run, classes, masks, dataset.masks, settings)
+    if elsewhere and dataset.read_as:
+        say(console, f"Note: {settings.path}: {dataset.read_as}.")
     return dataset
+
+
+def _classes_line(classes: Sequence[str], masks: MaskStyle | None) -> str:
+    """The classes as a `dataset.yaml` has them, with the values of such masks where these are not their numbers."""
+    numbers, colours = ([*masks.table(coloured)] if masks else [] for coloured in (False, True))
+    if len(colours) == len(classes) and len(numbers) != len(classes):
+        return to_flow(dict(zip(classes, colours, strict=True)))
+    plain = len(numbers) != len(classes) or numbers == [*range(len(classes))]
+    return to_flow([*classes] if plain else dict(zip(numbers, classes, strict=True)))
+
+
+def _refuse_other_values(
+    run: runs.Run, classes: Sequence[str], before: MaskStyle, now: MaskStyle, settings: Data
+) -> None:
+    """Refuses classes without names of their own, such as `class 3`, that masks hold other values for than the run's.
+
+    Such names count the values, and say nothing about what they stand for.
+    """
+    for label, name in reversed([*enumerate(classes)]):  # the first is often 0 and black, which are alike
+        taught, found = (style.stands_for(label) for style in (before, now))
+        if is_placeholder(name) and taught.isdisjoint(found):
+            raise UserError(
+                f"{settings.path}: its masks hold {_shown(found)} for {name}, and those that taught {run.path} "
+                f"{_shown(taught)}: such names count values, and say nothing about what they stand for. Save these "
+                "masks with the values of the others, and leave `classes` out of its dataset.yaml; or train with names "
+                "for all classes."
+            )
+
+
+def _shown(values: Collection[int | Colour]) -> str:
+    return listed((list(value) if isinstance(value, tuple) else value for value in values), joint="or")
 
 
 def refuse_other_style(run: runs.Run, model: runs.TrainedModel, dataset: Dataset) -> None:

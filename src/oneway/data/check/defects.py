@@ -124,13 +124,20 @@ def ignored_masks(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
 
 
 def predicted_masks(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
-    """Masks that `oneway predict` wrote, and no program has saved since."""
+    """Masks that `oneway predict` wrote, and no program has saved since: they may train, but no score is of them."""
     masks = [item for item in listing.items if item.mask and item.mask.suffix.lower() == ".png"]
     made = [item for item in masks if item.mask and is_marked(item.mask, "predict")]
-    if made:
+    judging = {item.name for _, items in held_out(listing) for item in items}
+    for item in made:
+        if item.name in judging:
+            message = "a score by it would compare two models. Correct it and save it anew, or let it train"
+            kind = "Masks that are predictions cannot validate"
+            yield Finding("error", kind, labels_file(item, listing), message)
+    if teaching := [item for item in made if item.name not in judging]:
         message = (
-            f"{len(made)} of {len(masks)} masks are as `oneway predict` wrote them "
-            f"({labels_file(made[0], listing)} is the first): a model that learns from them learns its own mistakes"
+            f"{len(teaching)} of {len(masks)} masks are as `oneway predict` wrote them "
+            f"({labels_file(teaching[0], listing)} is the first): a model that learns from them learns its own "
+            "mistakes. They train, and are not held out to validate"
         )
         yield Finding("warning", "Masks that are predictions", WHOLE_SET, message)
 

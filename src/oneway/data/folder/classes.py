@@ -60,9 +60,14 @@ def by_number(names: dict[int, str]) -> Classes:
     return Classes(distinct, {value: distinct.index(name) for value, name in names.items()})
 
 
+def is_placeholder(name: str) -> bool:
+    """Whether a class is called `class 3`, as one is for want of a name: that says nothing about what it shows."""
+    return re.fullmatch(r"class \d{1,5}", name) is not None
+
+
 def by_own_numbers(names: Sequence[str]) -> Classes | None:
     """Classes that are called `class 3` after the number that masks hold, as inferred ones are; None for others."""
-    numbers = {int(name.removeprefix("class ")): name for name in names if re.fullmatch(r"class \d{1,5}", name)}
+    numbers = {int(name.removeprefix("class ")): name for name in names if is_placeholder(name)}
     return by_number(numbers) if numbers and [*numbers.values()] == [*names] else None
 
 

@@ -162,7 +162,7 @@ class Description(Section):
     @property
     def palette(self) -> tuple[Colour, ...]:
         """The colour in which each class is shown."""
-        if self.classes and self.classes.coloured:
+        if self.classes and self.classes.coloured and not self.colours:
             return tuple(value for value in self.classes.table if isinstance(value, tuple))
         return self.colours or default_colours(self.names)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
@@ -14,6 +15,7 @@ from pydantic import ValidationError
 
 from oneway.common.errors import UserError, missing
 from oneway.common.run_files import is_output
+from oneway.common.threads import in_threads
 from oneway.common.words import listed
 from oneway.data.cache.unpack import unzip_command
 from oneway.data.dataset import Item
@@ -34,6 +36,7 @@ from oneway.data.folder.pairing import (
     unmarked,
 )
 from oneway.data.folder.walk import Problem, entries_of, images_in, require_inside, unsupported_images
+from oneway.data.pictures import is_marked
 from oneway.data.splits import names_in_list
 
 ELSEWHERE = "unlabelled"  # what the names of images from another folder begin with
@@ -57,6 +60,7 @@ class Found:
     bare: tuple[str, ...] = ()  # names of images that they list, and on which nothing is annotated
     guessed: bool = False  # whether the folder of images was known by the names of its files alone
     inferred: Inferred | None = None  # how the classes of masks were, where no description gives them
+    read_as: str = ""  # as in a listing
 
 
 def find(root: Path, unlabelled: Path | None = None) -> Found:
@@ -289,15 +293,17 @@ def _only_listed(file: Path, items: list[Item], problems: list[Problem]) -> list
     without = [item.name for item in items if item.name in named and item.mask is None]
     if without:
         problems.append(Problem(file, f"lists {len(without)} images without labels, {without[0]} among them."))
-    return [item if item.name in named else replace(item, mask=None, further=()) for item in items]
+    return [item if item.name in named else replace(item, mask=None, further=(), predicted=False) for item in items]
 
 
 def _masked(
     root: Path, folder: Path, files: list[Path], part: DatasetPart, key: str, problems: list[Problem]
 ) -> list[Item]:
-    """Images with masks beside them, or in a folder of their own."""
+    """Images with masks beside them, or in a folder of their own; a prediction serves where there is no other mask."""
     if part.masks is None:
         images, masks = pair_beside(stems(files, folder))
+        predicted = _predictions([path for paths in masks.values() for path in paths])
+        masks = {stem: sorted(paths, key=predicted.__contains__) for stem, paths in masks.items()}
     else:
         place = _subfolder(root, part.masks, f"{key}.masks")
         found = images_in(place, root, problems, masks=True)
@@ -306,11 +312,26 @@ def _masked(
         else:
             images = stems(sorted({*files} - {*found}), folder)  # where one folder is inside the other
             drawn = stems(found, place)
-        masks = pair_masks(images, drawn)
-        if folder != root and masks.keys().isdisjoint(images):
-            masks = pair_flat_masks(images, drawn)
-    problems += mismatches(images, masks)
+        predicted = _predictions(found)
+        sides = [
+            {stem: [path for path in drawn[stem] if (path in predicted) == made] for stem in drawn} for made in (0, 1)
+        ]
+        pair = pair_masks
+        if folder != root and pair_masks(images, drawn).keys().isdisjoint(images):
+            pair = pair_flat_masks
+        masks, further = (pair(images, {stem: paths for stem, paths in side.items() if paths}) for side in sides)
+        for stem, paths in further.items():
+            masks[stem] = [*masks.get(stem, ()), *paths]
+    problems += mismatches(images, masks, predicted)
+    first = {stem: paths[0] for stem, paths in masks.items()}
     return [
-        Item(_name_below(root, image), image, masks[stem][0] if stem in masks else None)
+        Item(_name_below(root, image), image, first.get(stem), predicted=first.get(stem) in predicted)
         for stem, (image, *_) in images.items()
     ]
+
+
+def _predictions(masks: list[Path]) -> set[Path]:
+    """Those that `oneway predict` wrote, and no program has saved since."""
+    pictures = [path for path in masks if path.suffix.lower() == ".png"]
+    made = in_threads(partial(is_marked, verb="predict"), pictures)
+    return {path for path, is_made in zip(pictures, made, strict=True) if is_made}

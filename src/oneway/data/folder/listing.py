@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from oneway.common.errors import UserError
-from oneway.common.streams import stream
 from oneway.common.terms import IGNORE, SplitName
 from oneway.common.words import counted, listed
 from oneway.data.check.survey import ALIKE_SHAPES
@@ -20,14 +18,16 @@ from oneway.data.dataset import NO_RUN, Bytes, Colour, Item, Known, Listing
 from oneway.data.decode.images import MOST_PIXELS, image_size
 from oneway.data.decode.masks import Coding, read_mask
 from oneway.data.decode.regions import BACKGROUND, is_background, paint_over, spelled, undrawn_class
-from oneway.data.folder.classes import by_own_numbers, default_colours
-from oneway.data.folder.description import FILE, group_of, read_description
+from oneway.data.folder.classes import default_colours
+from oneway.data.folder.description import FILE, read_description
 from oneway.data.folder.doubts import doubts
 from oneway.data.folder.files import Found, find, name_another
 from oneway.data.folder.formats import Annotations
+from oneway.data.folder.hold_out import hold_out, with_all_classes
 from oneway.data.folder.infer import SHOWN, find_legend, find_table, infer
 from oneway.data.folder.layout import unsupported_labels
 from oneway.data.folder.reduction import Reduction, with_reduction
+from oneway.data.folder.run_classes import by_names, by_values, how_read
 from oneway.data.folder.unread import (
     remark_masks_beside_annotations,
     remark_other_masks,
@@ -58,10 +58,11 @@ def describe(root: Path, unlabelled: Path | None = None, known: Known = NO_RUN) 
     if given.classes is not None or found.annotations or not masks:
         return found
     table = find_table(found.root, dict.fromkeys((".", *(part.images for part in given.parts))))
-    inferred = infer(masks, given.ignore, table)
-    of_run = by_own_numbers(known.classes) if table is None else None
-    if of_run and of_run.names != inferred.classes.names and of_run.table.keys() >= {*inferred.classes.table}:
-        inferred = replace(inferred, classes=of_run, colours=None)  # some do not occur here, or have had other names
+    inferred, read_as = infer(masks, given.ignore, table), ""
+    if table is None and known.classes and (of_run := by_values(inferred.classes, known)):
+        read_as = how_read(inferred.classes, of_run)
+        alike = of_run.names == inferred.classes.names  # else some do not occur here, or have had other names
+        inferred = replace(inferred, classes=of_run, colours=inferred.colours if alike else None, named=True)
     classes = inferred.classes
     ignore = None if classes.coloured or IGNORE in classes.table else (IGNORE,)
     changes = {
@@ -69,7 +70,7 @@ def describe(root: Path, unlabelled: Path | None = None, known: Known = NO_RUN) 
         "colours": inferred.colours if given.colours is None else given.colours,
         "ignore": given.ignore if given.ignore is not None else inferred.ignore or ignore,
     }
-    return replace(found, description=given.model_copy(update=changes), inferred=inferred)
+    return replace(found, description=given.model_copy(update=changes), inferred=inferred, read_as=read_as)
 
 
 def list_folder(
@@ -99,7 +100,7 @@ def list_described(
         found: What `describe` has found.
         holdout: Share of the labelled images that validate, where there is no validation set; 0 for none.
         seed: Decides which ones.
-        all_validate: Where there is no validation set, all labelled images validate, and none of them trains.
+        all_validate: Where there is no validation set, all labelled images validate, but for those that a model drew.
         reduction: See `with_reduction`.
         known: What a run has decided: those that were held out for it and still have labels are held out again.
 
@@ -108,11 +109,12 @@ def list_described(
     """
     root, description, inferred = found.root, found.description, found.inferred
     labelled = [item for item in found.train if item.mask]
-    if len(labelled) < (1 if found.val or not holdout else 2):
+    judging = [item for item in labelled if not item.predicted]  # a model is judged by what no model has drawn
+    if len(labelled if found.val or not holdout else judging) < (1 if found.val or not holdout else 2):
         warned = (f"{message[:1].upper()}{message[1:]}." for _, message in doubts(found))
         pair = () if labelled or (root / FILE).is_file() else suggest_pair(root)
         hints = (*pair, *warned, *unsupported_labels(root, found.train), *_misfits(found))
-        raise UserError(f"{_too_few(found, len(labelled), holdout)}{''.join(f' {hint}' for hint in hints)}")
+        raise UserError(f"{_too_few(found, labelled, holdout)}{''.join(f' {hint}' for hint in hints)}")
     if inferred and not inferred.named:
         shown = listed((list(colour) for colour in description.palette), SHOWN)
         raise UserError(
@@ -120,20 +122,11 @@ def list_described(
             f"{_naming(root)}.{''.join(f' {remark}' for remark in inferred.remarks)}"
             f"{_legend(root, description.palette)}"
         )
-    held_out: tuple[Item, ...] = ()
-    chosen_by: Sequence[object] | None = None  # where images are held out
-    if not found.val and all_validate:
-        held_out, chosen_by = tuple(labelled), ("all",)
-    elif not found.val:
-        held_out = _hold_out(labelled, holdout, seed, description.groups)
-        chosen_by = (holdout, seed, description.groups) if description.groups else (holdout, seed)
-        before = tuple(item for item in labelled if item.name in known.validating)
-        if before and (before != held_out or len(before) < len(known.validating)):
-            held_out, chosen_by = before, [item.name for item in before]
-    names = {item.name for item in held_out}
+    if description.classes and not found.annotations and (of_run := by_names(description.classes, known)):
+        description = description.model_copy(update={"classes": of_run, "colours": default_colours(of_run.names)})
     classes, colours, masks = description.names, description.palette, None
     if found.annotations:
-        classes = _annotated_classes(found)
+        classes = _annotated_classes(found, known)
         colours = default_colours(classes)
         read_labels = partial(_read_annotations, found.annotations, classes, description.resize_masks == "nearest")
         coding = f"annotations, crowds {description.crowds}, unannotated {description.unannotated}"
@@ -147,8 +140,21 @@ def list_described(
         # What is not used is left out, so that caches stay valid.
         lenient = {key: getattr(description, key) for key in ("resize_masks", "colour_tolerance")}
         coding = repr(description.coding()) + "".join(f", {key} {value}" for key, value in lenient.items() if value)
-        if description.classes:
+        if description.classes and {*description.classes.table.values()} == {*range(len(classes))}:
             masks = style_of((item.mask for item in labelled if item.mask), description.classes.table)
+    held_out: tuple[Item, ...] = ()
+    chosen_by: Sequence[object] | None = None  # where images are held out
+    if not found.val and all_validate:
+        held_out, chosen_by = tuple(judging), ("all",)
+    elif not found.val:
+        drawn_by = (holdout, seed, description.groups)
+        plain = hold_out(judging, *drawn_by)
+        before = tuple(item for item in labelled if item.name in known.validating)
+        held_out = before or with_all_classes(plain, judging, *drawn_by, read_labels)
+        chosen_by = drawn_by if description.groups else (holdout, seed)
+        if held_out != plain or len(held_out) < len(known.validating):
+            chosen_by = [item.name for item in held_out]
+    names = {item.name for item in held_out}
     listing = Listing(
         root=root,
         classes=classes,
@@ -163,13 +169,21 @@ def list_described(
         unlabelled=found.unlabelled,
         image_style=ImageStyle(description.bands, description.bits or MOST_BITS),
         masks=masks,
+        read_as=found.read_as,
     )
     return with_reduction(listing, reduction)
 
 
-def _too_few(found: Found, labelled: int, holdout: float) -> str:
+def _too_few(found: Found, items: Sequence[Item], holdout: float) -> str:
     """That there are too few labels, or none at all, and what to do about it."""
-    root, part = found.root, found.description.train
+    root, part, labelled = found.root, found.description.train, len(items)
+    if (made := sum(item.predicted for item in items)) and holdout and not found.val:
+        masks = "mask of `oneway predict`" if made == 1 else "masks of `oneway predict`"
+        return (
+            f"{root}: {labelled - made} of {counted(len(found.train), 'training image')} have labels that nobody "
+            f"predicted, which is too few: two are needed, since the {made} {masks} can train, and not validate. "
+            "Correct some and save them anew, label more images, or name a `val` folder."
+        )
     less = "one will do with --data.holdout 0, or with a `val` folder"
     needed = "one is needed" if found.val or not holdout else f"one has to train and one to validate ({less})"
     images = counted(len(found.train), "training image")
@@ -194,30 +208,6 @@ def _naming(root: Path) -> str:
     if (root / FILE).is_file():
         return f"`oneway check` prints lines for {FILE} in which they can be named"
     return f"`oneway check --save` writes a {FILE} in which they can be named"
-
-
-def _hold_out(labelled: list[Item], holdout: float, seed: int, groups: str | None) -> tuple[Item, ...]:
-    """A share of the labelled images, in order of name: none, or else some and not all; of groups, all or none.
-
-    Each name has a random number of its own, so that labelling more images leaves most of those that validate in place.
-    """
-    if not holdout:
-        return ()
-    members: dict[str, list[Item]] = defaultdict(list)
-    for item in labelled:
-        members[item.name if groups is None else group_of(item.name, groups)].append(item)
-    if len(members) < 2:
-        raise UserError(
-            f"By `groups: {groups}`, all {len(labelled)} labelled images are one group ({next(iter(members))!r}), and "
-            f"none can validate. Change it in {FILE}, or name a validation set there."
-        )
-    count = min(max(round(holdout * len(labelled)), 1), len(labelled) - 1)
-    chosen: list[Item] = []
-    for group in sorted(members, key=lambda name: stream(seed, f"holdout of {name}").random())[: len(members) - 1]:
-        if len(chosen) >= count:
-            break
-        chosen += members[group]
-    return tuple(sorted(chosen, key=lambda item: item.name))
 
 
 def _selection(found: Found, held_out: Sequence[object] | None) -> dict[SplitName, Sequence[object]]:
@@ -286,17 +276,22 @@ def resized(labels: Bytes, size: tuple[int, int]) -> Bytes:
     return labels[rows[:, None], columns]
 
 
-def _annotated_classes(found: Found) -> tuple[str, ...]:
-    """All classes, where labels come from annotations: as described, or else the background first."""
+def _annotated_classes(found: Found, known: Known) -> tuple[str, ...]:
+    """All classes, where labels come from annotations: as described, or else the background first.
+
+    Those of a run, where these are some of them, and what no region covers is the same by both.
+    """
     names = dict.fromkeys(name for one in found.annotations for name in one.names)
     if given := found.description.names:
         if unknown := [name for name in names if spelled(name, given) is None and not is_background(name)]:
             shown = listed((repr(name) for name in unknown), SHOWN)
             is_drawn, it = ("is drawn", "it") if len(unknown) == 1 else ("are drawn", "them")
             raise UserError(f"{found.root / FILE}: `classes` lacks {shown}, which {is_drawn}. Add {it}.")
-        return given
+        same_undrawn = (undrawn_class(given) == IGNORE) == (undrawn_class(known.classes) == IGNORE)
+        return known.classes if {*given} <= {*known.classes} and same_undrawn else given
     every = names if all(one.listed for one in found.annotations) else sorted(names)
-    return (BACKGROUND, *(name for name in every if not is_background(name)))
+    drawn = [name for name in every if not is_background(name)]
+    return known.classes if {*drawn} <= {*known.classes} and known.classes else (BACKGROUND, *drawn)
 
 
 def _read_annotations(annotations: Sequence[Annotations], classes: Sequence[str], resize: bool, item: Item) -> Bytes:

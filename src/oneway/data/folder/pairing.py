@@ -130,8 +130,8 @@ def _beginning_of(stem: str, images: Stems) -> str | None:
     return next((stem[:end] for end in ends if stem[:end] in images), None)
 
 
-def mismatches(images: Stems, masks: Stems) -> Iterator[Problem]:
-    """What is wrong with files that pair up with none, or with several."""
+def mismatches(images: Stems, masks: Stems, predicted: Collection[Path] = ()) -> Iterator[Problem]:
+    """What is wrong with files that pair up with none, or with several; some of the masks are predictions."""
     for first, *others in images.values():
         for path in others:
             yield Problem(path, f"left out: but for the suffix it has the name of {first.name}. Rename or remove it.")
@@ -140,7 +140,8 @@ def mismatches(images: Stems, masks: Stems) -> Iterator[Problem]:
     longer: Stems = defaultdict(list)
     for stem, (first, *others) in masks.items():
         for path in others:
-            yield Problem(path, f"left out: {first.name} is the mask of the same image. Remove one of them.")
+            made = "a prediction, and " if path in predicted and first not in predicted else ""
+            yield Problem(path, f"left out: {made}{first.name} is the mask of the same image. Remove one of them.")
         if stem in images:
             continue
         if {name := PurePosixPath(stem).name, unmarked(name)} & names:

@@ -5,6 +5,7 @@ How to choose them, or to add them, is said.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from itertools import permutations
@@ -12,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from oneway.common.errors import UserError
 from oneway.common.run_files import is_output
-from oneway.common.words import counted, listed
+from oneway.common.words import command, counted, listed
 from oneway.data.dataset import Item
 from oneway.data.decode.images import SUFFIXES
 from oneway.data.folder.description import FILE, Description, to_flow
@@ -106,22 +107,18 @@ def suggest_pair(root: Path) -> Iterator[str]:
 
 def remark_unused_images(found: Found) -> Iterator[str]:
     """Remarks on folders of images, with masks of their own or without, beside those that are read or around them."""
-    places = {above: None for part in found.description.parts for above in PurePosixPath(part.images).parents}
-    labelled: dict[str, int] = {}
-    unused: dict[str, int] = {}
-    for place in places:
-        for entry in entries_of(found.root / place):
-            folder = (place / entry.name).as_posix()
-            if entry.is_dir(follow_symlinks=False) and not _is_known(found, folder):
-                if count := _count_labelled(found, folder):
-                    labelled[folder] = count
-                else:
-                    unused |= _count_unlabelled(found, folder)
-    if more := {folder: count for folder, count in labelled.items() if PurePosixPath(folder).name.lower() not in TEST}:
+    labelled = {folder: len(images) for folder, images in labelled_apart(found).items()}
+    tests = {folder: count for folder, count in labelled.items() if PurePosixPath(folder).name.lower() in TEST}
+    if tests:
+        yield _say_tests(found, tests)
+    if more := {folder: count for folder, count in labelled.items() if folder not in tests}:
         is_one = sum(more.values()) == 1
         which = f"{counted(sum(more.values()), 'image')} with {'its mask' if is_one else 'their masks'}"
-        way_out = _add_labelled(found, tests=len(more) < len(labelled))
+        way_out = _add_labelled(found, tests=bool(tests))
         yield f"{which} in {listed(more, SHOWN)} {'is' if is_one else 'are'} not used; {way_out}."
+    unused: dict[str, int] = {}
+    for folder in _unknown(found):
+        unused |= {} if folder in labelled else _count_unlabelled(found, folder)
     if folders := [folder for folder, count in unused.items() if count]:
         count = sum(unused.values())
         added = [*(found.description.unlabelled if (found.root / FILE).is_file() else ()), *folders]
@@ -129,6 +126,56 @@ def remark_unused_images(found: Found) -> Iterator[str]:
             f"{counted(count, 'image')} in {listed(folders, SHOWN)} {'is' if count == 1 else 'are'} not used; "
             f"`unlabelled: {to_flow(added)}` in {FILE} adds {'it' if count == 1 else 'them'}."
         )
+
+
+def labelled_apart(found: Found) -> dict[str, list[tuple[Path, Path]]]:
+    """The images that have masks in folders which are not read, with these masks, by these folders."""
+    folders = {folder: _labelled_in(found, folder) for folder in _unknown(found)}
+    return {folder: images for folder, images in folders.items() if images}
+
+
+def _labelled_in(found: Found, folder: str) -> list[tuple[Path, Path]]:
+    """The images of a folder with their masks, which lie beside them as `masks/` beside `images/`, or as those read do.
+
+    Of `images/test`, masks are in `masks/test` where those of `images/train` are in `masks/train`; of `test`, in
+    `testannot`.
+    """
+    place, part = found.root / folder, found.description.train
+    try:
+        files = images_in(place, found.root, [], masks=True)
+        images, masks = (stems_below(files, place, names) for names in (IMAGES, MASKS))
+        if not masks and part and part.masks and PurePosixPath(folder).parent == PurePosixPath(part.images).parent:
+            drawn = part.masks.replace(PurePosixPath(part.images).name, place.name)
+            if drawn != part.masks and (found.root / drawn).is_dir():
+                masks = stems(images_in(found.root / drawn, found.root, [], masks=True), found.root / drawn)
+                images = stems(files, place)
+    except UserError:
+        return []
+    pairs = pair_masks(images, masks)
+    return [(images[stem][0], pairs[stem][0]) for stem in sorted(images.keys() & pairs.keys())]
+
+
+def _unknown(found: Found) -> list[str]:
+    """The folders beside those that are read, or around them, that have no part to play."""
+    places = {above: None for part in found.description.parts for above in PurePosixPath(part.images).parents}
+    beside = (place / entry.name for place in places for entry in entries_of(found.root / place) if _is_folder(entry))
+    return [folder.as_posix() for folder in beside if not _is_known(found, folder.as_posix())]
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    return entry.is_dir(follow_symlinks=False)
+
+
+def _say_tests(found: Found, tests: dict[str, int]) -> str:
+    """That labelled test images are there, and how a model is scored by them."""
+    count, place = sum(tests.values()), found.root / next(iter(tests))
+    it, do, masks = ("it", "does", "its mask") if count == 1 else ("them", "do", "their masks")
+    way_out = (
+        f"put {it}, with {masks}, into a folder of {'its' if count == 1 else 'their'} own, to score a model by {it}"
+    )
+    if choose_folder(place, ".", IMAGES):
+        way_out = f"`{command('oneway', 'eval', 'RUN', '--data', place)}` scores a model by {it}"
+    return f"{counted(count, 'image')} with {masks} in {listed(tests, SHOWN)} {do} not train or validate; {way_out}."
 
 
 def _add_labelled(found: Found, tests: bool) -> str:
@@ -152,17 +199,6 @@ def _is_known(found: Found, folder: str) -> bool:
     labels = name.startswith(tuple(MASK_FOLDERS)) or name.endswith(CAMVID)
     inside = any(PurePosixPath(folder).is_relative_to(path) for path in _used(found.description))
     return labels or inside or folder in _named(found.description) or is_output(found.root / folder)
-
-
-def _count_labelled(found: Found, folder: str) -> int:
-    """How many images have a mask beside their own folder, as in `images/` and `masks/`, in a folder or below it."""
-    place = found.root / folder
-    try:
-        files = images_in(place, found.root, [], masks=True)
-    except UserError:
-        return 0
-    images, masks = (stems_below(files, place, names) for names in (IMAGES, MASKS))
-    return len(images.keys() & pair_masks(images, masks).keys())
 
 
 def _count_unlabelled(found: Found, folder: str) -> dict[str, int]:

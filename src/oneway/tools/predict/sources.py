@@ -15,11 +15,11 @@ from oneway.common.errors import UserError
 from oneway.common.run_files import is_contact_sheet, is_output
 from oneway.common.words import counted, listed
 from oneway.data.cache.unpack import unzip_command
-from oneway.data.dataset import Item
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.video import VIDEO_SUFFIXES
 from oneway.data.folder import FILE, find
 from oneway.data.folder.names import IMAGES, MASK_FOLDERS
+from oneway.data.folder.unread import labelled_apart
 from oneway.data.folder.walk import PICTURES, choose_folder
 
 ARCHIVES = frozenset({".tar", ".zip", ".tgz", ".gz"})
@@ -168,6 +168,7 @@ def _masks(folder: Path) -> Callable[[Path], bool]:
         parts = (found.description.train, found.description.val)
         folders = [(folder / part.masks).resolve() for part in parts if part and part.masks]
         files = [(item.image, item.mask) for item in (*found.train, *found.val) if item.mask]
+        files += [pair for apart in labelled_apart(found).values() for pair in apart]
         # Unless someone says so, a.png beside a.jpg may be another photo.
         pairs = {mask.resolve() for image, mask in files if described or mask.with_suffix("") != image.with_suffix("")}
 
@@ -188,13 +189,13 @@ def _masks(folder: Path) -> Callable[[Path], bool]:
 
 
 def _labelled(folder: Path) -> set[Path]:
-    """The images with labels of a data set."""
-    items: tuple[Item, ...] = ()
+    """The images with labels of a data set, and those of test sets beside it."""
+    labelled: set[Path] = set()
     if folder.is_dir():
         with suppress(UserError):
             found = find(folder)
-            items = (*found.train, *found.val)
-    labelled = {item.image.resolve() for item in items if item.mask}
+            labelled = {item.image.resolve() for item in (*found.train, *found.val) if item.mask}
+            labelled |= {image.resolve() for pairs in labelled_apart(found).values() for image, _ in pairs}
     if not labelled:
         raise UserError(f"--unlabelled: no labels are found in {folder}. Give the folder that holds images and masks.")
     return labelled

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from oneway import runs
 from oneway.common.errors import UserError
 from oneway.common.words import listed
 from oneway.config import Config
+from oneway.data.folder import find
+from oneway.data.folder.description import to_flow
 from oneway.methods import METHODS
 from oneway.tools.evaluate import METRIC_NAMES
 
@@ -190,13 +193,23 @@ def _names(configs: list[Config], paths: list[Path]) -> list[str]:
 def _refuse_if_incomparable(first: RunFacts, other: RunFacts) -> None:
     if differences := list(_differences(first, other)):
         again = (
-            "; or train both with the same validation images, by a `val` in dataset.yaml, such as `val: {images: "
-            "images, masks: masks, list: val.txt}` with the names of some images in val.txt, one on each line"
+            "; or train both with the same validation images, by a `val` in dataset.yaml, such as "
+            f"`{_val_line(first)}` with the names of some images in val.txt, one on each line"
         )
         raise UserError(
             f"{first.path} and {other.path} cannot be compared: they differ in {'; '.join(differences)}. "
             f"Write a report about each{again if first.validation != other.validation else ''}."
         )
+
+
+def _val_line(run: RunFacts) -> str:
+    """The line of `dataset.yaml` that names images of a run's folder to validate, where its training images are."""
+    folders = {"images": "images", "masks": "masks"}
+    if run.config.data.name == "folder" and run.config.data.path is not None:
+        with suppress(UserError):  # it may be gone
+            train = find(run.config.data.path).description.train
+            folders = train.model_dump(exclude_none=True) if train else folders
+    return f"val: {to_flow({**folders, 'list': 'val.txt'})}"
 
 
 def _differences(first: RunFacts, other: RunFacts) -> Iterator[str]:

@@ -29,9 +29,15 @@ from oneway.tools.report.facts import RunFacts, common_images, differing_setting
 from oneway.tools.report.gain import describe_gain
 from oneway.tools.report.gallery import gallery
 from oneway.tools.report.next_steps import next_steps
-from oneway.tools.report.rescore import rescore
+from oneway.tools.report.rescore import rescore, without_predictions
 from oneway.tools.report.robustness import STRENGTHS, Robustness, robustness
-from oneway.tools.run_data import compare_validating, load_data, refuse_other_style, refuse_trained_on
+from oneway.tools.run_data import (
+    about_predictions,
+    compare_validating,
+    load_data,
+    refuse_other_style,
+    refuse_trained_on,
+)
 
 HERE = Path(__file__).parent
 LONGEST_NAME = 80
@@ -78,7 +84,11 @@ def write_report(
     settings = trained or data_of(facts[-1].folder, console, data, refresh=refresh, cache=cache)
     common = common_images(facts)
     elsewhere = data is not None
-    dataset = load_data(facts[-1].folder, models[-1].classes, settings, console, elsewhere, common)
+    model, last = models[-1], facts[-1].folder
+    dataset = load_data(last, model.classes, settings, console, elsewhere, common, model.masks)
+    if drafts := dataset.predicted.intersection(common):
+        common = without_predictions(facts, common, drafts)
+        dataset = load_data(last, model.classes, settings, QUIET, elsewhere, common, model.masks)
     for run, model in zip(facts, models, strict=True):
         refuse_other_style(run.folder, model, dataset)
     if data is None and facts[-1].config.data.task == "segmentation":
@@ -93,8 +103,10 @@ def write_report(
         if common:
             facts, note = rescore(facts, models, dataset.read("val"), common)
             say(console, note)
+        if doubt := about_predictions(facts[-1].validating, dataset.predicted) or words.like_predictions(facts):
+            say(console, doubt)
         page = _gather(facts, models, dataset, again, pool)
-        html = _render({**page, "caution": f"{note} {page['caution']}".strip()})
+        html = _render({**page, "caution": " ".join(filter(None, (doubt, note, page["caution"])))})
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(out, html.encode())

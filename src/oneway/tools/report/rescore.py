@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +13,17 @@ from oneway.data import Samples
 from oneway.runs import TrainedModel
 from oneway.tools.evaluate import evaluate
 from oneway.tools.report.facts import RunFacts
+
+
+def without_predictions(runs: Sequence[RunFacts], images: Sequence[str], predicted: Collection[str]) -> list[str]:
+    """Images by which runs can be compared, without those whose masks a model drew; a UserError if none is left."""
+    if rest := [name for name in images if name not in predicted]:
+        return rest
+    raise UserError(
+        f"{runs[0].path} and {runs[-1].path} cannot be compared: they were validated by different images, and those "
+        f"whose labels taught none of them have masks as `oneway predict` wrote them ({listed(images, 5)}). Correct "
+        "some, and save them anew."
+    )
 
 
 def rescore(
