@@ -12,6 +12,7 @@ from oneway.common.streams import stream
 from oneway.common.terms import IGNORE
 from oneway.common.threads import in_threads
 from oneway.data.dataset import Bytes, Item
+from oneway.data.decode.images import MOST_PIXELS
 from oneway.data.folder.description import FILE, group_of
 
 MOST_LOOKED_AT = 100  # labelled images up to which a draw may miss a class, and looking at all takes little time
@@ -46,6 +47,13 @@ def _draw(labelled: Sequence[Item], seed: int, groups: str | None) -> dict[str, 
     }
 
 
+def _classes_in(labels: Bytes) -> set[int]:
+    """The classes of a mask; a UserError where annotations claim a size that no image has."""
+    if labels.size > MOST_PIXELS:
+        raise UserError(f"{labels.shape[1]}×{labels.shape[0]} labels are more than an image has pixels.")
+    return {*np.unique(labels).tolist()} - {IGNORE}
+
+
 def _count(labelled: Sequence[Item], holdout: float) -> int:
     return min(max(round(holdout * len(labelled)), 1), len(labelled) - 1)
 
@@ -66,8 +74,7 @@ def with_all_classes(
         return plain
     members = _draw(labelled, seed, groups)
     try:
-        found = in_threads(lambda item: {*np.unique(read_labels(item)).tolist()} - {IGNORE}, labelled)
-        shown = dict(zip(labelled, found, strict=True))
+        shown = dict(zip(labelled, in_threads(lambda item: _classes_in(read_labels(item)), labelled), strict=True))
     except UserError:  # decoding will say why
         return plain
     classes = {group: set[int]().union(*(shown[item] for item in members[group])) for group in members}
