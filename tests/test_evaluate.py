@@ -6,14 +6,18 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import nn
 from torchmetrics.classification import MulticlassConfusionMatrix, MulticlassJaccardIndex
 
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.models.mirrored import Mirrored
-from oneway.tools.evaluate import Scores, confusion_matrix, evaluate_run
+from oneway.ops import most_probable
+from oneway.ops.losses import upsample
+from oneway.tools.evaluate import Scores, confusion_matrix, evaluate_run, predict
 from oneway.tools.train import train
 from small_runs import QUIET, small_streets
+from test_windows import Largest
 
 CLASSES = 6
 
@@ -125,3 +129,31 @@ def test_a_mirrored_network_averages_both_views():
     certain = torch.nn.Conv2d(3, 2, 1)
     certain.weight.data, certain.bias.data = torch.zeros(2, 3, 1, 1), torch.tensor([500.0, -500.0])
     assert torch.isfinite(Mirrored(certain)(x)).all()
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("pixels", [(96, 160), (97, 160), (96, 131), (96, 80), (24, 20), (10, 12)])
+def test_classes_of_pixels_are_those_of_all_logits_at_full_size(pixels, half, monkeypatch):
+    """To the bit, ties included; without a tensor of them where the height is a multiple of the cells'."""
+    monkeypatch.setattr(most_probable, "BAND", 4000)
+    monkeypatch.setattr(most_probable, "AT_ONCE", 5000)
+    noise = torch.Generator().manual_seed(0)
+    logits = torch.randn(2, 7, 24, 20, generator=noise).mul(3).to(torch.bfloat16 if half else torch.float32)
+    logits[0] = logits[0].round()
+    network = nn.Module()
+    network.forward = lambda x: logits
+    expected = upsample(logits, pixels).argmax(dim=1)
+    with Largest() as largest:
+        found = predict(network, torch.zeros(2, 3, *pixels))
+    assert torch.equal(found, expected)
+    assert found.dtype == expected.dtype
+    if pixels == (96, 160):
+        assert largest.most <= 3 * expected.numel()  # of the images themselves
+
+
+def test_classes_of_whole_images_are_those_of_their_logits():
+    """Where a model classifies."""
+    logits = torch.eye(3)[[2, 0]]
+    network = nn.Module()
+    network.forward = lambda x: logits
+    assert predict(network, torch.zeros(2, 3, 8, 8)).tolist() == [2, 0]

@@ -24,6 +24,9 @@ BAND = 2**20
 AT_ONCE = 2**22
 """Most pixels of an image that is upsampled at once where the upsampling ratio is no power of two."""
 
+WIDE = 128
+"""Columns from which on PyTorch has one method for bands and for the whole; small images it interpolates by another."""
+
 READ = 4096
 """Logits that a program loads at a time, for each of the four cells around its pixels."""
 
@@ -49,6 +52,15 @@ def most_probable(logits: Tensor, pixels: Pixels, confidence: bool = True) -> tu
             else:
                 classes[n, top:bottom] = rows.max(dim=1).indices[0]  # on a CPU, sooner than argmax
     return classes, probabilities
+
+
+def is_exact(logits: Tensor, pixels: Pixels) -> bool:
+    """Whether `most_probable` gives the classes of `upsample(logits, pixels).argmax(dim=1)`, whatever rounding does."""
+    if kernel_takes(logits):
+        return False
+    if next(bands(logits.shape[1], logits.shape[2], pixels)) == (0, pixels[0]):
+        return True
+    return _exact_ratio(logits.shape[2], pixels[0]) is not None and pixels[1] >= WIDE
 
 
 def largest_of(logits: Tensor) -> tuple[Tensor, Tensor]:

@@ -27,6 +27,7 @@ from oneway.engine.ranks import ALONE, Ranks
 from oneway.models.mirrored import Mirrored
 from oneway.models.norm import population_statistics
 from oneway.ops.losses import pixels_of, upsample
+from oneway.ops.most_probable import is_exact, most_probable
 from oneway.tools.run_data import read_split, refuse_other_style
 from oneway.tools.windows import predict_in_windows
 
@@ -102,10 +103,16 @@ def evenly_spaced(available: int, count: int) -> list[int]:
 
 @torch.no_grad()
 def predict(model: nn.Module, x: Tensor) -> Tensor:
-    """The most probable classes: N×H×W of N×3×H×W images in [0, 1], or N where a model classifies; where x is."""
+    """The most probable classes: N×H×W of N×3×H×W images in [0, 1], or N where a model classifies; where x is.
+
+    On a CPU, logits at full size exist for a few rows at a time: those of a large photograph take gigabytes.
+    """
     device = next((parameter.device for parameter in model.parameters()), x.device)
     with population_statistics(model):
-        return upsample(model(x.to(device)), pixels_of(x)).argmax(dim=1).to(x.device)
+        logits, pixels = model(x.to(device)), pixels_of(x)
+        if logits.ndim == 4 and is_exact(logits, pixels):
+            return most_probable(logits, pixels, confidence=False)[0].long().to(x.device)
+        return upsample(logits, pixels).argmax(dim=1).to(x.device)
 
 
 def evaluate(
