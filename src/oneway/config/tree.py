@@ -323,7 +323,7 @@ class Train(Section):
     """How a GPU computes a step: fused kernels in a captured CUDA graph, or `plain` PyTorch, the reference."""
 
     precision: Precision = "auto"
-    """Of activations: `auto` is bfloat16 on a GPU, float32 on a CPU. Weights, losses and norms stay in float32."""
+    """Precision of activations: `auto` is bfloat16 on a GPU, float32 on a CPU. Weights, losses, norms: float32."""
 
 
 class Config(Section):

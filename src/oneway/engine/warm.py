@@ -85,7 +85,7 @@ def compile_kernels(
         compile_ahead(rehearse, _compilers)
         if device.type == "cuda":
             (cache_folder() / mark).touch()
-    except Exception:  # a rehearsal ends no run: what is wrong, the first step says in words that help
+    except Exception:  # an error here ends no run: the first step raises it with a helpful message
         if device.type == "cuda":
             torch.cuda.empty_cache()
     _dismiss_compilers()

@@ -29,7 +29,7 @@ def call_factory(name: str, classes: int) -> nn.Module:
     """The module that `package.module:function` returns for a number of classes. Runs the user's code."""
     module_name, _, attribute = name.partition(":")
     if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # a file beside the user is found, after everything that is installed
+        sys.path.append(os.getcwd())  # files in the working directory are found, after installed modules
     try:
         function: Callable[[int], object] = attrgetter(attribute)(importlib.import_module(module_name))
     except Exception as error:
@@ -98,7 +98,7 @@ def _sizes_left_out(network: nn.Module, name: str, size: tuple[int, int]) -> lis
     try:
         with torch.no_grad():
             network.eval()(torch.rand(1, 3, *size))
-    except Exception as error:  # whatever a stranger's network raises
+    except Exception as error:  # an unknown network may raise anything
         reason = _last_line(error)
         return [
             f"model.factory {name}: its network fails on one image of {size[0]}×{size[1]} pixels ({reason}). "

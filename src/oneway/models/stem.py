@@ -43,7 +43,7 @@ def become_depthwise(conv: nn.Conv2d) -> None:
 
 def _become(conv: nn.Conv2d, kind: type[Stem | Depthwise]) -> None:
     """Change the class of a convolution; unknown subclasses, which may compute something else, are left alone."""
-    padded_same = getattr(sys.modules.get("timm.layers"), "Conv2dSame", None)  # timm's own; nobody has one without it
+    padded_same = getattr(sys.modules.get("timm.layers"), "Conv2dSame", None)  # exists if timm is loaded
     if type(conv) in (nn.Conv2d, padded_same):
         same = type(conv) is not nn.Conv2d
         conv.__class__ = kind

@@ -20,7 +20,7 @@ HARDEST = 0.25
 
 
 def weight_of_labels(labels: Tensor, weights: Tensor) -> Tensor:
-    """The weight of each label's class, of the labels' shape; what it is for ignored labels does not matter."""
+    """The weight of each label's class, of the labels' shape; arbitrary for ignored labels."""
     return weights[labels.clamp(max=len(weights) - 1)]
 
 

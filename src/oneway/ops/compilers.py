@@ -117,7 +117,7 @@ def _worker(others: list[Pipe]) -> Pipe:
         return ours.makefile("rwb", buffering=0)
     try:
         for other in others:
-            other.close()  # or nobody would notice that another one has ended
+            other.close()  # or the end of another worker would go unnoticed
         ours.close()
         way = theirs.makefile("rwb", buffering=0)
         while True:

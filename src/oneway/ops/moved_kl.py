@@ -70,7 +70,7 @@ class Moves(Protocol):
 
     @property
     def geometry(self) -> Geometry | None:
-        """The same as `prediction` and `valid` for kernels; None where they need more."""
+        """`prediction` and `valid` in the form that kernels take; None where they cannot take it."""
 
 
 def moved_kl(

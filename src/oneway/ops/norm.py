@@ -140,17 +140,17 @@ class _SumNorm(torch.autograd.Function):
         y = normalise(total if made else a, affine, eps, activation, of_sum=None if made else of_sum)
         ctx.save_for_backward(total, *affine)
         ctx.settings = Settings(used.of_batch, used.group, eps, activation)
-        ctx.set_materialize_grads(False)  # the last sum of a network is sent nothing
+        ctx.set_materialize_grads(False)  # the last sum of a network has no gradient of its own
         return total, y
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, beside: Tensor | None, upstream: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, sum_gradient: Tensor | None, upstream: Tensor | None) -> tuple[Tensor | None, ...]:
         if upstream is None:
-            return beside, beside, *[None] * 6
+            return sum_gradient, sum_gradient, *[None] * 6
         total, *affine = ctx.saved_tensors
-        beside = None if beside is None else channels_last(beside)
-        found = norm_gradients(channels_last(upstream), total, Affine(*affine), ctx.settings, beside=beside)
+        sum_gradient = None if sum_gradient is None else channels_last(sum_gradient)
+        found = norm_gradients(channels_last(upstream), total, Affine(*affine), ctx.settings, sum_gradient=sum_gradient)
         of_sum, of_weight, of_bias, _ = found
-        # One tensor for both, as PyTorch's own sum does it: autograd adds in place only to what nobody else holds.
+        # The same tensor for both terms, as in PyTorch's own sum: autograd accumulates in place only if it is unshared.
         return of_sum, of_sum, of_weight, of_bias, *[None] * 4

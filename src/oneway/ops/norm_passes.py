@@ -74,12 +74,12 @@ def norm_gradients(
     affine: Affine,
     settings: Settings,
     y: Tensor | None = None,
-    beside: Tensor | None = None,
+    sum_gradient: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients of x, weight, bias and a residual, in two passes; with a residual and a ReLU, y is needed.
 
-    With the statistics of a group's batch, the sums in the gradient of x are over the group. `beside` is the gradient
-    that x receives from elsewhere; it is added in single precision.
+    With the statistics of a group's batch, the sums in the gradient of x are over the group. `sum_gradient` is what x
+    receives from the next block's shortcut, where x is a sum; it is added in single precision.
     """
     of_batch, group, eps, activation = settings
     # A residual's gradient is that behind the ReLU's mask: the first pass writes it, and the second reads it.
@@ -94,10 +94,12 @@ def norm_gradients(
 
     gradient = torch.empty_like(x)
     rows = Rows.of(x, MAPPED)
-    sent = x if beside is None else beside
+    received = x if sum_gradient is None else sum_gradient
     left = activation if y is None else "none"
-    flags = {"ACTIVATION": left, "OF_BATCH": of_batch, "BESIDE": beside is not None}
-    _norm_backward[rows.grid](passed, x, sent, gradient, taken_back, shares, *arguments, **flags, **rows.constants())
+    flags = {"ACTIVATION": left, "OF_BATCH": of_batch, "SUM_GRADIENT": sum_gradient is not None}
+    _norm_backward[rows.grid](
+        passed, x, received, gradient, taken_back, shares, *arguments, **flags, **rows.constants()
+    )
     return gradient, sums[1].to(affine.weight.dtype), sums[0].to(affine.bias.dtype), passed
 
 
@@ -180,7 +182,7 @@ def _norm_reduce(
 def _norm_backward(
     upstream,
     x,
-    beside,
+    sum_gradient,
     out,
     sums,
     shares,
@@ -193,12 +195,12 @@ def _norm_backward(
     eps,
     ACTIVATION: tl.constexpr,
     OF_BATCH: tl.constexpr,
-    BESIDE: tl.constexpr,
+    SUM_GRADIENT: tl.constexpr,
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
     UNIT: tl.constexpr,
 ):
-    """The gradient of x: g, less the terms of the batch's mean and variance, plus the gradient from elsewhere."""
+    """The gradient of x: g, less the terms of the batch's mean and variance, plus the gradient of the sum itself."""
     C = C * UNIT
     channel = channels_of_program(CHANNELS)
     place, exists = tile_of(_from_behind(), channel, count, C, ROWS)
@@ -210,8 +212,8 @@ def _norm_backward(
         first, second = mean_of(sums, channel, count, shares, C), mean_of(sums + C, channel, count, shares, C)
         gradient -= first + away * sharpness * second
     gradient *= sharpness * scale
-    if BESIDE:
-        gradient += tl.load(beside + place, exists, other=0).to(tl.float32)
+    if SUM_GRADIENT:
+        gradient += tl.load(sum_gradient + place, exists, other=0).to(tl.float32)
     tl.store(out + place, gradient.to(out.dtype.element_ty), exists)
 
 

@@ -95,7 +95,7 @@ def cityscapes_deeplabv3plus() -> Config:
 
 
 def supervised_coarse(config: Config) -> Config:
-    """The same; and the further images come with their coarse labels, which nothing else would use."""
+    """As `supervised`, and with the coarse labels of the further images, which other methods would not use."""
     return supervised(config).changed(data={"coarse": "labels"})
 
 

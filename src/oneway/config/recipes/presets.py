@@ -1,4 +1,4 @@
-"""Presets: settings that go together, for recipes that learn from photographs. A flag beside a preset wins over it."""
+"""Presets: settings that go together, for recipes that learn from photographs. A flag wins over a preset."""
 
 from __future__ import annotations
 

@@ -79,8 +79,8 @@ def write(
         folder.mkdir()
         atomic.sync_folder(folder.parent)
     path = folder / f"{iteration:08d}{MANIFEST}"
-    with ThreadPoolExecutor(1) as beside:  # hashing takes as long as writing
-        digest = beside.submit(hashlib.sha256, data)
+    with ThreadPoolExecutor(1) as hashing:  # in parallel: hashing takes as long as writing
+        digest = hashing.submit(hashlib.sha256, data)
         atomic.write_atomically(path.with_suffix(TENSORS), data)
     sha256 = digest.result().hexdigest()
     manifest = Manifest(iteration=iteration, seconds=seconds, bytes=len(data), sha256=sha256, **about)
