@@ -6,7 +6,7 @@ painted. Then an index stands for one class in one mask and for another in the n
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -77,8 +77,8 @@ def refusal(conflict: Conflict) -> UserError:
 
 def conflict_with(classes: Classes, masks: Sequence[Path]) -> Conflict | None:
     """As `find_conflict`, among some of the masks of classes that are described by index."""
-    labels = [*classes.table.values()]
-    alone = [value for value, label in classes.table.items() if isinstance(value, int) and labels.count(label) == 1]
+    values = Counter(classes.table.values())
+    alone = [value for value, label in classes.table.items() if isinstance(value, int) and values[label] == 1]
     some = masks[:: -(-len(masks) // LOOKED_AT) or 1]
     if not some or (first := _palette(some[0])) is None:
         return None
