@@ -158,6 +158,21 @@ def test_training_names_the_command_that_draws_the_sheet_it_speaks_of(tmp_path, 
     assert "the contact sheet of `oneway check`: " in summarise(findings(root, capsys))[0]
 
 
+def test_an_image_that_exif_turns_is_doubted_beside_a_mask_alone(tmp_path, capsys):
+    """Regions are drawn on the image as tools show it, upright; and where there is no label, nothing can be turned."""
+    with_orientation(3)(root := clean_set(tmp_path / "data"))
+    assert [one.file for one in findings(root, capsys) if "EXIF" in one.message] == ["train/images/003.png"]
+    (root / "train/masks/003.png").unlink()
+    assert not [one for one in findings(root, capsys) if "EXIF" in one.message]
+    (root / "drawn").mkdir()
+    (root / "train/images/003.png").rename(root / "drawn/0.png")
+    (root / "train/images/004.png").rename(root / "drawn/1.png")
+    for number in range(2):
+        shape = {"label": "wall", "points": [[0, 0], [20, 10]], "shape_type": "rectangle"}
+        (root / f"drawn/{number}.json").write_text(json.dumps({"shapes": [shape], "imagePath": f"{number}.png"}))
+    assert not [one for one in findings(root / "drawn", capsys) if "EXIF" in one.message]
+
+
 def test_training_refuses_errors_and_tells_the_first_five(tmp_path):
     """Warnings do not stop it."""
     warning = Finding("warning", "Suspicious", "a.png", "looks like b.png")

@@ -164,8 +164,9 @@ def test_a_few_unlabelled_images_are_left_out_without_being_asked(tmp_path):
     message = refusal(root, refresh=True)
     assert "4 of the 36 unlabelled images (11.1 %) cannot be read, and 10 % at most are left out" in message
     assert "train/images/011.png: " in message
+    assert "Save them again, or remove them. --data.unreadable 0.12 leaves them out. Run `oneway check" in message
     assert check_data(list_files(settings(root)), Console(quiet=True)).has_errors
     with console.capture():
-        assert len(load(settings(root, unreadable=0.2, refresh=True), console).read("train")) == 36
+        assert len(load(settings(root, unreadable=0.12, refresh=True), console).read("train")) == 36
     shorten_to_half(root / "train/images/010.png")
     assert "train/images/010.png: " in refusal(root, unreadable=0.2, refresh=True)

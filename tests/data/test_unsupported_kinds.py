@@ -36,6 +36,30 @@ def test_labels_of_other_tools_are_named(tmp_path, words, file):
     assert ("Name the classes in a data.yaml" if "YOLO" in words else "PNG masks, or as COCO") in message
 
 
+def test_masks_of_a_kind_that_is_not_read_are_counted(tmp_path):
+    """Where none of another kind is beside the images; a caption is no such thing."""
+    for index in range(3):
+        photo(tmp_path / "images" / f"{index}.jpg")
+        write(tmp_path / "masks" / f"{index}.npy", "numbers")
+    write(tmp_path / "masks" / "readme.txt", "masks")
+    assert "masks holds 3 files of kind .npy, not read: save masks as PNG." in refusal(tmp_path)
+
+
+def test_videos_are_named_with_the_flag_that_reads_them(tmp_path):
+    """Beside the folders of a set, and among its images."""
+    pairs(tmp_path, 4)
+    beside, among = tmp_path / "b.mp4", tmp_path / "images" / "a b.webm"
+    for video in (beside, among):
+        write(video, "film")
+    found = listing(tmp_path)
+    said = f"`--data.unlabelled {beside}` trains on its frames, without labels."
+    assert f"b.mp4 is not read; {said}" in found.remarks
+    (problem,) = find(tmp_path).problems
+    assert problem.message == f"left out: a video. `--data.unlabelled '{among}'` trains on its frames, without labels."
+    photo(tmp_path / "more" / "x.jpg")
+    assert not any("b.mp4" in remark for remark in listing(tmp_path, tmp_path / "more").remarks)
+
+
 def test_other_notes_about_images_are_no_labels(tmp_path):
     """A caption in a text, or a camera's settings in JSON; and labels of images that have a mask."""
     pairs(tmp_path, 4)

@@ -209,8 +209,10 @@ def odd_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
         elif max(survey.fingerprint) < DARK and not few_bits:
             message = f"no region is brighter than {max(survey.fingerprint)} of 255"
             yield Finding("warning", "Nearly black images", file, message)
-        # Where an image lay on its side, an oblong mask that fits is upright too; elsewhere one cannot tell.
-        if survey.orientation != UPRIGHT and (survey.orientation not in SIDEWAYS or height == width):
+        # Where an image lay on its side, an oblong mask that fits is upright too; elsewhere one cannot tell. Regions
+        # were drawn on the image as tools show it, which is upright.
+        drawn_apart = item.mask is not None and item.mask.suffix.lower() in MASK_SUFFIXES
+        if drawn_apart and survey.orientation != UPRIGHT and (survey.orientation not in SIDEWAYS or height == width):
             message = f"EXIF orientation {survey.orientation} is undone in the image; the mask is read as it is stored"
             kind = "Images that may be turned against their mask: see the contact sheet of `oneway check`"
             yield Finding("warning", kind, file, message)

@@ -98,8 +98,10 @@ def leave_out(listing: Listing, split: SplitName, surveys: Surveys, config: Data
     bare = unreadable_without_labels(listing, surveys) if split == "train" else set()
     without = sum(item.mask is None for item in listing.train)
     if len(bare) > config.unreadable * without:
-        limit = f"{100 * config.unreadable:g} % at most are left out ({UNLABELLED})"
-        raise _too_many(listing, {name: surveys[name] for name in bare}, without, "unlabelled", limit)
+        limit = f"{100 * config.unreadable:g} % at most are left out"
+        enough = (share / 100 for share in range(1, 100) if len(bare) <= share / 100 * without)
+        way_out = next((f"{UNLABELLED} {share:g} leaves them out." for share in enough), "")
+        raise _too_many(listing, {name: surveys[name] for name in bare}, without, "unlabelled", limit, way_out)
     unreadable = {name for name, survey in surveys.items() if survey.part in ("image", "mask")}
     broken, among = unreadable - bare, len(listing.splits[split])
     few = len(broken) <= MOST_LEFT_OUT * among
@@ -113,12 +115,16 @@ def leave_out(listing: Listing, split: SplitName, surveys: Surveys, config: Data
     return left_out
 
 
-def _too_many(listing: Listing, broken: Surveys, among: int, kind: str, limit: str) -> UserError:
+def _too_many(listing: Listing, broken: Surveys, among: int, kind: str, limit: str, leave_out: str = "") -> UserError:
     headline = (
         f"{listing.root}: {len(broken)} of the {among} {kind} images ({100 * len(broken) / among:.1f} %) cannot be "
         f"read, and {limit}."
     )
-    way_out = f"Save them again, or remove them. Run `{listing.check_command}` to see all of it."
+    way_out = " ".join(
+        filter(
+            None, ("Save them again, or remove them.", leave_out, f"Run `{listing.check_command}` to see all of it.")
+        )
+    )
     return refusal(headline, list(decoding_errors(listing, broken)), way_out)
 
 

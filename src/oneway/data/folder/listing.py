@@ -32,8 +32,10 @@ from oneway.data.folder.unread import (
     remark_masks_beside_annotations,
     remark_other_masks,
     remark_unread_annotations,
+    remark_unread_videos,
     remark_unused_images,
     suggest_pair,
+    unread_masks,
 )
 from oneway.data.image_style import MOST_BITS, ImageStyle
 from oneway.data.mask_style import style_of
@@ -113,7 +115,8 @@ def list_described(
     if len(labelled if found.val or not holdout else judging) < (1 if found.val or not holdout else 2):
         warned = (f"{message[:1].upper()}{message[1:]}." for _, message in doubts(found))
         pair = () if labelled or (root / FILE).is_file() else suggest_pair(root)
-        hints = (*pair, *warned, *unsupported_labels(root, found.train), *_misfits(found))
+        unread = () if labelled else unread_masks(found)
+        hints = (*pair, *warned, *unread, *unsupported_labels(root, found.train), *_misfits(found))
         raise UserError(f"{_too_few(found, labelled, holdout)}{''.join(f' {hint}' for hint in hints)}")
     if inferred and not inferred.named:
         shown = listed((list(colour) for colour in description.palette), SHOWN)
@@ -248,6 +251,7 @@ def _remarks(found: Found, held_out: int, labelled: int, holdout: float) -> Iter
     yield from remark_masks_beside_annotations(found)
     yield from remark_unread_annotations(found)
     yield from remark_unused_images(found)
+    yield from remark_unread_videos(found)
     yield from unsupported_labels(found.root, found.train)
     yield from _misfits(found)
 

@@ -1,4 +1,4 @@
-"""Folders of a data set that are not read: masks that fit the images as well, and images that nothing names.
+"""What of a data set is not read: masks that fit the images as well, images that nothing names, and videos.
 
 How to choose them, or to add them, is said.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from itertools import permutations
 from pathlib import Path, PurePosixPath
@@ -16,6 +17,8 @@ from oneway.common.run_files import is_output
 from oneway.common.words import command, counted, listed
 from oneway.data.dataset import Item
 from oneway.data.decode.images import SUFFIXES
+from oneway.data.decode.masks import MASK_SUFFIXES
+from oneway.data.decode.video import VIDEO_SUFFIXES
 from oneway.data.folder.description import FILE, Description, to_flow
 from oneway.data.folder.files import MOST_BELOW, Found
 from oneway.data.folder.formats.interface import begins_with, files_with
@@ -23,7 +26,7 @@ from oneway.data.folder.layout import BELOW, CAMVID
 from oneway.data.folder.mask_summary import looks_like_mask
 from oneway.data.folder.names import IMAGES, INSTANCES, MASK_FOLDERS, MASKS, PHOTOS, TEST
 from oneway.data.folder.pairing import pair_beside, pair_masks, stems, stems_below, unmarked
-from oneway.data.folder.walk import choose_folder, entries_of, images_in, require_inside, stem_below, walk
+from oneway.data.folder.walk import UNSUPPORTED, choose_folder, entries_of, images_in, require_inside, stem_below, walk
 
 FITS = 0.5  # of the images that have a mask, the share that has one there as well
 ANNOTATIONS = {
@@ -164,6 +167,33 @@ def _unknown(found: Found) -> list[str]:
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     return entry.is_dir(follow_symlinks=False)
+
+
+def remark_unread_videos(found: Found) -> Iterator[str]:
+    """A remark on videos beside the folders that are read, where no images from elsewhere are asked for."""
+    places = {above: None for part in found.description.parts for above in PurePosixPath(part.images).parents}
+    files = [found.root / place / entry.name for place in places for entry in entries_of(found.root / place)]
+    videos = [file for file in files if file.suffix.lower() in VIDEO_SUFFIXES and file.is_file()]
+    if videos and found.unlabelled is None:
+        first = command("--data.unlabelled", videos[0])
+        names = listed((file.name for file in videos), SHOWN)
+        yield f"{names} {'is' if len(videos) == 1 else 'are'} not read; `{first}` trains on its frames, without labels."
+
+
+def unread_masks(found: Found) -> Iterator[str]:
+    """What folders that are called as those of masks hold instead, where labels are missing."""
+    part = found.description.train
+    if part is None or part.masks or part.annotations:
+        return
+    for place in PurePosixPath(part.images, "x").parents:
+        for entry in entries_of(found.root / place):
+            if not _is_folder(entry) or entry.name.lower() not in MASKS:
+                continue
+            files = walk(found.root / place / entry.name, found.root, [])
+            kinds = Counter(suffix for file in files if (suffix := file.suffix.lower()) in UNSUPPORTED - MASK_SUFFIXES)
+            for suffix, count in kinds.most_common(1):
+                folder = (place / entry.name).as_posix()
+                yield f"{folder} holds {counted(count, 'file')} of kind {suffix}, not read: save masks as PNG."
 
 
 def _say_tests(found: Found, tests: dict[str, int]) -> str:

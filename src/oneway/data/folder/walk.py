@@ -10,14 +10,15 @@ from pathlib import Path, PurePosixPath
 
 from oneway.common.errors import UserError
 from oneway.common.run_files import is_contact_sheet, is_output
-from oneway.common.words import composed
+from oneway.common.words import command, composed
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.masks import MASK_SUFFIXES
+from oneway.data.decode.video import VIDEO_SUFFIXES
 
 PICTURES = frozenset(".heic .heif .avif .jp2 .j2k .jxl .svg .psd .dcm .dng .nef .cr2 .arw .raw".split()) - SUFFIXES
 """Suffixes of pictures that are not read, though a user may expect it."""
 
-UNSUPPORTED = PICTURES | frozenset(".npy .npz .mat .mp4 .mov .avi .mkv .zip".split())
+UNSUPPORTED = PICTURES | VIDEO_SUFFIXES | frozenset(".npy .npz .mat .zip".split())
 """Of all kinds for which that holds."""
 
 
@@ -57,7 +58,10 @@ def images_in(folder: Path, home: Path, problems: list[Problem], masks: bool = F
     suffixes = MASK_SUFFIXES if masks else SUFFIXES
     files = list(walk(folder, home, problems))
     for path in files:
-        if path.suffix.lower() in UNSUPPORTED - suffixes:
+        if path.suffix.lower() in VIDEO_SUFFIXES:
+            frames = command("--data.unlabelled", path)
+            problems.append(Problem(path, f"left out: a video. `{frames}` trains on its frames, without labels."))
+        elif path.suffix.lower() in UNSUPPORTED - suffixes:
             problems.append(Problem(path, "left out: not read. Convert it to JPEG or PNG if it is to be used."))
     return [path for path in files if path.suffix.lower() in suffixes]
 
