@@ -162,12 +162,8 @@ def _iterate(training: Training, console: Console, turn: str, beside: Callable[[
                 # Waits for the device. A run that is shorter than that must have learnt something too.
                 most = min(config.train.most_skipped, iterations)
                 skipped = _stop_if_stuck(training, most, rate)
-            if logged and training.run is not None:
-                values = _to_numbers(losses)
-                more = {"skipped": skipped} if skipped else {}
-                training.run.log(iteration=done, **values, learning_rate=rate, **more)
-                training.hear_loggers()
-                bar.show("  ".join([*(f"{name} {value:.3f}" for name, value in values.items()), f"lr {rate:.1e}"]))
+            if logged:
+                _log(training, bar, _to_numbers(losses), rate, skipped)
             if len(training.held_out) and (done % training.validate_every == 0 or done == iterations):
                 _validate(training, bar)
             if done % training.checkpoint_every == 0 or done == iterations:
@@ -175,6 +171,15 @@ def _iterate(training: Training, console: Console, turn: str, beside: Callable[[
             if (signal := ranks.agree_on_signal(signal_received())) is not None and done < iterations:
                 stop(signal)
         return ranks.agree_on_signal(signal_received(), now=True)
+
+
+def _log(training: Training, bar: ProgressBar, losses: dict[str, float], rate: float, skipped: int) -> None:
+    if training.run is None:
+        return
+    more = {"skipped": skipped} if skipped else {}
+    training.run.log(iteration=training.done, **losses, learning_rate=rate, **more)
+    training.hear_loggers()
+    bar.show("  ".join([*(f"{name} {value:.3f}" for name, value in losses.items()), f"lr {rate:.1e}"]))
 
 
 def _validate(training: Training, bar: ProgressBar) -> None:
