@@ -202,7 +202,7 @@ def evaluate_run(
         crop = run.config.jitter.crop
         crops = f", such as those of its crops: --window {crop[0]} {crop[1]}" if crop else ""
         raise UserError(
-            f"--window {window[0]} {window[1]}: shows {path} next to nothing at a time, and would take hours. Give "
+            f"--window {window[0]} {window[1]}: too small for {path} to see anything, and would take hours. Give "
             f"{COARSEST_STRIDE} pixels or more a side{crops}."
         )
     if split == "test":

@@ -99,7 +99,7 @@ def check_folder(
             say(console, indent(folder.description.classes_to_yaml(), "    "))
         elif inferred and understood:
             writes = f"unpack the archive ({by_hand}), and `--save` writes" if by_hand else "`--save` writes"
-            say(console, f"No {FILE} says what is what; {writes} this one, which you can edit:")
+            say(console, f"There is no {FILE}; {writes} this one, which you can edit:")
             say(console, indent(folder.description.to_yaml().rstrip(), "    "))
     return status
 
