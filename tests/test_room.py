@@ -111,6 +111,9 @@ def test_the_page_writes_a_method_that_trains(tmp_path):
     assert evaluate_run(tmp_path / "run", "val", None, QUIET)["samples"] > 0  # nothing here knows the method
     with pytest.raises(UserError, match=r"none of oneway's.*two_views\.py train streets --method two-views"):
         open_run(tmp_path / "run")
+    resumed = forks.start(tmp_path, command=["train", "run", "--resume"])
+    assert resumed.wait() == 1
+    assert "Use that program in the place of `oneway`" in resumed.error
 
 
 def test_phtps_then_cutmix_by_hand():

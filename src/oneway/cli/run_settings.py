@@ -56,6 +56,15 @@ def recipe_of(run: Path, resume: bool) -> str:
     return str(read_yaml(run / CONFIG).get("recipe"))
 
 
+def settings_of(run: Path) -> dict[str, Any]:
+    """The settings of a run to continue; a UserError where only another program knows its method."""
+    from oneway.runs.folder import refuse_own_method
+
+    settings = read_yaml(run / CONFIG)
+    refuse_own_method(run, settings.get("method"))
+    return settings
+
+
 def _no_recipe(folder: Path) -> UserError:
     """The error for a folder in a recipe's place that is no run: it holds runs, or else images."""
     inside = sorted(file.parent for file in folder.glob(f"*/{CONFIG}") if is_output(file.parent))

@@ -17,10 +17,9 @@ from oneway.common.console import print_result
 from oneway.common.errors import UserError
 from oneway.common.importing import import_report
 from oneway.common.interrupt import Interrupted
-from oneway.common.run_files import CONFIG
 from oneway.common.terms import LoggerName, SplitName
 from oneway.common.words import command, counted, say
-from oneway.config import Config, Positive, confirm_factory, read_yaml
+from oneway.config import Config, Positive, confirm_factory
 from oneway.config.recipes import RECIPES, PresetName
 from oneway.config.recipes import recipe as recipe_named
 
@@ -169,7 +168,7 @@ def train(
     earlier: dict[str, Any] = {}
     if recipe_name not in RECIPES and (place := Path(recipe_name)).is_dir():
         recipe_name, out = run_settings.recipe_of(place, resume and out is None and not compare), place
-        earlier = read_yaml(place / CONFIG)
+        earlier = run_settings.settings_of(place)
     source = str(config or "command line")
     changes = run_settings.collect_changes(settings, data, config)
     resolved, changes = run_settings.resolve(recipe_name, changes, preset, source, earlier)

@@ -188,16 +188,18 @@ def open_run(path: Path, any_method: bool = False) -> Run:
     refuse_link(file)
     tree = configuration.read_yaml(file)
     method = tree.get("method")
-    if isinstance(method, str) and method not in METHODS:
-        if any_method:  # its other settings are checked as those of labels alone, which no teacher has taught
-            known = configuration.build({**tree, "method": "supervised", "teacher": None}, source=str(file))
-            return Run(path, known.changed(method=method))
-        _refuse_own_method(path, method)
+    if any_method and isinstance(method, str) and method not in METHODS:
+        # Its other settings are checked as those of labels alone, which no teacher has taught.
+        known = configuration.build({**tree, "method": "supervised", "teacher": None}, source=str(file))
+        return Run(path, known.changed(method=method))
+    refuse_own_method(path, method)
     return Run(path, configuration.build(tree, source=str(file)))
 
 
-def _refuse_own_method(path: Path, method: str) -> None:
-    """Refuses a run that another program than `oneway` has trained, and names that program where the run knows it."""
+def refuse_own_method(path: Path, method: object) -> None:
+    """Refuses a run whose method is not ours, and names the program that trained it, where the run knows it."""
+    if not isinstance(method, str) or method in METHODS:
+        return
     try:
         words = shlex.split(records.read(path / ENVIRONMENT, records.Environment)["command"])
     except (UserError, ValueError):
