@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from data.folders import refusal, write
+from data.small_sets import trained_on_stripes
 from oneway.common.errors import UserError
 from oneway.config import Data
 from oneway.data import list_files, load
@@ -21,8 +22,7 @@ from oneway.tools.export import export_model
 from oneway.tools.export.formats import METADATA
 from oneway.tools.predict import Outputs, predict_files
 from oneway.tools.predict import load as load_model
-from oneway.tools.train import train
-from small_runs import QUIET, save_tiny, small_streets
+from small_runs import QUIET, save_tiny
 
 CHOSEN = (4, 3, 2)
 
@@ -34,17 +34,7 @@ def four_bands(seed, size=(32, 64)):
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """Noise in four bands, masks of stripes, and a run on three of the bands."""
-    place = tmp_path_factory.mktemp("bands")
-    stripes = (np.add.outer(np.arange(32), np.arange(64)) // 12 % 2).astype(np.uint8)
-    for kind in ("images", "masks"):
-        (place / "data" / kind).mkdir(parents=True)
-    for index in range(5):
-        Image.fromarray(four_bands(index)).save(place / "data" / "images" / f"{index}.tif")
-        Image.fromarray(stripes).save(place / "data" / "masks" / f"{index}.png")
-    write(place / "data" / "dataset.yaml", "classes: [a, b]\nbands: [4, 3, 2]\n")
-    data = {"name": "folder", "path": place / "data", "cache": place / "cache"}
-    train(small_streets(recipe="folder", labels="all", data=data), place / "run", resume=False, console=QUIET)
-    return place
+    return trained_on_stripes(tmp_path_factory.mktemp("bands"), four_bands, "tif", "bands: [4, 3, 2]")
 
 
 @pytest.mark.parametrize("size", [(32, 64), (1200, 700)])

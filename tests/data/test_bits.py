@@ -12,6 +12,7 @@ from PIL import Image
 
 from data.encoders import png
 from data.folders import mask, refusal, write
+from data.small_sets import trained_on_stripes
 from oneway.common.errors import UserError
 from oneway.config import Data
 from oneway.data import list_files, load
@@ -24,8 +25,7 @@ from oneway.tools.export import export_model
 from oneway.tools.export.formats import METADATA
 from oneway.tools.predict import Outputs, predict_files
 from oneway.tools.predict import load as load_model
-from oneway.tools.train import train
-from small_runs import QUIET, save_tiny, small_streets
+from small_runs import QUIET, save_tiny
 
 TWELVE = ImageStyle(bits=12)
 
@@ -42,17 +42,7 @@ def _findings(config):
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """Noise in 12 bits of 16, masks of stripes, and a run on them."""
-    place = tmp_path_factory.mktemp("bits")
-    stripes = (np.add.outer(np.arange(32), np.arange(64)) // 12 % 2).astype(np.uint8)
-    for kind in ("images", "masks"):
-        (place / "data" / kind).mkdir(parents=True)
-    for index in range(5):
-        Image.fromarray(samples(index)).save(place / "data" / "images" / f"{index}.png")
-        Image.fromarray(stripes).save(place / "data" / "masks" / f"{index}.png")
-    write(place / "data" / "dataset.yaml", "classes: [a, b]\nbits: 12\n")
-    data = {"name": "folder", "path": place / "data", "cache": place / "cache"}
-    train(small_streets(recipe="folder", labels="all", data=data), place / "run", resume=False, console=QUIET)
-    return place
+    return trained_on_stripes(tmp_path_factory.mktemp("bits"), samples, "png", "bits: 12")
 
 
 @pytest.mark.parametrize("shape", [(32, 64), (1200, 700)])
