@@ -24,6 +24,7 @@ app = App(
     name="oneway",
     help="Train real-time segmentation models from a few labelled and many unlabelled images.",
     version=__version__,
+    version_format="plaintext",  # and no parser of Markdown is imported
     help_epilogue="New here? `oneway quickstart` needs no data and ends in a report. "
     "After any command, `--traceback` shows where an error came from.",
     default_parameter=Parameter(negative_iterable=(), negative_none=()),
