@@ -30,7 +30,7 @@ from oneway.common.terms import SuggestBy
 from oneway.config import Data
 from oneway.data.check.survey import fingerprint
 from oneway.data.dataset import Samples
-from oneway.tools.evaluate import Scores, as_input, confusion_matrix
+from oneway.tools.evaluate import Scores, as_input, confusion_matrices
 from oneway.tools.suggest.choose import choose, standardise
 from oneway.tools.suggest.scores import Floats, Score, balance_classes
 
@@ -126,7 +126,7 @@ def go_round(known: Known, val: Known, classes: int, seed: int) -> dict[str, lis
     def train(labelled: list[int]) -> tuple[Tensor, float]:
         weights = fit(known.cells[labelled], known.labels[labelled], classes)
         found = (F.pad(val.cells, (0, 1), value=1.0) @ weights).argmax(dim=2)
-        return weights, Scores(confusion_matrix(found, val.labels, classes)).value
+        return weights, Scores(confusion_matrices(found, val.labels, classes).sum(dim=0)).value
 
     first = train(order[: ROUNDS[0]])
     results = {"random": [first[1], *(train(order[:count])[1] for count in ROUNDS[1:])]}

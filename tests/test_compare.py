@@ -29,7 +29,7 @@ from oneway.tools import quickstart as quickstart_module
 from oneway.tools.baseline import is_baseline_of, train_command, with_method
 from oneway.tools.report.facts import read_runs
 from oneway.tools.report.gain import describe_gain
-from oneway.tools.report.words import rests_on_few
+from oneway.tools.report.words import rests_on_few, signed
 from processes import forked
 from small_runs import SMALL, small_streets
 from test_check_cli import write_folder
@@ -68,10 +68,16 @@ def test_two_runs_differ_in_the_method_alone(both):
     values = [run.summary["value"] for run in (supervised, other)]
     gain, shown = values[1] - values[0], round(round(values[1], 1) - round(values[0], 1), 1) + 0.0
     kept = json.loads((both.out / "summary.json").read_text())
+    low, high = kept.pop("gain_interval")
+    assert low < gain < high
     assert kept == {"supervised": values[0], "fixmatch": values[1], "gain": gain}
     line = f"4 labels: {values[0]:.1f} → {values[1]:.1f} % mIoU ({shown:+.1f} with unlabelled images)"
     worse = ["The better model is that of labels alone: both/supervised"] if shown < 0 else []
-    assert both.said.splitlines()[-2 - len(worse) :] == [line, *worse, "Report: both/report.html"]
+    with_others = (
+        f"With other validation images like these, the difference would lie between {signed(low)} and {signed(high)} "
+        f"(95\N{NO-BREAK SPACE}% interval){': too close to call' if low <= 0 <= high else ''}."
+    )
+    assert both.said.splitlines()[-3 - len(worse) :] == [line, with_others, *worse, "Report: both/report.html"]
     page = (both.out / "report.html").read_text()
     assert page.count("with the same labels, seed and number of iterations") == 1
     assert "the same 4 labels" not in page, "what was gained is said twice"
@@ -177,8 +183,8 @@ def test_a_loss_is_called_one(values, further, line, validating, monkeypatch, tm
         "train",
         lambda config, *_: summary | {"value": found[config.method]},
     )
-    split = SimpleNamespace(further=further)
-    monkeypatch.setattr(compare_module, "open_run", lambda folder: SimpleNamespace(split=split))
+    facts = SimpleNamespace(further=further, by_image=None)
+    monkeypatch.setattr(compare_module, "read_runs", lambda folders: [facts] * len(folders))
     monkeypatch.setattr(compare_module, "write_report", lambda runs, out, factory, **more: out)
     configs = [small_streets(method=method) for method in found]
     for number, order in enumerate((configs, configs[::-1])):
@@ -191,7 +197,7 @@ def test_a_loss_is_called_one(values, further, line, validating, monkeypatch, tm
         short = " 200 iterations are few: labels alone learn faster at first. Compare 1,000 or more."
         caution = f"{short if better and validating < 10 else ''}{caution}"
         assert said == f"{start} {line}{better}{caution} Report: {out / 'report.html'}"
-        assert list(json.loads((out / "summary.json").read_text())) == [*found, "gain"]
+        assert list(json.loads((out / "summary.json").read_text())) == [*found, "gain", "gain_interval"]
 
 
 def test_the_quickstart_is_a_comparison(monkeypatch):

@@ -14,7 +14,7 @@ from oneway.common.terms import IGNORE
 from oneway.models.mirrored import Mirrored
 from oneway.ops import most_probable
 from oneway.ops.losses import upsample
-from oneway.tools.evaluate import Scores, confusion_matrix, evaluate_run, predict
+from oneway.tools.evaluate import Scores, confusion_matrices, evaluate_run, predict
 from oneway.tools.train import train
 from small_runs import QUIET, small_streets
 from test_windows import Largest
@@ -43,7 +43,7 @@ def random_case(seed: int, present: list[int], predicted: list[int]) -> tuple[to
 def test_miou_is_torchmetrics(present, predicted):
     """Per class, with ignored pixels, and in the mean over the classes that the labels have."""
     predictions, labels = random_case(len(predicted), present, predicted)
-    confusion = confusion_matrix(predictions, labels, CLASSES)
+    confusion = confusion_matrices(predictions, labels, CLASSES).sum(dim=0)
     oracle = MulticlassConfusionMatrix(CLASSES, ignore_index=IGNORE)(predictions, labels)
     assert torch.equal(confusion, oracle)
     scores = Scores(confusion)
@@ -64,14 +64,16 @@ def test_hand_computed():
     """Two classes, four counted pixels: IoU 1/2 and 2/3."""
     labels = torch.tensor([[[0, 0, 1, 1, IGNORE]]])
     predictions = torch.tensor([[[0, 1, 1, 1, 0]]])
-    scores = Scores(confusion_matrix(predictions, labels, 2))
+    scores = Scores(confusion_matrices(predictions, labels, 2)[0])
     assert scores.per_class == pytest.approx([50, 200 / 3])
     assert scores.value == pytest.approx(175 / 3)
 
 
 def test_accuracy_is_the_share_of_correct_predictions():
     """3 of 4, and per class the share that is recognised."""
-    scores = Scores(confusion_matrix(torch.tensor([0, 1, 1, 0]), torch.tensor([0, 1, 1, 1]), 3), "classification")
+    scores = Scores(
+        confusion_matrices(torch.tensor([0, 1, 1, 0]), torch.tensor([0, 1, 1, 1]), 3).sum(dim=0), "classification"
+    )
     assert scores.value == 75
     assert scores.per_class == [100, pytest.approx(200 / 3), None]
     assert scores.absent == [2]

@@ -15,6 +15,7 @@ import oneway
 from files import change_json
 from oneway.common.errors import UserError
 from oneway.common.links import make_folders, replace_file
+from oneway.common.run_files import METRICS
 from oneway.runs import Run, data_of, open_run
 from oneway.runs.atomic import write_json
 from small_runs import QUIET
@@ -54,6 +55,25 @@ def test_a_value_that_cannot_be_used_is_named(run: Run, name: str, change: dict[
     assert str(error.value).startswith(f"{run.path}/{name}.json: damaged; {words}")
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('{"image": "a", "hits": [1, 2], "labelled": [1, 1], "predicted": [3, 3]}', "2 hits of 1 pixels labelled"),
+        ('{"image": "a", "hits": [1], "labelled": [1, 1], "predicted": [3, 3]}', "zip"),
+        ('{"image": "a", "hits": [-1], "labelled": [1], "predicted": [3]}', "hits.0 is -1"),
+        ('{"image": "a"}', "it lacks hits"),
+        ("[]", ""),
+    ],
+)
+def test_damaged_counts_of_an_image_are_named(run: Run, line: str, words: str) -> None:
+    """By their line."""
+    file = run.path / "validation.jsonl"
+    whole = file.read_text(encoding="utf-8")
+    file.write_text(f"{whole}{line}\n", encoding="utf-8")
+    with pytest.raises(UserError, match=rf"validation.jsonl: damaged; line {whole.count(chr(10)) + 1}: .*{words}"):
+        _ = run.validation
+
+
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e999", '"\\ud800"', "[" * 5000])
 @pytest.mark.parametrize("name", ["summary.json", "environment.json", "split.json"])
 def test_what_is_not_json_is_refused(run: Run, name: str, value: str) -> None:
@@ -74,7 +94,7 @@ def test_a_damaged_line_of_the_log_is_named(run: Run, line: str) -> None:
     file.write_text(f"{whole}{line}\n", encoding="utf-8")
     with pytest.raises(UserError, match=rf"metrics.jsonl: damaged; line {whole.count(chr(10)) + 1}: "):
         run.metrics()
-    run.write_metrics(run.metrics_until(4))
+    run.write_lines(METRICS, run.metrics_until(4))
     assert file.read_text(encoding="utf-8") == whole
 
 

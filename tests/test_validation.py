@@ -12,7 +12,7 @@ from torch import nn
 from oneway.common.terms import IGNORE
 from oneway.data.dataset import Samples
 from oneway.tools import evaluate, validation
-from oneway.tools.evaluate import as_input, confusion_matrix, predict
+from oneway.tools.evaluate import as_input, predict
 from oneway.tools.validation import Validator
 
 CLASSES = 5
@@ -102,13 +102,3 @@ def test_what_cannot_be_captured_is_validated_all_the_same(network, monkeypatch,
 def test_images_of_many_sizes_are_not_captured(network, sizes):
     """Nor are none."""
     assert not Validator(network, samples_of(sizes), CLASSES, pytest.fail, captured=True).captured
-
-
-def test_counts_that_wait_for_nobody_are_the_same():
-    """As they are made on a GPU, of labels of which some are ignored."""
-    noise = torch.Generator().manual_seed(0)
-    predictions = torch.randint(CLASSES, (4, 9, 7), generator=noise)
-    labels = torch.randint(CLASSES, (4, 9, 7), generator=noise).to(torch.uint8)
-    labels[0, :5] = IGNORE
-    found = evaluate._counted_in_place(predictions.to(torch.uint8), labels, CLASSES)
-    assert torch.equal(found, confusion_matrix(predictions, labels, CLASSES))

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from oneway.common.run_files import METRICS
 from oneway.config.recipes import recipe
 from oneway.data.decode.images import read_image
 from oneway.data.folder import list_folder
@@ -95,5 +96,5 @@ def _resume(here: Path) -> None:
     config = recipe("moons")
     with reopen(here, config, allow_changes=False) as continued:
         checkpoint.restore_newest(continued.run.checkpoints, trained(1), lambda text: None)
-        continued.run.write_metrics(continued.run.metrics_until(0))
+        continued.run.write_lines(METRICS, continued.run.metrics_until(0))
         continued.run.log(iteration=1)

@@ -145,3 +145,17 @@ def test_the_best_of_several_under_strong_perturbation(copies: list[Path], tmp_p
     sentence = words.robustness_text(runs, found)
     assert "third ahead with 30.0 % mIoU" in sentence
     assert "a warp leaves no run clearly ahead" in sentence
+
+
+def test_counts_of_other_images_are_not_used(copies: list[Path]) -> None:
+    """Runs of earlier versions have none. Without them, no interval is said."""
+    assert read_runs(copies)[0].interval is not None
+    file = copies[0] / "validation.jsonl"
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    for kept in (lines[1:], lines[::-1], []):
+        file.write_text("".join(kept), encoding="utf-8")
+        found = read_runs(copies)
+        assert found[0].interval is None
+        assert "interval" not in words.lead(found) + words.lead(found[:1])
+    file.unlink()
+    assert read_runs(copies)[0].interval is None

@@ -301,13 +301,24 @@ def evaluate(
     table = Table()
     table.add_column("class")
     table.add_column("IoU in %" if result["metric"] == "miou" else "recognised in %", justify="right")
+    known = result["interval"] is not None  # how far the numbers hang on these images
+    if known:
+        table.add_column("95 % interval", justify="right")
     for name, value in result["per_class"].items():
-        table.add_row(name, "–" if value is None else f"{value:.1f}")
+        interval = [_from_to(result["class_intervals"][name])] if known else []
+        table.add_row(name, "–" if value is None else f"{value:.1f}", *interval)
     table.add_section()
-    table.add_row("mean" if result["metric"] == "miou" else "accuracy", f"{result['value']:.1f}", style="bold")
+    interval = [_from_to(result["interval"])] if known else []
+    table.add_row(
+        "mean" if result["metric"] == "miou" else "accuracy", f"{result['value']:.1f}", *interval, style="bold"
+    )
     results.print(table)
     if note := about_absent(result):
         say(results, note)
+
+
+def _from_to(interval: tuple[float, float] | None) -> str:
+    return "–" if interval is None else f"{interval[0]:.1f} – {interval[1]:.1f}"
 
 
 @verb(TRAIN)

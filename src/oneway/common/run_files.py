@@ -9,6 +9,7 @@ ENVIRONMENT = "environment.json"
 SPLIT = "split.json"
 METRICS = "metrics.jsonl"
 SUMMARY = "summary.json"
+VALIDATION = "validation.jsonl"  # what of each image is right
 MODEL = "model.safetensors"
 CHANGES = "changes.json"
 SUGGESTIONS = "suggest.csv"

@@ -170,7 +170,7 @@ def restore(
         run.write_settings(split)
     if record is not None:
         run.write(ENVIRONMENT, record)
-    run.write_metrics(logged)
+    run.write_lines(METRICS, logged)
     checkpoint.prune(run.checkpoints)  # now that the newest is known to be whole
     if differences:
         say(

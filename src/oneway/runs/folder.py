@@ -29,6 +29,7 @@ from oneway.common.run_files import (
     SPLIT,
     SUMMARY,
     TRACEBACK,
+    VALIDATION,
     describe_exported,
 )
 from oneway.common.words import command, listed, say, visible
@@ -84,6 +85,12 @@ class Run:
         """The images that the run was started with."""
         return records.read_split(self.path / SPLIT)
 
+    @property
+    def validation(self) -> list[dict[str, Any]]:
+        """What its model made of each validation image (`records.ImageCounts`); nothing where that was not kept."""
+        file = self.path / VALIDATION
+        return records.read_validation(file) if is_there(file) else []
+
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of `metrics.jsonl`, in order."""
         file = self.path / METRICS
@@ -125,10 +132,10 @@ class Run:
             lines.pop()
         return [line for line in records.refuse_damaged(lines, file) if line["iteration"] <= iteration]
 
-    def write_metrics(self, lines: Iterable[Mapping[str, Any]]) -> None:
-        """Replaces the lines of `metrics.jsonl`."""
+    def write_lines(self, name: str, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Writes a file of the folder with JSON in each line."""
         with self._writing():
-            write_atomically(self.path / METRICS, "".join(json.dumps(line) + "\n" for line in lines).encode())
+            write_atomically(self.path / name, "".join(json.dumps(line) + "\n" for line in lines).encode())
 
     def write(self, name: str, values: Any) -> None:
         """Writes a JSON file of the folder."""

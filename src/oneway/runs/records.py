@@ -55,6 +55,9 @@ class Summary(_Record):
     value: Percent | None
     """None where no image validates."""
 
+    interval: Annotated[list[Percent], Field(min_length=2, max_length=2)] | None = None
+    """Where 95 % of the values lie that other validation images would give."""
+
     per_class: dict[ClassName, Percent | None] = Field(min_length=1, max_length=255)
     absent: list[str]
     confusion: list[list[Count]]
@@ -73,6 +76,24 @@ class Summary(_Record):
             raise ValueError(f"value is missing, though {self.validation_samples} images validate")
         if [len(row) for row in self.confusion] != [classes] * classes:
             raise ValueError(f"confusion has not {classes} rows of {classes} numbers, one for each of per_class")
+        return self
+
+
+class ImageCounts(_Record):
+    """A line of `validation.jsonl`: pixels of an image, for each class."""
+
+    image: str
+    hits: list[Count]
+    """Those that are right."""
+
+    labelled: list[Count]
+    predicted: list[Count]
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> ImageCounts:
+        for hits, labelled, predicted in zip(self.hits, self.labelled, self.predicted, strict=True):
+            if hits > min(labelled, predicted):
+                raise ValueError(f"{hits} hits of {labelled} pixels labelled and {predicted} predicted")
         return self
 
 
@@ -155,6 +176,12 @@ def read_log(file: Path) -> list[dict[str, Any] | str]:
     return [_parse_line(line) for line in _read_text(file).split("\n")[:-1]] if is_there(file) else []
 
 
+def read_validation(file: Path) -> list[dict[str, Any]]:
+    """Read what the model of a run made of each image that validates, as `ImageCounts`."""
+    lines = [_parse_line(line, ImageCounts) for line in _read_text(file).splitlines()]
+    return refuse_damaged(lines, file)
+
+
 def refuse_damaged(lines: Sequence[dict[str, Any] | str], file: Path) -> list[dict[str, Any]]:
     """The lines of a log; a UserError that names the first damaged one."""
     kept: list[dict[str, Any]] = []
@@ -169,10 +196,10 @@ def refuse_damaged(lines: Sequence[dict[str, Any] | str], file: Path) -> list[di
     return kept
 
 
-def _parse_line(line: str) -> dict[str, Any] | str:
+def _parse_line(line: str, record: type[_Record] = MetricsLine) -> dict[str, Any] | str:
     try:
         found = _parse(line)
-        MetricsLine.model_validate(found)
+        record.model_validate(found)
     except ValidationError as error:
         return _explain(error)
     except ValueError as error:

@@ -15,12 +15,13 @@ from oneway.common.words import counted, say
 from oneway.config import Config
 from oneway.data import list_files
 from oneway.methods import METHODS
-from oneway.runs import open_run, refuse_occupied
+from oneway.runs import refuse_occupied
 from oneway.runs.atomic import write_json
 from oneway.tools.evaluate import METRIC_NAMES
 from oneway.tools.opening import Turn
 from oneway.tools.report import write_report
-from oneway.tools.report.words import rests_on_few, shown_gain, too_short
+from oneway.tools.report.facts import interval_between, read_runs
+from oneway.tools.report.words import rests_on_few, shown_gain, too_short, with_other_images
 from oneway.tools.train import train
 
 
@@ -63,16 +64,20 @@ def compare(
         summaries[config.method] = train(config, folder, again, console, allow_changes, log, turn)
     methods = sorted(summaries, key=lambda method: not METHODS[method].supervised)
     before, after = (summaries[method]["value"] for method in methods)
-    write_json(out / SUMMARY, {**{method: summaries[method]["value"] for method in methods}, "gain": after - before})
     folders, page = [out / method for method in methods], out / "report.html"
+    facts = read_runs(folders)
+    gained = {"gain": after - before, "gain_interval": interval_between(*facts)}
+    write_json(out / SUMMARY, {**{method: summaries[method]["value"] for method in methods}, **gained})
     write_report(folders, page, factory=configs[0].model.factory, trained=configs[0].data)
     last, gain = summaries[methods[-1]], shown_gain(before, after)
-    cause = "with unlabelled images" if open_run(folders[-1]).split.further else "and every image is labelled"
+    cause = "with unlabelled images" if facts[-1].further else "and every image is labelled"
     say(
         console,
         f"{counted(last['labels'], 'label')}: {before:.1f} → {after:.1f} % {METRIC_NAMES[last['metric']]} "
         f"({gain:+.1f} {cause})",
     )
+    if doubt := with_other_images(*facts):
+        say(console, doubt)
     if gain < 0:
         say(console, f"The better model is that of labels alone: {folders[0]}")
     chosen = next(config for config in configs if config.method == methods[-1])

@@ -28,6 +28,7 @@ from oneway.models.mirrored import Mirrored
 from oneway.models.norm import population_statistics
 from oneway.ops.losses import pixels_of, upsample
 from oneway.ops.most_probable import is_exact, most_probable
+from oneway.tools.intervals import Counts, Interval, interval_of, intervals_of_classes
 from oneway.tools.run_data import read_split, refuse_other_style
 from oneway.tools.windows import predict_in_windows
 
@@ -46,6 +47,8 @@ class Scores:
 
     confusion: Tensor
     task: Task = "segmentation"
+    by_image: Counts | None = None
+    """Of the same pixels, for segmentation; unless somebody has the matrix alone."""
 
     @property
     def metric(self) -> Literal["miou", "accuracy"]:
@@ -74,25 +77,49 @@ class Scores:
         return [100 * float(hit / total) if occurs else None for hit, total, occurs in rows]
 
     @property
+    def interval(self) -> Interval | None:
+        """Where `value` would lie with other images; None where too few are scored to tell."""
+        return None if self.by_image is None else interval_of(self.by_image)
+
+    @property
     def absent(self) -> list[int]:
         """Classes that do not occur."""
         return torch.nonzero(self.confusion.sum(dim=1) == 0).flatten().tolist()
 
 
-def confusion_matrix(predictions: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """C×C counts over the labels (N×H×W or N) that are not ignored; nobody waits for a GPU."""
-    if labels.is_cuda:
-        return _counted_in_place(predictions, labels, classes)
-    counted = labels != IGNORE
-    cells = labels[counted].long() * classes + predictions[counted].long()
-    return torch.bincount(cells, minlength=classes**2).view(classes, classes)
+class Tally:
+    """Counts what a model makes of samples, batch by batch; nobody waits for a GPU."""
+
+    def __init__(self, samples: Samples, classes: int, skip: Collection[int] = (), device: torch.device = CPU) -> None:
+        self.samples, self.classes = samples, classes
+        self.counted = _without(samples, skip)
+        self.confusion = torch.zeros(classes, classes, dtype=torch.int64, device=device)
+        self.by_image = torch.zeros(len(samples), 3, classes, dtype=torch.int64, device=device)
+
+    def add(self, items: Indices, predictions: Tensor, labels: Tensor) -> None:
+        """Counts a batch: which samples it has, and their classes as predicted and as labelled."""
+        matrices = confusion_matrices(predictions, labels, self.classes)
+        self.confusion += matrices.sum(dim=0)
+        counts = matrices.diagonal(dim1=1, dim2=2), matrices.sum(dim=2), matrices.sum(dim=1)
+        self.by_image[torch.from_numpy(items).to(self.by_image.device)] = torch.stack(counts, dim=1)
+
+    def scores(self, ranks: Ranks = ALONE) -> Scores:
+        """What has been counted, by all processes together."""
+        confusion, by_image = (ranks.sum(counts).cpu() for counts in (self.confusion, self.by_image))
+        kept = by_image.numpy()[self.counted] if self.samples.task == "segmentation" else None
+        return Scores(confusion, self.samples.task, kept)
 
 
-def _counted_in_place(predictions: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """The same without tensors whose size depends on what is counted: ignored labels have a cell of their own."""
-    cells = torch.where(labels == IGNORE, classes**2, labels.long() * classes + predictions.long()).flatten()
-    counts = torch.zeros(classes**2 + 1, dtype=torch.int64, device=labels.device)
-    return counts.scatter_add_(0, cells, torch.ones_like(cells))[:-1].view(classes, classes)
+def confusion_matrices(predictions: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """N×C×C counts, for each sample, over the labels (N×H×W or N) that are not ignored.
+
+    No tensor has a size that depends on what is counted: ignored labels have a cell of their own.
+    """
+    cells = torch.where(labels == IGNORE, classes**2, labels.long() * classes + predictions.long())
+    cells = cells.reshape(len(labels), -1)
+    counts = torch.zeros(len(labels), classes**2 + 1, dtype=torch.int64, device=labels.device)
+    counts.scatter_add_(1, cells, torch.ones_like(cells))
+    return counts[:, :-1].view(-1, classes, classes)
 
 
 def evenly_spaced(available: int, count: int) -> list[int]:
@@ -145,11 +172,11 @@ def score(
     device: torch.device = CPU,
 ) -> Scores:
     """As `evaluate`, for any function from N×H×W×3 bytes to the classes, on `device`."""
-    confusion = torch.zeros(classes, classes, dtype=torch.int64, device=device)
-    for _, inputs, labels in batches_of(samples, skip, ranks):
+    tally = Tally(samples, classes, skip, device)
+    for items, inputs, labels in batches_of(samples, skip, ranks):
         ranks.tick()
-        confusion += confusion_matrix(classify(inputs), labels.to(device), classes)
-    return Scores(ranks.sum(confusion).cpu(), samples.task)
+        tally.add(items, classify(inputs), labels.to(device))
+    return tally.scores(ranks)
 
 
 def as_input(images: Tensor) -> Tensor:
@@ -165,7 +192,7 @@ def batches_of(
     Batches do not depend on the number of processes, which take turns at them. Those of one size differ by a sample.
     """
     turns = count()
-    counted = np.setdiff1d(np.arange(samples.labelled), np.fromiter(skip, dtype=np.int64))
+    counted = _without(samples, skip)
     sizes, group = np.unique(samples.sizes[counted], axis=0, return_inverse=True)
     for kind, (height, width) in enumerate(sizes.tolist()):
         members = counted[group == kind]
@@ -177,6 +204,10 @@ def batches_of(
             inputs = images if images.dtype == np.uint8 else images[:, 0, 0]  # points
             labels = np.stack([samples.label_map(item) for item in batch]) if samples.dense else samples.labels[batch]
             yield batch, torch.from_numpy(inputs), torch.from_numpy(labels)
+
+
+def _without(samples: Samples, skip: Collection[int]) -> Indices:
+    return np.setdiff1d(np.arange(samples.labelled), np.fromiter(skip, dtype=np.int64))
 
 
 def evaluate_run(
@@ -225,7 +256,12 @@ def evaluate_run(
     left_out = {"left_out": [samples.names[number] for number in seen]} if seen else {}
     how = ({"mirror": True} if mirror else {}) | ({"window": list(window)} if window else {})
     about = {"run": str(path), "split": split, "samples": counted, **how, **left_out}
-    return {**about, **as_json(scores, trained.classes)}
+    of_classes = [] if scores.by_image is None else intervals_of_classes(scores.by_image)
+    return {
+        **about,
+        **as_json(scores, trained.classes),
+        "class_intervals": dict(zip(trained.classes, of_classes, strict=False)),
+    }
 
 
 def _require_test_split(name: str) -> None:
@@ -242,10 +278,17 @@ def as_json(scores: Scores, classes: Sequence[str]) -> dict[str, Any]:
     return {
         "metric": scores.metric,
         "value": scores.value if scores.confusion.any() else None,
+        "interval": scores.interval,
         "per_class": dict(zip(classes, scores.per_class, strict=True)),
         "absent": [classes[index] for index in scores.absent],
         "confusion": scores.confusion.tolist(),
     }
+
+
+def by_image_as_json(counts: Counts, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """What `validation.jsonl` keeps of each image."""
+    for name, rows in zip(names, counts.tolist(), strict=True):
+        yield {"image": name, **dict(zip(("hits", "labelled", "predicted"), rows, strict=True))}
 
 
 def about_absent(scores: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ from oneway.common.errors import UserError
 from oneway.common.failure import note_run_folder
 from oneway.common.interrupt import Interrupted, defer_signals
 from oneway.common.progress import ProgressBar
-from oneway.common.run_files import SUMMARY
+from oneway.common.run_files import SUMMARY, VALIDATION
 from oneway.config import Config
 from oneway.draws import draw
 from oneway.engine import memory, optim
@@ -34,7 +34,7 @@ from oneway.engine.step import Measured
 from oneway.engine.warm import prewarm_gpu
 from oneway.runs import TrainedModel, continuation
 from oneway.runs.checkpoint.writer import Writer, open_writer
-from oneway.tools.evaluate import METRIC_NAMES, as_json
+from oneway.tools.evaluate import METRIC_NAMES, as_json, by_image_as_json
 from oneway.tools.loggers import About, follow_run, require_services, services_of
 from oneway.tools.opening import ALONE, Training, Turn, agree, find_ended, open_training
 from oneway.tools.snapshots import Snapshots
@@ -221,6 +221,8 @@ def _finish(training: Training) -> dict[str, Any]:
     if run is not None:
         if changes := run.changes:
             summary["changes"] = changes
+        if scores.by_image is not None:
+            run.write_lines(VALIDATION, by_image_as_json(scores.by_image, training.held_out.names))
         run.write(SUMMARY, summary)
     summary = training.ranks.broadcast(lambda: summary)
     if summary["skipped_steps"]:

@@ -12,7 +12,7 @@ from oneway.common.words import first_line
 from oneway.data.dataset import Bytes, Samples
 from oneway.engine.capture import CapturedCall
 from oneway.engine.ranks import ALONE, Ranks
-from oneway.tools.evaluate import Indices, Scores, as_input, batches_of, confusion_matrix, evaluate, predict
+from oneway.tools.evaluate import Indices, Scores, Tally, as_input, batches_of, evaluate, predict
 
 MOST_BYTES = 2**28
 """Of validation images with their labels that stay on a GPU; more of them are brought there each time."""
@@ -72,17 +72,17 @@ class Validator:
         return labels
 
     def _replay(self, look_at: Collection[int]) -> Scores:
-        confusion = torch.zeros(self.classes, self.classes, dtype=torch.int64, device=self.device)
+        tally = Tally(self.samples, self.classes, device=self.device)
         for items, inputs, labels in self._on_device():
             usual = tuple(self.samples.sizes[items[0]].tolist()) == self.usual
             if usual and self.call is None:
                 self.call = CapturedCall(self._classify, inputs)  # the largest batch of its size comes first
             predictions = self.call(inputs) if usual and self.call is not None else self._classify(inputs)
-            confusion += confusion_matrix(predictions, labels, self.classes)
+            tally.add(items, predictions, labels)
             self.looked_at |= {
                 item: predictions[place].clone() for place, item in enumerate(items.tolist()) if item in look_at
             }
-        return Scores(confusion.cpu(), self.samples.task)
+        return tally.scores()
 
     def _classify(self, inputs: Tensor) -> Tensor:
         return predict(self.model, as_input(inputs)).to(torch.uint8)

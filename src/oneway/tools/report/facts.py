@@ -20,6 +20,7 @@ from oneway.data.folder import find
 from oneway.data.folder.description import to_flow
 from oneway.methods import METHODS
 from oneway.tools.evaluate import METRIC_NAMES
+from oneway.tools.intervals import Counts, Interval, interval_of, interval_of_gain
 
 RUN_COLOURS = 6
 """Number of colours the style sheet has for runs: `--run-0` is the baseline's grey, `--run-1` the accent."""
@@ -56,6 +57,7 @@ class RunFacts:
     per_class: dict[str, float | None]  # percent; None where a class does not occur
     absent: tuple[str, ...]  # classes without a pixel in the validation images
     confusion: npt.NDArray[np.int64]  # C×C, rows are true classes
+    by_image: Counts | None  # of the same pixels; not known of earlier versions, nor where whole images are classified
     validation_samples: int
     validating: tuple[str, ...]  # names of the images that validate; none of runs of earlier versions
     iterations: int
@@ -83,6 +85,11 @@ class RunFacts:
     def semi_supervised(self) -> bool:
         """Whether unlabelled images were used."""
         return not METHODS[self.config.method].supervised
+
+    @property
+    def interval(self) -> Interval | None:
+        """Where its mIoU would lie with other validation images."""
+        return None if self.by_image is None else interval_of(self.by_image)
 
     @property
     def row_shares(self) -> npt.NDArray[np.float64]:
@@ -142,6 +149,13 @@ def common_images(facts: Sequence[RunFacts]) -> list[str]:
     return sorted({name for run in facts for name in run.validating} - taught)
 
 
+def interval_between(before: RunFacts, after: RunFacts) -> Interval | None:
+    """Where the difference of two runs, which the same images validated, would lie with other images."""
+    if before.by_image is None or after.by_image is None:
+        return None
+    return interval_of_gain(before.by_image, after.by_image)
+
+
 def differing_settings(facts: list[RunFacts]) -> dict[str, list[Any]]:
     """Dotted keys of the configuration whose values are not the same in all runs, with the value in each."""
     flat = [run.config.flat() for run in facts]
@@ -167,13 +181,25 @@ def _read(run: runs.Run, name: str, colour: int) -> RunFacts:
         value=math.nan if summary["value"] is None else summary["value"],
         per_class=summary["per_class"],
         absent=tuple(summary["absent"]),
-        confusion=np.array(summary["confusion"], dtype=np.int64),
+        confusion=(confusion := np.array(summary["confusion"], dtype=np.int64)),
+        by_image=_by_image(run, split.validating, confusion),
         validation_samples=summary["validation_samples"],
         validating=split.validating,
         iterations=summary["iterations"],
         seconds=summary["seconds"],
         peak_memory_mib=summary["peak_memory_mib"],
     )
+
+
+def _by_image(run: runs.Run, validating: Sequence[str], confusion: npt.NDArray[np.int64]) -> Counts | None:
+    """The counts of each image that validates, where a run has kept them, and they are those of its scores."""
+    lines = run.validation
+    if [line["image"] for line in lines] != [*validating] or any(len(line["hits"]) != len(confusion) for line in lines):
+        return None
+    kept = [[line[kind] for kind in ("hits", "labelled", "predicted")] for line in lines]
+    counts = np.array(kept, dtype=np.int64).reshape(-1, 3, len(confusion))
+    sums = np.array([confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)])
+    return counts if np.array_equal(counts.sum(axis=0), sums) else None
 
 
 def _names(configs: list[Config], paths: list[Path]) -> list[str]:

@@ -21,7 +21,7 @@ from oneway.data.pictures import Mask, as_pixels, draw_classes, hatched, resize_
 from oneway.draws import PerturbationDraw, draw_perturbation, each_column
 from oneway.perturb import perturb_labels, phtps
 from oneway.runs import TrainedModel
-from oneway.tools.evaluate import CPU, Scores, as_input, confusion_matrix, evenly_spaced, predict
+from oneway.tools.evaluate import CPU, Scores, as_input, confusion_matrices, evenly_spaced, predict
 
 SCENES = 4
 SEED = 0
@@ -84,7 +84,7 @@ def _row(name: str, x: Tensor, y: Tensor, valid: Tensor | None, models: Sequence
     for model in models:
         prediction = predict(model.network, x)
         shown = torch.where(inside, prediction, IGNORE).to(torch.uint8)[0].cpu().numpy()
-        miou = Scores(confusion_matrix(prediction, y, len(colours)).cpu()).value
+        miou = Scores(confusion_matrices(prediction, y, len(colours))[0].cpu()).value
         attempts.append(Attempt(draw_classes(shown, colours), miou))
     return GalleryRow(
         name=name,

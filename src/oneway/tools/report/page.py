@@ -163,7 +163,7 @@ def _gather(
     uris = {id(picture): pool.submit(data_uri, picture, "PNG", optimize=True) for picture in pictures}
     shown = confusion.choose_classes([run.row_shares for run in runs])
     measured = robustness(images, models, crop) if images and crop else None
-    gain = describe_gain(runs)
+    gain, intervals = describe_gain(runs), [run.interval for run in runs]
     return {
         "headline": words.headline(runs),
         "lead": "" if gain.of_a_pair else words.lead(runs),
@@ -171,6 +171,7 @@ def _gather(
         "caution": words.caution(runs),
         "subtitle": words.subtitle(runs),
         "runs": runs,
+        "intervals": intervals if any(intervals) else [],
         "legend": [(name, f"rgb{colour}") for name, colour in colours],
         "rows": rows,
         "uris": uris,

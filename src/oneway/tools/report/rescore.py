@@ -44,6 +44,7 @@ def rescore(
             per_class=dict(zip(model.classes, scores.per_class, strict=True)),
             absent=tuple(model.classes[index] for index in scores.absent),
             confusion=scores.confusion.numpy().astype(np.int64),
+            by_image=scores.by_image,
             validation=samples.content,
             validation_samples=len(samples),
             validating=samples.names,

@@ -17,7 +17,7 @@ from oneway.data import Samples
 from oneway.draws import PerturbationDraw
 from oneway.perturb import UNCHANGED, Perturbation, perturb_labels, ph, tps
 from oneway.runs import TrainedModel
-from oneway.tools.evaluate import Scores, confusion_matrix, evenly_spaced, predict
+from oneway.tools.evaluate import Scores, confusion_matrices, evenly_spaced, predict
 from oneway.tools.report.gallery import device_of, example
 
 STRENGTHS = (0.0, 0.5, 1.0, 1.5, 2.0)
@@ -56,8 +56,7 @@ def robustness(images: Samples, models: Sequence[TrainedModel], crop: tuple[int,
         inputs = torch.cat([perturbation.image(x) for perturbation in perturbations])
         labels = torch.cat([perturb_labels(y, perturbation) for perturbation in perturbations])
         for model, of_model in zip(models, confusion, strict=True):
-            for place, prediction in enumerate(predict(model.network, inputs)):
-                of_model[place] += confusion_matrix(prediction, labels[place], classes)
+            of_model += confusion_matrices(predict(model.network, inputs), labels, classes)
     values = [[Scores(matrix).value for matrix in of_model] for of_model in confusion.cpu()]
     return Robustness(
         photometric=[of_model[: len(STRENGTHS)] for of_model in values],

@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from oneway.common.words import counted, listed
 from oneway.config import Config
 from oneway.methods import METHODS
+from oneway.tools.intervals import FEWEST
 from oneway.tools.report.confusion import NAMED
-from oneway.tools.report.facts import RunFacts
+from oneway.tools.report.facts import RunFacts, interval_between
 from oneway.tools.report.robustness import Robustness
 
 MINUS = "−"
 CLEAR = 2.0
 """Points of mIoU: on a few images, with one draw for each, a smaller difference may be chance."""
-
-TOO_FEW = 10
-"""Validation images: with fewer, one odd image moves every number by more than methods usually differ."""
 
 SHORT = 1000
 """Iterations: on façades, unlabelled images cost points in 300 of them and bring some in 1,000."""
@@ -60,7 +58,13 @@ def lead(runs: Sequence[RunFacts]) -> str:
     baseline, others = runs[0], runs[1:]
     if not others:
         given = counted(len(baseline.labelled), "label")
-        return f"{baseline.name}, trained on {listed([given, *further_images(runs)])}."
+        trained = f"{baseline.name}, trained on {listed([given, *further_images(runs)])}."
+        if (found := baseline.interval) is None:
+            return trained
+        return (
+            f"{trained} With other validation images like these, {baseline.metric_name} would lie between "
+            f"{found[0]:.1f} and {found[1]:.1f} (95\N{NO-BREAK SPACE}% interval)."
+        )
     gains = [shown_gain(baseline.value, other.value) for other in others]
     if len(others) > 1:
         points = ", ".join(f"{other.name} {signed(gain)}" for other, gain in zip(others, gains, strict=True))
@@ -69,10 +73,10 @@ def lead(runs: Sequence[RunFacts]) -> str:
         return f"Points of {baseline.metric_name} over {baseline.name}: {points}. {conditions}"
     conditions = listed([*shared(runs), *_further_of(baseline, others[0])])
     gain = gains[0]
-    if gain > 0:
-        return f"{signed(gain)} points from {conditions}."
     verdict = f"{-gain:.1f} points worse than" if gain < 0 else "no better and no worse than"
-    return f"{others[0].name} is {verdict} {baseline.name}, with {conditions}."
+    worse = f"{others[0].name} is {verdict} {baseline.name}, with {conditions}."
+    said = f"{signed(gain)} points from {conditions}." if gain > 0 else worse
+    return f"{said} {with_other_images(baseline, others[0])}".rstrip()
 
 
 def caution(runs: Sequence[RunFacts]) -> str:
@@ -87,13 +91,25 @@ def caution(runs: Sequence[RunFacts]) -> str:
 
 def rests_on_few(count: int, compared: bool) -> str:
     """A warning where so few images validate, one at the least, that numbers mean little; else nothing."""
-    if count >= TOO_FEW:
+    if count >= FEWEST:
         return ""
     others = "another one" if count == 1 else f"another {count}"
     ahead = ", and which run is ahead" if compared else ""
     return (
         f"Every number here rests on {counted(count, 'validation image')}, too few to mean much: {others} could "
         f"change them by many points{ahead}. Look at the pictures, and label more images for validation."
+    )
+
+
+def with_other_images(before: RunFacts, after: RunFacts) -> str:
+    """How far the difference of two runs hangs on the images that validate; nothing where that is not known."""
+    if (found := interval_between(before, after)) is None:
+        return ""
+    low, high = found
+    close = ": too close to call" if low <= 0 <= high else ""
+    return (
+        f"With other validation images like these, the difference would lie between {signed(low)} and {signed(high)} "
+        f"(95\N{NO-BREAK SPACE}% interval){close}."
     )
 
 
