@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap
 
-from oneway.tools.intervals import FEWEST, interval_of, interval_of_gain, intervals_of_classes
+from oneway.tools.intervals import FEWEST, interval_of, interval_of_gain, intervals_of_classes, miou_of_images
 
 CLASSES = 4
 
@@ -81,3 +81,11 @@ def test_draws_without_a_class_leave_it_out():
     assert low < miou(np.delete(counts, 3, axis=2)) < miou(counts) < high
     nothing = np.concatenate([counts, np.zeros_like(counts[:1])])
     assert interval_of(nothing) == pytest.approx((low, high), abs=0.7)
+
+
+def test_an_image_has_the_mean_of_its_classes():
+    """Of those that it has; by hand."""
+    counts = np.array([[[1, 2, 0], [2, 2, 0], [1, 4, 1]], [[0, 0, 0], [0, 0, 0], [3, 0, 0]]])
+    first, second = miou_of_images(counts)
+    assert first == pytest.approx(100 * (1 / 2 + 2 / 4) / 2)
+    assert np.isnan(second)

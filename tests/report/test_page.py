@@ -247,11 +247,19 @@ def test_page_that_cannot_be_written_is_a_user_error(folders: list[Path], tmp_pa
 
 @pytest.mark.usefixtures("words_alone")
 def test_validation_images_are_listed_but_not_endlessly(copies: list[Path], page: str, monkeypatch) -> None:
-    """Folded away, by the names in split.json; of very many, the first."""
+    """Folded away, those that the last run finds hardest first; of very many, the first."""
     names = json.loads((copies[0] / "split.json").read_text())["validating"]
-    folded = re.search(r"<summary>Images that validate \(100\)</summary>\s*<pre>(.*?)</pre>", page, re.DOTALL)
+    title = r"<summary>Images that validate \(100\), those with the lowest mIoU first</summary>"
+    folded = re.search(rf"{title}(.*?)</details>", page, re.DOTALL)
     assert folded is not None
-    assert folded[1].split() == names
+    rows = re.findall(r"<tr><th>(.*?)</th><td.*?>(.*?)</td><td.*?>(.*?)</td></tr>", folded[1])
+    assert sorted(name for name, *_ in rows) == sorted(names)
+    of_last = [float(value) for *_, value in rows]
+    assert of_last == sorted(of_last)
+    assert of_last[0] < of_last[-1]
     monkeypatch.setattr("oneway.tools.report.page.MOST_LISTED", 3)
     text = text_of(write_report(copies[:1], None).read_text(encoding="utf-8"))
-    assert f"(100) {' '.join(names[:3])} … and more, in split.json" in text
+    assert "… and more, in split.json" in text
+    (copies[0] / "validation.jsonl").unlink()  # as runs of earlier versions
+    text = text_of(write_report(copies[:1], None).read_text(encoding="utf-8"))
+    assert f"Images that validate (100) {' '.join(names[:3])} … and more, in split.json" in text

@@ -1,4 +1,6 @@
-"""How far a score would move with other validation images: intervals by the bootstrap.
+"""What single validation images say: the score of each, and how far that of all would move with other images.
+
+The intervals are by the bootstrap.
 
 From the images that validate, as many are drawn with replacement, and scored, two thousand times over. 95 % of those
 scores lie within the interval. It takes images for independent of one another: frames of one video, which are alike,
@@ -17,6 +19,7 @@ import numpy.typing as npt
 Counts = npt.NDArray[np.int64]
 """N×3×C: of each image and class the pixels that are right, those that have the label, and those predicted so."""
 
+Floats = npt.NDArray[np.float64]
 Interval = tuple[float, float]
 """In percent, or in points."""
 
@@ -50,7 +53,12 @@ def intervals_of_classes(counts: Counts) -> list[Interval | None]:
     return [_interval(score) if images >= FEWEST else None for score, images in zip(scores, occurs, strict=True)]
 
 
-def _scores(counts: Counts) -> npt.NDArray[np.float64]:
+def miou_of_images(counts: Counts) -> Floats:
+    """N: mIoU of each image by itself, over the classes it has; not a number where it has no label."""
+    return _mean(_iou(counts.astype(np.float64)))
+
+
+def _scores(counts: Counts) -> Floats:
     """B×C: IoU in percent, for each draw; not a number where it has no pixel of a class."""
     images, _, classes = counts.shape
     random, flat = np.random.default_rng(0), counts.reshape(images, -1).astype(np.float64)
@@ -59,20 +67,23 @@ def _scores(counts: Counts) -> npt.NDArray[np.float64]:
     for first in range(0, DRAWS, part):
         times = random.multinomial(images, np.full(images, 1 / images), size=min(part, DRAWS - first))
         sums.append(times @ flat)
-    hits, labelled, predicted = np.concatenate(sums).reshape(DRAWS, 3, classes).transpose(1, 0, 2)
-    scores: npt.NDArray[np.float64] = 100 * np.divide(
-        hits, labelled + predicted - hits, out=np.full_like(hits, np.nan), where=labelled > 0
-    )
-    return scores
+    return _iou(np.concatenate(sums).reshape(DRAWS, 3, classes))
 
 
-def _mean(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    with warnings.catch_warnings():  # of a draw without any label
+def _iou(counts: Floats) -> Floats:
+    """…×C of …×3×C, in percent; not a number where a class does not occur."""
+    hits, labelled, predicted = np.moveaxis(counts, -2, 0)
+    union = labelled + predicted - hits
+    return 100 * np.divide(hits, union, out=np.full_like(hits, np.nan), where=labelled > 0)
+
+
+def _mean(scores: Floats) -> Floats:
+    with warnings.catch_warnings():  # where there is no label at all
         warnings.simplefilter("ignore", RuntimeWarning)
-        mean: npt.NDArray[np.float64] = np.nanmean(scores, axis=1)
+        mean: Floats = np.nanmean(scores, axis=-1)
     return mean
 
 
-def _interval(scores: npt.NDArray[np.float64]) -> Interval:
+def _interval(scores: Floats) -> Interval:
     low, high = np.nanpercentile(scores, TAILS)
     return float(low), float(high)

@@ -24,6 +24,7 @@ from oneway.ops import references
 from oneway.runs import TrainedModel, data_of, load_model
 from oneway.runs.atomic import refuse_unwritable, write_atomically
 from oneway.tools.baseline import compared_runs
+from oneway.tools.intervals import miou_of_images
 from oneway.tools.report import confusion, plots, words
 from oneway.tools.report.facts import RunFacts, common_images, differing_settings, read_runs
 from oneway.tools.report.gain import describe_gain
@@ -44,7 +45,7 @@ LONGEST_NAME = 80
 """Characters of a page's name."""
 
 MOST_LISTED = 1000
-"""Names of validation images on the page; the split has them all."""
+"""Validation images on the page; the split names them all."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ def _gather(
         "robustness_text": words.robustness_text(runs, measured) if measured else "",
         "measurement_note": words.measurement_note(runs, measured) if measured else "",
         "curves": _curves(runs),
-        "validating": last.validating[:MOST_LISTED],
+        "validating": _hardest_first(runs)[:MOST_LISTED],
         "validating_count": len(last.validating),
         "bars": _bars(runs) if last.validation_samples else None,
         "class_by_class": words.class_by_class(runs),
@@ -193,6 +194,18 @@ def _gather(
         "next_steps": next_steps(runs, segmentation),
         "command": again,
     }
+
+
+def _hardest_first(runs: Sequence[RunFacts]) -> list[tuple[str, list[str]]]:
+    """The images that validate, with the mIoU of each run where all have kept it; the worst of the last run first."""
+    names = runs[-1].validating
+    if any(run.by_image is None or run.validating != names for run in runs):
+        return [(name, []) for name in names]
+    values = np.stack([miou_of_images(run.by_image) for run in runs if run.by_image is not None], axis=1)
+    return [
+        (names[place], ["–" if np.isnan(value) else f"{value:.1f}" for value in values[place]])
+        for place in np.argsort(values[:, -1], kind="stable")
+    ]
 
 
 def _robustness_plots(runs: Sequence[RunFacts], found: Robustness) -> list[Plot]:
