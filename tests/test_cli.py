@@ -70,6 +70,7 @@ def test_run_folder_holds_what_it_promises(run):
         "split.json",
         "metrics.jsonl",
         "summary.json",
+        "validation.jsonl",
         "model.safetensors",
         "checkpoint",
         "report.html",

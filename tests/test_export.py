@@ -138,6 +138,7 @@ def test_the_card_tells_the_history(exported, trained_run):
         "| seed | 3 |",
         "| network | swiftnet, backbone resnet18, width 0.125 |",
         "| licence | CC-BY-4.0 |",
+        f"{summary['value']:.1f} % mIoU (95\N{NO-BREAK SPACE}% interval {summary['interval'][0]:.1f} to ",
         f"| sky | {summary['per_class']['sky']:.1f} |",
         "images per second",
         "thread. Lower bounds",

@@ -215,6 +215,7 @@ def _train_one(config: Config, folder: Path, begun: bool, allow_changes: bool, l
     summary = train(config, folder, begun, console, allow_changes, log, beside=import_report)
     if not joined().is_first:
         return
+    from oneway.tools.intervals import in_brackets
     from oneway.tools.report import describe_gain, read_runs, write_report
     from oneway.tools.report.words import rests_on_few
 
@@ -225,7 +226,8 @@ def _train_one(config: Config, folder: Path, begun: bool, allow_changes: bool, l
     if summary["value"] is None:
         say(console, f"Trained on {given}; no image validates, and no score is known")
     else:
-        say(console, f"{summary['value']:.1f} % {METRIC_NAMES[summary['metric']]} on validation with {given}")
+        result = f"{summary['value']:.1f} % {METRIC_NAMES[summary['metric']]} on validation with {given}"
+        say(console, f"{result}{in_brackets(summary.get('interval'))}")
         if caution := rests_on_few(summary["validation_samples"], compared=False):
             say(console, caution)
     say(console, f"Report: {page}")

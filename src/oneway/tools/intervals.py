@@ -12,6 +12,7 @@ Shapes: N images, C classes, B draws.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +52,11 @@ def intervals_of_classes(counts: Counts) -> list[Interval | None]:
     occurs = (counts[:, 1] > 0).sum(axis=0)
     scores = _scores(counts).T
     return [_interval(score) if images >= FEWEST else None for score, images in zip(scores, occurs, strict=True)]
+
+
+def in_brackets(interval: Sequence[float] | None) -> str:
+    """To stand behind a value in percent; nothing where none is known."""
+    return f" (95\N{NO-BREAK SPACE}% interval {interval[0]:.1f} to {interval[1]:.1f})" if interval else ""
 
 
 def miou_of_images(counts: Counts) -> Floats:

@@ -19,6 +19,7 @@ from oneway.common.words import visible
 from oneway.methods import METHODS
 from oneway.models.encoder import Encoder
 from oneway.tools.evaluate import METRIC_NAMES
+from oneway.tools.intervals import in_brackets
 from oneway.tools.predict import Predictor
 
 Rows = Mapping[str, object]
@@ -103,7 +104,8 @@ def quality(summary: dict[str, Any] | None, classes: tuple[str, ...]) -> str:
     if summary["value"] is None:
         return "Not measured: no image was held out to validate."
     metric = METRIC_NAMES[summary["metric"]]
-    header = f"{summary['value']:.1f} % {metric} on {summary['validation_samples']} validation images, last iteration."
+    value = f"{summary['value']:.1f} % {metric}{in_brackets(summary.get('interval'))}"
+    header = f"{value} on {summary['validation_samples']} validation images, last iteration."
     column = "IoU in %" if summary["metric"] == "miou" else "recognised in %"
     values = {name: summary["per_class"].get(name) for name in classes}
     rows = {name: "–" if value is None else f"{value:.1f}" for name, value in values.items()}
