@@ -227,9 +227,13 @@ def fact_moved_kl_in_bfloat16_only_rounds_what_goes_in_and_out():
 
 @pytest.mark.parametrize("strength", [0.0, 0.5, 1.0, 1.5])
 def fact_colours_are_jittered_as_plainly(strength):
-    """Images with everything, with nothing, and with each part alone, in more than one tile."""
+    """Images with everything, with nothing, and with each part alone, in more than one tile.
+
+    The numbers that decide lie in memory as `draw_colours` leaves them, one column after another.
+    """
     x = random(5, 3, 41, 30).sigmoid()
     u = torch.tensor([[0, 0, 0], [0.99, 0.99, 0.99], [0, 0.99, 0.99], [0.99, 0, 0.99], [0.99, 0.99, 0]], device=DEVICE)
+    u = u.T.contiguous().T
     changes = [random(5, seed=seed).sigmoid() - 0.5 for seed in (1, 2, 3)]
     draw = Colours(*changes, changes[0] / 2, 0.1 + 1.9 * random(5, seed=4).sigmoid(), u)
     with references():

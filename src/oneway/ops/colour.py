@@ -54,16 +54,16 @@ def jitter_colours(x: Tensor, draw: Colours, strength: float) -> Tensor:
 def jitter_colours_by_kernel(x: Tensor, draw: Colours, strength: float) -> Tensor:
     """`jitter_colours` by kernels, without a gradient."""
     n, _, height, width = x.shape
-    x = x.contiguous()
+    x, u = x.contiguous(), draw.u.contiguous()
     tiles = triton.cdiv(height * width, PIXELS)
     sums, coloured, halfway, out = torch.empty(n, tiles, device=x.device), *(torch.empty_like(x) for _ in range(3))
     likely = [min(1, strength) * probability for probability in PROBABILITIES]
-    changes = (draw.brightness, draw.contrast, draw.saturation, draw.hue, draw.u, strength, *likely[:2])
-    _jitter_sums[tiles, n](x, sums, draw.brightness, draw.u, strength, likely[0], height * width, PIXELS=PIXELS)
+    changes = (draw.brightness, draw.contrast, draw.saturation, draw.hue, u, strength, *likely[:2])
+    _jitter_sums[tiles, n](x, sums, draw.brightness, u, strength, likely[0], height * width, PIXELS=PIXELS)
     constants = {"TILES": triton.next_power_of_2(tiles), "PIXELS": PIXELS}
     _jitter_colours[tiles, n](x, coloured, sums, *changes, height * width, tiles, **constants)
     for source, target, down in ((coloured, halfway, True), (halfway, out, False)):
-        blurred = (draw.blur, draw.u, likely[2], height, width)
+        blurred = (draw.blur, u, likely[2], height, width)
         _jitter_blur[tiles, 3, n](source, target, *blurred, DOWN=down, REACH=REACH, PIXELS=PIXELS)
     return out
 
