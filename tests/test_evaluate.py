@@ -153,6 +153,13 @@ def test_classes_of_pixels_are_those_of_all_logits_at_full_size(pixels, half, mo
         assert largest.most <= 3 * expected.numel()  # of the images themselves
 
 
+def test_other_devices_find_all_classes_at_once(monkeypatch):
+    """A GPU would launch several kernels for each band, also where it has none of ours."""
+    monkeypatch.setattr("oneway.tools.evaluate.most_probable", lambda *_, **__: pytest.fail("in bands"))
+    x = torch.zeros(2, 3, 64, 128, device="meta")
+    assert predict(nn.Conv2d(3, 5, 4, stride=4, device="meta"), x).shape == (2, 64, 128)
+
+
 def test_classes_of_whole_images_are_those_of_their_logits():
     """Where a model classifies."""
     logits = torch.eye(3)[[2, 0]]
