@@ -5,6 +5,7 @@ Functions named `fact_…` run in a process of their own, in Triton's interprete
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
@@ -16,7 +17,7 @@ from oneway import data, models, ops
 from oneway.config import Config
 from oneway.draws import Draws, Plan, draw, each_column
 from oneway.engine import optim
-from oneway.engine.capture import CapturedStep, FixedTable, choose_step, is_consistent
+from oneway.engine.capture import CapturedStep, FixedTable, choose_step, is_consistent, one_training_on_gpu
 from oneway.engine.start import accelerated, plan_of, training_state
 from oneway.engine.state import TrainingState
 from oneway.engine.step import add_gradients, mixed_batch, settings_of, step
@@ -140,6 +141,24 @@ def uncaptured(monkeypatch):
     captured.ordinary_steps_left = {True: 0, False: 0}
     monkeypatch.setattr(captured, "_on_side_stream", ran.append)
     return captured, said, ran
+
+
+@pytest.mark.parametrize(("devices", "waits"), [(("cuda:0", "cuda:1"), True), (("cpu", "cpu"), False)])
+def test_threads_that_train_on_gpus_take_turns(devices, waits):
+    """Also on two of them: streams' pending work and captures are the process's. A thread does not wait for itself."""
+    first, second = map(torch.device, devices)
+    inside = threading.Event()
+
+    def train():
+        with one_training_on_gpu(second):
+            inside.set()
+
+    other = threading.Thread(target=train)
+    with one_training_on_gpu(first), one_training_on_gpu(first):
+        other.start()
+        assert inside.wait(0.3 if waits else 30) != waits
+    other.join(30)
+    assert inside.is_set()
 
 
 def test_memory_that_ends_while_capturing_is_no_other_failure(uncaptured, monkeypatch):

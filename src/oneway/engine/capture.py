@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
+from threading import RLock
 from typing import Protocol
 
 import torch
@@ -29,6 +31,20 @@ from oneway.ops import references, sharing_batches
 WARM_UP = 3
 """Steps before the capture, in which libraries choose algorithms and the optimiser allocates its state."""
 ALIGNMENT = 8
+
+
+_GPU = RLock()
+
+
+@contextmanager
+def one_training_on_gpu(device: torch.device) -> Iterator[None]:
+    """Within the block, no other thread of this process is in one for a GPU: threads take turns.
+
+    Side streams, compiler processes and what a capture forbids are shared by all threads. Two that train at the same
+    time would not wait for each other's deferred gradients, and break each other's captures.
+    """
+    with _GPU if device.type == "cuda" else nullcontext():
+        yield
 
 
 class Advance(Protocol):

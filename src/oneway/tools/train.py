@@ -27,7 +27,7 @@ from oneway.common.run_files import SUMMARY, VALIDATION
 from oneway.config import Config
 from oneway.draws import draw
 from oneway.engine import memory, optim
-from oneway.engine.capture import WARM_UP, choose_step
+from oneway.engine.capture import WARM_UP, choose_step, one_training_on_gpu
 from oneway.engine.feed import Feed
 from oneway.engine.ranks import Ranks, join
 from oneway.engine.step import Measured
@@ -72,6 +72,7 @@ def train(
             config = ranks.broadcast(partial(continuation.keep_resolved_settings, out, config, say))
             if (ended := find_ended(config, out, ranks, say)) is not None:
                 return ended
+        resources.enter_context(one_training_on_gpu(device))
         if ranks.alone:
             resources.enter_context(prewarm_gpu(device, config))
         training = open_training(config, out, device, resume, allow_changes, console, resources, ranks, turn)
