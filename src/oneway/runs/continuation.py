@@ -37,11 +37,15 @@ PATHS = ("data.path", "data.unlabelled", "data.cache", "model.weights", "teacher
 class Notes(NamedTuple):
     """Metadata of a checkpoint, beside its tensors."""
 
-    filled: frozenset[str]
+    filled: tuple[str, ...] = ()
     """Names of the parameters that `model.weights` filled: they have a learning rate of their own."""
 
-    teacher: str | None
+    teacher: str | None = None
     """A digest of the model in `teacher`, which checkpoints do not contain."""
+
+    def header(self) -> dict[str, Any]:
+        """As checkpoints have them."""
+        return {key: value for key, value in (("teacher", self.teacher), ("pretrained", list(self.filled))) if value}
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,21 @@ class Continued:
     before: Config  # its configuration until now
     allow_changes: bool
     changes: list[str] = field(default_factory=list)  # those that were found and allowed
+
+    @property
+    def notes(self) -> Notes:
+        """The metadata of the newest checkpoint; empty where there is none yet."""
+        found = checkpoint.read_notes(self.run.checkpoints) or {}
+        names, teacher = found.get("pretrained"), found.get("teacher")
+        filled = tuple(map(str, names)) if isinstance(names, list) else ()
+        return Notes(filled, teacher if isinstance(teacher, str) else None)
+
+    @property
+    def known(self) -> Known:
+        """The images that were held out: they are again, as long as the settings that draw them are the same."""
+        before, now = self.before.data, self.run.config.data
+        same = (before.holdout, before.seed) == (now.holdout, now.seed)
+        return Known(self.run.split.validating if same else ())
 
     def require_allowed(self, changes: Sequence[str]) -> None:
         """Refuse changes unless `allow_changes` is set; record the allowed ones."""
@@ -178,20 +197,6 @@ def restore(
             "differ from those of an uninterrupted one in their last digits."
         )
     return done, seconds
-
-
-def read_notes(continued: Continued) -> Notes:
-    """The metadata of the run's newest checkpoint; empty where there is none yet."""
-    found = checkpoint.read_notes(continued.run.checkpoints) or {}
-    names, teacher = found.get("pretrained"), found.get("teacher")
-    filled = frozenset(map(str, names)) if isinstance(names, list) else frozenset()
-    return Notes(filled, teacher if isinstance(teacher, str) else None)
-
-
-def known_of(continued: Continued) -> Known:
-    """The images that were held out: they are again, as long as the settings that draw them are the same."""
-    drawn_by = [(config.data.holdout, config.data.seed) for config in (continued.before, continued.run.config)]
-    return Known(continued.run.split.validating if drawn_by[0] == drawn_by[1] else ())
 
 
 def keep_teacher(continued: Continued, then: str | None, now: str) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from oneway.common.errors import UserError
 from oneway.common.importing import collector_paused
@@ -16,6 +18,10 @@ from oneway.common.streams import stream
 from oneway.common.terms import Task
 from oneway.common.words import listed
 from oneway.config import Config, Model
+from oneway.engine.single_value_norm import refuse_single_value_batch_norm
+from oneway.engine.start import training_state
+from oneway.engine.state import TrainingState
+from oneway.methods import METHODS
 from oneway.models import build
 from oneway.models.factory import examine
 from oneway.runs import TrainedModel, load_model
@@ -24,6 +30,27 @@ from oneway.runs.reading import is_there
 
 if TYPE_CHECKING:
     from oneway.runs.weights import Weights
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What the networks of a run start from, apart from random weights."""
+
+    weights: Weights | None
+    """Of `model.weights`; None where a checkpoint has them."""
+
+    filled: Collection[str]
+    """The parameters that these filled when the run began, where a checkpoint has them."""
+
+    teacher: TrainedModel | None
+    """The model of `teacher`, which no checkpoint has."""
+
+    @cached_property
+    def teacher_digest(self) -> str | None:
+        """Identifies the teacher: the same weights and classes give the same digest."""
+        if self.teacher is None:
+            return None
+        return digest({"classes": self.teacher.classes}, self.teacher.network.state_dict())
 
 
 class Prepared(NamedTuple):
@@ -37,10 +64,30 @@ class Prepared(NamedTuple):
     """What the user should know about it."""
 
     @property
-    def names(self) -> list[str]:
-        """Of the parameters that `model.weights` filled."""
-        filled = {id(parameter) for parameter in self.pretrained}
-        return [name for name, parameter in self.network.named_parameters() if id(parameter) in filled]
+    def filled(self) -> tuple[str, ...]:
+        """Names of the parameters that `model.weights` filled."""
+        known = {id(parameter) for parameter in self.pretrained}
+        return tuple(name for name, parameter in self.network.named_parameters() if id(parameter) in known)
+
+
+def locate_origin(config: Config, filled: Collection[str]) -> Origin:
+    """What the networks start from; refused here if it cannot be had, since it needs no data."""
+    return Origin(None if filled else locate_weights(config.model), filled, load_teacher(config))
+
+
+def initial_state(
+    config: Config, classes: int, device: torch.device, origin: Origin, class_weights: Tensor | None
+) -> tuple[TrainingState, Prepared]:
+    """The networks of a run on their device with their optimiser; and the first student, as it was prepared."""
+    task, crop = config.data.task, config.jitter.crop
+    students = [
+        prepare(config.model, classes, student_seed(config.seed, which), task, crop, origin.weights, origin.filled)
+        for which in range(METHODS[config.method].students)
+    ]
+    refuse_single_value_batch_norm(students[0].network, config)
+    networks, pretrained = [each.network for each in students], [each for one in students for each in one.pretrained]
+    teacher = None if origin.teacher is None else origin.teacher.network
+    return training_state(networks, pretrained, config, device, teacher, class_weights), students[0]
 
 
 def student_seed(seed: int, which: int) -> int:
@@ -49,7 +96,7 @@ def student_seed(seed: int, which: int) -> int:
 
 
 def locate_weights(config: Model) -> Weights | None:
-    """What a network starts from, unless from random weights; refused here if it cannot be had. Needs no data."""
+    """The weights of `model.weights`, unless random ones are asked for."""
     if config.weights is None:
         return None
     with collector_paused():
@@ -59,7 +106,7 @@ def locate_weights(config: Model) -> Weights | None:
 
 
 def load_teacher(config: Config) -> TrainedModel | None:
-    """The model of `teacher`, where there is one; refused here if it cannot be read. Needs no data."""
+    """The model of `teacher`, where there is one."""
     if config.teacher is None:
         return None
     if not is_there(config.teacher):
@@ -69,11 +116,6 @@ def load_teacher(config: Config) -> TrainedModel | None:
         )
     file = refuse_link(config.teacher / MODEL) if config.teacher.is_dir() else config.teacher
     return load_model(file, torch.device("cpu"), config.model.factory)
-
-
-def digest_of(teacher: TrainedModel) -> str:
-    """Identifies a model on the CPU: the same weights and classes give the same digest."""
-    return digest({"classes": teacher.classes}, teacher.network.state_dict())
 
 
 def refuse_other_classes(teacher: TrainedModel, classes: tuple[str, ...], config: Config) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,25 +18,26 @@ from oneway import __version__, data, runs
 from oneway.common import words
 from oneway.config import Config
 from oneway.config.recipes.presets import PHOTOGRAPHS
-from oneway.data.dataset import Dataset, Samples
+from oneway.data.dataset import Dataset, Known, Samples
 from oneway.data.splits import Split, choose, places
 from oneway.draws import Plan
 from oneway.engine import memory, optim
 from oneway.engine.balance import class_weights
+from oneway.engine.capture import one_training_on_gpu
 from oneway.engine.feed import Feed, feed
 from oneway.engine.ranks import Ranks
 from oneway.engine.shares import refuse_indivisible
-from oneway.engine.single_value_norm import refuse_single_value_batch_norm
-from oneway.engine.start import accelerated, batch_of, plan_of, training_state
+from oneway.engine.start import accelerated, batch_of, plan_of
 from oneway.engine.state import TrainingState
-from oneway.methods import METHODS
-from oneway.runs import TrainedModel, atomic, continuation
+from oneway.engine.warm import prewarm_gpu
+from oneway.runs import atomic, continuation
 from oneway.runs.checkpoint.state import bytes_needed, tensors_of
 from oneway.runs.checkpoint.state import restore as restore_tensors
+from oneway.runs.checkpoint.writer import Writer
 from oneway.runs.continuation import Continued, Notes
 from oneway.tools.crops import fit_crops
 from oneway.tools.evaluate import Scores
-from oneway.tools.networks import digest_of, load_teacher, locate_weights, prepare, refuse_other_classes, student_seed
+from oneway.tools.networks import Origin, initial_state, locate_origin, refuse_other_classes
 from oneway.tools.snapshots import Snapshots
 from oneway.tools.validation import Validator
 
@@ -62,20 +63,23 @@ class Training:
     plan: Plan
     fed: Feed
     iterations: int
-    notes: dict[str, Any]
+    notes: Notes
     """What checkpoints keep beside the tensors."""
 
-    run: runs.Run | None
+    run: runs.Run | None = None
     """The folder, in the first process, or the only one: what it finds there, it tells the others."""
 
-    done: int
+    done: int = 0
     """Iterations, so far."""
 
-    seconds: float
+    seconds: float = 0.0
     """That they took before the run was opened."""
 
     scores: Scores | None = None
     """Of the last validation since it was opened."""
+
+    checkpoints: Writer | None = None
+    """Writes them, in the process that has the folder."""
 
     snapshots: Snapshots | None = None
     """Pictures for those who watch."""
@@ -99,6 +103,10 @@ class Training:
     def checkpoint_every(self) -> int:
         return self.config.train.checkpoint_every or self.validate_every
 
+    def is_due(self, every: int) -> bool:
+        """Whether what happens every so many iterations, and after the last one, happens now."""
+        return self.done % every == 0 or self.done == self.iterations
+
 
 @dataclass(frozen=True)
 class Turn:
@@ -121,11 +129,10 @@ class Turn:
 ALONE = Turn()
 
 
-def agree(config: Config, resume: bool, ranks: Ranks) -> torch.device:
-    """The device of this process; refuses processes that were started otherwise, or a batch they cannot share."""
+def require_agreement(config: Config, resume: bool, ranks: Ranks) -> None:
+    """Refuses processes that were started otherwise than the first, or a batch that they cannot share."""
     refuse_indivisible(config, ranks.world_size)
     ranks.require_equal({"oneway": __version__, "PyTorch": torch.__version__, "--resume": resume} | config.flat())
-    return runs.choose_device(ranks.device(config.train.device))
 
 
 def find_ended(config: Config, out: Path, ranks: Ranks, say: Callable[[str], None]) -> dict[str, Any] | None:
@@ -137,84 +144,79 @@ def find_ended(config: Config, out: Path, ranks: Ranks, say: Callable[[str], Non
     return ended
 
 
+@contextmanager
 def open_training(
     config: Config,
     out: Path,
-    device: torch.device,
     resume: bool,
     allow_changes: bool,
-    console: Console,
-    resources: ExitStack,
     ranks: Ranks,
-    turn: Turn = ALONE,
-) -> Training:
-    """A new run in `out`, or the one there after its last checkpoint; `resources` holds its folder and its images.
+    console: Console,
+    say: Callable[[str], None],
+) -> Iterator[Training]:
+    """A new run in `out`, or the one there after its last checkpoint; the block has its folder and its images.
 
     Nothing is written before everything has been checked.
     """
-    say = partial(turn.say, console)
-    continued, noted, known = None, Notes(frozenset(), None), data.Known()
-    if resume:
-        if ranks.is_first:
+    device = runs.choose_device(ranks.device(config.train.device))
+    with ExitStack() as resources:
+        resources.enter_context(one_training_on_gpu(device))
+        if ranks.alone:
+            resources.enter_context(prewarm_gpu(device, config))
+        continued = None
+        if resume and ranks.is_first:
             continued = resources.enter_context(continuation.reopen(out, config, allow_changes))
-        noted = ranks.broadcast(lambda: continuation.read_notes(continued) if continued else noted)
-        known = ranks.broadcast(lambda: continuation.known_of(continued) if continued else known)
-    elif ranks.is_first:
-        runs.refuse_occupied(out)
-    with ranks.local_rank_zero_first():
-        # A folder that is mistyped is said before weights are fetched.
-        dataset = data.load(config.data, console, known=known)
-        if config.data.reduction == "auto" and dataset.reduction > 1:
-            config = config.changed(data={"reduction": dataset.reduction})
-        # Minutes of decoding would be in vain without them. A checkpoint has these, but not a teacher from elsewhere.
-        weights = None if noted.filled else locate_weights(config.model)
-        teacher = load_teacher(config)
-    notes: dict[str, Any] = {} if teacher is None else {"teacher": digest_of(teacher)}
-    if continued is not None and teacher is not None:
-        continuation.keep_teacher(continued, noted.teacher, notes["teacher"])
+        elif ranks.is_first:
+            runs.refuse_occupied(out)
+        notes, known = ranks.broadcast(lambda: (continued.notes, continued.known) if continued else (Notes(), Known()))
+        with ranks.local_rank_zero_first():
+            # A folder that is mistyped is said before weights are fetched, and those before minutes of decoding.
+            dataset = data.load(config.data, console, known=known)
+            if config.data.reduction == "auto" and dataset.reduction > 1:
+                config = config.changed(data={"reduction": dataset.reduction})
+            origin = locate_origin(config, notes.filled)
+        if continued is not None and origin.teacher_digest is not None:
+            continuation.keep_teacher(continued, notes.teacher, origin.teacher_digest)
 
-    samples, held_out = _read_images(dataset, notes, ranks)
-    config, fitted = fit_crops(config, samples.sizes[: samples.labelled])
-    for remark in dataset.review():
-        say(f"Note: {remark}")
-    if fitted:
-        say(f"Note: {fitted}")
-    split = ranks.broadcast(partial(_find_split, config, continued, dataset, samples, held_out))
-    if teacher is not None:
-        refuse_other_classes(teacher, dataset.classes, config)
-    labelled, unlabelled = places(samples, split)
-    state, filled = _make_networks(config, device, dataset, samples, labelled, teacher, weights, noted, say)
-    if filled:
-        notes["pretrained"] = filled
+        samples, held_out = _read_images(dataset, origin, ranks)
+        config, fitted = fit_crops(config, samples.sizes[: samples.labelled])
+        for remark in (*dataset.review(), *([fitted] if fitted else [])):
+            say(f"Note: {remark}")
+        split = ranks.broadcast(partial(_find_split, config, continued, dataset, samples, held_out))
+        if origin.teacher is not None:
+            refuse_other_classes(origin.teacher, dataset.classes, config)
+        labelled, unlabelled = places(samples, split)
+        balanced = config.train.balance == "frequency"
+        weights = class_weights(samples, labelled, len(dataset.classes)) if balanced else None
+        state, student = initial_state(config, len(dataset.classes), device, origin, weights)
+        for remark in student.remarks:
+            say(f"Note: {remark}")
+        memory.require(state.student, bytes_needed(state), config, device)
 
-    iterations = optim.total_iterations(config.train, len(split.labelled))
-    plan = plan_of(config, labelled, unlabelled, channels=samples.pixels.shape[1], network=state.student)
-    fed = feed(samples, plan, device, config.jitter, ranks.share)
-    resources.callback(fed.close)
-    if config.data.task == "segmentation":
-        megabytes = (samples.pixels.nbytes + samples.labels.nbytes) / 1e6
-        further = "" if samples.pool is None else f", and {len(samples.pool):,} of a pool"
-        say(f"{words.counted(len(samples), 'training image')}, {megabytes:,.0f} MB{further}, {fed.place}.")
-    if device.type == "cpu" and (note := slow_on_cpu(config, iterations)):
-        say(note)
-
-    captured = accelerated(config, device) and device.type == "cuda" and config.model.factory is None
-    validator = Validator(state.kept, held_out, len(dataset.classes), say, ranks, captured)
-    training = Training(
-        config, out, ranks, say, device, dataset, samples, held_out, split, state, validator, plan, fed, iterations,
-        notes, run=None, done=0, seconds=0.0,
-    )  # fmt: skip
-    _give_folder(training, continued, resources)
-    return training
+        iterations = optim.total_iterations(config.train, len(split.labelled))
+        plan = plan_of(config, labelled, unlabelled, channels=samples.pixels.shape[1], network=state.student)
+        fed = feed(samples, plan, device, config.jitter, ranks.share)
+        resources.callback(fed.close)
+        _describe_images(config, samples, fed, say)
+        if device.type == "cpu" and (note := slow_on_cpu(config, iterations)):
+            say(note)
+        captured = accelerated(config, device) and device.type == "cuda" and config.model.factory is None
+        validator = Validator(state.kept, held_out, len(dataset.classes), say, ranks, captured)
+        training = Training(
+            config, out, ranks, say, device, dataset, samples, held_out, split, state, validator, plan, fed, iterations,
+            Notes(student.filled, origin.teacher_digest),
+        )  # fmt: skip
+        _give_folder(training, continued, resources)
+        yield training
 
 
-def _read_images(dataset: Dataset, notes: dict[str, Any], ranks: Ranks) -> tuple[Samples, Samples]:
+def _read_images(dataset: Dataset, origin: Origin, ranks: Ranks) -> tuple[Samples, Samples]:
     """The images, the same in all processes: those that train, and those that validate."""
     with ranks.local_rank_zero_first():
         samples, held_out = dataset.read("train"), dataset.read("val")
     facts = {"training images": samples.content, "validation images": held_out.content, "classes": dataset.classes}
     pool = None if samples.pool is None else samples.pool.record
-    ranks.require_equal(facts | {"teacher": notes.get("teacher"), "pool": pool})
+    ranks.require_equal(facts | {"teacher": origin.teacher_digest, "pool": pool})
     return samples, held_out
 
 
@@ -228,33 +230,11 @@ def _find_split(
     return split.know(dataset.digests("train"), held_out.names)
 
 
-def _make_networks(
-    config: Config,
-    device: torch.device,
-    dataset: Dataset,
-    samples: Samples,
-    labelled: list[int],
-    teacher: TrainedModel | None,
-    weights: Any,
-    noted: Notes,
-    say: Callable[[str], None],
-) -> tuple[TrainingState, list[str]]:
-    """Networks on their device with their optimiser, and the names of the parameters that came with weights."""
-    classes = len(dataset.classes)
-    task, crop = config.data.task, config.jitter.crop
-    prepared = [
-        prepare(config.model, classes, student_seed(config.seed, which), task, crop, weights, noted.filled)
-        for which in range(METHODS[config.method].students)
-    ]
-    for remark in prepared[0].remarks:
-        say(f"Note: {remark}")
-    refuse_single_value_batch_norm(prepared[0].network, config)
-    pretrained = [parameter for each in prepared for parameter in each.pretrained]
-    students, taught_by = [each.network for each in prepared], None if teacher is None else teacher.network
-    balanced = class_weights(samples, labelled, classes) if config.train.balance == "frequency" else None
-    state = training_state(students, pretrained, config, device, taught_by, balanced)
-    memory.require(state.student, bytes_needed(state), config, device)
-    return state, prepared[0].names
+def _describe_images(config: Config, samples: Samples, fed: Feed, say: Callable[[str], None]) -> None:
+    if config.data.task == "segmentation":
+        megabytes = (samples.pixels.nbytes + samples.labels.nbytes) / 1e6
+        further = "" if samples.pool is None else f", and {len(samples.pool):,} of a pool"
+        say(f"{words.counted(len(samples), 'training image')}, {megabytes:,.0f} MB{further}, {fed.place}.")
 
 
 def _give_folder(training: Training, continued: Continued | None, resources: ExitStack) -> None:

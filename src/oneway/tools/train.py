@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -25,18 +25,16 @@ from oneway.common.interrupt import Interrupted, defer_signals
 from oneway.common.progress import ProgressBar
 from oneway.common.run_files import SUMMARY, VALIDATION
 from oneway.config import Config
-from oneway.draws import draw
+from oneway.draws import Draws, draw
 from oneway.engine import memory, optim
-from oneway.engine.capture import WARM_UP, choose_step, one_training_on_gpu
-from oneway.engine.feed import Feed
-from oneway.engine.ranks import Ranks, join
+from oneway.engine.capture import WARM_UP, choose_step
+from oneway.engine.ranks import join
 from oneway.engine.step import Measured
-from oneway.engine.warm import prewarm_gpu
 from oneway.runs import TrainedModel, continuation
 from oneway.runs.checkpoint.writer import Writer, open_writer
 from oneway.tools.evaluate import METRIC_NAMES, as_json, by_image_as_json
 from oneway.tools.loggers import About, follow_run, require_services, services_of
-from oneway.tools.opening import ALONE, Training, Turn, agree, find_ended, open_training
+from oneway.tools.opening import ALONE, Training, Turn, find_ended, open_training, require_agreement
 from oneway.tools.snapshots import Snapshots
 
 
@@ -66,17 +64,18 @@ def train(
     config = configuration.build(config.model_dump(), "the configuration")  # it may have been changed unchecked
     ranks = join(config.train.device)
     console = console if ranks.is_first else Console(quiet=True)
-    with ranks.watching(), note_run_folder(out), memory.explain_out_of_memory(config), ExitStack() as resources:
-        device, say = agree(config, resume, ranks), partial(words.say, console)
+    say = partial(turn.say, console)
+    with ranks.watching(), note_run_folder(out), memory.explain_out_of_memory(config):
+        require_agreement(config, resume, ranks)
         if resume:
             config = ranks.broadcast(partial(continuation.keep_resolved_settings, out, config, say))
             if (ended := find_ended(config, out, ranks, say)) is not None:
                 return ended
-        resources.enter_context(one_training_on_gpu(device))
-        if ranks.alone:
-            resources.enter_context(prewarm_gpu(device, config))
-        training = open_training(config, out, device, resume, allow_changes, console, resources, ranks, turn)
-        with _watched(training, log), keep_freed_memory(device.type == "cpu"):
+        with (
+            open_training(config, out, resume, allow_changes, ranks, console, say) as training,
+            _watched(training, log),
+            keep_freed_memory(training.device.type == "cpu"),
+        ):
             signal_at_end = _iterate(training, console, turn.title, beside)
             summary = _finish(training)
         if signal_at_end is not None:
@@ -108,70 +107,84 @@ def _iterate(training: Training, console: Console, turn: str, beside: Callable[[
     Raises:
         Interrupted: A signal came before, and a checkpoint has been saved.
     """
-    config, ranks, state, fed = training.config, training.ranks, training.state, training.fed
+    config, ranks, state = training.config, training.ranks, training.state
     iterations, begun = training.iterations, training.done
-    advance = choose_step(state, fed.store, config, training.say, ranks, iterations)
+    advance = choose_step(state, training.fed.store, config, training.say, ranks, iterations)
     training.started = time.monotonic()
     if training.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(training.device)
-
-    def save_checkpoint(wait: bool = False) -> None:
-        if checkpoints is not None:
-            with ranks.pause_watchdog():
-                checkpoints.save(training.done, training.elapsed, state)
-                if wait:
-                    checkpoints.wait()
-
-    def stopped() -> str:
-        return f"Stopped after {training.done} of {iterations} iterations; --resume continues {training.out}."
-
-    def stop(signal: int) -> NoReturn:
-        if training.done:
-            save_checkpoint(wait=True)
-        ranks.broadcast(lambda: None)  # nobody leaves before it is on the disk
-        raise Interrupted(signal, stopped())
-
     title = f"{turn}{config.method} · {words.counted(len(training.split.labelled), 'label')} · seed {config.seed}"
     with (
         defer_signals() as signal_received,
         ProgressBar(console, title, iterations, training.done, transient=False) as bar,
-        _writer_for(training) as checkpoints,
+        _writer_for(training) as training.checkpoints,
         ranks.expecting_progress(),
     ):
         while (done := training.done) < iterations:
+            draws = _await_draws(training, signal_received)
             rate = optim.set_learning_rate(state.optimiser, config.optimiser.schedule, done, iterations)
-            alpha = optim.alpha_at(config.train, done, iterations)
-            if (signal := _await_images(fed, done, ranks, signal_received)) is not None:
-                stop(signal)
-            try:
-                draws = fed.draws(done)
-            except UserError as error:
-                if training.samples.pool is None or not done:
-                    raise
-                save_checkpoint(wait=True)
-                raise UserError(f"{error} {stopped()}") from error
-            losses = advance(draws, alpha, optim.warm_up_at(config.train, done))
+            alpha, warm_up = optim.alpha_at(config.train, done, iterations), optim.warm_up_at(config.train, done)
+            losses = advance(draws, alpha, warm_up)
             require_margin()
-            training.done = done = done + 1
-            bar.update(done)
-            if beside is not None and done > begun + WARM_UP:  # which leave the processor no time
+            training.done += 1
+            bar.update(training.done)
+            if beside is not None and training.done > begun + WARM_UP:  # which leave the processor no time
                 Thread(target=beside, name="beside", daemon=True).start()
                 beside = None
 
-            logged = done % config.train.log_every == 0 or done == iterations
-            if logged or done % config.train.most_skipped == 0:
-                # Waits for the device. A run that is shorter than that must have learnt something too.
-                most = min(config.train.most_skipped, iterations)
-                skipped = _stop_if_stuck(training, most, rate)
-            if logged:
+            if training.is_due(config.train.log_every) or training.is_due(config.train.most_skipped):
+                skipped = _stop_if_stuck(training, rate)  # waits for the device
+            if training.is_due(config.train.log_every):
                 _log(training, bar, _to_numbers(losses), rate, skipped)
-            if len(training.held_out) and (done % training.validate_every == 0 or done == iterations):
+            if len(training.held_out) and training.is_due(training.validate_every):
                 _validate(training, bar)
-            if done % training.checkpoint_every == 0 or done == iterations:
-                save_checkpoint()
-            if (signal := ranks.agree_on_signal(signal_received())) is not None and done < iterations:
-                stop(signal)
+            if training.is_due(training.checkpoint_every):
+                _save_checkpoint(training)
+            signal = ranks.agree_on_signal(signal_received())
+            if signal is not None and training.done < iterations:
+                _stop(training, signal)
         return ranks.agree_on_signal(signal_received(), now=True)
+
+
+def _await_draws(training: Training, signal_received: Callable[[], int | None]) -> Draws:
+    """The draws of the next iteration, whose images are there then; a lone process may be stopped before.
+
+    Where an image of a pool cannot be read, what has been done is saved.
+    """
+    fed, ranks, done = training.fed, training.ranks, training.done
+    if not fed.ready(done):
+        with ranks.pause_watchdog():
+            while not fed.ready(done):
+                if ranks.alone and (signal := signal_received()) is not None:
+                    _stop(training, signal)
+    try:
+        return fed.draws(done)
+    except UserError as error:
+        if training.samples.pool is None or not done:
+            raise
+        _save_checkpoint(training, wait=True)
+        raise UserError(f"{error} {_stopped(training)}") from error
+
+
+def _stop(training: Training, signal: int) -> NoReturn:
+    """Saves a checkpoint, and ends training."""
+    if training.done:
+        _save_checkpoint(training, wait=True)
+    training.ranks.broadcast(lambda: None)  # nobody leaves before it is on the disk
+    raise Interrupted(signal, _stopped(training))
+
+
+def _stopped(training: Training) -> str:
+    return f"Stopped after {training.done} of {training.iterations} iterations; --resume continues {training.out}."
+
+
+def _save_checkpoint(training: Training, wait: bool = False) -> None:
+    """Saves a checkpoint, in the process that has the run folder; may wait until it is on the disk."""
+    if training.checkpoints is not None:
+        with training.ranks.pause_watchdog():
+            training.checkpoints.save(training.done, training.elapsed, training.state)
+            if wait:
+                training.checkpoints.wait()
 
 
 def _log(training: Training, bar: ProgressBar, losses: dict[str, float], rate: float, skipped: int) -> None:
@@ -233,24 +246,13 @@ def _finish(training: Training) -> dict[str, Any]:
     return summary
 
 
-def _await_images(fed: Feed, iteration: int, ranks: Ranks, signal_received: Callable[[], int | None]) -> int | None:
-    """Waits until the images of an iteration are there; where a lone process gets a signal before, returns that."""
-    if fed.ready(iteration):
-        return None
-    with ranks.pause_watchdog():
-        while not fed.ready(iteration):
-            if ranks.alone and (signal := signal_received()) is not None:
-                return signal
-    return None
-
-
 def _writer_for(training: Training) -> AbstractContextManager[Writer | None]:
     """What writes the checkpoints, in the process that has the run folder."""
     run = training.run
     if run is None:
         return nullcontext()
     about = {"configuration": training.config.model_dump(mode="json"), "split": training.split.hash}
-    return open_writer(run.checkpoints, about, run.path / runs.METRICS, training.notes, run.require)
+    return open_writer(run.checkpoints, about, run.path / runs.METRICS, training.notes.header(), run.require)
 
 
 def _to_numbers(losses: Measured) -> dict[str, float]:
@@ -259,10 +261,10 @@ def _to_numbers(losses: Measured) -> dict[str, float]:
     return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
-def _stop_if_stuck(training: Training, most: int, rate: float) -> int:
+def _stop_if_stuck(training: Training, rate: float) -> int:
     """The number of steps skipped so far; a UserError where so many in a row were that nothing is learnt any more."""
     skipped, in_a_row = map(int, training.state.skips.tolist())
-    if in_a_row < most:
+    if in_a_row < min(training.config.train.most_skipped, training.iterations):  # a short run must learn something too
         return skipped
     table, samples = draw(training.plan, training.done - 1), training.samples
     names = [samples.name(item) for item in (*table.labelled.item.tolist(), *table.unlabelled.item.tolist())]
