@@ -31,7 +31,7 @@ from oneway.tools.export.formats import FORMATS, About, Call, Onnx, Opened, Pt2
 from oneway.tools.export.graph import Output
 from oneway.tools.export.int8 import Cost, Images, Int8, measure, quantise, read_images, refuse_loss
 from oneway.tools.export_names import refuse_export_name
-from oneway.tools.predict.predictor import load
+from oneway.tools.predict.predictor import Predictor, load
 
 TIMED_SIZES = {False: (256, 512), True: (32, 32)}
 """Of images to segment, and to classify."""
@@ -66,54 +66,28 @@ def export_model(
             much in INT8. Nothing is left behind, and a file that was there before stays.
     """
     kind = _choose_format(to, int8)
-    model = load(run, device="cpu", factory=factory)
-    if model.reduction > 1:
-        if int8:
-            raise UserError(
-                f"--int8: {model.source} sees images at 1/{model.reduction} of their size, and INT8 is not measured "
-                "for that. Leave it out, or train with --data.reduction 1."
-            )
-        model = replace(model, network=Reduced(model.network, model.reduction))
+    model = _load_model(run, factory, int8)
     images = read_images(run, model.classes, int8, console) if int8 else None
     doing = f"Exporting {model.source} to {to}, then comparing it with PyTorch at {len(BATCHES)} sizes and timing both"
     then = f", calibrating INT8 on {len(images.calibration)} images and validating both: minutes" if images else None
     say(console, doing + (then or ": about a minute"))
-    bands, bits = model.image_style.bands, model.image_style.bits
-    seen = "in RGB" if bands is None else f"bands {listed(bands)} of a file in this order, counted from 1"
-    if bits != MOST_BITS:
-        seen += f", of files of 16 bits the upper 8 of the lower {bits}"
-    if model.reduction > 1:
-        seen += f", made {model.reduction} times smaller inside"
-    described = {"input": INPUT_WORDS.format(seen), "output": OUTPUT_WORDS[output, model.classifies]}
-    about: About = {"oneway": __version__, **described, "classes": model.classes, "colours": model.colours}
-    about |= {} if bands is None else {"bands": bands}
-    about |= {} if bits == MOST_BITS else {"bits": bits}
-    about |= {} if model.reduction == 1 else {"reduction": model.reduction}
+    about = _describe(model, output)
+    height, width = (side * model.reduction for side in TIMED_SIZES[model.classifies])
+    machine = hardware(torch.device("cpu"))
+    where = f"Images of {height}×{width} pixels, one by one, on {machine}. {LOWER_BOUND}"
     temporary = to.with_name(f".{to.stem}.{os.getpid()}{to.suffix.lower()}")
-    quantised: dict[str, object] = {}
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
-        graph = kind.write(model.network, output, temporary, about)
-        opened = kind.open(temporary)
-        agreement = compare(model.network, opened)
-        refuse_difference(agreement)
-        files: dict[str, Call] = {kind.runtime: opened.result, "PyTorch": partial(predict_bytes, model.network)}
-        if int8 and images and isinstance(kind, Onnx):
-            small, cost = _replace_by_int8(kind, graph, temporary, about, opened, images, int8)
-            quantised = {"INT8": cost, "INT8, agreement": compare(model.network, small)}
-            files = {f"{kind.runtime} INT8": small.result, **files}
+        findings, calls = _write(kind, model.network, output, temporary, about, images, int8)
         contents = [file.read_bytes() for file in kind.files(temporary)]
-        height, width = (side * model.reduction for side in TIMED_SIZES[model.classifies])
-        speeds = measure_speeds(files, (height, width))
-        machine = hardware(torch.device("cpu"))
-        where = f"Images of {height}×{width} pixels, one by one, on {machine}. {LOWER_BOUND}"
+        speeds = measure_speeds(calls, (height, width))
         named = zip(kind.files(to), contents, strict=True)
         facts = {
-            **described,
+            "input": about["input"],
+            "output": about["output"],
             "classes": ", ".join(f"{index} {name}" for index, name in enumerate(model.classes)),
             "parameters": f"{sum(parameter.numel() for parameter in model.network.parameters()):,}",
-            "agreement": agreement,
-            **quantised,
+            **findings,
             **{f"SHA-256 of {file.name}": hashlib.sha256(content).hexdigest() for file, content in named},
             "exported by": f"oneway {__version__}",
             "licence": licence or NO_LICENCE,
@@ -131,9 +105,8 @@ def export_model(
     beside = to.with_name(f"{to.name}.md")
     kept = keep_edited(beside)
     write_atomically(beside, text.encode())
-    say(console, f"{agreement}.")
-    for what, found in quantised.items():
-        say(console, f"{what}: {found}.")
+    for what, found in findings.items():
+        say(console, f"{found}." if what == "agreement" else f"{what}: {found}.")
     rates = ", ".join(f"{runtime} {speed:.1f} images/s" for runtime, speed in speeds.items())
     say(console, f"{rates}, at least ({height}×{width}, {machine})")
     names = listed([to, *(file.name for file in kind.files(to) if file != to)])
@@ -141,6 +114,62 @@ def export_model(
     say(console, f"Exported: {names} ({size_of_all}), model card: {beside}")
     if kept:
         say(console, f"The card that was there had been edited, and is kept: {kept}")
+
+
+def _load_model(run: Path, factory: str | None, int8: Int8 | None) -> Predictor:
+    """The model on the CPU; one that sees images smaller than they are makes them smaller itself."""
+    model = load(run, device="cpu", factory=factory)
+    if model.reduction == 1:
+        return model
+    if int8:
+        raise UserError(
+            f"--int8: {model.source} sees images at 1/{model.reduction} of their size, and INT8 is not measured "
+            "for that. Leave it out, or train with --data.reduction 1."
+        )
+    return replace(model, network=Reduced(model.network, model.reduction))
+
+
+def _describe(model: Predictor, output: Output) -> About:
+    """What a file says about itself; what is usual is left out."""
+    bands, bits = model.image_style.bands, model.image_style.bits
+    seen = "in RGB" if bands is None else f"bands {listed(bands)} of a file in this order, counted from 1"
+    if bits != MOST_BITS:
+        seen += f", of files of 16 bits the upper 8 of the lower {bits}"
+    if model.reduction > 1:
+        seen += f", made {model.reduction} times smaller inside"
+    about: About = {
+        "oneway": __version__,
+        "input": INPUT_WORDS.format(seen),
+        "output": OUTPUT_WORDS[output, model.classifies],
+        "classes": model.classes,
+        "colours": model.colours,
+    }
+    about |= {} if bands is None else {"bands": bands}
+    about |= {} if bits == MOST_BITS else {"bits": bits}
+    return about | ({} if model.reduction == 1 else {"reduction": model.reduction})
+
+
+def _write(
+    kind: Onnx | Pt2,
+    network: nn.Module,
+    output: Output,
+    path: Path,
+    about: About,
+    images: Images | None,
+    int8: Int8 | None,
+) -> tuple[dict[str, object], dict[str, Call]]:
+    """Writes a file, and compares it with the network: what was found, and what can be timed."""
+    graph = kind.write(network, output, path, about)
+    opened = kind.open(path)
+    agreement = compare(network, opened)
+    refuse_difference(agreement)
+    findings: dict[str, object] = {"agreement": agreement}
+    calls: dict[str, Call] = {kind.runtime: opened.result, "PyTorch": partial(predict_bytes, network)}
+    if int8 and images and isinstance(kind, Onnx):
+        small, cost = _replace_by_int8(kind, graph, path, about, opened, images, int8)
+        findings |= {"INT8": cost, "INT8, agreement": compare(network, small)}
+        calls = {f"{kind.runtime} INT8": small.result, **calls}
+    return findings, calls
 
 
 def _choose_format(to: Path, int8: Int8 | None) -> Onnx | Pt2:
