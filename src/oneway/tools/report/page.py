@@ -76,29 +76,11 @@ def write_report(
     facts = read_runs([run for folder in runs for run in compared_runs(folder)])
     out = out or runs[-1] / _file_name(runs)
     refuse_unwritable(out)
-    # A CPU is fast enough for a few pictures; a GPU that has just trained is awake, and ten times faster.
-    device = torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
-    models = [load_model(run.folder.model_file, device, factory) for run in facts]
-    for run, model in zip(facts, models, strict=True):
-        if run.classes != model.classes:
-            raise UserError(f"{run.path / SUMMARY}: damaged; per_class has other classes than {MODEL} beside it.")
+    models = _load_models(facts, factory)
     settings = trained or data_of(facts[-1].folder, console, data, refresh=refresh, cache=cache)
-    common = common_images(facts)
-    elsewhere = data is not None
-    model, last = models[-1], facts[-1].folder
-    dataset = load_data(last, model.classes, settings, console, elsewhere, common, model.masks)
-    if drafts := dataset.predicted.intersection(common):
-        common = without_predictions(facts, common, drafts)
-        dataset = load_data(last, model.classes, settings, QUIET, elsewhere, common, model.masks)
-    for run, model in zip(facts, models, strict=True):
-        refuse_other_style(run.folder, model, dataset)
-    if data is None and facts[-1].config.data.task == "segmentation":
-        for run in facts:
-            refuse_trained_on(run.folder, dataset.read("val"))
-            if not common:
-                compare_validating(run.folder, dataset.read("val"), console)
+    dataset, common = _load_images(facts, models, settings, data is not None, console)
     note = ""
-    again = command("oneway", "report", *(run.path for run in facts), *(["--data", data] if elsewhere else []))
+    again = command("oneway", "report", *(run.path for run in facts), *([] if data is None else ["--data", data]))
     # For a few images, no kernel is worth compiling. Pillow encodes without Python's lock, while plots are drawn.
     with references(), ThreadPoolExecutor() as pool:
         if common:
@@ -114,6 +96,38 @@ def write_report(
     except OSError as error:
         raise UserError(f"{out}: cannot be written ({error.strerror}). Choose another file with --out.") from None
     return out
+
+
+def _load_models(runs: Sequence[RunFacts], factory: str | None) -> list[TrainedModel]:
+    # A CPU is fast enough for a few pictures; a GPU that has just trained is awake, and ten times faster.
+    device = torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
+    models = [load_model(run.folder.model_file, device, factory) for run in runs]
+    for run, model in zip(runs, models, strict=True):
+        if run.classes != model.classes:
+            raise UserError(f"{run.path / SUMMARY}: damaged; per_class has other classes than {MODEL} beside it.")
+    return models
+
+
+def _load_images(
+    runs: Sequence[RunFacts], models: Sequence[TrainedModel], settings: Data, elsewhere: bool, console: Console
+) -> tuple[Dataset, Sequence[str]]:
+    """The images that validate all runs; and the names of those that can, where each was validated by its own.
+
+    They may lie `elsewhere` than the last run found them.
+    """
+    common, last, model = common_images(runs), runs[-1], models[-1]
+    dataset = load_data(last.folder, model.classes, settings, console, elsewhere, common, model.masks)
+    if drafts := dataset.predicted.intersection(common):
+        common = without_predictions(runs, common, drafts)
+        dataset = load_data(last.folder, model.classes, settings, QUIET, elsewhere, common, model.masks)
+    for run, model in zip(runs, models, strict=True):
+        refuse_other_style(run.folder, model, dataset)
+    if not elsewhere and last.config.data.task == "segmentation":
+        for run in runs:
+            refuse_trained_on(run.folder, dataset.read("val"))
+            if not common:
+                compare_validating(run.folder, dataset.read("val"), console)
+    return dataset, common
 
 
 def _file_name(runs: Sequence[Path]) -> str:
