@@ -38,6 +38,43 @@ def compare(
     One of the configurations is supervised; they are trained in their order. Without `resume`, a run that is there is
     refused before anything is trained.
     """
+    _refuse_incomparable(configs, out)
+    for config in configs:
+        if not resume:
+            refuse_occupied(out / config.method)
+    names = [config.method for config in configs]
+    say(console, f"Two trainings: {', then '.join(names)}.")
+    summaries: dict[str, Any] = {}
+    said: set[str] = set()
+    for number, config in enumerate(configs, start=1):
+        folder, turn = out / config.method, Turn(f"{number} of {len(configs)}: ", said)
+        again = resume and (folder / CONFIG).is_file()
+        summaries[config.method] = train(config, folder, again, console, allow_changes, log, turn)
+    baseline, chosen = sorted(configs, key=lambda config: not METHODS[config.method].supervised)
+    values = {config.method: summaries[config.method]["value"] for config in (baseline, chosen)}
+    before, after = values.values()
+    folders, page = [out / config.method for config in (baseline, chosen)], out / "report.html"
+    facts = read_runs(folders)
+    write_json(out / SUMMARY, {**values, "gain": after - before, "gain_interval": interval_between(*facts)})
+    write_report(folders, page, factory=configs[0].model.factory, trained=configs[0].data)
+    last, gain = summaries[chosen.method], shown_gain(before, after)
+    cause = "with unlabelled images" if facts[-1].further else "and every image is labelled"
+    say(
+        console,
+        f"{counted(last['labels'], 'label')}: {before:.1f} → {after:.1f} % {METRIC_NAMES[last['metric']]} "
+        f"({gain:+.1f} {cause})",
+    )
+    if doubt := with_other_images(*facts):
+        say(console, doubt)
+    if gain < 0:
+        say(console, f"The better model is that of labels alone: {folders[0]}")
+    for caution in (too_short(chosen, last["iterations"], gain), rests_on_few(last["validation_samples"], True)):
+        if caution:
+            say(console, caution)
+    say(console, f"Report: {page}")
+
+
+def _refuse_incomparable(configs: Sequence[Config], out: Path) -> None:
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         raise UserError("A comparison is trained by one process. With torchrun, train either method by itself.")
     if (out / CONFIG).is_file():
@@ -51,38 +88,3 @@ def compare(
         raise UserError(
             "--compare: with --data.holdout 0 no image validates, and nothing could be compared. Leave out one of them."
         )
-    for config in configs:
-        if not resume:
-            refuse_occupied(out / config.method)
-    names = [config.method for config in configs]
-    say(console, f"Two trainings: {', then '.join(names)}.")
-    summaries: dict[str, Any] = {}
-    said: set[str] = set()
-    for number, config in enumerate(configs, start=1):
-        folder, turn = out / config.method, Turn(f"{number} of {len(configs)}: ", said)
-        again = resume and (folder / CONFIG).is_file()
-        summaries[config.method] = train(config, folder, again, console, allow_changes, log, turn)
-    methods = sorted(summaries, key=lambda method: not METHODS[method].supervised)
-    before, after = (summaries[method]["value"] for method in methods)
-    folders, page = [out / method for method in methods], out / "report.html"
-    facts = read_runs(folders)
-    gained = {"gain": after - before, "gain_interval": interval_between(*facts)}
-    write_json(out / SUMMARY, {**{method: summaries[method]["value"] for method in methods}, **gained})
-    write_report(folders, page, factory=configs[0].model.factory, trained=configs[0].data)
-    last, gain = summaries[methods[-1]], shown_gain(before, after)
-    cause = "with unlabelled images" if facts[-1].further else "and every image is labelled"
-    say(
-        console,
-        f"{counted(last['labels'], 'label')}: {before:.1f} → {after:.1f} % {METRIC_NAMES[last['metric']]} "
-        f"({gain:+.1f} {cause})",
-    )
-    if doubt := with_other_images(*facts):
-        say(console, doubt)
-    if gain < 0:
-        say(console, f"The better model is that of labels alone: {folders[0]}")
-    chosen = next(config for config in configs if config.method == methods[-1])
-    if caution := too_short(chosen, last["iterations"], gain):
-        say(console, caution)
-    if caution := rests_on_few(last["validation_samples"], compared=True):
-        say(console, caution)
-    say(console, f"Report: {page}")
