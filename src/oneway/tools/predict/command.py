@@ -79,22 +79,11 @@ def predict_files(
     skipped = Skipped()
     sources = find_sources(paths, outputs.folder, skipped, unlabelled)
     images, videos = [[source for source in sources if source.is_video == kind] for kind in (False, True)]
-    if export is not None and not images:
-        frames = command("ffmpeg", "-i", videos[0].path, "frames/%06d.png")
-        raise UserError(
-            f"{videos[0].path}: a video, and --to {export.settings.to} is for images. Make images of its frames, and "
-            f"predict those: mkdir frames; {frames}"
-        )
     if videos:
-        require_video()
-        if (outputs.confidence or outputs.facts) and not outputs.frames:
-            about = f"{videos[0].path}: a video, of which --confidence and --facts write files for each frame."
-            if not images:
-                raise UserError(f"{about} Add --frames, or leave them out.")
-            warn(f"{about} Without --frames they are written for images alone.")
+        _require_videos(videos[0], outputs, export, alone=not images)
     outputs.prepare()
     position = {source: number for number, source in enumerate(sources)}
-    began, stopped = time.monotonic(), False
+    began = time.monotonic()
     with (
         progress_bar(console, "Predicting", len(sources)) as advance,
         keep_freed_memory(),  # of the network on a CPU, and of images anywhere
@@ -102,15 +91,7 @@ def predict_files(
     ):
         confidence = outputs.confidence or outputs.facts or as_json or export is not None
         job = _Job(model, outputs, tile, pool, advance, export, confidence)
-        try:
-            for batch in batches(decode_ahead(images, pool, job.leave_out, model.image_style)):
-                job.predict(batch)
-            for source in videos:
-                job.predict_video(source)
-        except KeyboardInterrupt:
-            stopped = True
-            pool.shutdown(cancel_futures=True)
-        job.finish()
+        stopped = job.run(images, videos)
     seconds = time.monotonic() - began
     for remark in (*skipped.messages(), *job.oddities.messages()):
         warn(remark)
@@ -133,6 +114,22 @@ def predict_files(
         if videos:
             warn(f"{counted(len(videos), 'video')} left out of what --to wrote. Give the frames as images.")
     return 1 if job.errors else 0
+
+
+def _require_videos(first: Source, outputs: Outputs, export: Export | None, alone: bool) -> None:
+    """Refuses videos of which what was asked for cannot be written; where they are not alone, that is a warning."""
+    if export is not None and alone:
+        frames = command("ffmpeg", "-i", first.path, "frames/%06d.png")
+        raise UserError(
+            f"{first.path}: a video, and --to {export.settings.to} is for images. Make images of its frames, and "
+            f"predict those: mkdir frames; {frames}"
+        )
+    require_video()
+    if (outputs.confidence or outputs.facts) and not outputs.frames:
+        about = f"{first.path}: a video, of which --confidence and --facts write files for each frame."
+        if alone:
+            raise UserError(f"{about} Add --frames, or leave them out.")
+        warn(f"{about} Without --frames they are written for images alone.")
 
 
 def _kind(images: Sequence[Source], videos: Sequence[Source]) -> str:
@@ -172,6 +169,20 @@ class _Job:
         self.errors: list[str] = []
         self.oddities = Oddities(model.image_style)
         self.writing: InOrder[Source, dict[str, Any]] = InOrder(pool)
+
+    def run(self, images: Sequence[Source], videos: Sequence[Source]) -> bool:
+        """Predicts all of them; True where Ctrl-C came before the end, and what had begun is written."""
+        stopped = False
+        try:
+            for batch in batches(decode_ahead(images, self.pool, self.leave_out, self.model.image_style)):
+                self.predict(batch)
+            for source in videos:
+                self.predict_video(source)
+        except KeyboardInterrupt:
+            stopped = True
+            self.pool.shutdown(cancel_futures=True)
+        self._await(self.writing.rest())  # but for those that were called off
+        return stopped
 
     def failed(self, source: Source, error: Exception) -> None:
         """Keeps and prints what is wrong with a file."""
@@ -257,10 +268,6 @@ class _Job:
         if self.export is not None and not source.is_video:
             self.export.add(source.path, source.file_name, name, prediction)
         return facts
-
-    def finish(self) -> None:
-        """Waits until all results are written, but for those that were called off."""
-        self._await(self.writing.rest())
 
     def _await(self, results: Iterator[tuple[Source, Future[dict[str, Any]]]]) -> None:
         for source, written in results:
