@@ -35,7 +35,7 @@ from oneway.tools.annotations import AnnotationSettings, Export
 from oneway.tools.explore import heat
 from oneway.tools.predict import Predictor, load
 from oneway.tools.suggest.choose import Choice, choose_among
-from oneway.tools.suggest.scores import Candidate, Score, candidates_in_folder, candidates_of_run, load_judge
+from oneway.tools.suggest.scores import Candidate, Judge, Score, candidates_in_folder, candidates_of_run, load_judge
 
 ALIKE = 0.97
 """Of the largest doubt about an image that is suggested: where the least has more, they do not differ."""
@@ -71,12 +71,8 @@ def suggest(
     """
     run = runs.open_run(path, any_method=True)
     home = None if to is None else out or path / f"suggest-{to.to}"
-    if home is not None:
-        _refuse_occupied(home)
     table = home / SUGGESTIONS if home is not None else out or path / SUGGESTIONS
-    if table.suffix.lower() != ".csv":
-        raise UserError(f"--out {table}: the table is a .csv file; the contact sheet gets the same name with .png.")
-    refuse_unwritable(table)
+    _refuse_place(table, home)
     judge = load_judge(run, factory, device)
     if folder is None:
         candidates, labelled = candidates_of_run(run, console, refresh=refresh, cache=cache)
@@ -89,13 +85,31 @@ def suggest(
     found = choose_among(judge, candidates, labelled, count, by, console)
     if not found.chosen:
         raise UserError(f"{folder or path}: no image without labels to choose from. Give a folder with --data DIR.")
-    chosen = found.chosen
-    picture, known = table.with_suffix(".png"), {candidate.name: candidate for candidate in candidates}
+    chosen, known = found.chosen, {candidate.name: candidate for candidate in candidates}
     images = [known[score.name] for score in chosen]
     written = ""
     if to is not None and home is not None:
         model = load(path, device, factory)
         written = _pre_annotate(model, images, to.export(model, home), console)
+    cells, divergences = _perturb(judge, chosen, images, console)
+    least, most = (kind(score.doubt for score in chosen) for kind in (min, max))
+    if by != "features" and len(chosen) > 1 and least > ALIKE * most:
+        say(
+            console,
+            f"Note: the model is about as unsure of one image as of the next (doubt {least:.2f} to {most:.2f}), so "
+            "that doubt hardly orders them. A model that is trained longer tells them apart better.",
+        )
+    picture = table.with_suffix(".png")
+    table.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(table, to_csv(chosen, images, divergences).encode(errors="surrogateescape"))
+    write_atomically(picture, draw_sheet(cells))
+    return Suggestions(chosen, found.alike, found.unreadable, found.among, table, picture, written)
+
+
+def _perturb(
+    judge: Judge, chosen: Sequence[Score], images: Sequence[Candidate], console: Console
+) -> tuple[list[Image.Image], list[float]]:
+    """A cell of the contact sheet for each image, and how far the model contradicts itself on it."""
     cells, divergences = [], []
     with progress_bar(console, "Perturbing those chosen", len(chosen)) as advance:
         for rank, (score, image) in enumerate(zip(chosen, images, strict=True), start=1):
@@ -105,17 +119,7 @@ def suggest(
             cells.append(cell(pixels, bright, f"{rank}.  {score.name}", reason(score), f"KL {kl:.2f}"))
             divergences.append(kl)
             advance()
-    least, most = (kind(score.doubt for score in chosen) for kind in (min, max))
-    if by != "features" and len(chosen) > 1 and least > ALIKE * most:
-        say(
-            console,
-            f"Note: the model is about as unsure of one image as of the next (doubt {least:.2f} to {most:.2f}), so "
-            "that doubt hardly orders them. A model that is trained longer tells them apart better.",
-        )
-    table.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(table, to_csv(chosen, images, divergences).encode(errors="surrogateescape"))
-    write_atomically(picture, draw_sheet(cells))
-    return Suggestions(chosen, found.alike, found.unreadable, found.among, table, picture, written)
+    return cells, divergences
 
 
 def to_csv(chosen: Sequence[Score], images: Sequence[Candidate], divergences: Sequence[float]) -> str:
@@ -162,11 +166,14 @@ def draw_sheet(cells: Sequence[Image.Image]) -> bytes:
     return encoded(sheet([heading(title, meaning), *rows_of(cells)]), "PNG")
 
 
-def _refuse_occupied(folder: Path) -> None:
-    """A folder with other content is refused: labels that someone has corrected there would be lost."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        there = "holds earlier suggestions, perhaps corrected ones" if (folder / SUGGESTIONS).is_file() else "exists"
-        raise UserError(f"{folder}: {there}, and nothing is overwritten. Choose another folder with --out.")
+def _refuse_place(table: Path, home: Path | None) -> None:
+    """Refuses a folder with other content, where labels that someone has corrected would be lost; or a bad file."""
+    if home is not None and home.exists() and (not home.is_dir() or any(home.iterdir())):
+        there = "holds earlier suggestions, perhaps corrected ones" if table.is_file() else "exists"
+        raise UserError(f"{home}: {there}, and nothing is overwritten. Choose another folder with --out.")
+    if table.suffix.lower() != ".csv":
+        raise UserError(f"--out {table}: the table is a .csv file; the contact sheet gets the same name with .png.")
+    refuse_unwritable(table)
 
 
 def _pre_annotate(model: Predictor, images: Sequence[Candidate], export: Export, console: Console) -> str:
