@@ -89,18 +89,20 @@ def check_folder(
         understood = as_json or _makes_a_set(folder, share, defaults.seed)
     else:
         status = check_listing(listing, console, known=known, out=out, as_json=as_json, pool=pool)
-    if not as_json:
-        if save and understood:
-            say(console, f"Written: {file}")
-        elif save:
-            say(console, f"Not written: {file}. Nothing that can be trained on was understood.")
-        elif not inferred and folder.inferred and (folder.inferred.numbered or not folder.inferred.named):
-            say(console, f"To name the classes, put these lines into {file}, and edit them:")
-            say(console, indent(folder.description.classes_to_yaml(), "    "))
-        elif inferred and understood:
-            writes = f"unpack the archive ({by_hand}), and `--save` writes" if by_hand else "`--save` writes"
-            say(console, f"There is no {FILE}; {writes} this one, which you can edit:")
-            say(console, indent(folder.description.to_yaml().rstrip(), "    "))
+    if as_json:
+        return status
+    if save:
+        remark = (
+            f"Written: {file}" if understood else f"Not written: {file}. Nothing that can be trained on was understood."
+        )
+        say(console, remark)
+    elif not inferred and folder.inferred and (folder.inferred.numbered or not folder.inferred.named):
+        say(console, f"To name the classes, put these lines into {file}, and edit them:")
+        say(console, indent(folder.description.classes_to_yaml(), "    "))
+    elif inferred and understood:
+        writes = f"unpack the archive ({by_hand}), and `--save` writes" if by_hand else "`--save` writes"
+        say(console, f"There is no {FILE}; {writes} this one, which you can edit:")
+        say(console, indent(folder.description.to_yaml().rstrip(), "    "))
     return status
 
 
