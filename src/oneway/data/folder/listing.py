@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from oneway.data.decode.images import MOST_PIXELS, image_size
 from oneway.data.decode.masks import Coding, read_mask
 from oneway.data.decode.regions import BACKGROUND, is_background, paint_over, spelled, undrawn_class
 from oneway.data.folder.classes import default_colours
-from oneway.data.folder.description import FILE, read_description
+from oneway.data.folder.description import FILE, Description, read_description
 from oneway.data.folder.doubts import doubts
 from oneway.data.folder.files import Found, find, name_another
 from oneway.data.folder.formats import Annotations
@@ -109,22 +109,10 @@ def list_described(
     Raises:
         UserError: The files make no data set; says why, and the way out.
     """
-    root, description, inferred = found.root, found.description, found.inferred
+    description = found.description
     labelled = [item for item in found.train if item.mask]
-    judging = [item for item in labelled if not item.predicted]  # a model is judged by what no model has drawn
-    if len(labelled if found.val or not holdout else judging) < (1 if found.val or not holdout else 2):
-        warned = (f"{message[:1].upper()}{message[1:]}." for _, message in doubts(found))
-        pair = () if labelled or (root / FILE).is_file() else suggest_pair(root)
-        unread = () if labelled else unread_masks(found)
-        hints = (*pair, *warned, *unread, *unsupported_labels(root, found.train), *_misfits(found))
-        raise UserError(f"{_too_few(found, labelled, holdout)}{''.join(f' {hint}' for hint in hints)}")
-    if inferred and not inferred.named:
-        shown = listed((list(colour) for colour in description.palette), SHOWN)
-        raise UserError(
-            f"{root}: the masks are painted in colours, and nothing says which class each stands for: {shown}. "
-            f"{_naming(root)}.{''.join(f' {remark}' for remark in inferred.remarks)}"
-            f"{_legend(root, description.palette)}"
-        )
+    _refuse_too_few(found, labelled, holdout)
+    _refuse_unnamed(found)
     if description.classes and not found.annotations and (of_run := by_names(description.classes, known)):
         description = description.model_copy(update={"classes": of_run, "colours": default_colours(of_run.names)})
     classes, colours, masks = description.names, description.palette, None
@@ -132,34 +120,15 @@ def list_described(
         classes = _annotated_classes(found, known)
         colours = default_colours(classes)
         read_labels = partial(_read_annotations, found.annotations, classes, description.resize_masks == "nearest")
-        coding = f"annotations, crowds {description.crowds}, unannotated {description.unannotated}"
-        # Formats that are read otherwise than they once were say so: what older caches hold of them is not used.
-        kinds = {part.annotations[0] for part in description.parts if part.annotations}
-        coding += ", objects by colour" if "objects" in kinds else ""
-        coding += f", resize_masks {description.resize_masks}" if description.resize_masks else ""
-        coding += ", turned shapes" if kinds & {"cvat", "label_studio"} else ""
     else:
         read_labels = partial(_read_mask, description.coding(), description.resize_masks == "nearest")
-        # What is not used is left out, so that caches stay valid.
-        lenient = {key: getattr(description, key) for key in ("resize_masks", "colour_tolerance")}
-        coding = repr(description.coding()) + "".join(f", {key} {value}" for key, value in lenient.items() if value)
         if description.classes and {*description.classes.table.values()} == {*range(len(classes))}:
             masks = style_of((item.mask for item in labelled if item.mask), description.classes.table)
-    held_out: tuple[Item, ...] = ()
-    chosen_by: Sequence[object] | None = None  # where images are held out
-    if not found.val and all_validate:
-        held_out, chosen_by = tuple(judging), ("all",)
-    elif not found.val:
-        drawn_by = (holdout, seed, description.groups)
-        plain = hold_out(judging, *drawn_by)
-        before = tuple(item for item in labelled if item.name in known.validating)
-        held_out = before or with_all_classes(plain, judging, *drawn_by, read_labels)
-        chosen_by = drawn_by if description.groups else (holdout, seed)
-        if held_out != plain or len(held_out) < len(known.validating):
-            chosen_by = [item.name for item in held_out]
+    drawn_by = (holdout, seed, description.groups)
+    held_out, chosen_by = _held_out(found, labelled, drawn_by, all_validate, known, read_labels)
     names = {item.name for item in held_out}
     listing = Listing(
-        root=root,
+        root=found.root,
         classes=classes,
         colours=colours,
         train=tuple(item for item in found.train if item.name not in names),
@@ -167,7 +136,7 @@ def list_described(
         read_labels=read_labels,
         warnings=tuple(doubts(found, held_out, classes)),
         remarks=tuple(_remarks(found, len(held_out), len(labelled), holdout)),
-        label_coding=coding,
+        label_coding=_label_coding(found, description),
         selection=_selection(found, chosen_by),
         unlabelled=found.unlabelled,
         image_style=ImageStyle(description.bands, description.bits or MOST_BITS),
@@ -175,6 +144,69 @@ def list_described(
         read_as=found.read_as,
     )
     return with_reduction(listing, reduction)
+
+
+def _label_coding(found: Found, description: Description) -> str:
+    """Identifies how labels are read; what is not used is left out, so that caches stay valid."""
+    if not found.annotations:
+        lenient = {key: getattr(description, key) for key in ("resize_masks", "colour_tolerance")}
+        return repr(description.coding()) + "".join(f", {key} {value}" for key, value in lenient.items() if value)
+    coding = f"annotations, crowds {description.crowds}, unannotated {description.unannotated}"
+    # Formats that are read otherwise than they once were say so: what older caches hold of them is not used.
+    kinds = {part.annotations[0] for part in description.parts if part.annotations}
+    coding += ", objects by colour" if "objects" in kinds else ""
+    coding += f", resize_masks {description.resize_masks}" if description.resize_masks else ""
+    return coding + (", turned shapes" if kinds & {"cvat", "label_studio"} else "")
+
+
+def _held_out(
+    found: Found,
+    labelled: Sequence[Item],
+    drawn_by: tuple[float, int, str | None],
+    all_validate: bool,
+    known: Known,
+    read_labels: Callable[[Item], Bytes],
+) -> tuple[tuple[Item, ...], Sequence[object] | None]:
+    """The labelled images that validate for want of a validation set, and what chose them; None where there is one."""
+    if found.val:
+        return (), None
+    judging = _judging(labelled)
+    if all_validate:
+        return tuple(judging), ("all",)
+    plain = hold_out(judging, *drawn_by)
+    before = tuple(item for item in labelled if item.name in known.validating)
+    chosen = before or with_all_classes(plain, judging, *drawn_by, read_labels)
+    if chosen != plain or len(chosen) < len(known.validating):
+        return chosen, [item.name for item in chosen]
+    return chosen, drawn_by if drawn_by[2] else drawn_by[:2]  # as caches have it
+
+
+def _judging(labelled: Sequence[Item]) -> list[Item]:
+    """Those that may validate: a model is judged by what no model has drawn."""
+    return [item for item in labelled if not item.predicted]
+
+
+def _refuse_too_few(found: Found, labelled: Sequence[Item], holdout: float) -> None:
+    """Refuses fewer labelled images than one that trains and, where none is named to validate, one that does."""
+    both = not found.val and holdout > 0
+    if len(_judging(labelled) if both else labelled) >= (2 if both else 1):
+        return
+    warned = (f"{message[:1].upper()}{message[1:]}." for _, message in doubts(found))
+    pair = () if labelled or (found.root / FILE).is_file() else suggest_pair(found.root)
+    unread = () if labelled else unread_masks(found)
+    hints = (*pair, *warned, *unread, *unsupported_labels(found.root, found.train), *_misfits(found))
+    raise UserError(f"{_too_few(found, labelled, holdout)}{''.join(f' {hint}' for hint in hints)}")
+
+
+def _refuse_unnamed(found: Found) -> None:
+    """Refuses colours that nothing names."""
+    root, palette, inferred = found.root, found.description.palette, found.inferred
+    if inferred and not inferred.named:
+        shown = listed((list(colour) for colour in palette), SHOWN)
+        raise UserError(
+            f"{root}: the masks are painted in colours, and nothing says which class each stands for: {shown}. "
+            f"{_naming(root)}.{''.join(f' {remark}' for remark in inferred.remarks)}{_legend(root, palette)}"
+        )
 
 
 def _too_few(found: Found, items: Sequence[Item], holdout: float) -> str:
