@@ -26,7 +26,7 @@ from oneway.models.roles import Models
 from oneway.runs import atomic, checkpoint, lock
 from oneway.runs.checkpoint import Damaged, load, restore_newest, tensors
 from oneway.runs.checkpoint.state import bytes_needed, tensors_of
-from oneway.runs.checkpoint.writer import open_writer
+from oneway.runs.checkpoint.writer import Writer
 from oneway.runs.model_file import TrainedModel, load_model, save_model
 from reliability.damage import ABOUT, trained, write
 
@@ -62,7 +62,7 @@ def test_a_restored_optimiser_takes_the_same_step(name, memory_format, tmp_path)
     for seed in range(3):
         step(state, seed)
     (tmp_path / "log").touch()
-    with open_writer(tmp_path / "checkpoint", ABOUT, tmp_path / "log") as checkpoints:
+    with Writer(tmp_path / "checkpoint", ABOUT, tmp_path / "log") as checkpoints:
         checkpoints.save(3, 0.0, state)
     load(tmp_path / "checkpoint" / "00000003.json", other)
     for each in (state, other):
@@ -75,7 +75,7 @@ def test_a_checkpoint_has_the_state_of_the_moment_it_was_asked_for(tmp_path):
     """Training goes on while the disk writes: what it changes meanwhile is not in the checkpoint."""
     state, before = trained(3), trained(3)
     (tmp_path / "log").touch()
-    with open_writer(tmp_path / "checkpoint", ABOUT, tmp_path / "log") as checkpoints:
+    with Writer(tmp_path / "checkpoint", ABOUT, tmp_path / "log") as checkpoints:
         checkpoints.save(3, 0.0, state)
         with torch.no_grad():
             for parameter in state.student.parameters():
@@ -91,7 +91,7 @@ def test_errors_of_the_writing_thread_are_raised(saves, tmp_path):
     succeeded = 0
     with (  # noqa: PT012 (which of them raises is the question)
         pytest.raises(UserError, match="cannot be written"),
-        open_writer(tmp_path / "checkpoint", ABOUT, tmp_path / "log") as checkpoints,
+        Writer(tmp_path / "checkpoint", ABOUT, tmp_path / "log") as checkpoints,
     ):
         checkpoints.save(0, 0.0, trained(1))
         assert len(checkpoint.list_complete(tmp_path / "checkpoint")) == 1
@@ -267,14 +267,14 @@ def test_packed_tensors_are_a_file_of_safetensors():
     oracle = safetensors.torch.save(
         {name: tensor.contiguous() for name, tensor in made.items()}, {"oneway": json.dumps({"a": "é"})}
     )
-    assert tensors.serialise(made, {"a": "é"}) == oracle
+    assert tensors.pack(made, {"a": "é"}).data == oracle
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.bfloat16])
 def test_a_single_number_that_is_not_finite_is_found(tmp_path, value, kind):
     """Wherever it is; no file is written."""
-    content = {"large": torch.rand(3, 1000).to(kind), "counter": torch.tensor(3)}
+    content = tensors.pack({"large": torch.rand(3, 1000).to(kind), "counter": torch.tensor(3)}, {})
     checkpoint.write(tmp_path / "checkpoint", 1, 1.0, content, ABOUT)
     content["large"][1, 617] = value
     with pytest.raises(UserError, match="At iteration 2, large is not finite"):

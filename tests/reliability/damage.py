@@ -14,6 +14,7 @@ from oneway.engine.state import TrainingState
 from oneway.models.mlp import Perceptron
 from oneway.models.roles import Models
 from oneway.runs import checkpoint
+from oneway.runs.checkpoint import tensors
 from oneway.runs.checkpoint.state import tensors_of
 
 ABOUT: dict[str, Any] = {"configuration": {}, "split": "0" * 64}
@@ -35,7 +36,7 @@ def trained(steps: int) -> TrainingState:
 def write(folder: Path, iteration: int, state: TrainingState) -> None:
     """Writes a checkpoint of a state."""
     content = {name: tensor.detach().clone() for name, tensor in tensors_of(state).items()}
-    checkpoint.write(folder, iteration, 1.5, content, ABOUT)
+    checkpoint.write(folder, iteration, 1.5, tensors.pack(content, {"format": checkpoint.FORMAT}), ABOUT)
 
 
 def is_noticed(folder: Path, before: TrainingState, path: Path, damaged: bytes) -> bool:

@@ -85,7 +85,7 @@ def save_model(path: Path, trained: TrainedModel, config: Model) -> None:
     if trained.reduction > 1:
         about["reduction"] = trained.reduction
     content = {name: tensor.cpu().contiguous() for name, tensor in trained.network.state_dict().items()}
-    write_atomically(path, tensors.serialise(content, {**about, SEAL: digest(about, content)}))
+    write_atomically(path, tensors.pack(content, {**about, SEAL: digest(about, content)}).data)
 
 
 def load_model(path: Path, device: torch.device, factory: str | None = None) -> TrainedModel:

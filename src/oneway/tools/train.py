@@ -31,7 +31,7 @@ from oneway.engine.capture import WARM_UP, choose_step
 from oneway.engine.ranks import join
 from oneway.engine.step import Measured
 from oneway.runs import TrainedModel, continuation
-from oneway.runs.checkpoint.writer import Writer, open_writer
+from oneway.runs.checkpoint.writer import Writer
 from oneway.tools.evaluate import METRIC_NAMES, as_json, by_image_as_json
 from oneway.tools.loggers import About, follow_run, require_services, services_of
 from oneway.tools.opening import ALONE, Training, Turn, find_ended, open_training, require_agreement
@@ -252,7 +252,7 @@ def _writer_for(training: Training) -> AbstractContextManager[Writer | None]:
     if run is None:
         return nullcontext()
     about = {"configuration": training.config.model_dump(mode="json"), "split": training.split.hash}
-    return open_writer(run.checkpoints, about, run.path / runs.METRICS, training.notes.header(), run.require)
+    return Writer(run.checkpoints, about, run.path / runs.METRICS, training.notes.header(), run.require)
 
 
 def _to_numbers(losses: Measured) -> dict[str, float]:

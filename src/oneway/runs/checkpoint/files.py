@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from torch import Tensor
 
 from oneway.common.errors import UserError
 from oneway.engine.state import TrainingState
@@ -54,9 +53,8 @@ def write(
     folder: Path,
     iteration: int,
     seconds: float,
-    content: Mapping[str, Tensor],
+    content: tensors.Packed,
     about: Mapping[str, Any],
-    notes: Mapping[str, Any] | None = None,
     require: Callable[[], None] = lambda: None,
 ) -> None:
     """Write a checkpoint, and remove those older than the last two.
@@ -65,34 +63,27 @@ def write(
         folder: The folder of checkpoints.
         iteration: The number of iterations done.
         seconds: The training time until then.
-        content: The tensors of `state.tensors_of`, on the CPU; they may be packed, with a `header_of` these notes.
+        content: The tensors of `state.tensors_of`.
         about: Configuration and split.
-        notes: Further metadata, for `read_notes`.
         require: Called before every change in the folder; raises if it is no longer ours.
     """
     for name, tensor in content.items():
         if not tensors.is_finite(tensor):
             raise UserError(f"At iteration {iteration}, {name} is not finite: no checkpoint is made of it.")
-    data = content.data if isinstance(content, tensors.Packed) else tensors.serialise(content, header_of(notes))
     require()
     if not folder.is_dir():
         folder.mkdir()
         atomic.sync_folder(folder.parent)
     path = folder / f"{iteration:08d}{MANIFEST}"
     with ThreadPoolExecutor(1) as hashing:  # in parallel: hashing takes as long as writing
-        digest = hashing.submit(hashlib.sha256, data)
-        atomic.write_atomically(path.with_suffix(TENSORS), data)
+        digest = hashing.submit(hashlib.sha256, content.data)
+        atomic.write_atomically(path.with_suffix(TENSORS), content.data)
     sha256 = digest.result().hexdigest()
-    manifest = Manifest(iteration=iteration, seconds=seconds, bytes=len(data), sha256=sha256, **about)
+    manifest = Manifest(iteration=iteration, seconds=seconds, bytes=len(content.data), sha256=sha256, **about)
     require()
     atomic.write_atomically(path, seal_manifest(manifest.model_dump()))
     require()
     prune(folder)
-
-
-def header_of(notes: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The metadata of a file of tensors."""
-    return {"format": FORMAT, **(notes or {})}
 
 
 def list_complete(folder: Path) -> list[Path]:

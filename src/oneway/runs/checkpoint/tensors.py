@@ -68,12 +68,12 @@ class Packed(dict[str, Tensor]):
             self[name] = memory[first + begin : first + end].view(tensor.dtype).view(tensor.shape)
 
 
-def serialise(tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> memoryview:
-    """The content of a file; the same tensors and metadata give the same bytes."""
+def pack(tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> Packed:
+    """Copies of tensors in the content of a file; the same tensors and metadata give the same bytes."""
     packed = Packed(tensors, about)
     for name, tensor in tensors.items():
         packed[name].copy_(tensor)
-    return packed.data
+    return packed
 
 
 def is_finite(tensor: Tensor) -> bool:

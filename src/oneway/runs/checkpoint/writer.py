@@ -2,32 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import torch
 
 from oneway.common.errors import UserError
 from oneway.engine.state import TrainingState
 from oneway.runs import atomic
-from oneway.runs.checkpoint.files import header_of, write
+from oneway.runs.checkpoint.files import FORMAT, write
 from oneway.runs.checkpoint.state import SKIPS, tensors_of
 from oneway.runs.checkpoint.tensors import Packed
 
 
 class Writer:
-    """Writes one checkpoint at a time; an error is raised by the next `save`, or by `wait`."""
+    """Writes one checkpoint at a time; an error is raised by the next `save`, by `wait`, or at the end of the block."""
 
     def __init__(
-        self, write: Callable[[int, float, Packed], None], thread: ThreadPoolExecutor, header: Mapping[str, Any]
+        self,
+        folder: Path,
+        about: Mapping[str, Any],
+        log: Path,
+        notes: Mapping[str, Any] | None = None,
+        require: Callable[[], None] = lambda: None,
     ) -> None:
-        self.write, self.thread, self.header = write, thread, header
-        self.copies = Packed({}, header)
+        """A writer for a `with` block.
+
+        Args:
+            folder: The folder of checkpoints.
+            about: The configuration and the hash of the split.
+            log: A file that must be on the disk before a checkpoint is.
+            notes: Further metadata of the tensors, for `read_notes`.
+            require: Raises if the folder is no longer ours to write to.
+        """
+        self.folder, self.about, self.log, self.require = folder, about, log, require
+        self.header = {"format": FORMAT, **(notes or {})}
+        self.copies = Packed({}, self.header)
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self.last: int | None = None
         self.pending: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
+        try:
+            if kind is None:
+                self.wait()
+        finally:
+            self.thread.shutdown()
 
     def save(self, iteration: int, seconds: float, state: TrainingState) -> None:
         """Copy the state and write the copy in the background, unless the last step was skipped."""
@@ -60,40 +86,13 @@ class Writer:
         _, skipped_in_a_row = self.copies[SKIPS].tolist()
         if skipped_in_a_row:
             return  # the run may have diverged: it is to be resumed from the checkpoint before
-        self.write(iteration, seconds, self.copies)
-
-
-@contextmanager
-def open_writer(
-    folder: Path,
-    about: Mapping[str, Any],
-    log: Path,
-    notes: Mapping[str, Any] | None = None,
-    require: Callable[[], None] = lambda: None,
-) -> Iterator[Writer]:
-    """A writer for the block; at its end, all checkpoints are on the disk.
-
-    Args:
-        folder: The folder of checkpoints.
-        about: The configuration and the hash of the split.
-        log: A file that must be on the disk before a checkpoint is.
-        notes: Further metadata of the tensors.
-        require: Raises if the folder is no longer ours to write to.
-    """
-
-    def write_checkpoint(iteration: int, seconds: float, content: Packed) -> None:
         try:
-            require()
-            atomic.sync(log)  # or a power cut could leave a checkpoint ahead of its log
-            write(folder, iteration, seconds, content, about, notes, require)
+            self.require()
+            atomic.sync(self.log)  # or a power cut could leave a checkpoint ahead of its log
+            write(self.folder, iteration, seconds, self.copies, self.about, self.require)
         except atomic.CannotWrite as error:
-            require()  # the folder may have gone in between: that is the reason then
+            self.require()  # the folder may have gone in between: that is the reason then
             raise UserError(f"{error} Then --resume continues from the last checkpoint.") from error
         except OSError as error:
-            require()
-            raise atomic.cannot_write(folder, 0, error) from error
-
-    with ThreadPoolExecutor(1, thread_name_prefix="checkpoint") as thread:
-        writer = Writer(write_checkpoint, thread, header_of(notes))
-        yield writer
-        writer.wait()
+            self.require()
+            raise atomic.cannot_write(self.folder, 0, error) from error
