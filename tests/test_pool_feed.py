@@ -16,7 +16,7 @@ from oneway.config import Jitter
 from oneway.data.dataset import Samples
 from oneway.draws import MOST_SHUFFLED, Plan, batch_of, draw, part
 from oneway.engine.boxes import CropDraw, Cropping, most_needed, needed_box
-from oneway.engine.feed import pooled, resident, streamed
+from oneway.engine.feed import resident, streamed
 from oneway.engine.jitter import _shifts, _window, jitter_inputs, jitter_labels, jitter_pairs
 from oneway.engine.store import Store
 from oneway.models.projector import CELL
@@ -68,7 +68,10 @@ def test_crops_of_a_pool_are_those_of_images_in_memory(jitter, pool):
     """At every scale, beyond borders, flipped, and of both crops of a pair; in any order of iterations."""
     samples = replace(scenes(), pool=pool)
     plan = plan_for(jitter, len(samples))
-    window, whole = pooled(samples, pool, plan, CPU, jitter), resident(with_pool_in_memory(scenes(), pool), plan, CPU)
+    window, whole = (
+        streamed(samples, plan, CPU, jitter=jitter),
+        resident(with_pool_in_memory(scenes(), pool), plan, CPU),
+    )
     places = [column.data_ptr() for column in (window.store.pixels, window.store.box)]
     for iteration in (0, 1, 2, 3, 9, 10, 2):
         drawn = whole.draws(iteration)
@@ -143,7 +146,7 @@ def test_a_share_of_the_draws_is_all_that_is_decoded(pool):
     plan = replace(plan_for(jitter, len(samples)), batch_labelled=4)
     whole = resident(with_pool_in_memory(scenes(), pool), plan, CPU)
     for rank in (0, 1):
-        fed = pooled(samples, pool, plan, CPU, jitter, lambda draws, rank=rank: part(draws, rank, 2))
+        fed = streamed(samples, plan, CPU, lambda draws, rank=rank: part(draws, rank, 2), jitter)
         for iteration in (0, 1):
             expected = crops(whole, part(whole.draws(iteration), rank, 2), jitter)
             for one, other in zip(crops(fed, fed.draws(iteration), jitter), expected, strict=True):
@@ -155,7 +158,7 @@ def test_waiting_for_a_pool_can_be_given_up(pool, monkeypatch):
     """So that a signal is answered while a server is not."""
     answer = threading.Event()
     monkeypatch.setattr(pool, "read", lambda *asked: answer.wait(60))
-    fed = pooled(replace(scenes(), pool=pool), pool, plan_for(JITTERS["grey"], 12), CPU, JITTERS["grey"])
+    fed = streamed(replace(scenes(), pool=pool), plan_for(JITTERS["grey"], 12), CPU, jitter=JITTERS["grey"])
     began = time.monotonic()
     assert not fed.ready(0)
     assert time.monotonic() - began < 10
@@ -174,7 +177,7 @@ def test_what_cannot_be_read_is_said_when_it_is_due(pool, monkeypatch):
         raise UserError("gone")
 
     monkeypatch.setattr(pool, "read", fail)
-    fed = pooled(samples, pool, plan, CPU, JITTERS["grey"])
+    fed = streamed(samples, plan, CPU, jitter=JITTERS["grey"])
     fed.draws(before)
     with pytest.raises(UserError, match="gone"):
         fed.draws(before + 1)

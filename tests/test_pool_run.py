@@ -98,10 +98,10 @@ def test_the_split_has_a_digest_and_a_rule(from_shards, place):
 
 def interrupt(monkeypatch, after: int) -> None:
     """A signal arrives in an iteration."""
-    from oneway.engine.feed import pooled
+    from oneway.engine.feed import streamed
 
     def feed(*given, **settings):
-        fed = pooled(*given, **settings)
+        fed = streamed(*given, **settings)
 
         def draws(iteration: int):
             if iteration == after - 1:
@@ -110,7 +110,7 @@ def interrupt(monkeypatch, after: int) -> None:
 
         return type(fed)(fed.store, draws, fed.place, fed.ready, fed.close)
 
-    monkeypatch.setattr("oneway.engine.feed.pooled", feed)
+    monkeypatch.setattr("oneway.engine.feed.streamed", feed)
 
 
 @pytest.mark.parametrize("after", [1, 4])

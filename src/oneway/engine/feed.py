@@ -67,12 +67,10 @@ def feed(
         jitter: The settings of crops, from which the needed region of an image follows.
         share: Selects the rows of this process from a table of draws.
     """
-    if samples.pool is not None and plan.batch_unlabelled:
-        assert jitter is not None
-        return pooled(samples, samples.pool, plan, device, jitter, share)
     there = device.type == "cpu" and isinstance(samples.pixels, np.ndarray)
     needed = samples.pixels.nbytes + samples.labels.nbytes
-    if there or needed <= SHARE_OF_DEVICE * (memory.available(device) or 0):
+    fits = there or needed <= SHARE_OF_DEVICE * (memory.available(device) or 0)
+    if fits and not (samples.pool is not None and plan.batch_unlabelled):
         return resident(samples, plan, device, share)
     return streamed(samples, plan, device, share, jitter)
 
@@ -88,24 +86,20 @@ def streamed(
 ) -> Feed:
     """One batch at a time on the device, in a store that stays in place and is refilled for every iteration.
 
-    With the settings of crops, only the regions that they need are copied.
+    With the settings of crops, only the regions that they need are copied. A pool needs these settings.
     """
-    finder = _RegionFinder(jitter, plan) if jitter is not None and jitter.crop is not None and samples.dense else None
-    window = _Window(samples, lambda iteration: share(draw(plan, iteration)), device, finder)
-    return Feed(window.store, window.fill, "streamed from the cache", close=window.close)
-
-
-def pooled(
-    samples: Images, pool: Pool, plan: Plan, device: torch.device, jitter: Jitter, share: Share = lambda d: d
-) -> Feed:
-    """`streamed`, with the images of a pool among the unlabelled ones."""
 
     def draws(iteration: int) -> Draws:
         return share(draw(plan, iteration))
 
-    finder = _RegionFinder(jitter, plan)
-    window = _Window(samples, draws, device, finder, _Prefetcher(pool, len(samples.sizes), draws, plan.seed, finder))
-    return Feed(window.store, window.fill, "streamed from cache and pool", window.ready, window.close)
+    finder = _RegionFinder(jitter, plan) if jitter is not None and jitter.crop is not None and samples.dense else None
+    prefetcher, place = None, "streamed from the cache"
+    if samples.pool is not None and plan.batch_unlabelled:
+        assert finder is not None
+        prefetcher = _Prefetcher(samples.pool, len(samples.sizes), draws, plan.seed, finder)
+        place = "streamed from cache and pool"
+    window = _Window(samples, draws, device, finder, prefetcher)
+    return Feed(window.store, window.fill, place, window.ready, window.close)
 
 
 class _RegionFinder:

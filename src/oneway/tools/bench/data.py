@@ -21,7 +21,7 @@ from oneway.config import Config, Data
 from oneway.data.dataset import Samples
 from oneway.data.pool import Pool, find_pool, open_pool
 from oneway.engine.capture import WARM_UP
-from oneway.engine.feed import Feed, pooled, resident, streamed
+from oneway.engine.feed import Feed, resident, streamed
 from oneway.engine.start import batch_of, plan_of
 from oneway.tools.bench import cases
 from oneway.tools.bench.cases import Case
@@ -93,9 +93,9 @@ def open_feed(config: Config, name: str, samples: Samples, device: torch.device)
     if name == "resident":
         return resident(samples, plan_of(config, items, items), device)
     if name == "streamed" or pool is None:
-        return streamed(samples, plan_of(config, items, items), device, jitter=config.jitter)
+        return streamed(replace(samples, pool=None), plan_of(config, items, items), device, jitter=config.jitter)
     plan = plan_of(config, items, range(len(samples), len(samples) + len(pool)))
-    return pooled(samples, pool, plan, device, config.jitter)
+    return streamed(samples, plan, device, jitter=config.jitter)
 
 
 def pool_of_photographs(case: Case, folder: Path) -> Pool:
