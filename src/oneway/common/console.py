@@ -29,7 +29,7 @@ SUBSTITUTES = {
 
 
 def _substitute(error: UnicodeError) -> tuple[str, int]:
-    """Of characters that cannot be encoded: the nearest that can, or else their numbers."""
+    """What replaces characters that cannot be encoded: the nearest that can, or else their numbers."""
     assert isinstance(error, UnicodeEncodeError)
     lacking = error.object[error.start : error.end]
     return "".join(SUBSTITUTES.get(c) or visible(c).encode("ascii", "backslashreplace").decode() for c in lacking), (

@@ -81,7 +81,7 @@ def duration(seconds: float) -> str:
 
 
 def in_bytes(count: int) -> str:
-    """So many bytes in a unit that suits them, such as `3.2 MB`."""
+    """A number of bytes in a unit that suits it, such as `3.2 MB`."""
     size, units = float(count), ["bytes", "kB", "MB", "GB", "TB"]
     while size >= 999.95 and len(units) > 1:
         size, units = size / 1000, units[1:]

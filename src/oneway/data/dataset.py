@@ -108,7 +108,7 @@ class Listing:
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """Those of all splits."""
+        """The items of all splits."""
         return (*self.train, *self.val, *self.test)
 
     @property
@@ -170,7 +170,7 @@ class Samples:
         return np.cumsum(areas) - areas
 
     def name(self, number: int) -> str:
-        """That of an input, or of an image of the pool."""
+        """The name of an input, or of an image of the pool."""
         if number < len(self) or self.pool is None:
             return self.names[number]
         return self.pool.name(number - len(self))
@@ -216,10 +216,10 @@ class Dataset:
     """As in a listing."""
 
     paths: Mapping[str, Path] = field(default_factory=dict)
-    """By name, the file of each training image; empty where images are no files."""
+    """The file of each training image, by the image's name; empty where images are no files."""
 
     digests: Callable[[SplitName], Mapping[str, str]] = lambda split: {}
-    """By name, a digest of the pixels of each image of a split; empty where images are no files."""
+    """A digest of each image's pixels in a split, by the image's name; empty where images are no files."""
 
     image_style: ImageStyle = COLOURS
     """As in a listing."""

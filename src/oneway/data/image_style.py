@@ -18,7 +18,7 @@ class ImageStyle:
     """Taken for red, green and blue, counted from 1; None for the colours of a file."""
 
     bits: int = MOST_BITS
-    """Of samples with 16 bits, those in use, of which the upper 8 remain: cameras and microscopes often fill 12."""
+    """How many bits of 16-bit samples are in use, of which the upper 8 are seen: cameras often fill 12."""
 
     def __str__(self) -> str:
         seen = f"bands {listed(self.bands)}" if self.bands else "the colours"
@@ -26,4 +26,4 @@ class ImageStyle:
 
 
 COLOURS = ImageStyle()
-"""Of most files."""
+"""The style of most files."""

@@ -35,7 +35,7 @@ class MaskStyle(BaseModel):
     """Pillow's name for it: greyscale of 8 or 16 bits, palette, or three channels."""
 
     values: tuple[Annotated[int, Field(ge=0, le=0xFFFFFF)], ...] = Field(min_length=1, max_length=IGNORE)
-    """In order of class index: numbers, indices into the palette, or colours as 0xRRGGBB."""
+    """What stands for each class, in order: numbers, indices into the palette, or colours as 0xRRGGBB."""
 
     palette: tuple[tuple[Byte, Byte, Byte], ...] = Field(default=(), max_length=256)
 

@@ -24,15 +24,15 @@ from oneway.data.dataset import PoolRecord, Samples
 from oneway.data.decode.images import SUFFIXES
 
 MOST_BYTES = 16 * 2**20
-"""Of a list file; one of all 23,000 training images of Cityscapes, with their masks, has 4 MiB."""
+"""The most bytes of a list file; one of all 23,000 training images of Cityscapes, with their masks, has 4 MiB."""
 
 DIGITS = 16
-"""Of the digest of an image in `split.json`: by chance, no two of a million images have the same."""
+"""Length of an image's digest in `split.json`: by chance, no two of a million images have the same."""
 
 RULE = "all images of the pool train without labels, numbered after those in `unlabelled`"
 
 FIRST_PATH = re.compile(rf".+?(?:{'|'.join(map(re.escape, SUFFIXES))})(?=[\s,;]|$)", re.IGNORECASE)
-"""Of a line: it ends with an image's extension, and not before, since names have spaces and commas in them too."""
+"""The first path on a line: it ends with an image's extension, since names have spaces and commas in them too."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Split:
     """Names of the images that validate; none in what earlier versions wrote."""
 
     digests: tuple[str, ...] = ()
-    """Of the pixels of each image among `unlabelled`, or nothing where it is no file; earlier versions wrote none."""
+    """Digests of the pixels of `unlabelled`, empty for what is no file; earlier versions wrote none."""
 
     pool: PoolRecord | None = None
     """Further images that train without labels, all of them; in numbers, they follow on `unlabelled`."""
@@ -87,7 +87,7 @@ class Split:
         return hashlib.sha256(json.dumps(names).encode()).hexdigest()
 
     def to_json(self) -> str:
-        """As kept in a run folder."""
+        """The content of `split.json`."""
         parts = asdict(replace(self, pool=None))
         del parts["pool"]
         if self.pool is not None:
@@ -164,7 +164,7 @@ def _count(labels: str, available: int | None) -> int | None:
 def _from_file(
     path: Path, candidates: tuple[str, ...], names: tuple[str, ...], validation: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Those of `candidates` that a file lists, in their order; entries are compared with names and never opened.
+    """The `candidates` that a file lists, in their order; entries are compared with names and never opened.
 
     A line has the path of an image, and may have that of a mask behind it, as lists of other projects do.
     """
@@ -201,7 +201,7 @@ def _from_file(
 
 
 def names_in_list(path: Path, names: Sequence[str]) -> tuple[set[str], list[str]]:
-    """Those of the names that a file lists, and the entries that mean none of them, or several."""
+    """The names that a file lists, and the entries that mean none of them, or several."""
     meant_by = _matcher(tuple(names)) if names else lambda entry: []
     found, unknown = set[str](), list[str]()
     for _, line in _lines(path):

@@ -37,10 +37,10 @@ class Origin:
     """What the networks of a run start from, apart from random weights."""
 
     weights: Weights | None
-    """Of `model.weights`; None where a checkpoint has them."""
+    """The weights of `model.weights`; None where a checkpoint has them."""
 
     filled: Collection[str]
-    """The parameters that these filled when the run began, where a checkpoint has them."""
+    """The names of the parameters that weights filled when the run began, where a checkpoint has them."""
 
     teacher: TrainedModel | None
     """The model of `teacher`, which no checkpoint has."""

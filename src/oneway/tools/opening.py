@@ -70,22 +70,22 @@ class Training:
     """The folder, in the first process, or the only one: what it finds there, it tells the others."""
 
     done: int = 0
-    """Iterations, so far."""
+    """Iterations done so far."""
 
     seconds: float = 0.0
-    """That they took before the run was opened."""
+    """Seconds that iterations took before the run was opened."""
 
     scores: Scores | None = None
-    """Of the last validation since it was opened."""
+    """The scores of the last validation since the run was opened."""
 
     checkpoints: Writer | None = None
-    """Writes them, in the process that has the folder."""
+    """The writer of checkpoints, in the process that has the folder."""
 
     snapshots: Snapshots | None = None
     """Pictures for those who watch."""
 
     hear_loggers: Callable[[], None] = lambda: None
-    """Says what its loggers have to say."""
+    """Prints messages of its loggers."""
 
     started: float = 0.0
     """When training went on, by `time.monotonic`."""

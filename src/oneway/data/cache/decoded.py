@@ -54,7 +54,7 @@ class Cache:
     """The time before the files were listed, by which outlines are older that were read then."""
 
     indexes: dict[SplitName, tuple[Index, tuple[int, ...]]] = field(default_factory=dict, repr=False)
-    """Those that have been read, and which files they were."""
+    """The indexes that have been read, each with the identity of its file."""
 
     def folder(self, split: SplitName) -> Path:
         """Where a split is kept: another place for each choice of files, and for each way to read their labels."""

@@ -24,13 +24,13 @@ from oneway.data.check.survey import GRID, Survey
 from oneway.data.dataset import Item
 
 FORMAT = 3
-"""Of index files: one with another number was written by another version, and is not read."""
+"""The format of index files: one with another number was written by another version, and is not read."""
 SEAL = b', "seal": "'
 """What stands before the digest of all that stands before it, at the end of the file."""
 SETTLED = 2.0
 """Seconds after which a file that has the same time has the same content: clocks of file systems are coarse."""
 MOST_BYTES = 2**32
-"""Of a file that is looked at: no image or mask that is decoded has more."""
+"""The most bytes of a file that is stamped: no image or mask that is decoded has more."""
 
 
 class UnusableIndex(Exception):

@@ -24,7 +24,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def checksum(values: Bytes) -> int:
-    """Of an array that is contiguous in memory: the same for the same values.
+    """A checksum of an array that is contiguous in memory: the same for the same values.
 
     CRC-32 keeps up with a disk. It is against accidents: whoever may change the pixels may change their checksums too.
     """
@@ -70,7 +70,7 @@ class OnDisk:
 
     @property
     def nbytes(self) -> int:
-        """Of the file, when it was written."""
+        """The size that the file had when it was written."""
         return int(np.prod(self.shape))
 
     def __len__(self) -> int:

@@ -17,7 +17,7 @@ from oneway.data.check.survey import survey_all
 from oneway.data.dataset import Colour, Item, Listing
 
 KEYS = ("labelled", "unlabelled", "validation", "test", "unusable")
-"""Of the numbers of images of each kind, for machines."""
+"""What JSON calls the numbers of images of each kind."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Check:
 
     @property
     def name(self) -> str:
-        """That of its folder, even where the folder was given as a dot."""
+        """The name of its folder, even where the folder was given as a dot."""
         return self.listing.root.resolve().name
 
     @property

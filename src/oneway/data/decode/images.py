@@ -46,7 +46,7 @@ PLAUSIBLE_PIXELS = 2**24
 PIXELS_PER_BYTE = {"PNG": 8 * 1032, "TIFF": 8 * 1032}
 """Pixels that a byte of a file can hold: eight of one bit each, compressed by deflate at most 1032 times."""
 PIXELS_PER_BYTE_ELSEWHERE = 8 * 64
-"""At least a bit for each 8×8 block, as in a JPEG; other formats need no less."""
+"""The same for other formats: at least a bit for each 8×8 block, as in a JPEG."""
 
 FREE_BYTES, BYTES_PER_BYTE = 8 * 6000**2, 512
 """Memory that a file of any length may take while it is decoded: a black photograph of 6000×6000 pixels does. To take
@@ -72,7 +72,7 @@ AS_STORED: dict[int, Callable[[Bytes], Bytes]] = {
     7: lambda upright: upright[::-1, ::-1].swapaxes(0, 1),
     8: lambda upright: np.rot90(upright, -1),
 }
-"""By EXIF orientation: views of an upright image in which its pixels lie as they are stored."""
+"""Views of an upright image in which its pixels lie as they are stored, by EXIF orientation."""
 
 
 DARK = 16
@@ -348,7 +348,7 @@ def _bytes_per_pixel(image: Image.Image, scans: int) -> int:
 
 
 def _orientation(image: Image.Image) -> int:
-    """From the data before the pixels, of an image that is not decoded yet; a PNG may have more behind them."""
+    """The EXIF orientation in what precedes the pixels of an image; a PNG may have more behind them."""
     if image.format == "TIFF":
         return 1  # there it belongs to the format, and Pillow applies it
     try:

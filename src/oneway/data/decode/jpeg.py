@@ -38,7 +38,7 @@ def decode_part(content: bytes, size: tuple[int, int], box: Box) -> Bytes | None
 
 @cache
 def _decoder() -> Callable[[bytes], Any] | None:
-    """From a file to its three planes of bytes; None where torchvision is missing, or cannot decode.
+    """A function from a file to its three planes of bytes; None where torchvision is missing, or cannot decode.
 
     PyTorch takes longer to import than Pillow to decode hundreds: it is used where it is there already.
     """

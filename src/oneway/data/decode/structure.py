@@ -95,7 +95,7 @@ def is_floating(file: IO[bytes] | None) -> bool:
 
 
 def _first_directory(file: IO[bytes] | None) -> Directory | None:
-    """That of a TIFF; None of any other file."""
+    """The first directory of a TIFF; None for any other file."""
     assert file is not None
     place = file.tell()
     file.seek(0)

@@ -24,7 +24,7 @@ CONTAINERS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpeg,mpegvideo"
 """What a file may be, whatever its name: playlists, which lead to other files, are not among them."""
 
 LENGTH = re.compile(r"(\d{1,3}):(\d\d):(\d\d(?:\.\d{1,9})?)")
-"""Of one stream of a Matroska file: hours, minutes and seconds."""
+"""The length of a stream of a Matroska file: hours, minutes and seconds."""
 
 
 def require_video() -> Any:

@@ -117,7 +117,7 @@ class Description(Section):
 
     colours: Annotated[tuple[Colour, ...] | None, PlainValidator(parse_colours)] = None
     ignore: Annotated[tuple[Value, ...] | None, PlainValidator(parse_values)] = None
-    """By default 255, unless it is a class; among colours, none."""
+    """What stands for no class; by default 255, unless it is a class; among colours, none."""
 
     train: DatasetPart | None = None
     val: DatasetPart | None = None
@@ -151,7 +151,7 @@ class Description(Section):
 
     @property
     def parts(self) -> list[DatasetPart]:
-        """Those of training and of validation that there are."""
+        """The parts that there are, of training and validation."""
         return [part for part in (self.train, self.val) if part]
 
     @property

@@ -50,7 +50,7 @@ class Found:
 
     root: Path
     description: Description
-    """As read, and with the folders that were found; the classes are unknown until they are inferred."""
+    """What `dataset.yaml` says, with the folders that were found; the classes are unknown until they are inferred."""
 
     train: tuple[Item, ...]  # those with labels first, each kind in order of name; nothing is held out yet
     val: tuple[Item, ...]  # all with labels; none where there is no validation set
@@ -331,7 +331,7 @@ def _masked(
 
 
 def _predictions(masks: list[Path]) -> set[Path]:
-    """Those that `oneway predict` wrote, and no program has saved since."""
+    """The masks that `oneway predict` wrote, and no program has saved since."""
     pictures = [path for path in masks if path.suffix.lower() == ".png"]
     made = in_threads(partial(is_marked, verb="predict"), pictures)
     return {path for path, is_made in zip(pictures, made, strict=True) if is_made}

@@ -66,7 +66,7 @@ def with_all_classes(
     groups: str | None,
     read_labels: Callable[[Item], Bytes],
 ) -> tuple[Item, ...]:
-    """As many images instead of those of `hold_out`, if classes that it leaves on one side alone are then on both.
+    """Other images than those of `hold_out`, as many, if classes that it leaves on one side alone are then on both.
 
     Those that count are in two groups or more. Of many images, and where labels cannot be read, the plain draw is kept.
     """

@@ -210,7 +210,7 @@ def _refuse_unnamed(found: Found) -> None:
 
 
 def _too_few(found: Found, items: Sequence[Item], holdout: float) -> str:
-    """That there are too few labels, or none at all, and what to do about it."""
+    """The message about too few labels, or none at all, with what to do about it."""
     root, part, labelled = found.root, found.description.train, len(items)
     if (made := sum(item.predicted for item in items)) and holdout and not found.val:
         masks = "mask of `oneway predict`" if made == 1 else "masks of `oneway predict`"
@@ -233,7 +233,7 @@ def _too_few(found: Found, items: Sequence[Item], holdout: float) -> str:
 
 
 def _legend(root: Path, colours: Sequence[Colour]) -> str:
-    """That a file names these colours, if there is one."""
+    """A sentence about a file that names these colours, if there is one."""
     file = find_legend(root, colours)
     return f" Or call {file}, which has all of these colours, classes.txt: its names are then read." if file else ""
 

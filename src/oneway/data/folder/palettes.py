@@ -66,7 +66,7 @@ def steady_colours(summaries: Sequence[MaskSummary]) -> dict[Colour, set[int]] |
 
 
 def refusal(conflict: Conflict) -> UserError:
-    """That the classes of masks are not known, and how to say them."""
+    """The error about masks whose classes are not known, with how to say them."""
     colours = f"first: {list(conflict.one[1])}, second: {list(conflict.other[1])}"
     return UserError(
         f"Palettes differ from mask to mask: {conflict}, so that it is not known whether a class is an index or a "
@@ -97,7 +97,7 @@ def _palette(path: Path) -> tuple[Colour, ...] | None:
 
 
 def _shown(summaries: Sequence[MaskSummary]) -> Mapping[int, dict[Colour, Path]]:
-    """By index: the colours in which masks that use it show it, and the first mask of each."""
+    """The colours in which masks show each index that they use, with the first mask of each."""
     shown = defaultdict[int, dict[Colour, Path]](dict)
     for summary in summaries:
         if summary.palette is not None:

@@ -197,7 +197,7 @@ def unread_masks(found: Found) -> Iterator[str]:
 
 
 def _say_tests(found: Found, tests: dict[str, int]) -> str:
-    """That labelled test images are there, and how a model is scored by them."""
+    """A remark on labelled test images, and on how a model is scored by them."""
     count, place = sum(tests.values()), found.root / next(iter(tests))
     it, do, masks = ("it", "does", "its mask") if count == 1 else ("them", "do", "their masks")
     way_out = (

@@ -19,7 +19,7 @@ PICTURES = frozenset(".heic .heif .avif .jp2 .j2k .jxl .svg .psd .dcm .dng .nef 
 """Suffixes of pictures that are not read, though a user may expect it."""
 
 UNSUPPORTED = PICTURES | VIDEO_SUFFIXES | frozenset(".npy .npz .mat .zip".split())
-"""Of all kinds for which that holds."""
+"""Suffixes of all files that are not read, though a user may expect it."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ Read = Callable[..., ImageRegion]
 
 CODE = "from oneway.data.pool.decoder import main; main()"
 END = signal.SIGUSR1 if hasattr(signal, "SIGUSR1") else signal.SIGTERM
-"""At which a family of processes ends, see `decoder`."""
+"""The signal at which a family of processes ends, see `decoder`."""
 
 KEEP = 2**25
 ENVIRONMENT = {

@@ -63,9 +63,9 @@ class PoolIndex:
         if not all(type(shard.images) is int and shard.images >= 0 for shard in self.shards):
             raise ValueError("no number of images")
         self.digest: str = about["digest"]
-        """Of names and sizes of all images, in their order: a folder has that of the shards it is packed into."""
+        """A digest of all names and sizes, in their order: a folder has that of the shards it is packed into."""
         self.subfolders: dict[str, int] = about["subfolders"]
-        """Where the pool is a folder: itself and those below, with the times at which they were written."""
+        """Of a pool that is a folder: the folders in it and itself, with the times at which they were written."""
         self.count = sum(shard.images for shard in self.shards)
         self.path = folder / about["entries"]
         self.file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -81,11 +81,11 @@ class PoolIndex:
         return self.count
 
     def entries(self, first: int, count: int = 1) -> Entries:
-        """Those of some images that follow each other."""
+        """The entries of some images that follow each other."""
         return np.frombuffer(self._read(first * ENTRY.itemsize, count * ENTRY.itemsize), dtype=ENTRY)
 
     def name(self, image: int) -> str:
-        """That of a single file; all are behind the entries."""
+        """The name of a single file; names are stored behind the entries."""
         (entry,) = self.entries(image)
         start = self.count * ENTRY.itemsize + int(entry["offset"])
         return self._read(start, int(entry["header"])).decode("utf-8", "surrogateescape")
@@ -103,7 +103,7 @@ class PoolIndex:
         return np.cumsum(counts) - counts
 
     def shard_of(self, image: int) -> Shard:
-        """That in which an image is."""
+        """The shard that holds an image."""
         return self.shards[int(np.searchsorted(self.firsts, image, "right")) - 1]
 
     @cached_property
@@ -250,7 +250,7 @@ def _pieces(path: Path, count: int) -> Iterator[Entries]:
 
 
 def digest_entries(entries: Iterable[Entries]) -> str:
-    """Of names and sizes, in their order."""
+    """A digest of names and sizes, in their order."""
     digest = blake2b(digest_size=16)
     for piece in entries:
         digest.update(piece[["name", "size"]].astype(NAMED).tobytes())

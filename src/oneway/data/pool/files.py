@@ -214,7 +214,7 @@ class OtherFiles:
 
 
 def _settings(scheme: str) -> dict[str, Any]:
-    """Of a file system: nothing is remembered that may have changed, and nobody waits for minutes without a word."""
+    """Options of a file system: nothing is cached that may have changed, and no request waits for minutes."""
     if scheme == "memory":
         return {}
     patience = {"connect_timeout": TIMEOUT, "read_timeout": TIMEOUT, "retries": {"max_attempts": 0}}
@@ -251,7 +251,7 @@ def files_for(path: str) -> Files:
 
 
 def scheme_of(path: str) -> str | None:
-    """That of an address; None for a path on this machine."""
+    """The scheme of an address; None for a path on this machine."""
     found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", path)
     return found[1].lower() if found else None
 

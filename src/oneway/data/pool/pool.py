@@ -56,7 +56,7 @@ class Pool(Reader):
 
     @property
     def workers(self) -> int:
-        """That read and decode: as many as there are cores, or more where they mostly wait."""
+        """How many threads or processes read and decode: as many as there are cores, or more where they mostly wait."""
         processes = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)  # that torchrun has started here
         return THREADS_THAT_WAIT if self.files.waits else max(2, min(MOST_PROCESSES, count_cores() // processes))
 

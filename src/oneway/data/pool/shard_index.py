@@ -85,7 +85,7 @@ def images_of(path: str, files: Files, status: Status) -> list[Member]:
 
 
 def entries_of(images: list[Member], checks: list[int] | None = None) -> Entries:
-    """Those of the images of a shard, with the CRC-32 of each where it is known."""
+    """The entries of the images in a shard, with the CRC-32 of each where it is known."""
     entries = np.zeros(len(images), dtype=ENTRY)
     for number, (name, header, offset, size) in enumerate(images):
         entries[number] = (offset, digest_name(name), size, checks[number] if checks else 0, offset - header, 0)

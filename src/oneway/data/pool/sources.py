@@ -115,7 +115,7 @@ def _require_shard(path: str) -> None:
 
 
 def _shards_in(folder: Path) -> list[str]:
-    """Those right in it, in order of name."""
+    """The shards right in a folder, in order of name."""
     names = sorted(os.listdir(folder))
     return [str(folder / name) for name in names if name.lower().endswith(TAR) and not hidden(Path(name))]
 

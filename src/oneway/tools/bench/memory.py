@@ -41,10 +41,10 @@ LINES = (
     (16, "divergence"),
     (17, "backward"),
 )
-"""Of Algorithm 1, in the order they run. The clean forward pass is the teacher's, or in two-way the student's."""
+"""Lines of Algorithm 1 in the order they run. The clean forward pass is the teacher's, or in two-way the student's."""
 
 SUPERVISED = 3
-"""So many of the first lines are all that a supervised step does."""
+"""How many of the first lines a supervised step does."""
 
 Inputs = tuple[Tensor, Tensor, Tensor]
 

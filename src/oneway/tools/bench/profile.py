@@ -72,7 +72,7 @@ class Work:
 
     flops: int = 0
     numbers: int = 0
-    """Of activations, read or written."""
+    """How many values of activations are read or written."""
 
     def milliseconds(self, rates: Rates, device: torch.device) -> dict[str, float]:
         """The two floors."""

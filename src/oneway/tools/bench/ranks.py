@@ -30,7 +30,7 @@ COMPARED = ("simple-phtps", "one pass")
 MOST = 0.9
 """An efficiency worth having."""
 ROUNDS = 15
-"""Of each of the two, in turns."""
+"""How often each of the two is measured, in turns."""
 
 
 class Network(NamedTuple):
@@ -38,9 +38,9 @@ class Network(NamedTuple):
 
     gpus: int
     microseconds: float
-    """Of an exchange of a few kilobytes."""
+    """Time of an exchange of a few kilobytes."""
     bytes_per_second: float
-    """Of a ring through all of them, where it is slowest, in each direction."""
+    """Bandwidth of a ring through all of them, where it is slowest, in each direction."""
 
 
 NETWORKS = (

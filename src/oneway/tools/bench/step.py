@@ -120,7 +120,7 @@ def count_work_of_step(case: Case, setup: str, store: Store) -> Work:
 
 
 def compared_table(rows: list[Result], unit: Literal["ms", "MiB"]) -> Table:
-    """Of each row: ours, plain PyTorch's, their ratio, ours over our supervised one, and the paper's two numbers."""
+    """Columns: ours, plain PyTorch's, their ratio, ours over our supervised one, and the paper's two numbers."""
     what, key, decimals = {"ms": ("Time", "milliseconds", 2), "MiB": ("Peak memory", "peak_mib", 0)}[unit]
     papers = {place: theirs.milliseconds if unit == "ms" else theirs.mib for place, theirs in TRAINING.items()}
     ours = {(row["case"], row["setup"]): _of(row, "oneway", key) for row in rows}

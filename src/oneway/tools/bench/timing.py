@@ -15,13 +15,13 @@ MIB = 2**20
 
 
 def milliseconds(call: Callable[[], object], device: torch.device, repetitions: int = 3) -> float:
-    """Of one call, by the device's own clock, with calls following one another as they do in a loop."""
+    """Milliseconds of a call by the device's own clock, with calls following one another as they do in a loop."""
     calls = _calls(device)
     return median(_elapsed(call, device, calls) / calls for _ in range(repetitions))
 
 
 def milliseconds_apart(call: Callable[[], object], device: torch.device) -> float:
-    """Of one call, by the wall clock, where each has ended before the next begins."""
+    """Milliseconds of a call by the wall clock, where each has ended before the next begins."""
     durations = []
     for _ in range(3 * _calls(device)):
         began = time.perf_counter()

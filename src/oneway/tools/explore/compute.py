@@ -56,7 +56,7 @@ class Parameters(BaseModel):
     brightness: Annotated[float, _chosen("brightness")] = 0.0
     saturation: Annotated[float, _chosen("saturation")] = 1.0
     hue: Annotated[float, _chosen("hue")] = 0.0
-    """In turns: 36° is 0.1."""
+    """A change of hue in turns: 36° is 0.1."""
 
     contrast: Annotated[float, _chosen("contrast")] = 1.0
     permutation: Annotated[Permutation, AfterValidator(_each_once)] = (0, 1, 2)

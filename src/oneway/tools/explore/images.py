@@ -42,7 +42,7 @@ SCENE_SIZE = (128, 256)
 KEPT_UPLOADS = 8
 
 MOST_PIXELS = 512 * 1024
-"""Of an image as networks see it: larger ones are made smaller."""
+"""The most pixels of an image as networks see it: larger ones are made smaller."""
 
 MOST_SIDE = 2048
 LEAST_SIDE = COARSEST_STRIDE
@@ -60,7 +60,7 @@ LOSSLESS_PIXELS = 2**15
 THUMBNAIL = (192, 96)
 
 Part = Literal["validation", "labelled", "unlabelled", "unseen"]
-"""Of an image in training."""
+"""What an image was in training."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Picture:
     name: str
     pixels: Bytes  # H×W×3
     part: Part | None = None
-    """In the training of the runs that are shown; None where that is not known."""
+    """What it was in the training of the runs that are shown; None where that is not known."""
 
     @property
     def x(self) -> Tensor:

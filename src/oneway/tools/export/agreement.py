@@ -24,7 +24,7 @@ BATCHES = ((1, 64, 128), (2, 97, 131), (1, 160, 96))
 
 SAME_CLASS = 0.999
 RELATIVE_DIFFERENCE = 1e-3
-"""Of the largest logit; single precision leaves about 1e-6."""
+"""The largest difference that is accepted, relative to the largest logit; single precision leaves about 1e-6."""
 
 
 @dataclass(frozen=True)

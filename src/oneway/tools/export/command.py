@@ -34,7 +34,7 @@ from oneway.tools.export_names import refuse_export_name
 from oneway.tools.predict.predictor import Predictor, load
 
 TIMED_SIZES = {False: (256, 512), True: (32, 32)}
-"""Of images to segment, and to classify."""
+"""Sizes of images that are timed, by whether the model classifies."""
 
 LEAST_TURNS, MOST_TURNS = 3, 20
 TIMED_SECONDS = 2.0

@@ -23,7 +23,7 @@ from oneway.tools.loggers.interface import TITLES, About, Logger, read_point
 SECONDS_BETWEEN_LOOKS = 0.5
 SECONDS_BETWEEN_TRIES = 30.0
 LAST_SECONDS = 60
-"""That a service has after the end of the run, if nobody ends it before."""
+"""Seconds that a service has after the end of the run, if nobody ends it before."""
 
 
 class Parent:

@@ -20,10 +20,10 @@ PATIENCE = 30.0
 """Seconds without a sign of life after which a logger is not waited for any longer."""
 
 MOST_SECONDS = 60.0
-"""That the end of a run waits for a logger that lives."""
+"""Seconds that the end of a run waits for a logger that shows signs of life."""
 
 MOST_MESSAGES = 8
-"""Of one logger: a service that is started again and again may say something else each time, such as another path."""
+"""The most messages of one logger: a service that restarts again and again may say something else each time."""
 
 
 class Follower:

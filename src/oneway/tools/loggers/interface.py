@@ -30,7 +30,7 @@ class About:
     path: str
     classes: Sequence[str]
     config: Mapping[str, Any]
-    """By dotted keys."""
+    """Settings by dotted keys."""
 
     pictures: int
     """Number of validation images that are shown."""
@@ -56,7 +56,7 @@ class Point:
     """A line of `metrics.jsonl`, with a name for each number."""
 
     number: int
-    """Of the line, from 0."""
+    """The number of the line, from 0."""
 
     iteration: int
     values: Mapping[str, float]

@@ -17,13 +17,13 @@ from oneway.tools.evaluate import PIXELS_AT_ONCE
 from oneway.tools.predict.sources import Source
 
 THREADS = max(2, min(32, count_cores()))
-"""Of decoding and writing together; the network has its own."""
+"""How many threads decode and write; the network has its own."""
 
 AHEAD = 2 * THREADS
-"""Images that are decoded before their turn, or wait for being written, at most."""
+"""The most images that are decoded before their turn, or wait for being written."""
 
 AHEAD_PIXELS = 2**26
-"""Their pixels at most; a single image may have more."""
+"""The most pixels of these images; a single one may have more."""
 
 FRAMES_AHEAD = 4
 """Frames of a video that are decoded before their turn."""

@@ -164,7 +164,7 @@ class _Job:
         self.how = tile, confidence
         self.images = 0
         self.frames = 0
-        """Of videos, and counted as images too."""
+        """Frames of videos, which are counted as images too."""
         self.results: list[tuple[Source, dict[str, Any]]] = []
         self.errors: list[str] = []
         self.oddities = Oddities(model.image_style)

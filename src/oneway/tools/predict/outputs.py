@@ -30,7 +30,7 @@ class Outputs:
     """A JSON file for each image."""
 
     frames: bool = False
-    """Of a video: a mask and an overlay of every frame, instead of an overlay video."""
+    """A mask and an overlay of every frame of a video, instead of an overlay video."""
 
     indices: bool = False
     """Masks of class indices, whatever those were that the model learnt from."""

@@ -50,7 +50,7 @@ ONE_PASS = 2**24
 """Most pixels of an image that is seen as a whole: a few GB of memory."""
 
 TILE = (1536, 1536)
-"""Of larger images, unless told otherwise."""
+"""Height and width of the tiles of larger images, unless told otherwise."""
 
 Size = tuple[int, int]
 Floats = npt.NDArray[np.float32]
@@ -190,7 +190,7 @@ class Predictor:
         ]
 
     def probabilities(self, image: Picture) -> Floats:
-        """Of every class, C×H×W for every pixel of an image; C for a model that classifies."""
+        """The probability of every class, C×H×W for every pixel of an image; C for a model that classifies."""
         pixels = pixels_of(image, self.image_style)
         with _explain_failures(*pixels.shape[:2]):
             found: Floats = self._probabilities(pixels)[0].float().cpu().numpy()

@@ -32,11 +32,11 @@ class Source:
 
     path: Path
     name: str
-    """Of its results, without a suffix; below the folder of results, with forward slashes. No two sources share one."""
+    """The name of its results below their folder: no suffix, forward slashes. No two sources share one."""
 
     @property
     def file_name(self) -> str:
-        """Its name with a suffix."""
+        """The name of its results, with the suffix of the file."""
         suffix = self.path.suffix
         return self.name if self.name.endswith(suffix) else f"{self.name}{suffix}"
 

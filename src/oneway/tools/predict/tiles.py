@@ -35,7 +35,7 @@ class Box(NamedTuple):
     columns: Span
 
     def at(self, stride: int) -> Box:
-        """In cells of a stride."""
+        """The box in cells of a stride."""
         return Box(*((start // stride, -(-stop // stride)) for start, stop in self))
 
     @property

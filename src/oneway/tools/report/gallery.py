@@ -25,7 +25,7 @@ from oneway.tools.evaluate import CPU, Scores, as_input, confusion_matrices, eve
 
 SCENES = 4
 SEED = 0
-"""Of the perturbations: every report shows the same ones, whatever the seed of its runs."""
+"""The seed of the perturbations: every report shows the same ones, whatever the seed of its runs."""
 
 
 @dataclass(frozen=True)

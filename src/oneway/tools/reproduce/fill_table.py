@@ -23,7 +23,7 @@ from oneway.tools.reproduce.results import Cell, Runs, measure_all, read_runs, r
 from oneway.tools.reproduce.tables import RunTable
 
 Lines = Sequence[Sequence[str]]
-"""Of a table, the first of them its heads."""
+"""The lines of a table, the first of them its heads."""
 
 
 def fill_table(name: str, request: Request, console: Console) -> None:
@@ -183,7 +183,7 @@ def as_rich(lines: Lines, title: str, caption: str | None = None) -> Table:
 
 
 def _distance(cell: Cell) -> str:
-    """From labels alone to all labels, or the share of it that a method closes."""
+    """The distance from labels alone to all labels, or the share of it that a method closes."""
     if cell.row != BASELINE:
         return _percent(cell.closed)
     return "" if cell.distance is None else cell.distance.with_error()

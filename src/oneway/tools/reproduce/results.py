@@ -29,7 +29,7 @@ class Trained:
     config: Config
     summary: dict[str, Any]
     environment: dict[str, Any]
-    """Of its training; the table may be written on another machine."""
+    """The environment of its training; the table may be written on another machine."""
 
     def as_json(self) -> dict[str, Any]:
         """All that a document could claim about it, without the folders of the machine it was trained on."""
@@ -43,7 +43,7 @@ class Trained:
 
 
 Runs = Mapping[tuple[str, str], Mapping[tuple[str, int], Trained]]
-"""By row and column, then by drive and seed."""
+"""Runs by row and column, then by drive and seed."""
 
 
 def read_trained(folder: Path) -> Trained:
@@ -84,12 +84,12 @@ class Mean:
 
     @property
     def deviation(self) -> float | None:
-        """Of a sample; None for a single seed."""
+        """The sample deviation; None for a single seed."""
         return stdev(self.by_seed.values()) if len(self.by_seed) > 1 else None
 
     @property
     def standard_error(self) -> float | None:
-        """Of the mean; None for a single seed."""
+        """The standard error of the mean; None for a single seed."""
         return None if self.deviation is None else self.deviation / sqrt(len(self.by_seed))
 
     def over(self, other: Mean) -> Mean | None:

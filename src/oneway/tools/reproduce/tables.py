@@ -108,7 +108,7 @@ STRENGTHS = (0, 0.5, 1, 2)
 WEIGHTS = (0.125, 0.25, 0.5, 0.75, 1)
 
 STRENGTHS_IN_PAPER: dict[tuple[float, float], str] = {(0, 1): "64.9", (1, 0): "63.4", (1, 1): "64.8"}
-"""By s_G and s_P: its table of the parts of PhTPS, since its figure of strengths shows no numbers."""
+"""The paper's values by s_G and s_P, from its table of the parts of PhTPS: its figure shows no numbers."""
 
 
 def strength_name(geometric: float, photometric: float) -> str:
@@ -122,7 +122,7 @@ BY_STRENGTH = {
     )
     for geometric, photometric in product(STRENGTHS, STRENGTHS)
 }
-"""By s_G and s_P."""
+"""The setup of each pair of strengths, by s_G and s_P."""
 
 BY_WEIGHT = {alpha: Setup("simple-phtps", changes={"train": {"alpha": alpha}}) for alpha in WEIGHTS}
 

@@ -114,7 +114,7 @@ def standardise(scores: Sequence[Score], there: Sequence[Score]) -> tuple[list[S
 
 
 def distances(scores: Sequence[Score], there: Sequence[Score]) -> Floats:
-    """From the features of each image to the nearest of M others, as greedy k-centre selection needs them.
+    """Distances from the features of each image to the nearest of M others, as greedy k-centre selection needs them.
 
     Without others, images closer to the mean get more, so that the most typical one is taken first.
     """

@@ -38,7 +38,7 @@ from oneway.tools.suggest.choose import Choice, choose_among
 from oneway.tools.suggest.scores import Candidate, Judge, Score, candidates_in_folder, candidates_of_run, load_judge
 
 ALIKE = 0.97
-"""Of the largest doubt about an image that is suggested: where the least has more, they do not differ."""
+"""Share of the largest doubt among suggested images: where the least doubt is above it, they do not differ."""
 
 
 @dataclass(frozen=True)

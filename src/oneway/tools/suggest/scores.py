@@ -116,7 +116,7 @@ class Score:
     """K: what the encoder makes of it, mean over the cells of each feature map."""
 
     distance: float | None = None
-    """Of one that is taken: to the nearest image that is labelled or was taken before; None where there was none."""
+    """Distance of an image that is taken to the nearest that is labelled or was taken before; None without any."""
 
     worth: float | None = None
     """What it was taken by: no later one has more; None where there was nothing to be far from."""

@@ -29,7 +29,7 @@ DEPTH = 3
 
 MOST_RUNS = 50
 MOST_BYTES = 2**23
-"""Of a file in the folder of pictures."""
+"""The most bytes of a file in the folder of pictures."""
 
 REST = 20
 """A log is read again after so many times as long as reading it took: the processor is for training."""
