@@ -13,7 +13,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -153,17 +153,17 @@ class Ranks:
     @contextmanager
     def local_rank_zero_first(self) -> Iterator[None]:
         """Run the block on local rank 0 of each computer first; the others follow and find the files it has made."""
-        if not self.alone:
-            self._turns += 1
-            node = os.environ.get("GROUP_RANK", self.hosts[self.rank])
-            key = f"{self.rendezvous}/turn/{node}/{self._turns}"
-            while self.local_rank != 0 and not _call_collective(self._store.check, [key]):
-                time.sleep(0.05)
+        if self.alone:
             yield
-            if self.local_rank == 0:
-                _call_collective(self._store.set, key, "done")
-        else:
-            yield
+            return
+        self._turns += 1
+        node = os.environ.get("GROUP_RANK", self.hosts[self.rank])
+        key = f"{self.rendezvous}/turn/{node}/{self._turns}"
+        while self.local_rank != 0 and not _call_collective(self._store.check, [key]):
+            time.sleep(0.05)
+        yield
+        if self.local_rank == 0:
+            _call_collective(self._store.set, key, "done")
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -183,23 +183,13 @@ class Ranks:
         finally:
             self.watchdog = None
 
-    @contextmanager
-    def pause_watchdog(self) -> Iterator[None]:
+    def pause_watchdog(self) -> AbstractContextManager[None]:
         """Within the block, this process may be without progress for any time: the others wait."""
-        if self.watchdog is None:
-            yield
-            return
-        with self.watchdog.pause():
-            yield
+        return nullcontext() if self.watchdog is None else self.watchdog.pause()
 
-    @contextmanager
-    def expecting_progress(self) -> Iterator[None]:
+    def expecting_progress(self) -> AbstractContextManager[None]:
         """Within the block, a process without progress counts as hanging."""
-        if self.watchdog is None:
-            yield
-            return
-        with self.watchdog.expecting_progress():
-            yield
+        return nullcontext() if self.watchdog is None else self.watchdog.expecting_progress()
 
     def tick(self) -> None:
         """Tell the watchdog that this process has made progress by itself."""

@@ -52,17 +52,9 @@ def population_statistics(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-@contextmanager
-def untracked_statistics(model: nn.Module) -> Iterator[None]:
+def untracked_statistics(model: nn.Module) -> AbstractContextManager[None]:
     """Within the block, batch norm uses the mini-batch and does not update the running statistics."""
-    layers = [layer for layer in _batch_norms(model) if layer.track_running_stats]
-    for layer in layers:
-        layer.track_running_stats = False
-    try:
-        yield
-    finally:
-        for layer in layers:
-            layer.track_running_stats = True
+    return _switched_off(model, "track_running_stats")
 
 
 @contextmanager
@@ -75,17 +67,22 @@ def minibatch_statistics(model: nn.Module, tracked: bool) -> Iterator[None]:
             yield
 
 
-@contextmanager
-def frozen_statistics(model: nn.Module) -> Iterator[None]:
+def frozen_statistics(model: nn.Module) -> AbstractContextManager[None]:
     """Within the block, batch norm uses the running statistics without updates; scale and shift still learn."""
-    layers = [layer for layer in _batch_norms(model) if layer.training]
+    return _switched_off(model, "training")
+
+
+@contextmanager
+def _switched_off(model: nn.Module, switch: str) -> Iterator[None]:
+    """Within the block, an attribute of batch-norm layers is False where it was True."""
+    layers = [layer for layer in _batch_norms(model) if getattr(layer, switch)]
     for layer in layers:
-        layer.training = False
+        setattr(layer, switch, False)
     try:
         yield
     finally:
         for layer in layers:
-            layer.training = True
+            setattr(layer, switch, True)
 
 
 def _batch_norms(model: nn.Module) -> list[_BatchNorm]:

@@ -210,9 +210,8 @@ def _source(table: Table) -> str:
 
 
 def _from_numbers(summaries: Sequence[MaskSummary], ignore: tuple[Value, ...] | None) -> Inferred:
-    grey = {value for summary in summaries if summary.mode != "1" for value in summary.values}
-    white = 255 if grey <= BINARY.keys() else 1  # in masks of one bit
-    found = grey | {value * white for summary in summaries if summary.mode == "1" for value in summary.values}
+    """Classes by the four rules above."""
+    found = _numbers_in(summaries)
     if ignore is None and 255 in found and found <= BINARY.keys():
         return Inferred(by_number(BINARY), remarks=("Masks hold 0 and 255 only: taken for background and foreground.",))
     if ignore is None and found == WHITE_16.keys():
@@ -229,31 +228,8 @@ def _from_numbers(summaries: Sequence[MaskSummary], ignore: tuple[Value, ...] | 
     if not indexed:
         _refuse_smoothed(summaries, found, filling)
     values = sorted(found - set(_set_apart(found, filling, indexed) if ignore is None else ignore))
-    if not values:
-        raise UserError("Every pixel of every mask is ignored. Say in dataset.yaml which values are classes.")
-    if values[0] < 0:
-        line = [*(value for value in values if value < 0), *(ignore or (IGNORE,))]
-        raise UserError(
-            f"The masks hold {_shown(values)}, and the number of a class is not negative. If those below 0 stand for "
-            f"no class, write `ignore: {line}` into dataset.yaml."
-        )
-    if len(values) > MOST_CLASSES:
-        raise UserError(
-            f"The masks hold {_shown(values)}, and there are at most {MOST_CLASSES} classes: they number instances, or "
-            "are photographs. Export them again, with one number for each class."
-        )
-    if values == [*TWO]:
-        classes = by_number(TWO)
-    elif not indexed and _counts_up(values):
-        classes = by_index(f"class {value}" for value in range(values[-1] + 1))
-    elif indexed or len(values) <= MOST_SCATTERED:
-        classes = by_number({value: f"class {value}" for value in values})
-    else:
-        raise UserError(
-            f"The masks hold {_shown(values)}, which are many numbers with gaps: they number instances, or are shades. "
-            "Export them again, with one number for each class; or give each number its name in dataset.yaml, as in "
-            f"`classes: {{{values[0]}: background, {values[1]}: road}}`."
-        )
+    _refuse_unusable(values, ignore)
+    classes = _number_classes(values, indexed)
     colours = tuple(palettes[0][value] for value in values) if indexed else None
     shown = colours if colours and len(set(colours)) == len(colours) else None
     remarks = ["Masks hold 0 and 1: taken for background and foreground."]
@@ -267,6 +243,45 @@ def _from_numbers(summaries: Sequence[MaskSummary], ignore: tuple[Value, ...] | 
     strays = {value: path for value, path in rare_values(summaries).items() if value in values}
     classes = replace(classes, rare=frozenset(strays))
     return Inferred(classes, shown, tuple(remarks), strays=strays, numbered=values != [*TWO])
+
+
+def _numbers_in(summaries: Sequence[MaskSummary]) -> set[int]:
+    """All values; 1 in masks of one bit is white, if others hold only black and white."""
+    grey = {value for summary in summaries if summary.mode != "1" for value in summary.values}
+    white = 255 if grey <= BINARY.keys() else 1
+    return grey | {value * white for summary in summaries if summary.mode == "1" for value in summary.values}
+
+
+def _refuse_unusable(values: Sequence[int], ignore: tuple[Value, ...] | None) -> None:
+    """Refuses values, in ascending order, that are none, negative, or too many."""
+    if not values:
+        raise UserError("Every pixel of every mask is ignored. Say in dataset.yaml which values are classes.")
+    if values[0] < 0:
+        line = [*(value for value in values if value < 0), *(ignore or (IGNORE,))]
+        raise UserError(
+            f"The masks hold {_shown(values)}, and the number of a class is not negative. If those below 0 stand for "
+            f"no class, write `ignore: {line}` into dataset.yaml."
+        )
+    if len(values) > MOST_CLASSES:
+        raise UserError(
+            f"The masks hold {_shown(values)}, and there are at most {MOST_CLASSES} classes: they number instances, or "
+            "are photographs. Export them again, with one number for each class."
+        )
+
+
+def _number_classes(values: Sequence[int], indexed: bool) -> Classes:
+    """The fourth rule: all numbers up to the largest, or those that occur."""
+    if values == [*TWO]:
+        return by_number(TWO)
+    if not indexed and _counts_up(values):
+        return by_index(f"class {value}" for value in range(values[-1] + 1))
+    if indexed or len(values) <= MOST_SCATTERED:
+        return by_number({value: f"class {value}" for value in values})
+    raise UserError(
+        f"The masks hold {_shown(values)}, which are many numbers with gaps: they number instances, or are shades. "
+        "Export them again, with one number for each class; or give each number its name in dataset.yaml, as in "
+        f"`classes: {{{values[0]}: background, {values[1]}: road}}`."
+    )
 
 
 def _counts_up(values: Sequence[int]) -> bool:
