@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -71,9 +72,7 @@ def world() -> tuple[Any, int]:
     # Where neighbours are equal, rounding decides which of them a max-pool takes, and VAT's directions tell them apart:
     # no flat surfaces, and for VAT no grey beyond the border either.
     pixels = samples.pixels[:] ^ random.integers(32, size=samples.pixels.shape, dtype=np.uint8)
-    object.__setattr__(samples, "labels", labels)
-    object.__setattr__(samples, "pixels", pixels)
-    return samples, len(dataset.classes)
+    return replace(samples, labels=labels, pixels=pixels), len(dataset.classes)
 
 
 def config_of(method: str, changes: dict[str, Any], rate: float) -> Config:
