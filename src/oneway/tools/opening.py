@@ -172,9 +172,9 @@ def open_training(
         with ranks.local_rank_zero_first():
             # A folder that is mistyped is said before weights are fetched, and those before minutes of decoding.
             dataset = data.load(config.data, console, known=known)
-            if config.data.reduction == "auto" and dataset.reduction > 1:
-                config = config.changed(data={"reduction": dataset.reduction})
             origin = locate_origin(config, notes.filled)
+        if config.data.reduction == "auto" and dataset.reduction > 1:
+            config = config.changed(data={"reduction": dataset.reduction})
         if continued is not None and origin.teacher_digest is not None:
             continuation.keep_teacher(continued, notes.teacher, origin.teacher_digest)
 

@@ -54,10 +54,10 @@ def check_folder(
     by_hand = unzip_command(root) if root.is_file() else None
     if save and by_hand:
         raise UserError(f"{root}: an archive, into which nothing is written. Unpack it, and save there: {by_hand}")
-    progress = Console(quiet=True) if as_json else console
+    progress, defaults = Console(quiet=True) if as_json else console, Data()
     try:
-        root = Path(as_folder(root, progress, Data()))
-        unlabelled = unlabelled and as_folder(unlabelled, progress, Data())
+        root = Path(as_folder(root, progress, defaults))
+        unlabelled = unlabelled and as_folder(unlabelled, progress, defaults)
     except UserError as error:
         return print_refusal(root, error, console, as_json)
     file = root / FILE
@@ -70,7 +70,6 @@ def check_folder(
         folder = describe(root, further)
     except UserError as error:
         return print_refusal(root, error, console, as_json)
-    defaults = Data()
     share = defaults.holdout if holdout is None else holdout
     understood = not save or _makes_a_set(folder, share, defaults.seed)
     if save and understood:
@@ -96,14 +95,20 @@ def check_folder(
             f"Written: {file}" if understood else f"Not written: {file}. Nothing that can be trained on was understood."
         )
         say(console, remark)
-    elif not inferred and folder.inferred and (folder.inferred.numbered or not folder.inferred.named):
-        say(console, f"To name the classes, put these lines into {file}, and edit them:")
-        say(console, indent(folder.description.classes_to_yaml(), "    "))
-    elif inferred and understood:
+    elif understood or not inferred:
+        _advise(folder, file, inferred, by_hand, console)
+    return status
+
+
+def _advise(folder: Found, file: Path, inferred: bool, by_hand: str | None, console: Console) -> None:
+    """Prints a description that would be saved, or what one that is there could add."""
+    if inferred:
         writes = f"unpack the archive ({by_hand}), and `--save` writes" if by_hand else "`--save` writes"
         say(console, f"There is no {FILE}; {writes} this one, which you can edit:")
         say(console, indent(folder.description.to_yaml().rstrip(), "    "))
-    return status
+    elif folder.inferred and (folder.inferred.numbered or not folder.inferred.named):
+        say(console, f"To name the classes, put these lines into {file}, and edit them:")
+        say(console, indent(folder.description.classes_to_yaml(), "    "))
 
 
 def _makes_a_set(folder: Found, holdout: float, seed: int) -> bool:
