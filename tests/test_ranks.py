@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from oneway.methods import METHODS
 from oneway.methods.interface import Pair
 from oneway.models.seed import seed_cpu
 from oneway.ops import collective, losses, shared_norm
+from own_method import remembering
 from ranks import in_ranks
 from small_runs import small_streets
 
@@ -109,7 +111,7 @@ def trained(
             network = models.build(config.model, classes, seed=which)
         networks.append(network.to(dtype))
     weights = class_weights(samples, labelled, classes) if config.train.balance == "frequency" else None
-    state = training_state(networks, (), config, cpu, class_weights=weights)
+    state = training_state(networks, (), config, cpu, class_weights=weights, classes=classes)
     for parameter in (each for head in state.models.heads for each in head.to(dtype).parameters()):
         state.optimiser.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
     plan = plan_of(config, labelled, range(len(samples)), network=state.student)
@@ -152,6 +154,12 @@ def compare(method: str, changes: dict[str, Any], dtype: torch.dtype, of: int, i
 def test_two_processes_learn_what_one_does(method):
     """In double precision, for a few steps; all of it, and more, is in the slow test below."""
     assert compare(method, CASES[method], torch.float64, of=2, iterations=3) < 1e-9
+
+
+def test_what_a_method_remembers_is_the_same_in_all_processes():
+    """A method of the user's own: its threshold, and a loss that it divides itself."""
+    with patch.dict(METHODS, {"two-views": remembering()}):
+        assert compare("two-views", {}, torch.float64, of=2, iterations=3) < 1e-9
 
 
 @pytest.mark.slow

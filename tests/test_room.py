@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,17 +11,20 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors import safe_open
+from torch import nn
 
 import forks
 import oneway
 from algorithms import batch_of, settings
 from kernel_facts import DEVICE, assert_facts
-from oneway import ops
+from oneway import models, ops
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.config import Perturb
 from oneway.draws import Draws, Plan, draw, draw_perturbation, each_column, part
 from oneway.engine.jitter import jitter_inputs
+from oneway.engine.start import training_state
 from oneway.engine.store import Store
 from oneway.methods import METHODS, Method, supervised
 from oneway.methods.consistency import consistency
@@ -31,9 +33,8 @@ from oneway.models.roles import Models
 from oneway.perturb import UNCHANGED, perturbation
 from oneway.runs import open_run
 from oneway.tools.evaluate import evaluate_run
-from small_runs import QUIET, small_streets
-
-PAGE = Path(__file__).parent.parent / "docs" / "add-a-method.md"
+from own_method import codes, remembering
+from small_runs import QUIET, assert_resumes, small_streets
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def _last_checkpoint(run: Path) -> dict[str, torch.Tensor]:
 
 def test_the_page_writes_a_method_that_trains(tmp_path):
     """As printed, in new processes, but for less confidence and smaller images; what reads runs knows it."""
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    code, _ = codes()
     assert 30 <= len(code.splitlines()) <= 50
     (tmp_path / "two_views.py").write_text(code)
     small = "--labels 4 --data.size 32 64 --data.images 16 --jitter.crop 32 64 --model.width 0.125 --train.iterations 4"
@@ -114,6 +115,32 @@ def test_the_page_writes_a_method_that_trains(tmp_path):
     resumed = forks.start(tmp_path, command=["train", "run", "--resume"])
     assert resumed.wait() == 1
     assert "Use that program in the place of `oneway`" in resumed.error
+
+
+def test_what_a_method_of_the_page_remembers_is_resumed(methods, tmp_path):
+    """A threshold that follows the teacher's certainty; also that of a run which was stopped."""
+    methods["two-views"] = remembering()
+    config = small_streets(method="two-views", train={"log_every": 1, "checkpoint_every": 2})
+    content = assert_resumes(config, tmp_path)
+    certainty = float(content["training-head.value"])
+    assert 1 / 9 < certainty < 1 / 9 + 0.02, "eight steps of a thousandth"
+    assert not any("value" in name for name in safe_open(tmp_path / "model.safetensors", "pt").keys())  # noqa: SIM118
+
+
+def test_a_module_of_a_methods_own_learns_from_weights_of_the_seed(methods):
+    """Beside the projector that the method may ask for; it is made for the student and the number of its classes."""
+    methods["own"] = Method("cac", head=lambda student, classes: nn.Linear(classes, 2), needs_pairs=True)
+    weights = []
+    for seed in (0, 0, 1):
+        config = small_streets(method="own", seed=seed)
+        state = training_state([models.build(config.model, 9, 0)], (), config, torch.device("cpu"), classes=9)
+        projector, own = state.models.heads
+        assert isinstance(projector, nn.Sequential)
+        assert own.weight.shape == (2, 9)
+        assert any(own.weight is parameter for group in state.optimiser.param_groups for parameter in group["params"])
+        weights.append(own.weight)
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
 
 
 def test_phtps_then_cutmix_by_hand():
@@ -222,7 +249,7 @@ def test_a_batch_that_does_not_divide_is_refused():
 
 def test_losses_of_shares_are_the_loss_of_the_whole():
     """A share's consistency loss counts its own pixels; weighted by them, the shares' mean is the whole batch's."""
-    from oneway import data, models
+    from oneway import data
 
     config = small_streets(method="mt-cutmix")
     dataset = data.load(config.data)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 
+from oneway.common.streams import stream
 from oneway.config import Config, Precision
 from oneway.draws import Plan
 from oneway.engine.optim import optimiser_for
@@ -19,6 +20,7 @@ from oneway.models.norm import NormPolicy
 from oneway.models.onednn_workaround import avoid_onednn_overrun
 from oneway.models.projector import projector_for
 from oneway.models.roles import Models
+from oneway.models.seed import seed_cpu
 from oneway.ops import kernels_run
 
 BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")
@@ -32,8 +34,12 @@ def training_state(
     device: torch.device,
     teacher: nn.Module | None = None,
     class_weights: Tensor | None = None,
+    classes: int = 0,
 ) -> TrainingState:
-    """The state of a new run on a device: students, teachers, optimiser; a given teacher stays frozen."""
+    """The state of a new run on a device: students, teachers, optimiser; a given teacher stays frozen.
+
+    A method with a module of its own needs the number of classes.
+    """
     learning = tuple(_on_device(student, config, device) for student in students)
     teachers = learning
     if teacher is not None:
@@ -41,10 +47,20 @@ def training_state(
     elif METHODS[config.method].teacher == "mean":
         teachers = tuple(init_ema(student) for student in learning)
     norms = NormPolicy(config.train.batch_norm, config.train.teacher_norm)
-    heads = (projector_for(students[0], config.seed).to(device),) if METHODS[config.method].needs_pairs else ()
+    heads = tuple(head.to(device) for head in _heads(config, students[0], classes))
     models = Models(learning, teachers, norms, frozen=teacher is not None, heads=heads)
     weights = None if class_weights is None else class_weights.to(device)
     return TrainingState(models, optimiser_for((*learning, *heads), config.optimiser, pretrained), weights)
+
+
+def _heads(config: Config, student: nn.Module, classes: int) -> Iterator[nn.Module]:
+    """What the method has beside the student; random weights are a function of the run's seed."""
+    method = METHODS[config.method]
+    if method.needs_pairs:
+        yield projector_for(student, config.seed)
+    if method.head is not None:
+        with seed_cpu(int(stream(config.seed, "head").integers(2**32))):
+            yield method.head(student, classes)
 
 
 def _on_device(student: nn.Module, config: Config, device: torch.device) -> nn.Module:

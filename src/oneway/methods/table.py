@@ -5,13 +5,15 @@ Nothing here imports PyTorch, so that the command line can list names fast; loss
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from oneway.methods.interface import LossesOf
 
 PerturbationName = Literal["ph", "tps", "phtps", "colour", "augseg", "cutmix", "boxes", "cutout", "noise"]
@@ -59,6 +61,10 @@ class Method:
 
     needs_pairs: bool = False
     """Whether it compares projected features of two overlapping crops of each image; a projector then learns too."""
+
+    head: Callable[[nn.Module, int], nn.Module] | None = None
+    """Makes a module of its own, from the student and the number of classes: its parameters learn with the student, and
+    its buffers are what the method remembers. Checkpoints keep both; the model that a run saves has neither."""
 
     injects: bool = False
     """Whether it pastes pieces of labelled images into unlabelled ones, and mixes these."""

@@ -34,7 +34,7 @@ class Models:
     """Whether the teachers are networks from another run, which stay as they are."""
 
     heads: tuple[nn.Module, ...] = ()
-    """Networks that learn with the students and are not saved with the model, such as a projector of features."""
+    """What learns or remembers beside the students and is not saved with the model, such as a projector of features."""
 
     @property
     def learning(self) -> tuple[nn.Module, ...]:

@@ -6,7 +6,7 @@ from oneway.ops.backend import kernels_run, references
 from oneway.ops.balanced import dice, hardest_cross_entropy, weight_of_labels
 from oneway.ops.cast import cast_together
 from oneway.ops.classmix import half_of_classes, paste
-from oneway.ops.collective import Group, current, mean_of_all
+from oneway.ops.collective import Group, current, divided, gathered, mean_of_all
 from oneway.ops.colour import jitter_colours
 from oneway.ops.contrast import Cells, cells_of, chosen, directional_contrast, shifted
 from oneway.ops.conv import conv

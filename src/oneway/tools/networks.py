@@ -87,7 +87,8 @@ def initial_state(
     refuse_single_value_batch_norm(students[0].network, config)
     networks, pretrained = [each.network for each in students], [each for one in students for each in one.pretrained]
     teacher = None if origin.teacher is None else origin.teacher.network
-    return training_state(networks, pretrained, config, device, teacher, class_weights), students[0]
+    state = training_state(networks, pretrained, config, device, teacher, class_weights, classes)
+    return state, students[0]
 
 
 def student_seed(seed: int, which: int) -> int:
