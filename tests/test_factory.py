@@ -22,7 +22,10 @@ from oneway.runs import open_run
 from oneway.tools.networks import prepare
 from oneway.tools.train import train
 from processes import oneway
+from reliability.guards import write_data
 from small_runs import QUIET, small_streets, stub
+
+PAGE = Path(__file__).parent.parent / "docs" / "models.md"
 
 NETWORKS = """
 import torch
@@ -167,6 +170,19 @@ def test_a_factory_trains(networks, tmp_path):
     with (out / "model.safetensors").open("rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     assert json.loads(header["__metadata__"]["oneway"])["model"]["factory"] == f"{networks}:Segmenter"
+
+
+def test_the_command_of_the_page_trains_a_network_that_the_default_method_refuses(networks, tmp_path):
+    """With another network in the same words, and fewer and smaller steps; the refusal names the page's method."""
+    (line,) = (line for line in PAGE.read_text().splitlines() if "--model.factory networks:Unet" in line)
+    line = line.replace("photos", str(write_data(tmp_path))).replace("networks:Unet", f"{networks}:Segmenter")
+    small = "--jitter.crop 32 32 --train.iterations 1 --train.batch-labelled 2 --train.batch-unlabelled 2 --out"
+    words = f"{line} {small}".split()[1:]
+    app([*words, "page"], result_action="return_value")
+    assert open_run(Path("page")).config.method == "mt-colour-cutmix"
+    at = words.index("--method")
+    with pytest.raises(UserError, match=r"Segmenter has no `encoder`.*another --method, such as mt-colour-cutmix"):
+        app([*words[:at], *words[at + 2 :], "default"], result_action="return_value")
 
 
 def test_a_network_that_comes_in_evaluation_mode_is_trained(networks, tmp_path):

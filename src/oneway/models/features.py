@@ -83,7 +83,8 @@ def _encoder_of(network: nn.Module) -> Encoder:
     if not has_encoder(network):
         raise UserError(
             f"This needs the features between encoder and decoder, and {type(network).__name__} has no `encoder` of "
-            "the class oneway.models.encoder.Encoder. Leave out --model.factory, or use another --method (--by)."
+            "the class oneway.models.encoder.Encoder. Leave out --model.factory, or use another --method, such as "
+            "mt-colour-cutmix (with `suggest`, another --by)."
         )
     encoder: Encoder = network.encoder  # type: ignore[assignment]
     return encoder
