@@ -22,7 +22,7 @@ def codes() -> list[str]:
 def remembering() -> Method:
     """As the page says: labels have to exceed a threshold that follows the teacher; and a mean over a share."""
     found: dict[str, Any] = {"__name__": "two_views"}
-    whole, module = codes()
+    whole, _, module = codes()
     exec(whole.replace("certainty > settings.confidence", "certainty > models.heads[0].follow(certainty)"), found)
     exec(module, found)
 

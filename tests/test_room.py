@@ -30,7 +30,7 @@ from oneway.methods import METHODS, Method, supervised
 from oneway.methods.consistency import consistency
 from oneway.methods.interface import Loss
 from oneway.models.roles import Models
-from oneway.perturb import UNCHANGED, perturbation
+from oneway.perturb import PERTURBATIONS, UNCHANGED, CutMix, Perturbation, perturbation
 from oneway.runs import open_run
 from oneway.tools.evaluate import evaluate_run
 from own_method import codes, remembering
@@ -89,7 +89,7 @@ def _last_checkpoint(run: Path) -> dict[str, torch.Tensor]:
 
 def test_the_page_writes_a_method_that_trains(tmp_path):
     """As printed, in new processes, but for less confidence and smaller images; what reads runs knows it."""
-    code, _ = codes()
+    code, *_ = codes()
     assert 30 <= len(code.splitlines()) <= 50
     (tmp_path / "two_views.py").write_text(code)
     small = "--labels 4 --data.size 32 64 --data.images 16 --jitter.crop 32 64 --model.width 0.125 --train.iterations 4"
@@ -141,6 +141,55 @@ def test_a_module_of_a_methods_own_learns_from_weights_of_the_seed(methods):
         weights.append(own.weight)
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
+
+
+def test_a_perturbation_of_the_page_composes_with_others(methods, monkeypatch):
+    """By its name, in an order."""
+    monkeypatch.setitem(PERTURBATIONS, "flip", None)
+    tables = {"PERTURBATIONS": PERTURBATIONS, "METHODS": methods}
+    exec(codes()[1], tables | {"Perturbation": Perturbation, "Method": Method, "two_views": cross_teaching})
+    x = torch.rand(2, 3, 16, 20, generator=torch.Generator().manual_seed(0))
+    drawn, names = draw_perturbation(0, 0, 2), methods["two-views"].perturb
+    changes = perturbation(names, drawn, x, Perturb())
+    expected = perturbation(names[1:], drawn, x.flip(-1), Perturb())
+    assert names[0] == "flip"
+    assert torch.equal(changes.image(x), expected.image(x.flip(-1)))
+    assert torch.equal(changes.prediction(x), expected.prediction(x.flip(-1)))
+
+
+def test_facts_about_own_perturbations_hold():
+    """Those that kernels know nothing of."""
+    assert_facts(__file__, "own_movements")
+
+
+def fact_own_movements_of_predictions_are_those_of_kernels_too():
+    """Of classes that say nothing of kernels: one, alone and with a rectangle; and one that has invalid pixels."""
+
+    class Flip(Perturbation):
+        def prediction(self, p):
+            return p.flip(-1)
+
+    class Half(Perturbation):
+        @property
+        def valid(self):
+            return torch.arange(24, device=DEVICE).expand(2, 20, 24) < 12
+
+    flip, half = Flip(), Half()
+    generator = torch.Generator().manual_seed(0)
+    target, logits = (torch.randn(2, 4, 5, 6, generator=generator).to(DEVICE) for _ in range(2))
+    p = F.interpolate(target, (20, 24), mode="bilinear").softmax(dim=1)
+    large = F.interpolate(logits, (20, 24), mode="bilinear").log_softmax(dim=1)
+
+    def divergence(moved: torch.Tensor) -> torch.Tensor:
+        return F.kl_div(large, moved, reduction="none").sum(dim=1)
+
+    rectangle = CutMix(draw_perturbation(0, 0, 2).boxes)
+    for changes, expected in (
+        (flip, divergence(p.flip(-1)).mean()),
+        (flip.then(rectangle), divergence(rectangle.prediction(p.flip(-1))).mean()),
+        (half, divergence(p)[..., :12].mean()),
+    ):
+        torch.testing.assert_close(ops.moved_kl(target, logits, changes, (20, 24)), expected, rtol=1e-4, atol=1e-6)
 
 
 def test_phtps_then_cutmix_by_hand():

@@ -27,6 +27,11 @@ class Perturbation:
     geometry: Geometry | None = Geometry()
     """The movement of predictions in the form that kernels take; None where they cannot."""
 
+    def __init_subclass__(cls) -> None:
+        """Kernels would not see a movement that a subclass adds, unless it says how."""
+        if vars(cls).keys() & {"prediction", "valid"} and "geometry" not in vars(cls):
+            cls.geometry = None
+
     def image(self, x: Tensor) -> Tensor:
         """Perturb images, N×3×H×W."""
         return x
@@ -77,7 +82,6 @@ class Unwarp(Perturbation):
     """The inverse of a warp, by forward warping: predictions go to where the pixels were sampled from."""
 
     warp: Warp
-    geometry = None
 
     @cached_property
     def valid(self) -> Tensor:  # type: ignore[override]
