@@ -209,6 +209,17 @@ def test_any_number_of_labels_is_a_column(tmp_path):
     assert f"oneway report {pair}" in said.file.getvalue()
 
 
+def test_rows_that_another_program_knows_are_named(tmp_path):
+    """A method of the user's own is a row while its program writes the table, and is not lost in silence after that."""
+    facade(tmp_path, {("supervised", "50"): [45.0], ("mt-phtps", "50"): [46.0]})
+    (tmp_path / "facade/mt-phtps-50").rename(tmp_path / "facade/two-views-50")
+    (tmp_path / "facade/fixmatch-50/seed0").mkdir(parents=True)  # has not ended
+    said = Console(file=StringIO(), width=500)
+    reproduce("facade", Request(tmp_path, table_only=True), said)
+    (note,) = (line for line in said.file.getvalue().splitlines() if line.startswith("Note: "))
+    assert "left out: two-views-50. Use that program" in note
+
+
 def test_no_share_is_told_where_all_labels_are_hardly_better(tmp_path):
     facade(tmp_path, {("supervised", "50"): [50.0], ("mt-phtps", "50"): [54.0], ("supervised", "all"): [50.1]})
     cells, _ = table_of("facade", tmp_path)
@@ -259,6 +270,11 @@ def test_a_seed_counts_when_all_its_drives_are_there(tmp_path):
             config = table.config(method, "45", drive).changed(seed=seed)
             value = 10.0 * DRIVES.index(drive) + seed + 3 * (method == "mt-phtps")
             stub(tmp_path / "camvid" / f"{method}-45" / drive / f"seed{seed}", config, value)
+    said = Console(file=StringIO(), width=2000)
+    reproduce("camvid", Request(tmp_path, table_only=True), said)
+    printed = " ".join(said.file.getvalue().split())
+    assert "the mean over 0001TP, 0006R0 and 0016E5" in printed
+    assert "Note: " not in printed
     cells, table = table_of("camvid", tmp_path)
     assert cells["supervised", "45"]["score"]["values"] == [10.0, 11.0]
     assert cells["mt-phtps", "45"]["score"]["values"] == [13.0]
@@ -266,6 +282,17 @@ def test_a_seed_counts_when_all_its_drives_are_there(tmp_path):
     by_drive = json.loads((tmp_path / "camvid" / "results.json").read_text())["by_drive"]
     assert [len(by_drive[drive][1]["score"]["values"]) for drive in DRIVES] == [2, 2, 1]
     assert "the mean over 0001TP, 0006R0 and 0016E5" in table
+
+
+def test_what_is_printed_of_one_drive_is_no_mean_over_drives(tmp_path):
+    """Until a seed has all of them."""
+    config = PAIRED_TABLES["camvid"].config("supervised", "45", "0006R0")
+    stub(tmp_path / "camvid" / "supervised-45" / "0006R0" / "seed0", config, 40.0)
+    said = Console(file=StringIO(), width=2000)
+    reproduce("camvid", Request(tmp_path, table_only=True), said)
+    printed = " ".join(said.file.getvalue().split())
+    assert "0006R0" in printed
+    assert "mean over" not in printed
 
 
 def test_paired_tables_have_a_configuration_for_every_cell():

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from oneway.common.errors import UserError
+from oneway.common.run_files import SUMMARY
 from oneway.common.words import command, counted, listed, say
 from oneway.runs.atomic import write_atomically, write_json
 from oneway.tools.baseline import BASELINE
@@ -51,6 +52,9 @@ def fill_table(name: str, request: Request, console: Console) -> None:
     write_json(request.out / "results.json", results)
     write_atomically(request.out / "table.md", to_markdown(table, cells, by_drive).encode())
     say(console, f"{request.out / 'results.json'} and table.md")
+    if left_out := cells_of_others(table, request.out):
+        rows = f"Rows of methods that only the program that trained them knows are left out: {listed(left_out)}"
+        say(console, f"Note: {rows}. Use that program in the place of `oneway`.")
     if drawn := draw_settings(request.out, cells):
         say(console, f"Figures, as .png and .svg: {listed(drawn, most=None)}")
     say(console, f"A page about runs with the same labels: {report_command(request.out, runs)}")
@@ -65,6 +69,13 @@ def with_columns(table: RunTable, request: Request) -> RunTable:
     *numbers, whole = table.columns
     columns = sorted({*numbers, *further}, key=int)
     return replace(table, columns=(*columns, whole), usual_columns=table.usual_columns or table.columns)
+
+
+def cells_of_others(table: RunTable, out: Path) -> list[str]:
+    """Folders with runs that have ended and are of no row of this table."""
+    ours = {cell_folder(out, row, column) for row in table.rows for column in table.columns}
+    ended = {file.relative_to(out).parts[0] for file in out.glob(f"*-*/**/seed*/{SUMMARY}")}
+    return sorted(name for name in ended if out / name not in ours)
 
 
 def report_command(out: Path, runs: Runs) -> str:
@@ -91,7 +102,8 @@ def to_rich(table: RunTable, cells: Sequence[Cell], drive: str = "") -> Table:
         for row in table.quoted if ours else ():
             if value := row.by_column(table.columns).get(column):
                 lines.append((f"{row.method}, {row.network}\n({row.source})", column, "", "", f"({value})"))
-    return as_rich(lines, table.shows + (f", {drive}" if drive else ""), _describe(table, cells))
+    described = replace(table, drives=()) if drive else table
+    return as_rich(lines, table.shows + (f", {drive}" if drive else ""), _describe(described, cells))
 
 
 def to_markdown(table: RunTable, cells: Sequence[Cell], by_drive: Mapping[str, Sequence[Cell]]) -> str:
