@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +14,10 @@ import torch
 
 import oneway
 from oneway.cli.app import app
+from oneway.models.seed import seed_cpu
 from test_methods import SEGMENTATION
+
+PAGE = Path(__file__).parent.parent / "docs" / "python.md"
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +51,32 @@ def test_fit_can_be_called_again(run):
     with pytest.raises(oneway.UserError, match="--resume"):
         oneway.fit(run.config, run.path, quiet=True)
     assert (run.path / "summary.json").stat().st_mtime_ns == written
+
+
+def test_the_loss_of_the_page_works_in_a_loop_of_ones_own():
+    """It teaches a student what a teacher says of the clean images, with the same numbers for the same step."""
+    (code,) = (block for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "def " in block)
+    found = {}
+    exec(code, found)
+    x = torch.rand(4, 3, 32, 48, generator=torch.Generator().manual_seed(0))
+    with seed_cpu(0):
+        teacher, student = (torch.nn.Conv2d(3, 5, 8, stride=4, padding=2) for _ in range(2))
+    teacher.bias.data += torch.arange(5)  # it says much the same of every pixel, which is learnt in a few steps
+    optimiser = torch.optim.SGD(student.parameters(), 0.1)
+
+    @torch.no_grad()
+    def mean_over_steps() -> float:
+        return float(sum(found["consistency"](teacher, student, x, step) for step in range(100, 110)) / 10)
+
+    begun = mean_over_steps()
+    assert mean_over_steps() == begun
+    assert found["consistency"](teacher, student, x, 101) != found["consistency"](teacher, student, x, 100)
+    for step in range(30):
+        optimiser.zero_grad()
+        found["consistency"](teacher, student, x, step).backward()
+        optimiser.step()
+    assert teacher.weight.grad is None
+    assert mean_over_steps() < begun / 2
 
 
 def test_training_works_in_any_thread(tmp_path):
