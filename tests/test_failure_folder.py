@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from oneway.common import words
 from oneway.common.failure import describe_bug, note_run_folder
 from oneway.runs import refuse_occupied
 
@@ -43,6 +44,17 @@ def test_a_bug_in_a_run_is_kept_with_it(folder: Path) -> None:
     said = told(folder)
     assert "--resume continues it" in said
     assert f"{folder / 'traceback.txt'} and {folder / 'environment.json'}" in said
+
+
+def test_a_program_of_the_users_own_may_be_at_fault(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its line is named, and not the last one, which may be in a library; `oneway` alone takes all the blame."""
+    assert "This is a bug in oneway and not your mistake." in told(folder)
+    monkeypatch.setattr(words, "PROGRAM", ["python", "sub/own.py"])
+    assert "This is a mistake in own.py or a bug in oneway." in told(folder)
+    own = compile("\n\nimport json\njson.loads('{')\n", "/home/you/sub/own.py", "exec")
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 (that of another module)
+        exec(own, {})
+    assert "(own.py, line 4)\n" in describe_bug(caught.value)
 
 
 def test_a_traceback_alone_keeps_nobody_out(folder: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from oneway.common import words
 from oneway.common.run_files import CONFIG, ENVIRONMENT, TRACEBACK
 
 BUG_STATUS = 70
@@ -28,8 +29,14 @@ def note_run_folder(folder: Path) -> Iterator[None]:
 
 
 def describe_bug(error: BaseException) -> str:
-    """Three lines about an unexpected error: what happened, where the traceback is, what to send."""
-    last = (traceback.extract_tb(error.__traceback__) or [None])[-1]
+    """Three lines about an unexpected error: what happened, where the traceback is, what to send.
+
+    A program of the user's own may be at fault itself, and then the line in it says most.
+    """
+    own = None if words.PROGRAM == ["oneway"] else Path(words.PROGRAM[-1]).name
+    frames = traceback.extract_tb(error.__traceback__)
+    last = next(reversed([frame for frame in frames if Path(frame.filename).name == own] or frames), None)
+    blame = "a bug in oneway and not your mistake" if own is None else f"a mistake in {own} or a bug in oneway"
     place = f" ({Path(last.filename).name}, line {last.lineno})" if last else ""
     what = " ".join(f"{type(error).__name__}: {error}".split())[:500]
     folder = _run_folder(error)
@@ -37,8 +44,8 @@ def describe_bug(error: BaseException) -> str:
     send = " and ".join(str(path) for path in files if path.exists()) or "what --traceback shows"
     advice = " What the run has saved is whole; --resume continues it." if folder else ""
     return (
-        f"{what}{place}\nThis is a bug in oneway and not your mistake.{advice}\n"
-        f"Please report it with {send}. --traceback prints where it happened."
+        f"{what}{place}\nThis is {blame}.{advice}\n"
+        f"Please report {'it' if own is None else 'a bug'} with {send}. --traceback prints where it happened."
     )
 
 
