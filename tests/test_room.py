@@ -117,6 +117,26 @@ def test_the_page_writes_a_method_that_trains(tmp_path):
     assert "Use that program in the place of `oneway`" in resumed.error
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda logits: logits.mean(), r"yields a Tensor; give it a name: Loss\(name, value, weight\)"),
+        (lambda logits: (Loss("size", logits.mean()), 0.1), "yields a float; give it a name"),
+        (lambda logits: Loss("size", logits), r"loss 'size' has shape \(2, 9, 8, 16\); make it a scalar"),
+        (lambda logits: Loss("size", logits.detach().mean()), "loss 'size' has no gradient"),
+    ],
+)
+def test_a_loss_that_is_none_is_refused_by_its_name(wrong, message, methods, tmp_path):
+    """Before PyTorch would say something about graphs."""
+
+    def losses(models, batch, settings):
+        yield wrong(models.student(batch.unlabelled()))
+
+    methods["wrong"] = Method(losses)
+    with pytest.raises(UserError, match=message):
+        oneway.fit(small_streets(method="wrong"), tmp_path / "run", quiet=True)
+
+
 def test_what_a_method_of_the_page_remembers_is_resumed(methods, tmp_path):
     """A threshold that follows the teacher's certainty; also that of a run which was stopped."""
     methods["two-views"] = remembering()

@@ -9,6 +9,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from oneway.common.errors import UserError
+from oneway.common.words import listed
 from oneway.config import Config
 from oneway.draws import Draws
 from oneway.engine.jitter import jitter_inputs, jitter_labels, jitter_pairs
@@ -72,12 +74,26 @@ def add_gradients(losses: Losses, parameters: Iterable[nn.Parameter]) -> Measure
     """
     parameters, measured = list(parameters), Measured()
     for yielded in losses:
-        terms = (yielded,) if isinstance(yielded, Loss) else yielded
+        terms = terms_of(yielded)
         backward(terms, parameters)
         for name, value, _ in terms:
             measured[name] = value.detach() if name not in measured else measured[name] + value.detach()
         del yielded, terms
     return measured
+
+
+def terms_of(yielded: Loss | tuple[Loss, ...]) -> tuple[Loss, ...]:
+    """Losses that a method yields together; what cannot be differentiated is refused by its name."""
+    terms: tuple[Loss, ...] = yielded if type(yielded) is tuple else (yielded,)  # type: ignore[assignment]
+    for term in terms:
+        if not isinstance(term, Loss):
+            raise UserError(f"The method yields a {type(term).__name__}; give it a name: Loss(name, value, weight).")
+        if term.value.ndim > 0:
+            raise UserError(f"The method's loss {term.name!r} has shape {tuple(term.value.shape)}; make it a scalar.")
+    if not any(term.value.requires_grad for term in terms):
+        names = listed([repr(term.name) for term in terms])
+        raise UserError(f"The method's loss {names} has no gradient: it depends on no prediction of a student.")
+    return terms
 
 
 def backward(terms: tuple[Loss, ...], parameters: list[nn.Parameter]) -> None:
