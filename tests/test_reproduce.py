@@ -72,7 +72,8 @@ def test_results_of_others_stand_beside_ours(tmp_path):
 def test_a_table_is_filled_once(tiny_cifar, tmp_path):
     """Mean and sample deviation of the runs' own values, with a length that is not the table's.
 
-    A column asked for twice counts once. Asked again, nothing is trained, and the table is the same.
+    A column asked for twice counts once. Asked again, nothing is trained, and the table is the same. Each run that ends
+    is counted.
     """
     request = Request(
         tmp_path, seeds=2, data=tiny_cifar, rows=("supervised",), columns=("250", "250"), iterations=1, side_by_side=1
@@ -89,7 +90,10 @@ def test_a_table_is_filled_once(tiny_cifar, tmp_path):
     assert f"| `supervised` | {mean(values):.1f} ± {stdev(values):.1f} after 1 iteration (31.8 ± 0.6) |" in table
 
     written = [summary.stat().st_mtime_ns for summary in summaries]
-    reproduce("cifar10", request, QUIET)
+    said = Console(file=StringIO(), width=500)
+    reproduce("cifar10", request, said)
+    ended = [f"{1 + seed} of 2 runs: supervised, 250 labels, seed {seed}  {values[seed]:.1f} %" for seed in range(2)]
+    assert all(line in said.file.getvalue() for line in ended)
     assert [summary.stat().st_mtime_ns for summary in summaries] == written
     assert (folder / "table.md").read_text() == table
 

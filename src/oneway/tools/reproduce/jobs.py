@@ -17,7 +17,7 @@ from oneway.common import console as printing
 from oneway.common.cores import count_cores
 from oneway.common.errors import UserError, unknown
 from oneway.common.run_files import CONFIG
-from oneway.common.words import listed, say
+from oneway.common.words import counted, listed, say
 from oneway.config import Config, Data, build, merge, names_of, unset_alternatives
 from oneway.data import list_files
 from oneway.tools.reproduce.tables import RunTable
@@ -153,7 +153,8 @@ def train_all(jobs: Sequence[Job], side_by_side: int, console: Console) -> None:
                 job = running.pop(future)
                 summary = future.result()
                 ended.add(job.folder)
-                say(console, f"{job.name}  {summary['value']:.1f} %  {summary['seconds']:,.0f} s")
+                which = f"{len(ended)} of {counted(len(jobs), 'run')}"
+                say(console, f"{which}: {job.name}  {summary['value']:.1f} %  {summary['seconds']:,.0f} s")
 
 
 def require_validation(settings: Data) -> None:
