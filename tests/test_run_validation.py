@@ -96,6 +96,27 @@ def test_a_mask_more_changes_no_score_of_a_run(run: Path) -> None:
     assert evaluated(run, Path(shutil.copytree(run.parent / "photos", run.parent / "moved")))[0] == before
 
 
+def test_labels_that_taught_what_a_run_began_with_are_no_proof_of_it(run: Path) -> None:
+    """Weights of an earlier run, with other images held out, have learnt what now validates: it is said every time."""
+    first = open_run(run)
+    taught = {*first.split.labelled}
+    others = (first.config.changed(data={"seed": seed}) for seed in range(1, 99))
+    config = next(one for one in others if taught >= {item.name for item in list_files(one.data).val})
+    for name, weights in (("second", run), ("third", run.parent / "second" / "model.safetensors")):
+        said = io.StringIO()
+        path, config = run.parent / name, config.changed(model={"weights": str(weights)})
+        train(config, path, False, Console(file=said, width=10_000))
+        found = sorted(open_run(path).split.validating)
+        doubt = f"{path} began with a model that had learnt the labels of 2 of the 2 images behind these scores"
+        assert f"{doubt} ({', '.join(found[:-1])} and {found[-1]}): they are too high" in said.getvalue()
+        assert f"Note: {doubt}" in evaluated(path)[1]
+        assert doubt in write_report([path], None, console=QUIET, cache=run.parent / "cache").read_text()
+    with pytest.raises(UserError, match="was trained on the labels of all its 2 images"):
+        evaluated(path, Path(shutil.copytree(run.parent / "photos", run.parent / "moved")))
+    train(first.config.changed(model={"weights": str(run)}), run.parent / "longer", False, QUIET)
+    assert "began with" not in evaluated(run.parent / "longer")[1]  # the same images are held out
+
+
 def lose_a_mask(root: Path, name: str) -> None:
     (root / "masks" / Path(name).name).unlink()
 

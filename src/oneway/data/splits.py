@@ -54,6 +54,10 @@ class Split:
     digests: tuple[str, ...] = ()
     """Digests of the pixels of `unlabelled`, empty for what is no file; earlier versions wrote none."""
 
+    began_with: tuple[str, ...] = ()
+    """Likewise of images whose labels taught what the run began with, an earlier run's weights or a teacher; and of
+    those that taught what these began with."""
+
     pool: PoolRecord | None = None
     """Further images that train without labels, all of them; in numbers, they follow on `unlabelled`."""
 
@@ -61,6 +65,12 @@ class Split:
     def further(self) -> int:
         """How many images train without their labels, and never with them."""
         return len(set(self.unlabelled) - set(self.labelled)) + (self.pool.images if self.pool else 0)
+
+    @property
+    def taught(self) -> tuple[str, ...]:
+        """The digests of all images whose labels are in the model, by whichever way."""
+        roles = self._roles.items()
+        return tuple(sorted(digest for digest, role in roles if role == "labelled"))
 
     def know(self, digests: Mapping[str, str], validating: tuple[str, ...]) -> Split:
         """The same split, in which images can be recognised by their content."""
@@ -75,8 +85,9 @@ class Split:
     def _roles(self) -> dict[str, str]:
         labelled = set(self.labelled)
         names = zip(self.unlabelled, self.digests, strict=False)
-        roles = sorted(("labelled" if name in labelled else "unlabelled", digest) for name, digest in names if digest)
-        return {digest: role for role, digest in reversed(roles)}  # of copies, the one with a label counts
+        roles = [("labelled" if name in labelled else "unlabelled", digest) for name, digest in names if digest]
+        roles += [("labelled", digest) for digest in self.began_with]
+        return {digest: role for role, digest in sorted(roles, reverse=True)}  # of copies, the one with a label counts
 
     @property
     def hash(self) -> str:

@@ -145,7 +145,7 @@ def keep_split(continued: Continued, samples: Samples, held_out: Samples) -> Spl
         and (now.labels, now.seed) == (before.labels, before.seed)
     ):
         return replace(stored, content=samples.content, validation=held_out.content)
-    return replace(choose(samples, now.labels, now.seed), validation=held_out.content)
+    return replace(choose(samples, now.labels, now.seed), validation=held_out.content, began_with=stored.began_with)
 
 
 def restore(

@@ -134,6 +134,7 @@ class _Split(_Record):
     validation: str
     validating: list[str] = []
     digests: list[Annotated[str, Field(pattern=rf"^([0-9a-f]{{{DIGITS}}})?$")]] = []
+    began_with: list[Annotated[str, Field(pattern=rf"^[0-9a-f]{{{DIGITS}}}$")]] = []
     pool: _Pool | None = None
 
 
@@ -153,6 +154,7 @@ def read_split(file: Path) -> Split:
         validation=stored.validation,
         validating=tuple(stored.validating),
         digests=tuple(stored.digests),
+        began_with=tuple(stored.began_with),
         pool=PoolRecord(stored.pool.images, stored.pool.digest) if stored.pool else None,
     )
     if split.hash != stored.hash:

@@ -38,6 +38,7 @@ from oneway.runs.continuation import Continued, Notes
 from oneway.tools.crops import fit_crops
 from oneway.tools.evaluate import Scores
 from oneway.tools.networks import Origin, initial_state, locate_origin, refuse_other_classes
+from oneway.tools.run_data import about_beginning, taught_before
 from oneway.tools.snapshots import Snapshots
 from oneway.tools.validation import Validator
 
@@ -183,6 +184,8 @@ def open_training(
         for remark in (*dataset.review(), *([fitted] if fitted else [])):
             say(f"Note: {remark}")
         split = ranks.broadcast(partial(_find_split, config, continued, dataset, samples, held_out))
+        if doubt := about_beginning(out, split, held_out.names, dataset.digests("val")):
+            say(f"Note: {doubt}")
         if origin.teacher is not None:
             refuse_other_classes(origin.teacher, dataset.classes, config)
         labelled, unlabelled = places(samples, split)
@@ -224,7 +227,8 @@ def _find_split(
     config: Config, continued: Continued | None, dataset: Dataset, samples: Samples, held_out: Samples
 ) -> Split:
     if continued is None:
-        split = replace(choose(samples, config.labels, config.seed, held_out.names), validation=held_out.content)
+        chosen = choose(samples, config.labels, config.seed, held_out.names)
+        split = replace(chosen, validation=held_out.content, began_with=taught_before(config))
     else:
         split = continuation.keep_split(continued, samples, held_out)
     return split.know(dataset.digests("train"), held_out.names)

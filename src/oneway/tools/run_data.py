@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,13 +11,15 @@ from rich.console import Console
 
 from oneway import data, runs
 from oneway.common.errors import UserError
+from oneway.common.run_files import MODEL
 from oneway.common.terms import SplitName
 from oneway.common.words import counted, listed, say
-from oneway.config import Data
+from oneway.config import Config, Data
 from oneway.data.dataset import Colour, Dataset, Samples
 from oneway.data.folder.classes import is_placeholder
 from oneway.data.folder.description import to_flow
 from oneway.data.mask_style import MaskStyle
+from oneway.data.splits import DIGITS, Split
 
 NAMED = 5  # images that a message names
 
@@ -60,6 +63,8 @@ def read_split(
             say(console, f"Note: {drafts}")
         if data_path is None:
             refuse_trained_on(run, samples)
+            if doubt := about_beginning(run.path, run.split, samples.names, dataset.digests(split)):
+                say(console, f"Note: {doubt}")
             if split == "val":
                 compare_validating(run, samples, console)
         else:
@@ -76,6 +81,29 @@ def about_predictions(validating: Sequence[str], predicted: Collection[str]) -> 
         f"{len(made)} of {counted(len(validating), 'mask')} behind these scores {are} as `oneway predict` wrote "
         f"{them} ({listed(made, NAMED)}): there, scores say how much models agree, and not how good they are. Correct "
         f"what is wrong, and save {them} anew."
+    )
+
+
+def taught_before(config: Config) -> tuple[str, ...]:
+    """Digests of the images whose labels taught what a run begins with, as far as the runs it comes from tell."""
+    places = [Path(place) for place in (config.model.weights, config.teacher) if place not in (None, "imagenet")]
+    taught: set[str] = set()
+    for place in places:
+        with suppress(UserError):  # it may be no run, or a model without its run
+            taught.update(runs.open_run(place.parent if place.name == MODEL else place).split.taught)
+    return tuple(sorted(taught))
+
+
+def about_beginning(path: Path, split: Split, validating: Sequence[str], digests: Mapping[str, str]) -> str:
+    """A caution where labels of images that judge a run taught what it began with; else nothing."""
+    before = set(split.began_with)
+    taught = [name for name in validating if digests.get(name, "")[:DIGITS] in before] if before else []
+    if not taught:
+        return ""
+    return (
+        f"{path} began with a model that had learnt the labels of {len(taught)} of the "
+        f"{counted(len(validating), 'image')} behind these scores ({listed(taught, NAMED)}): they are too high. Name "
+        "images that taught neither in `val` of dataset.yaml, or begin with other weights."
     )
 
 

@@ -33,6 +33,7 @@ from oneway.tools.report.next_steps import next_steps
 from oneway.tools.report.rescore import rescore, without_predictions
 from oneway.tools.report.robustness import STRENGTHS, Robustness, robustness
 from oneway.tools.run_data import (
+    about_beginning,
     about_predictions,
     compare_validating,
     load_data,
@@ -88,6 +89,10 @@ def write_report(
             say(console, note)
         if doubt := about_predictions(facts[-1].validating, dataset.predicted) or words.like_predictions(facts):
             say(console, doubt)
+        for run in facts:
+            if began := about_beginning(run.path, run.folder.split, facts[-1].validating, dataset.digests("val")):
+                say(console, began)
+                doubt = " ".join(filter(None, (doubt, began)))
         page = _gather(facts, models, dataset, again, pool)
         html = _render({**page, "caution": " ".join(filter(None, (doubt, note, page["caution"])))})
     try:
