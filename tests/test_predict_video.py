@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from fractions import Fraction
@@ -10,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from rich.console import Console
 
+from oneway.common import progress
 from oneway.common.errors import UserError
 from oneway.data.streets import render
 from oneway.tools.annotations import AnnotationSettings
@@ -52,6 +55,19 @@ def clip(tmp_path) -> Path:
             container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
     return path
+
+
+@pytest.mark.parametrize("frames", [False, True])
+def test_how_far_a_video_has_come_is_shown(model, clip, photos, tmp_path, monkeypatch, frames):
+    """One of an hour is a single file; so is an image of many tiles. What came before is not said of the next."""
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    shown = io.StringIO()
+    outputs, paths = Outputs(tmp_path / "out", frames=frames), [str(clip), str(photos / "a.png")]
+    predict_files(model, paths, outputs, Console(file=shown, width=80), tile=(64, 64))
+    lines = [" ".join(line.split()) for line in shown.getvalue().splitlines()]
+    assert {f"Predicting 1/2 clip.mp4: frame {number}" for number in range(1, 6)} <= {*lines}
+    assert {line.partition(" a.png: ")[2] for line in lines} >= {"tile 1 of 6", "tile 6 of 6"}
+    assert not any(line.startswith(("Predicting 1/2 a.png", "Predicting 2/2 clip")) for line in lines)
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -131,6 +131,17 @@ def test_mirrored_tiles_have_the_context_of_the_whole_image(swiftnet, size):
     assert agreement > (swiftnet.predict(image).labels == whole.labels).mean()
 
 
+@pytest.mark.parametrize(("mirror", "rounds"), [(False, 2), (True, 3)])
+def test_each_tile_is_told_of_and_the_last_is_that_announced(swiftnet, mirror, rounds):
+    """For those who wait; a network that looks at them more than once says so beforehand."""
+    model = replace(swiftnet, network=Mirrored(swiftnet.network)) if mirror else swiftnet
+    told: list[tuple[int, int]] = []
+    model.predict_batch([noise(160, 256)], (128, 128), True, lambda *numbers: told.append(numbers))
+    total = rounds * len(spans(160, 128)) * len(spans(256, 128))
+    assert total > rounds
+    assert told == [(number + 1, total) for number in range(total)]
+
+
 def test_large_images_are_seen_in_tiles_without_being_asked(swiftnet, monkeypatch):
     """What is larger than one pass takes is predicted as with --tile."""
     image = noise(160, 192)

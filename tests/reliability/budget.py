@@ -86,7 +86,7 @@ def predict(path: Path) -> None:
     """`oneway predict`, up to what the network sees: that is bounded by --tile, and not by the file."""
 
     class Stub(Predictor):
-        def predict_batch(self, pictures: Any, tile: Any = None, confidence: Any = None) -> Any:
+        def predict_batch(self, pictures: Any, *how: Any) -> Any:
             raise UserError("decoded.")
 
     network = torch.nn.Identity()

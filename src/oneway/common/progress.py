@@ -65,6 +65,14 @@ class ProgressBar:
         now = time.monotonic()
         if self.first is None:  # it compiles what the others only run: no measure of them
             self.first = now, done
+        self._print_if_due(now)
+
+    def within(self, details: str) -> None:
+        """How far the part in work has come, where one may take hours."""
+        self.show(details)
+        self._print_if_due(time.monotonic())
+
+    def _print_if_due(self, now: float) -> None:
         if not self.console.is_terminal and now - self.last_line >= SECONDS_BETWEEN_LINES:
             self.last_line = now
             self._print_line(*([self.details] if self.details else []), *self._speed(now))

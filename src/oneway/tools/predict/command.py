@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from oneway.common.allocator import keep_freed_memory
 from oneway.common.console import Console, Output, print_result
 from oneway.common.errors import SYSTEM_ERRORS, UserError
 from oneway.common.interrupt import Interrupted
-from oneway.common.progress import progress_bar
+from oneway.common.progress import ProgressBar
 from oneway.common.words import command, counted, say, table_cell, visible
 from oneway.data.dataset import Bytes
 from oneway.data.decode.images import read_image
@@ -85,12 +86,12 @@ def predict_files(
     position = {source: number for number, source in enumerate(sources)}
     began = time.monotonic()
     with (
-        progress_bar(console, "Predicting", len(sources)) as advance,
+        ProgressBar(console, "Predicting", len(sources)) as bar,
         keep_freed_memory(),  # of the network on a CPU, and of images anywhere
         threads(THREADS) as pool,
     ):
         confidence = outputs.confidence or outputs.facts or as_json or export is not None
-        job = _Job(model, outputs, tile, pool, advance, export, confidence)
+        job = _Job(model, outputs, tile, pool, bar, export, confidence)
         stopped = job.run(images, videos)
     seconds = time.monotonic() - began
     for remark in (*skipped.messages(), *job.oddities.messages()):
@@ -155,12 +156,12 @@ class _Job:
         outputs: Outputs,
         tile: Size | None,
         pool: ThreadPoolExecutor,
-        advance: Callable[[], None],
+        bar: ProgressBar,
         export: Export | None,
         confidence: bool,
     ) -> None:
         self.export = export
-        self.model, self.outputs, self.pool, self.advance = model, outputs, pool, advance
+        self.model, self.outputs, self.pool, self.bar = model, outputs, pool, bar
         self.how = tile, confidence
         self.images = 0
         self.frames = 0
@@ -195,7 +196,7 @@ class _Job:
     def leave_out(self, source: Source, error: Exception) -> None:
         """Goes on without an image that cannot be read."""
         self.failed(source, error)
-        self.advance()
+        self.bar.advance()
 
     @contextmanager
     def handling(self, *sources: Source) -> Iterator[None]:
@@ -213,13 +214,15 @@ class _Job:
         """Predicts images of one size, and has the results written."""
         predictions: list[Prediction] = []
         with self.handling(*(source for source, _ in batch)):
-            predictions = self.model.predict_batch([pixels for _, pixels in batch], *self.how)
+            tell = partial(self._tell, batch[0][0], "tile")
+            predictions = self.model.predict_batch([pixels for _, pixels in batch], *self.how, tell)
         for (source, pixels), prediction in zip(batch, predictions, strict=False):
             with self.handling(source):
                 self.oddities.inspect(source.path, pixels)
                 self._write(source.name, source, prediction)
+        self.bar.show("")
         for _ in batch:
-            self.advance()
+            self.bar.advance()
 
     def predict_video(self, source: Source) -> None:
         """Predicts a video frame by frame, into another video or into files for each frame."""
@@ -231,9 +234,16 @@ class _Job:
                 for number, (pixels, _) in enumerate(prefetch(read_frames(source.path)), start=1):
                     (prediction,) = self.model.predict_batch([pixels], *self.how)
                     self._write(f"{source.name}.frames/{number:06}", source, prediction)
+                    self._tell(source, "frame", number)
             else:
                 self._write_overlays(source)
-        self.advance()
+        self.bar.show("")
+        self.bar.advance()
+
+    def _tell(self, source: Source, part: str, number: int, total: int | None = None) -> None:
+        """How far a file has come of which there is much to predict."""
+        of = "" if total is None else f" of {total:,}"
+        self.bar.within(f"{source.path.name}: {part} {number:,}{of}")
 
     def _write_overlays(self, source: Source) -> None:
         """One video; of one that breaks off, as far as it can be read."""
@@ -248,6 +258,7 @@ class _Job:
                         appended.result()
                     encoding.submit(None, prediction.labels.size, _append_overlay, append, prediction, shown_at)
                     count += 1
+                    self._tell(source, "frame", count)
             except BreaksOff as error:
                 broken = error
             for _, appended in encoding.rest():

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from itertools import count
 from os import PathLike
 from pathlib import Path
 from typing import Any, get_args
@@ -41,7 +42,7 @@ from oneway.ops.most_probable import most_probable
 from oneway.runs import choose_device, load_model, no_run
 from oneway.runs.atomic import write_atomically
 from oneway.tools.evaluate import as_input
-from oneway.tools.predict.tiles import SMALLEST_TILE, Box, Look, slide, stride_of, survey
+from oneway.tools.predict.tiles import SMALLEST_TILE, Box, Look, slide, spans, stride_of, survey
 
 PROBE = 64
 """Side of the black image that shows whether a network predicts for pixels or for whole images."""
@@ -55,6 +56,9 @@ TILE = (1536, 1536)
 Size = tuple[int, int]
 Floats = npt.NDArray[np.float32]
 Picture = Image.Image | Bytes | str | PathLike[str]
+
+Tell = Callable[[int, int], None]
+"""Told which tile of how many comes now, counted from 1; some networks look at each of them twice."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,11 +167,15 @@ class Predictor:
         return self.predict_batch([pixels_of(image, self.image_style)], tile)[0]
 
     def predict_batch(
-        self, images: Sequence[Bytes], tile: Size | None = None, confidence: bool = True
+        self,
+        images: Sequence[Bytes],
+        tile: Size | None = None,
+        confidence: bool = True,
+        tell: Tell = lambda number, total: None,
     ) -> list[Prediction]:
         """The same for several H×W×3 images of one size, in one pass unless they are seen in tiles.
 
-        Without `confidence`, that of images seen in one pass is left out.
+        Without `confidence`, that of images seen in one pass is left out. `tell` hears of each tile.
         """
         if self.classifies:
             raise UserError(f"{self.source}: classifies whole images and has no masks. Use classify().")
@@ -183,7 +191,7 @@ class Predictor:
             if tile is None or (factor > 1 and tile[0] >= height and tile[1] >= width):
                 found = self._whole(torch.from_numpy(np.stack(seen)), size, confidence)
             else:
-                found = [_enlarged(self._in_tiles(image, tile), size, factor) for image in seen]
+                found = [_enlarged(self._in_tiles(image, tile, tell), size, factor) for image in seen]
         return [
             Prediction(image, labels.numpy(), probabilities.numpy(), self.classes, self.colours, self.masks)
             for image, (labels, probabilities) in zip(images, found, strict=True)
@@ -211,16 +219,28 @@ class Predictor:
         return list(zip(classes.cpu(), probabilities.cpu(), strict=True))
 
     @torch.inference_mode()
-    def _in_tiles(self, image: Bytes, tile: Size) -> tuple[Tensor, Tensor]:
+    def _in_tiles(self, image: Bytes, tile: Size, tell: Tell) -> tuple[Tensor, Tensor]:
         """Labels and confidence; of a network that can tell its parts, with the context of the whole image."""
         network = self.network.network if isinstance(self.network, Mirrored) else self.network
+        tileable = isinstance(network, TileableNetwork)
+        rounds = 1 + tileable * (1 + self.mirror)
+        total = rounds * len(spans(image.shape[0], tile[0])) * len(spans(image.shape[1], tile[1]))
+        numbers = count(1)
+
+        def counted(look: Look) -> Look:
+            def telling(pixels: Tensor, box: Box) -> Tensor:
+                tell(next(numbers), total)
+                return look(pixels, box)
+
+            return telling
+
         if not isinstance(network, TileableNetwork):
-            return slide(lambda pixels, _: self._call(self.network, self._input(pixels)), image, tile)
-        look = self._within(network, image, tile)
+            return slide(counted(lambda pixels, _: self._call(self.network, self._input(pixels))), image, tile)
+        look = self._within(network, image, tile, counted)
         if not self.mirror:
-            return slide(look, image, tile)
+            return slide(counted(look), image, tile)
         turned, width = image[:, ::-1], image.shape[1]
-        look_at_turned = self._within(network, turned, tile)
+        look_at_turned = self._within(network, turned, tile, counted)
 
         def both(pixels: Tensor, box: Box) -> Tensor:
             found = look(pixels, box)
@@ -232,11 +252,11 @@ class Predictor:
             begin = -(-(first - there.columns[0]) // stride_of(found, box))
             return average(found, look_at_turned(other, there)[..., begin : begin + found.shape[-1]].flip(-1))
 
-        return slide(both, image, tile)
+        return slide(counted(both), image, tile)
 
-    def _within(self, network: TileableNetwork, image: Bytes, tile: Size) -> Look:
+    def _within(self, network: TileableNetwork, image: Bytes, tile: Size, counted: Callable[[Look], Look]) -> Look:
         """What a network makes of the tiles of an image, with the context of all of it."""
-        surveyed = survey(lambda pixels, _: self._call(network.survey, self._input(pixels)), image, tile)
+        surveyed = survey(counted(lambda pixels, _: self._call(network.survey, self._input(pixels))), image, tile)
         context = self._call(network.context, surveyed)
 
         def logits(pixels: Tensor, box: Box) -> Tensor:
