@@ -167,6 +167,25 @@ def test_json_has_the_order_of_the_inputs(model, tmp_path, capfd):
     assert [result["image"] for result in found] == [str(path) for path in paths]
 
 
+def test_a_killed_process_leaves_masks_whose_meaning_is_known(model, tmp_path, monkeypatch):
+    """Before the first of them is written, the index has the classes, and what stands for each."""
+    Image.fromarray(render(0, 0, 32, 64)[0]).save(tmp_path / "photo.png")
+    found: list[dict[str, object]] = []
+    usual = Predictor.predict_batch
+
+    def looking(self, images, *how):
+        found.append(json.loads((tmp_path / "out/predictions.json").read_text()))
+        return usual(self, images, *how)
+
+    monkeypatch.setattr(Predictor, "predict_batch", looking)
+    predict_files(model, [str(tmp_path)], Outputs(tmp_path / "out"), QUIET)
+    done = json.loads((tmp_path / "out/predictions.json").read_text())
+    (before,) = found
+    assert before == {key: done[key] for key in before if key != "stopped"} | {"stopped": True}
+    assert before["masks"]["values"].keys() == {*CLASSES}
+    assert "stopped" not in done
+
+
 def test_ctrl_c_leaves_an_index_of_what_is_done(model, tmp_path, monkeypatch, capfd):
     """Those that are written count, and the message says how many of all; the exit status is the shell's."""
     for index in range(6):  # of different sizes, and hence one by one

@@ -39,7 +39,7 @@ from oneway.tools.predict.batches import (
     threads,
 )
 from oneway.tools.predict.oddities import Oddities
-from oneway.tools.predict.outputs import Outputs
+from oneway.tools.predict.outputs import STOPPED, Outputs
 from oneway.tools.predict.predictor import Prediction, Predictor, Size
 from oneway.tools.predict.sources import Skipped, Source, find_sources
 from oneway.tools.predict.video import video_writer
@@ -82,7 +82,8 @@ def predict_files(
     images, videos = [[source for source in sources if source.is_video == kind] for kind in (False, True)]
     if videos:
         _require_videos(videos[0], outputs, export, alone=not images)
-    outputs.prepare()
+    about = {**_about(model), "masks": _meanings(model, outputs)}
+    outputs.prepare(about)
     position = {source: number for number, source in enumerate(sources)}
     began = time.monotonic()
     with (
@@ -96,10 +97,9 @@ def predict_files(
     seconds = time.monotonic() - began
     for remark in (*skipped.messages(), *job.oddities.messages()):
         warn(remark)
-    masks = {"masks": _meanings(model, outputs)}
-    index = {**_about(model), **masks, "images": job.images, "seconds": round(seconds, 3), "errors": job.errors}
+    index = {**about, "images": job.images, "seconds": round(seconds, 3), "errors": job.errors}
     if stopped:
-        index["stopped"] = True
+        index |= STOPPED
     outputs.write_index(index)
     if as_json:
         results = sorted(job.results, key=lambda result: position[result[0]])

@@ -18,6 +18,8 @@ from oneway.runs.atomic import place_below, write_atomically
 from oneway.tools.predict.predictor import Prediction, png
 
 OVERLAY = {"quality": 92, "subsampling": 0}
+STOPPED = {"stopped": True}
+"""In the index, until all is done."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +49,10 @@ class Outputs:
                 f"{folder}: exists, and holds no earlier results that could be replaced. Choose another with --out."
             )
 
-    def prepare(self) -> None:
-        """Makes the folder and marks it."""
+    def prepare(self, about: dict[str, Any]) -> None:
+        """Makes the folder and marks it; a process that is killed leaves results whose meaning is known."""
         self.place(PREDICTIONS)
-        self.write_index({})
+        self.write_index(about | STOPPED)
 
     def write_index(self, about: dict[str, Any]) -> None:
         """Writes the file that says what the results are, and marks the folder as one of results."""
