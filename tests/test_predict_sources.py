@@ -93,6 +93,29 @@ def test_masks_of_data_sets_are_no_images(tmp_path):
     }
 
 
+def test_links_to_folders_are_counted_until_the_folders_are_named(photos, tmp_path):
+    """Another camera's disk, say: nobody would miss its images otherwise."""
+    (photos / "camera").symlink_to(tmp_path / "disk")
+    (photos / "gone.png").symlink_to("nowhere.png")
+    (tmp_path / "disk").mkdir()
+    SMALL.save(tmp_path / "disk" / "z.png")
+
+    def found(*paths: Path) -> tuple[set[str], list[str]]:
+        skipped = Skipped()
+        sources = find_sources([str(path) for path in paths], tmp_path / "out", skipped)
+        return {source.path.name for source in sources}, [*skipped.messages()]
+
+    names, (told,) = found(photos)
+    assert names == {"x.png", "y.bmp"}
+    assert f"2 links to folders or to nothing ({photos / 'camera'} is the first). Name the folders too" in told
+    (photos / "gone.png").unlink()
+    assert found(photos, photos / "camera") == ({"x.png", "y.bmp", "z.png"}, [])
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "camera").symlink_to(tmp_path / "disk")
+    with pytest.raises(UserError, match=r"no image or video in this folder\. Not followed, and left out: 1 link"):
+        found(tmp_path / "links")
+
+
 def test_shards_are_not_predicted(photos, tmp_path):
     """Named, in a folder or by a pattern: the command that is given unpacks them, and their images are found."""
     pool = tmp_path / "a pool"

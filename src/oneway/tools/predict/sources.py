@@ -58,6 +58,9 @@ class Skipped:
 
     masks: list[Path] = field(default_factory=list)
 
+    links: list[Path] = field(default_factory=list)
+    """To other folders, or to nothing."""
+
     def messages(self) -> Iterator[str]:
         """A line for each kind."""
         if self.kinds:
@@ -66,6 +69,9 @@ class Skipped:
         if self.archives:
             what = counted(len(self.archives), "shard or archive", "shards or archives")
             yield f"Not read, and left out: {what} ({self.archives[0]} is the first). {_unpack(*self.archives)}"
+        if self.links:
+            which = f"{counted(len(self.links), 'link')} to folders or to nothing ({self.links[0]} is the first)"
+            yield f"Not followed, and left out: {which}. Name the folders too, to predict what is in them."
         if self.masks:
             what = "1 file is a mask" if len(self.masks) == 1 else f"{len(self.masks)} files are masks"
             yield f"{what} of a data set, and left out ({self.masks[0]} is the first). To predict them, name the files."
@@ -86,9 +92,12 @@ def find_sources(
     if not paths:
         raise UserError("No image given. Name files, folders or patterns: oneway predict RUN photos 'more/**/*.jpg'")
     found: dict[Path, Path] = {}
+    skipped = skipped or Skipped()
     for text in paths:
-        for root, path in _matches(text, out, skipped or Skipped()):
+        for root, path in _matches(text, out, skipped):
             found.setdefault(path.resolve(), path.relative_to(root))
+    named = {Path(text).resolve() for text in paths}
+    skipped.links = [link for link in skipped.links if link.resolve() not in named]
     for labelled in (_labelled(Path(text)) for text in paths if unlabelled):
         found = {path: name for path, name in found.items() if path not in labelled}
     if not found:
@@ -105,7 +114,7 @@ def _matches(text: str, out: Path, skipped: Skipped) -> Iterator[tuple[Path, Pat
         masks = {file for file in inside if is_mask(file)}
         files = [(path, file) for file in inside if file not in masks]
         skipped.masks += sorted(masks)
-        if not files and (skipped.kinds or skipped.archives):
+        if not files and (skipped.kinds or skipped.archives or skipped.links):
             raise UserError(f"{path}: no image or video in this folder. {next(skipped.messages())}")
         if not files:
             raise UserError(f"{path}: no image or video in this folder, apart from results and masks.")
@@ -135,9 +144,13 @@ def _wanted(paths: Iterable[Path], root: Path, skipped: Skipped) -> list[Path]:
 
     def wanted(path: Path) -> bool:
         suffix = path.suffix.lower()
-        if suffix not in KINDS or hidden(path.relative_to(root)) or not path.is_file():
+        leads_nowhere = path.is_symlink() and not path.is_file()
+        if not (leads_nowhere or (suffix in KINDS and path.is_file())) or hidden(path.relative_to(root)):
             return False
         if is_contact_sheet(path) or any(ours(folder) for folder in path.parents if folder.is_relative_to(root)):
+            return False
+        if leads_nowhere:
+            skipped.links.append(path)
             return False
         if suffix in ARCHIVES:
             skipped.archives.append(path)
