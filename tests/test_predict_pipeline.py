@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +22,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 from PIL import Image
+from rich.console import Console
 
+from oneway.common.errors import UserError
 from oneway.common.interrupt import Interrupted
 from oneway.data.decode.images import image_size, read_image
 from oneway.data.streets import CLASSES, COLOURS, render
+from oneway.models.mirrored import Mirrored
 from oneway.tools.predict import Outputs, Predictor, batches, load, predict_files
 from oneway.tools.predict.command import pace
 from oneway.tools.predict.sources import Source
@@ -186,6 +191,57 @@ def test_a_killed_process_leaves_masks_whose_meaning_is_known(model, tmp_path, m
     assert "stopped" not in done
 
 
+def written(folder: Path) -> dict[str, int]:
+    """When each file but the index was written."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "predictions.json")
+    return {path.relative_to(folder).as_posix(): path.stat().st_mtime_ns for path in files}
+
+
+def test_a_job_is_resumed_with_what_has_no_results(model, tmp_path):
+    """Images that are new, newer than their results, or lack one of them; others are left as they are."""
+    photos, out = tmp_path / "photos", tmp_path / "out"
+    photos.mkdir()
+    for name in ("a", "b", "c", "d"):
+        Image.fromarray(render(0, ord(name), 32, 64)[0]).save(photos / f"{name}.png")
+    predict_files(model, [str(photos)], Outputs(out, facts=True), QUIET)
+    for path in out.rglob("*"):
+        os.utime(path, (path.stat().st_mtime + 100,) * 2)  # as if it had been later
+    (out / "overlays/b.jpg").unlink()
+    (out / "json/c.json").unlink()
+    os.utime(photos / "d.png", (time.time() + 200,) * 2)
+    Image.fromarray(render(0, 5, 32, 64)[0]).save(photos / "e.png")
+    before, said = written(out), io.StringIO()
+    predict_files(model, [str(photos)], Outputs(out, facts=True), Console(file=said), resume=True)
+    changed = {name for name, at in written(out).items() if before.get(name) != at}
+    assert changed == {f"{kind}.{suffix}" for stem in "bcde" for kind, suffix in ((f"masks/{stem}", "png"),
+        (f"overlays/{stem}", "jpg"), (f"json/{stem}", "json"))}  # fmt: skip
+    assert "Left out: 1 of 5 files, which have results." in said.getvalue()
+
+
+def test_results_of_a_model_that_was_trained_anew_are_not_kept(model, tmp_path):
+    """Nor are they mixed with those of another model, or of other settings."""
+    photo, weights, out = tmp_path / "photo.png", tmp_path / "model.safetensors", tmp_path / "out"
+    Image.fromarray(render(0, 0, 32, 64)[0]).save(photo)
+    weights.touch()
+    mine = replace(model, source=weights)
+
+    def resumed(by: Predictor) -> bool:
+        before = written(out)
+        predict_files(by, [str(photo)], Outputs(out), QUIET, resume=True)
+        return written(out) != before
+
+    assert [resumed(mine), resumed(mine)] == [True, False]
+    os.utime(weights, (time.time() + 100,) * 2)
+    assert resumed(mine)
+    for other, what in (
+        (replace(model, source=tmp_path), "model"),
+        (replace(mine, half=True), "precision"),
+        (replace(mine, network=Mirrored(mine.network)), "mirror"),
+    ):
+        with pytest.raises(UserError, match=f"with --resume: its results differ in {what} "):
+            resumed(other)
+
+
 def test_ctrl_c_leaves_an_index_of_what_is_done(model, tmp_path, monkeypatch, capfd):
     """Those that are written count, and the message says how many of all; the exit status is the shell's."""
     for index in range(6):  # of different sizes, and hence one by one
@@ -208,5 +264,5 @@ def test_ctrl_c_leaves_an_index_of_what_is_done(model, tmp_path, monkeypatch, ca
     printed = json.loads(capfd.readouterr().out)
     assert {key: printed[key] for key in index} == index
     assert len(printed["results"]) == masks
-    assert str(caught.value) == f"Stopped after {masks} of 6 images; results: {tmp_path / 'out'}"
+    assert str(caught.value) == f"Stopped after {masks} of 6 images; results: {tmp_path / 'out'}; --resume continues"
     assert (caught.value.exit_status, masks <= 3) == (130, True)

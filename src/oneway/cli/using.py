@@ -22,6 +22,7 @@ def predict(
     /,
     *paths: str,
     out: Path = Path("predictions"),
+    resume: Switch = False,
     unlabelled: Switch = False,
     tile: tuple[Positive, Positive] | None = None,
     mirror: Switch = False,
@@ -47,6 +48,7 @@ def predict(
         run: Run folder, or its model.safetensors.
         paths: Images, videos, folders (with all their subfolders) and patterns such as 'photos/**/*.jpg'.
         out: Folder of the results: new, empty, or of earlier results, of which files of the same name are replaced.
+        resume: Go on in a folder of earlier results: leave out files whose results are newer than they and the model.
         unlabelled: Leave out images that have labels; the paths are folders of data sets.
         tile: Height and width of overlapping tiles; by default, only images of more than 16.8 million pixels have them.
         mirror: Average over each image and its mirror image: twice the time, often some tenths of a point better.
@@ -68,11 +70,13 @@ def predict(
     from oneway.tools.annotations import AnnotationSettings
     from oneway.tools.predict import Outputs, load, predict_files
 
+    if resume and to:
+        raise UserError("--resume leaves out images, and what --to writes is about all of them. Leave one of them out.")
     outputs = Outputs(out, confidence=confidence, facts=facts, frames=frames, indices=masks_as == "indices")
     model = load(run, device, factory, mirror, precision)
     annotations = AnnotationSettings(to, tolerance, least_area, background).export(model, out / to) if to else None
     shown = messages if as_json else console
-    sys.exit(predict_files(model, paths, outputs, shown, tile, as_json, annotations, unlabelled))
+    sys.exit(predict_files(model, paths, outputs, shown, tile, as_json, annotations, unlabelled, resume))
 
 
 @verb(USE)

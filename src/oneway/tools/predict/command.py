@@ -57,6 +57,7 @@ def predict_files(
     as_json: bool = False,
     export: Export | None = None,
     unlabelled: bool = False,
+    resume: bool = False,
 ) -> int:
     """Predicts images, folders, patterns and videos; returns the exit status, 1 where a file could not be predicted.
 
@@ -69,6 +70,7 @@ def predict_files(
         as_json: Print the results as JSON to the standard output.
         export: Writes the results for an annotation tool as well.
         unlabelled: Leave out images of data sets that have labels.
+        resume: Leave out what has results that are newer than itself and the model.
 
     Raises:
         Interrupted: Ctrl-C came; the index, and the JSON that was asked for, say what is done.
@@ -79,11 +81,16 @@ def predict_files(
     outputs.refuse_occupied()
     skipped = Skipped()
     sources = find_sources(paths, outputs.folder, skipped, unlabelled)
+    origin = {**_about(model), "masks": _meanings(model, outputs)}
+    if resume:
+        outputs.refuse_others(origin)
+        total, taught_at = len(sources), model.source.stat().st_mtime
+        sources = [source for source in sources if not _is_done(source, outputs, taught_at)]
+        say(console, f"Left out: {total - len(sources):,} of {counted(total, 'file')}, which have results.")
     images, videos = [[source for source in sources if source.is_video == kind] for kind in (False, True)]
     if videos:
         _require_videos(videos[0], outputs, export, alone=not images)
-    about = {**_about(model), "masks": _meanings(model, outputs)}
-    outputs.prepare(about)
+    outputs.prepare(origin)
     position = {source: number for number, source in enumerate(sources)}
     began = time.monotonic()
     with (
@@ -97,7 +104,7 @@ def predict_files(
     seconds = time.monotonic() - began
     for remark in (*skipped.messages(), *job.oddities.messages()):
         warn(remark)
-    index = {**about, "images": job.images, "seconds": round(seconds, 3), "errors": job.errors}
+    index = {**origin, "images": job.images, "seconds": round(seconds, 3), "errors": job.errors}
     if stopped:
         index |= STOPPED
     outputs.write_index(index)
@@ -106,7 +113,8 @@ def predict_files(
         print_result(json.dumps({**index, "results": [facts for _, facts in results]}, indent=1, allow_nan=False))
     if stopped:
         done = f"{len({source for source, _ in job.results})} of {counted(len(sources), _kind(images, videos))}"
-        raise Interrupted(signal.SIGINT, f"Stopped after {done}; results: {outputs.folder}")
+        again = "" if export else "; --resume continues"
+        raise Interrupted(signal.SIGINT, f"Stopped after {done}; results: {outputs.folder}{again}")
     failures = f"; {len(job.errors)} failed" if job.errors else ""
     say(console, f"{pace(job.images - job.frames, job.frames, seconds)}{failures}")
     say(console, f"Results: {outputs.folder}")
@@ -131,6 +139,14 @@ def _require_videos(first: Source, outputs: Outputs, export: Export | None, alon
         if alone:
             raise UserError(f"{about} Add --frames, or leave them out.")
         warn(f"{about} Without --frames they are written for images alone.")
+
+
+def _is_done(source: Source, outputs: Outputs, taught_at: float) -> bool:
+    """Whether a file has results that are newer than itself and the model."""
+    try:
+        return outputs.has(source.name, source.is_video, max(taught_at, source.path.stat().st_mtime))
+    except OSError:  # it is said when it is read
+        return False
 
 
 def _kind(images: Sequence[Source], videos: Sequence[Source]) -> str:

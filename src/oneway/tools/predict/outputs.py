@@ -13,6 +13,8 @@ from PIL import Image
 
 from oneway.common.errors import UserError
 from oneway.common.run_files import PREDICTIONS
+from oneway.common.words import listed
+from oneway.data.decode.json_files import read_json
 from oneway.data.pictures import encoded
 from oneway.runs.atomic import place_below, write_atomically
 from oneway.tools.predict.predictor import Prediction, png
@@ -20,6 +22,9 @@ from oneway.tools.predict.predictor import Prediction, png
 OVERLAY = {"quality": 92, "subsampling": 0}
 STOPPED = {"stopped": True}
 """In the index, until all is done."""
+
+KEPT = ("model", "mirror", "precision", "classes", "colours", "masks")
+"""What the index says of results that may be continued."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,32 @@ class Outputs:
     def write_index(self, about: dict[str, Any]) -> None:
         """Writes the file that says what the results are, and marks the folder as one of results."""
         write_atomically(self.folder / PREDICTIONS, _json(about))
+
+    def refuse_others(self, about: dict[str, Any]) -> None:
+        """Earlier results of another model, or written in another way, are refused: together they would be a medley."""
+        file = self.folder / PREDICTIONS
+        if not file.is_file():
+            return
+        earlier, now = read_json(file), json.loads(_json(about))
+        earlier = earlier if isinstance(earlier, dict) else {}
+        if others := [key for key in KEPT if earlier.get(key) != now.get(key)]:
+            raise UserError(
+                f"{self.folder}: cannot be continued with --resume: its results differ in {listed(others)} "
+                f"({PREDICTIONS} says which). Choose another folder with --out, or leave out --resume to replace them."
+            )
+
+    def has(self, name: str, is_video: bool, since: float) -> bool:
+        """Whether all files about an image or a video are there, and none is older than that; frames are not known."""
+        if is_video:
+            wanted = [f"overlays/{name}.mp4"]
+        else:
+            further = [f"confidence/{name}.png"] * self.confidence + [f"json/{name}.json"] * self.facts
+            wanted = [f"masks/{name}.png", f"overlays/{name}.jpg", *further]
+        try:
+            oldest = min((self.folder / relative).lstat().st_mtime for relative in wanted)
+        except OSError:
+            return False
+        return oldest >= since and not (is_video and self.frames)
 
     def write(self, name: str, image: Path, prediction: Prediction) -> dict[str, Any]:
         """Writes all files about one image, each of them whole or not at all; returns the facts about it."""
