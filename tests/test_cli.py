@@ -105,7 +105,10 @@ def test_eval_agrees_with_the_summary(run):
     assert result["per_class"] == pytest.approx(summary["per_class"], abs=1e-6)
     table = forked("eval", run, cwd=run.parent).stdout
     assert f"{summary['value']:.1f}" in table
-    assert "pavement" in table
+    (row,) = (line for line in table.splitlines() if "road" in line)
+    values = [result[key]["road"] for key in ("per_class", "recall", "precision")]
+    shown = ["–" if value is None else f"{value:.1f}" for value in values]
+    assert [cell.strip() for cell in row.strip("│").split("│")] == ["road", *shown]
 
 
 @pytest.mark.parametrize(

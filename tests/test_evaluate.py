@@ -7,7 +7,12 @@ import pytest
 import torch
 from PIL import Image
 from torch import nn
-from torchmetrics.classification import MulticlassConfusionMatrix, MulticlassJaccardIndex
+from torchmetrics.classification import (
+    MulticlassConfusionMatrix,
+    MulticlassJaccardIndex,
+    MulticlassPrecision,
+    MulticlassRecall,
+)
 
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
@@ -58,6 +63,19 @@ def test_miou_is_torchmetrics(present, predicted):
         else:
             assert value is None
     assert scores.absent == [index for index in range(CLASSES) if index not in present]
+
+
+def test_recall_and_precision_are_torchmetrics():
+    """What is missed and what is a false alarm, class by class; unknown where there is nothing to count."""
+    predictions, labels = random_case(0, [0, 1, 4], [0, 1, 2])
+    scores = Scores(confusion_matrices(predictions, labels, CLASSES).sum(dim=0))
+    for found, oracle, known in (
+        (scores.recall, MulticlassRecall, [0, 1, 4]),
+        (scores.precision, MulticlassPrecision, [0, 1, 2, 4]),  # half of the predictions are the labels
+    ):
+        expected = 100 * oracle(CLASSES, average=None, ignore_index=IGNORE)(predictions, labels)
+        assert [index for index, value in enumerate(found) if value is not None] == known
+        assert [found[index] for index in known] == pytest.approx(expected[known].tolist(), abs=1e-4)
 
 
 def test_hand_computed():

@@ -302,25 +302,29 @@ def evaluate(
     say(results, f"{run} on {counted(result['samples'], f'{split} sample')}{taught}{windows}{averaged}")
     table = Table()
     table.add_column("class")
-    table.add_column("IoU in %" if result["metric"] == "miou" else "recognised in %", justify="right")
-    known = result["interval"] is not None  # how far the numbers hang on these images
-    if known:
-        table.add_column("95 % interval", justify="right")
-    for name, value in result["per_class"].items():
-        interval = [_from_to(result["class_intervals"][name])] if known else []
-        table.add_row(name, "–" if value is None else f"{value:.1f}", *interval)
+    columns = {"IoU in %" if result["metric"] == "miou" else "recognised in %": result["per_class"]}
+    if result["interval"] is not None:
+        columns["95 % interval"] = result["class_intervals"]
+    if result["metric"] == "miou":
+        columns |= {"recall in %": result["recall"], "precision in %": result["precision"]}
+    for column in columns:
+        table.add_column(column, justify="right")
+    for name in result["per_class"]:
+        table.add_row(name, *(_cell(values[name]) for values in columns.values()))
     table.add_section()
-    interval = [_from_to(result["interval"])] if known else []
-    table.add_row(
-        "mean" if result["metric"] == "miou" else "accuracy", f"{result['value']:.1f}", *interval, style="bold"
-    )
+    interval = [] if result["interval"] is None else [_cell(result["interval"])]
+    title = "mean" if result["metric"] == "miou" else "accuracy"
+    table.add_row(title, _cell(result["value"]), *interval, style="bold")
     results.print(table)
     if note := about_absent(result):
         say(results, note)
 
 
-def _from_to(interval: tuple[float, float] | None) -> str:
-    return "–" if interval is None else f"{interval[0]:.1f} – {interval[1]:.1f}"
+def _cell(value: float | tuple[float, float] | None) -> str:
+    """A number or an interval, in a table."""
+    if value is None:
+        return "–"
+    return f"{value[0]:.1f} – {value[1]:.1f}" if isinstance(value, tuple) else f"{value:.1f}"
 
 
 @verb(TRAIN)

@@ -82,6 +82,21 @@ class Scores:
         return None if self.by_image is None else interval_of(self.by_image)
 
     @property
+    def recall(self) -> list[float | None]:
+        """Percent of the pixels of a class that are found. None where a class does not occur."""
+        return self._share_of(self.confusion.sum(dim=1))
+
+    @property
+    def precision(self) -> list[float | None]:
+        """Percent of the pixels taken for a class that are of it. None where nothing is taken for it."""
+        return self._share_of(self.confusion.sum(dim=0))
+
+    def _share_of(self, totals: Tensor) -> list[float | None]:
+        """The share of hits, class by class."""
+        pairs = zip(self.confusion.diagonal().tolist(), totals.tolist(), strict=True)
+        return [100 * hits / total if total else None for hits, total in pairs]
+
+    @property
     def absent(self) -> list[int]:
         """Classes that do not occur."""
         return torch.nonzero(self.confusion.sum(dim=1) == 0).flatten().tolist()
@@ -256,12 +271,13 @@ def evaluate_run(
     left_out = {"left_out": [samples.names[number] for number in seen]} if seen else {}
     how = ({"mirror": True} if mirror else {}) | ({"window": list(window)} if window else {})
     about = {"run": str(path), "split": split, "samples": counted, **how, **left_out}
-    of_classes = [] if scores.by_image is None else intervals_of_classes(scores.by_image)
-    return {
-        **about,
-        **as_json(scores, trained.classes),
-        "class_intervals": dict(zip(trained.classes, of_classes, strict=False)),
-    }
+    by_class: dict[str, Sequence[Any]] = {}
+    if scores.by_image is not None:
+        by_class["class_intervals"] = intervals_of_classes(scores.by_image)
+    if scores.task == "segmentation":
+        by_class |= {"recall": scores.recall, "precision": scores.precision}
+    named = {kind: dict(zip(trained.classes, values, strict=True)) for kind, values in by_class.items()}
+    return {**about, **as_json(scores, trained.classes), **named}
 
 
 def _require_test_split(name: str) -> None:
