@@ -327,8 +327,11 @@ def test_two_data_sets_below_are_both_named(tmp_path, own):
     write(tmp_path / own, "")
     assert refusal(tmp_path) == (
         f"{tmp_path}: none of its images has labels. {tmp_path / 'cups'} and {tmp_path / 'plates'} look like data "
-        "sets: name one of them."
+        "sets: name one of them. Where their masks mean the same, `train: {images: ., masks: .}` in "
+        f"{tmp_path / 'dataset.yaml'} reads all, and `classes` there names what they hold."
     )
+    write(tmp_path / "dataset.yaml", "train: {images: ., masks: .}\nclasses: [cloth, cup]\n")
+    assert len((found := listing(tmp_path)).train) + len(found.val) == 8
 
 
 def leaks(root, **options) -> list[str]:

@@ -125,7 +125,10 @@ def name_another(root: Path) -> str:
     entries = [entry for entry in entries_of(root)[:MOST_BELOW] if entry.is_dir(follow_symlinks=False)]
     below = [path for path in (root / entry.name for entry in entries) if not is_output(path) and _labelled_parts(path)]
     if len(below) > 1:
-        return f"{listed(below)} look like data sets: name one of them."
+        return (
+            f"{listed(below)} look like data sets: name one of them. Where their masks mean the same, "
+            f"`train: {{images: ., masks: .}}` in {root / FILE} reads all, and `classes` there names what they hold."
+        )
     return f"{below[0]} looks like a data set: name that folder." if below else ""
 
 
