@@ -227,7 +227,7 @@ def no_run(path: Path) -> UserError:
         return UserError(exported)
     inside = sorted(found.parent for found in path.glob(f"*/{CONFIG}"))
     hint = f" It holds runs; name one: {listed(inside, joint='or')}." if inside else ""
-    if path.name == MODEL:
+    if path.name == MODEL and is_there(path.parent / CONFIG):
         hint = f" Name its folder: {path.parent}."
     return UserError(f"{path}: not a run folder (it has no {CONFIG}).{hint}")
 
