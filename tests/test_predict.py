@@ -96,7 +96,10 @@ def test_pages_that_are_not_used_are_reported(model, photos, tmp_path, capfd):
     assert predict_files(model, [str(photos)], Outputs(tmp_path / "out"), QUIET) == 0
     (told,) = capfd.readouterr().err.splitlines()
     assert "2 of 5 files have several pages" in told
-    assert f"{(photos / 'c.tif').resolve()} has 3" in told
+    assert f"{(photos / 'c.tif').resolve()} has 3)" in told
+    Image.fromarray(scene(9)).save(photos / "b.gif", save_all=True, append_images=others)
+    predict_files(model, [str(photos / "b.gif")], Outputs(tmp_path / "out"), QUIET)
+    assert f"{(photos / 'b.gif').resolve()} has 2 or more)" in capfd.readouterr().err
 
 
 def test_masks_hold_indices_and_show_the_colours_of_the_classes(model, photos, tmp_path):
@@ -258,7 +261,13 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("path", "message"), [("none.jpg", "no such file"), ("*.gif", "matches"), ("empty", "no image")]
+    ("path", "message"),
+    [
+        ("none.jpg", "no such file"),
+        ("*.gif", "matches"),
+        ("empty", "no image"),
+        ("rtsp://camera/1", "an address, and files are predicted"),
+    ],
 )
 def test_a_path_to_nothing_is_answered_before_anything_is_written(model, tmp_path, monkeypatch, path, message):
     """With the path in the answer."""

@@ -66,7 +66,8 @@ class Oddities:
             )
         if self.pages:
             path, pages = next(iter(self.pages.items()))
+            more = " or more" if path.suffix.lower() == ".gif" else ""  # they are not counted to the end
             yield (
                 f"{len(self.pages)} of {self.images} files have several pages, of which only the first is used "
-                f"({path} has {pages}). Save the others as files of their own."
+                f"({path} has {pages}{more}). Save the others as files of their own."
             )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from oneway.common.errors import UserError
 from oneway.common.run_files import is_contact_sheet, is_output
-from oneway.common.words import counted, listed
+from oneway.common.words import command, counted, listed
 from oneway.data.cache.unpack import unzip_command
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.video import VIDEO_SUFFIXES
@@ -119,6 +119,11 @@ def _matches(text: str, out: Path, skipped: Skipped) -> Iterator[tuple[Path, Pat
         if not files:
             raise UserError(f"{path}: no image or video in this folder, apart from results and masks.")
     elif path.exists() or not glob.has_magic(text):
+        if "://" in text:
+            saved = command("ffmpeg", "-i", text, "-t", 60, "saved.mp4")
+            raise UserError(
+                f"{text}: an address, and files are predicted. Save it first; a minute of a stream: {saved}"
+            )
         if not path.exists():
             raise UserError(f"{path}: no such file or folder.")
         if path.suffix.lower() in ARCHIVES and path.is_file():
