@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from oneway import ops
-from oneway.methods import Method
+from oneway.methods import METHODS, Method
 from oneway.methods.interface import Loss
 
 PAGE = Path(__file__).parent.parent / "docs" / "add-a-method.md"
@@ -23,7 +24,8 @@ def remembering() -> Method:
     """As the page says: labels have to exceed a threshold that follows the teacher; and a mean over a share."""
     found: dict[str, Any] = {"__name__": "two_views"}
     whole, _, module = codes()
-    exec(whole.replace("certainty > settings.confidence", "certainty > models.heads[0].follow(certainty)"), found)
+    with patch.dict(METHODS):  # to which the file adds its own
+        exec(whole.replace("certainty > settings.confidence", "certainty > models.heads[0].follow(certainty)"), found)
     exec(module, found)
 
     def losses(models: Any, batch: Any, settings: Any) -> Iterator[Loss]:
