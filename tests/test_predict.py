@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
+import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -249,6 +252,27 @@ def test_an_overlay_leaves_black_classes_clear():
     found = np.asarray(laid.overlay())
     assert np.array_equal(found[:, :64], image[:, :64])
     assert np.abs(found[:, 64:] - (image[:, 64:] / 2 + np.array([100, 0, 0]))).max() <= 1
+
+
+def test_the_page_counts_as_it_says(trained_run, model, tmp_path, monkeypatch, capsys):
+    """Its snippets run as printed, and their numbers are those of the probabilities and of the masks."""
+    page = (Path(__file__).parent.parent / "docs/predict.md").read_text(encoding="utf-8")
+    *_, counting, tabulating = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    Image.fromarray(scene()).save("photo.jpg")
+    names: dict[str, Any] = {}
+    shares = model.predict("photo.jpg").shares()
+    common = max(shares, key=shares.__getitem__)
+    exec(counting.replace("runs/NAME", str(trained_run)).replace("car", common).replace("0.3", "0.1"), names)
+    expected = model.probabilities("photo.jpg")[CLASSES.index(common)] > 0.1
+    assert names["area"] == names["sizes"].sum() == expected.sum() > 0
+    assert len(names["sizes"]) == names["count"]
+    predict_files(model, ["photo.jpg"], Outputs(tmp_path / "out"), QUIET, as_json=True)
+    Path("results.json").write_text(capsys.readouterr().out)
+    exec(tabulating, {})
+    (row,) = csv.DictReader(Path("shares.csv").read_text().splitlines())
+    assert {name: float(row[name]) for name in CLASSES} == pytest.approx(shares)
+    assert Path(row["image"]).name == "photo.jpg"
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path):
