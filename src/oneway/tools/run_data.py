@@ -90,7 +90,8 @@ def taught_before(config: Config) -> tuple[str, ...]:
     taught: set[str] = set()
     for place in places:
         with suppress(UserError):  # it may be no run, or a model without its run
-            taught.update(runs.open_run(place.parent if place.name == MODEL else place).split.taught)
+            earlier = runs.open_run(place.parent if place.name == MODEL else place, any_method=True)
+            taught.update(earlier.split.taught)
     return tuple(sorted(taught))
 
 
