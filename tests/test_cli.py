@@ -107,8 +107,10 @@ def test_eval_agrees_with_the_summary(run):
     assert f"{summary['value']:.1f}" in table
     (row,) = (line for line in table.splitlines() if "road" in line)
     values = [result[key]["road"] for key in ("per_class", "recall", "precision")]
-    shown = ["–" if value is None else f"{value:.1f}" for value in values]
-    assert [cell.strip() for cell in row.strip("│").split("│")] == ["road", *shown]
+    iou, *sides = ("–" if value is None else f"{value:.1f}" for value in values)
+    interval = " – ".join(f"{bound:.1f}" for bound in result["class_intervals"]["road"])
+    assert [cell.strip() for cell in row.strip("│").split("│")] == ["road", iou, interval, *sides]
+    assert result["interval"] == pytest.approx(summary["interval"])
 
 
 @pytest.mark.parametrize(

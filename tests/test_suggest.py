@@ -383,7 +383,7 @@ def test_a_network_of_one_s_own_is_asked_for_doubt():
     images = [Candidate(f"{index}", lambda index=index: scene(index)) for index in range(4)]
     alike = [choose_among(judge, images[:3], images[3:], 2, by, QUIET).chosen for by in (None, "doubt")]
     assert [score.name for score in alike[0]] == [score.name for score in alike[1]]
-    with pytest.raises(UserError, match=r"no `encoder` .* \(--by\)"):
+    with pytest.raises(UserError, match=r"no `encoder` .* another --by"):
         choose_among(judge, images[:3], images[3:], 2, "both", QUIET)
 
 

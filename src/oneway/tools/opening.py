@@ -184,7 +184,7 @@ def open_training(
         for remark in (*dataset.review(), *([fitted] if fitted else [])):
             say(f"Note: {remark}")
         split = ranks.broadcast(partial(_find_split, config, continued, dataset, samples, held_out))
-        if doubt := about_beginning(out, split, held_out.names, dataset.digests("val")):
+        if doubt := about_beginning(out, split, dataset, held_out.names):
             say(f"Note: {doubt}")
         if origin.teacher is not None:
             refuse_other_classes(origin.teacher, dataset.classes, config)

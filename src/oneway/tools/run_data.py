@@ -63,7 +63,7 @@ def read_split(
             say(console, f"Note: {drafts}")
         if data_path is None:
             refuse_trained_on(run, samples)
-            if doubt := about_beginning(run.path, run.split, samples.names, dataset.digests(split)):
+            if doubt := about_beginning(run.path, run.split, dataset, samples.names, split):
                 say(console, f"Note: {doubt}")
             if split == "val":
                 compare_validating(run, samples, console)
@@ -95,11 +95,14 @@ def taught_before(config: Config) -> tuple[str, ...]:
     return tuple(sorted(taught))
 
 
-def about_beginning(path: Path, split: Split, validating: Sequence[str], digests: Mapping[str, str]) -> str:
+def about_beginning(
+    path: Path, split: Split, dataset: Dataset, validating: Sequence[str], part: SplitName = "val"
+) -> str:
     """A caution where labels of images that judge a run taught what it began with; else nothing."""
-    before = set(split.began_with)
-    taught = [name for name in validating if digests.get(name, "")[:DIGITS] in before] if before else []
-    if not taught:
+    if not (before := set(split.began_with)):
+        return ""
+    digests = dataset.digests(part)
+    if not (taught := [name for name in validating if digests.get(name, "")[:DIGITS] in before]):
         return ""
     return (
         f"{path} began with a model that had learnt the labels of {len(taught)} of the "

@@ -90,7 +90,7 @@ def write_report(
         if doubt := about_predictions(facts[-1].validating, dataset.predicted) or words.like_predictions(facts):
             say(console, doubt)
         for run in facts:
-            if began := about_beginning(run.path, run.folder.split, facts[-1].validating, dataset.digests("val")):
+            if began := about_beginning(run.path, run.folder.split, dataset, facts[-1].validating):
                 say(console, began)
                 doubt = " ".join(filter(None, (doubt, began)))
         page = _gather(facts, models, dataset, again, pool)
