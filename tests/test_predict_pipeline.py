@@ -25,7 +25,7 @@ from PIL import Image
 from rich.console import Console
 
 from oneway.common.errors import UserError
-from oneway.common.interrupt import Interrupted
+from oneway.common.interrupt import Interrupted, stops_as_by_ctrl_c
 from oneway.data.decode.images import image_size, read_image
 from oneway.data.streets import CLASSES, COLOURS, render
 from oneway.models.mirrored import Mirrored
@@ -89,8 +89,9 @@ def test_results_are_listed_in_the_order_in_which_batches_are_full(model, photos
 
 
 @pytest.mark.slow
-def test_an_interrupt_ends_it_cleanly(trained_run, photos, tmp_path):
-    """By Ctrl-C, while images are in all stages: status 130, no traceback, and no file that is not whole."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_it_cleanly(trained_run, photos, tmp_path, number):
+    """By Ctrl-C or SIGTERM, while images are in all stages: the shell's status, and no file that is not whole."""
     for copy in range(8):
         shutil.copytree(photos, tmp_path / "photos" / str(copy))
     out = tmp_path / "out"
@@ -99,9 +100,9 @@ def test_an_interrupt_ends_it_cleanly(trained_run, photos, tmp_path):
     deadline = time.monotonic() + 120
     while not list(out.glob("masks/*/*.png")) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     assert "Stopped after" in said
     assert "Traceback" not in said
     masks = list(out.rglob("masks/*/*.png"))
@@ -242,8 +243,9 @@ def test_results_of_a_model_that_was_trained_anew_are_not_kept(model, tmp_path):
             resumed(other)
 
 
-def test_ctrl_c_leaves_an_index_of_what_is_done(model, tmp_path, monkeypatch, capfd):
-    """Those that are written count, and the message says how many of all; the exit status is the shell's."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_leaves_an_index_of_what_is_done(model, tmp_path, monkeypatch, capfd, number):
+    """And so do SIGTERM and a closed terminal: those that are written count, of all; the status is the shell's."""
     for index in range(6):  # of different sizes, and hence one by one
         Image.fromarray(render(0, index, 32, 32 * (index + 1))[0]).save(tmp_path / f"{index}.png")
     calls = []
@@ -252,12 +254,14 @@ def test_ctrl_c_leaves_an_index_of_what_is_done(model, tmp_path, monkeypatch, ca
     def interrupted(self, images, *how):
         calls.append(len(images))
         if len(calls) == 4:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), number)
         return usual(self, images, *how)
 
     monkeypatch.setattr(Predictor, "predict_batch", interrupted)
-    with pytest.raises(Interrupted) as caught:
+    before = signal.getsignal(number)
+    with pytest.raises(Interrupted) as caught, stops_as_by_ctrl_c():
         predict_files(model, [str(tmp_path)], Outputs(tmp_path / "out"), QUIET, as_json=True)
+    assert signal.getsignal(number) == before
     masks = len(list((tmp_path / "out/masks").iterdir()))
     index = json.loads((tmp_path / "out/predictions.json").read_text())
     assert (index["images"], index["stopped"], tuple(index["classes"])) == (masks, True, CLASSES)
@@ -265,4 +269,4 @@ def test_ctrl_c_leaves_an_index_of_what_is_done(model, tmp_path, monkeypatch, ca
     assert {key: printed[key] for key in index} == index
     assert len(printed["results"]) == masks
     assert str(caught.value) == f"Stopped after {masks} of 6 images; results: {tmp_path / 'out'}; --resume continues"
-    assert (caught.value.exit_status, masks <= 3) == (130, True)
+    assert (caught.value.exit_status, masks <= 3) == (128 + number, True)

@@ -89,7 +89,7 @@ def main() -> None:
 
 def _explain(error: BaseException) -> tuple[str, int]:
     """The message for an error, and the exit status."""
-    from oneway.common.interrupt import Interrupted
+    from oneway.common.interrupt import Interrupted, Stopped
 
     match error:
         case UnusedCliTokensError():
@@ -114,6 +114,8 @@ def _explain(error: BaseException) -> tuple[str, int]:
             return str(error), error.exit_status
         case _ if is_out_of_memory(error):
             return f"Out of memory ({first_line(error)}).", 1
+        case Stopped():
+            return "Stopped.", 128 + error.number
         case KeyboardInterrupt():
             return "Stopped.", 128 + signal.SIGINT
         case OSError() if message := describe_system_error(error):

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from oneway.cli.app import USE, Cache, Factory, Json, Refresh, Switch, console, messages, verb
 from oneway.common.errors import UserError
+from oneway.common.interrupt import stops_as_by_ctrl_c
 from oneway.common.terms import AnnotationFormat, SuggestBy
 from oneway.common.words import counted, say
 from oneway.config import Positive, Precision
@@ -17,6 +18,7 @@ from oneway.config.tree import NonNegative
 
 
 @verb(USE)
+@stops_as_by_ctrl_c()
 def predict(
     run: Path,
     /,

@@ -21,6 +21,14 @@ class Interrupted(Exception):
         return self.message
 
 
+class Stopped(KeyboardInterrupt):
+    """Raised by a signal other than Ctrl-C, where Ctrl-C would raise KeyboardInterrupt."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU)
 """Ctrl-C, a scheduler, a terminal that is closed, and processor time that is used up."""
 
@@ -58,4 +66,34 @@ def defer_signals() -> Iterator[Callable[[], int | None]]:
         for number, handler in previous.items():
             # It comes again with every second, and would end a process that is about to end by itself.
             if not (number in received and number == signal.SIGXCPU):
+                signal.signal(number, handler)
+
+
+@contextmanager
+def stops_as_by_ctrl_c() -> Iterator[None]:
+    """Within the block, the other signals of STOPPING raise `Stopped`: what tidies up after Ctrl-C does so after them.
+
+    A signal that is ignored stays so, and in another thread they are left to the main one, as by `defer_signals`.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers = {int(number): signal.getsignal(number) for number in STOPPING if number != signal.SIGINT}
+    previous = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
+
+    received: list[int] = []
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        for other in previous.keys() - {*IMPATIENT}:
+            signal.signal(other, signal.SIG_IGN)
+        raise Stopped(number)
+
+    for number in previous:
+        signal.signal(number, receive)
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            if not (number in received and number == signal.SIGXCPU):  # likewise
                 signal.signal(number, handler)

@@ -21,7 +21,7 @@ from oneway import __version__
 from oneway.common.allocator import keep_freed_memory
 from oneway.common.console import Console, Output, print_result
 from oneway.common.errors import SYSTEM_ERRORS, UserError
-from oneway.common.interrupt import Interrupted
+from oneway.common.interrupt import Interrupted, Stopped
 from oneway.common.progress import ProgressBar
 from oneway.common.words import command, counted, say, table_cell, visible
 from oneway.data.dataset import Bytes
@@ -73,7 +73,7 @@ def predict_files(
         resume: Leave out what has results that are newer than itself and the model.
 
     Raises:
-        Interrupted: Ctrl-C came; the index, and the JSON that was asked for, say what is done.
+        Interrupted: Ctrl-C or `Stopped` came; the index, and the JSON that was asked for, say what is done.
         UserError: Nothing can be done at all: a path leads nowhere, or results cannot be written.
     """
     if model.classifies:
@@ -114,7 +114,7 @@ def predict_files(
     if stopped:
         done = f"{len({source for source, _ in job.results})} of {counted(len(sources), _kind(images, videos))}"
         again = "" if export else "; --resume continues"
-        raise Interrupted(signal.SIGINT, f"Stopped after {done}; results: {outputs.folder}{again}")
+        raise Interrupted(stopped, f"Stopped after {done}; results: {outputs.folder}{again}")
     failures = f"; {len(job.errors)} failed" if job.errors else ""
     say(console, f"{pace(job.images - job.frames, job.frames, seconds)}{failures}")
     say(console, f"Results: {outputs.folder}")
@@ -187,16 +187,16 @@ class _Job:
         self.oddities = Oddities(model.image_style)
         self.writing: InOrder[Source, dict[str, Any]] = InOrder(pool)
 
-    def run(self, images: Sequence[Source], videos: Sequence[Source]) -> bool:
-        """Predicts all of them; True where Ctrl-C came before the end, and what had begun is written."""
-        stopped = False
+    def run(self, images: Sequence[Source], videos: Sequence[Source]) -> int | None:
+        """Predicts all of them; the signal, where Ctrl-C or another came before the end: what had begun is written."""
+        stopped = None
         try:
             for batch in batches(decode_ahead(images, self.pool, self.leave_out, self.model.image_style)):
                 self.predict(batch)
             for source in videos:
                 self.predict_video(source)
-        except KeyboardInterrupt:
-            stopped = True
+        except KeyboardInterrupt as error:
+            stopped = error.number if isinstance(error, Stopped) else signal.SIGINT
             self.pool.shutdown(cancel_futures=True)
         self._await(self.writing.rest())  # but for those that were called off
         return stopped
