@@ -93,6 +93,21 @@ def test_masks_of_data_sets_are_no_images(tmp_path):
     }
 
 
+def test_a_link_lends_its_name_only_where_its_file_is_not_given(photos, tmp_path):
+    """Whichever comes first; of two links to a file elsewhere, the first does."""
+    SMALL.save(tmp_path / "elsewhere.png")
+    for name, target in (("a/link.png", "x.png"), ("link.bmp", "y.bmp"), ("p.png", "../elsewhere.png")):
+        (photos / name).symlink_to(target)
+    (photos / "q.png").symlink_to("p.png")
+
+    def names(*paths: Path) -> set[str]:
+        return {source.name for source in find_sources([str(path) for path in paths], tmp_path / "out")}
+
+    assert names(photos) == {"a/x", "b/x", "y", "p"}
+    assert names(photos / "link.bmp") == {"link"}
+    assert names(photos / "link.bmp", photos / "y.bmp") == {"y"}
+
+
 def test_links_to_folders_are_counted_until_the_folders_are_named(photos, tmp_path):
     """Another camera's disk, say: nobody would miss its images otherwise."""
     (photos / "camera").symlink_to(tmp_path / "disk")

@@ -82,8 +82,9 @@ def find_sources(
 ) -> list[Source]:
     """Images and videos among files, folders (with their subfolders) and patterns, each once.
 
-    Within folders and patterns, neither results nor runs of ours count, nor masks of a data set that a folder is; which
-    files of folders are left out is added to `skipped`. With `unlabelled`, images that have labels are left out too.
+    A link lends its name only where the file that it leads to is not among them itself. Within folders and patterns,
+    neither results nor runs of ours count, nor masks of a data set that a folder is; which files of folders are left
+    out is added to `skipped`. With `unlabelled`, images that have labels are left out too.
 
     Raises:
         UserError: A path leads to nothing, or to a result in `out`, which a prediction could overwrite; or `unlabelled`
@@ -93,9 +94,11 @@ def find_sources(
         raise UserError("No image given. Name files, folders or patterns: oneway predict RUN photos 'more/**/*.jpg'")
     found: dict[Path, Path] = {}
     skipped = skipped or Skipped()
-    for text in paths:
-        for root, path in _matches(text, out, skipped):
-            found.setdefault(path.resolve(), path.relative_to(root))
+    matches = [(path.resolve(), root, path) for text in paths for root, path in _matches(text, out, skipped)]
+    files = {target for target, _, path in matches if not path.is_symlink()}
+    for target, root, path in matches:
+        if target not in files or not path.is_symlink():
+            found.setdefault(target, path.relative_to(root))
     named = {Path(text).resolve() for text in paths}
     skipped.links = [link for link in skipped.links if link.resolve() not in named]
     for labelled in (_labelled(Path(text)) for text in paths if unlabelled):
