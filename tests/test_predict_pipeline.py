@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -270,3 +272,23 @@ def test_ctrl_c_leaves_an_index_of_what_is_done(model, tmp_path, monkeypatch, ca
     assert len(printed["results"]) == masks
     assert str(caught.value) == f"Stopped after {masks} of 6 images; results: {tmp_path / 'out'}; --resume continues"
     assert (caught.value.exit_status, masks <= 3) == (128 + number, True)
+
+
+@pytest.mark.parametrize(
+    ("fails", "number", "advice"),
+    [
+        ("make_folders", errno.EROFS, "(Read-only file system)."),
+        ("replace_file", errno.EACCES, "Make it writable, or choose another place."),
+        ("replace_file", errno.ENOSPC, "Make room there."),
+    ],
+)
+def test_a_disk_that_takes_no_results_can_be_changed_for_another(model, tmp_path, monkeypatch, fails, number, advice):
+    """The message names the flag, beside what is wrong."""
+
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    Image.fromarray(render(0, 0, 32, 64)[0]).save(tmp_path / "a.png")
+    monkeypatch.setattr(f"oneway.runs.atomic.{fails}", refuse)
+    with pytest.raises(UserError, match=re.escape(f"{advice} With --out DIR, results go elsewhere.")):
+        predict_files(model, [str(tmp_path / "a.png")], Outputs(tmp_path / "out"), QUIET)

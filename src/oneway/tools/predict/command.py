@@ -48,6 +48,16 @@ if TYPE_CHECKING:
     from oneway.tools.annotations import Export
 
 
+@contextmanager
+def _elsewhere() -> Iterator[None]:
+    """Says of a disk that takes no results how to choose another."""
+    try:
+        yield
+    except CannotWrite as error:
+        raise CannotWrite(f"{error} With --out DIR, results go elsewhere.") from error.__cause__
+
+
+@_elsewhere()
 def predict_files(
     model: Predictor,
     paths: Sequence[str],
