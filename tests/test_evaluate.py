@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import shutil
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from rich.console import Console
 from torch import nn
 from torchmetrics.classification import (
     MulticlassConfusionMatrix,
@@ -134,6 +138,38 @@ def test_only_what_has_labels_is_counted(tmp_path):
         Image.fromarray(np.full((32, 64), 255, dtype=np.uint8)).save(file)
     with pytest.raises(UserError, match=r"moved: no pixel of its images to evaluate is labelled"):
         evaluate_run(tmp_path / "run", "val", moved, QUIET, refresh=True)
+
+
+def test_a_model_alone_is_scored_as_with_its_run_on_other_images(tmp_path):
+    """Of colours, and reduced, as its file says; in its run folder it is the run, which knows what taught it."""
+    numbers = np.random.default_rng(0)
+    for folder, names, times in (("data", "abcdef", 1), ("other", "uvw", 16)):
+        for kind in ("images", "masks"):
+            (tmp_path / folder / kind).mkdir(parents=True)
+        (tmp_path / folder / "dataset.yaml").write_text("classes: {ground: [0, 0, 9], road: [7, 0, 0]}\n")
+        for name in names:
+            pixels = numbers.integers(256, size=(65, 66, 3))
+            mask = np.where(numbers.integers(2, size=(65, 66, 1)), (0, 0, 9), (7, 0, 0))
+            for kind, picture in (("images", pixels), ("masks", mask)):
+                blocks = np.kron(picture, np.ones((times, times, 1))).astype(np.uint8)
+                Image.fromarray(blocks).save(tmp_path / folder / kind / f"{name}.png")
+    data = {"name": "folder", "path": tmp_path / "data", "cache": tmp_path / "cache", "reduction": 2}
+    train(small_streets(recipe="folder", data=data), tmp_path / "run", resume=False, console=QUIET)
+    sent = tmp_path / "sent.safetensors"
+    shutil.copy(tmp_path / "run/model.safetensors", sent)
+    said = io.StringIO()
+    expected = evaluate_run(tmp_path / "run", "val", tmp_path / "other", QUIET)
+    found = evaluate_run(sent, "val", tmp_path / "other", Console(file=said, width=1000))
+    assert (found.pop("run"), expected.pop("run")) == (str(sent), str(tmp_path / "run"))
+    assert found == expected
+    assert (found["samples"], np.sum(found["confusion"])) == (3, 3 * 520 * 528)
+    assert f"{sent} does not say which images taught it" in said.getvalue()
+    assert evaluate_run(sent, "val", tmp_path / "data", QUIET)["samples"] == 6
+    inside = evaluate_run(tmp_path / "run/model.safetensors", "val", tmp_path / "data", QUIET)
+    assert inside["samples"] == 1  # which it has not learnt from
+    for split, place in (("val", None), ("train", tmp_path / "other")):
+        with pytest.raises(UserError, match=r"a model without its run.*with --data DIR, and leave out --split"):
+            evaluate_run(sent, split, place, QUIET)
 
 
 def test_a_mirrored_network_averages_both_views():

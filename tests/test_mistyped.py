@@ -84,10 +84,10 @@ def test_every_verb_says_the_same_of_what_is_no_run(place, verb):
 def test_a_model_without_its_run_is_not_sent_to_a_folder_that_is_none(tmp_path):
     """Where the run is around it, that is named."""
     (tmp_path / "model.safetensors").touch()
-    said = refusal(tmp_path, "eval", "model.safetensors")
+    said = refusal(tmp_path, "report", "model.safetensors")
     assert said == "oneway: model.safetensors: not a run folder (it has no config.yaml)."
     (tmp_path / "config.yaml").touch()
-    assert refusal(tmp_path, "eval", "model.safetensors") == f"{said} Name its folder: .."
+    assert refusal(tmp_path, "report", "model.safetensors") == f"{said} Name its folder: .."
 
 
 @pytest.mark.parametrize(

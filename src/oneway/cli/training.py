@@ -267,7 +267,7 @@ def evaluate(
     """Print how good a trained model is, class by class.
 
     Args:
-        run: Run folder.
+        run: Run folder; or, with --data, a model.safetensors alone.
         data: Folder of the data set, where it is not the one trained on.
         split: Which split of the data set.
         mirror: Average the predictions for an image and its mirror image: twice the time, often some tenths better.

@@ -149,6 +149,19 @@ class Run:
             write_atomically(self.path / CONFIG, self.config.to_yaml().encode())
 
 
+@dataclass(frozen=True)
+class ModelAlone(Run):
+    """A model's file without its run: of the images that taught it, nothing is known."""
+
+    @property
+    def model_file(self) -> Path:
+        return self.path
+
+    @property
+    def split(self) -> Split:
+        return Split((), ())
+
+
 def refuse_occupied(path: Path) -> None:
     """Refuse a folder with anything in it for a new run: nothing is ever overwritten."""
     if is_there(path / CONFIG):

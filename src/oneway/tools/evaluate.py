@@ -20,8 +20,10 @@ from torch import Tensor, nn
 
 from oneway import data, runs
 from oneway.common.errors import UserError
+from oneway.common.run_files import MODEL
 from oneway.common.terms import COARSEST_STRIDE, IGNORE, SplitName, Task
 from oneway.common.words import listed
+from oneway.config.recipes import recipe
 from oneway.data.dataset import Samples
 from oneway.engine.ranks import ALONE, Ranks
 from oneway.models.mirrored import Mirrored
@@ -240,10 +242,12 @@ def evaluate_run(
 ) -> dict[str, Any]:
     """The scores of a run's model on a split of its data set, or of the same kind of data set elsewhere.
 
+    Where there is only the model's file, they are of the labelled images of another folder.
+
     With `mirror`, predictions are averaged over an image and its mirror image; with `window`, they are made in sliding
     windows of that height and width.
     """
-    run = runs.open_run(path, any_method=True)
+    run = _open(path, split, data_path, device, factory)
     if window and min(window) < COARSEST_STRIDE:
         crop = run.config.jitter.crop
         crops = f", such as those of its crops: --window {crop[0]} {crop[1]}" if crop else ""
@@ -278,6 +282,26 @@ def evaluate_run(
         by_class |= {"recall": scores.recall, "precision": scores.precision}
     named = {kind: dict(zip(trained.classes, values, strict=True)) for kind, values in by_class.items()}
     return {**about, **as_json(scores, trained.classes), **named}
+
+
+def _open(path: Path, split: SplitName, data_path: Path | None, device: str, factory: str | None) -> runs.Run:
+    """The run of a folder or of the model in it; or a model alone, which has to see a folder and predict masks."""
+    if path.name == MODEL and (path.parent / runs.CONFIG).is_file():
+        return runs.open_run(path.parent, any_method=True)
+    if path.suffix != Path(MODEL).suffix or not path.is_file():
+        return runs.open_run(path, any_method=True)
+    if data_path is None or split != "val":
+        raise UserError(
+            f"{path}: a model without its run, which would know its images. Name a folder of labelled ones with "
+            "--data DIR, and leave out --split."
+        )
+    from oneway.tools.predict import load  # which imports this file
+
+    model = load(path, device, factory)
+    if model.classifies:
+        raise UserError(f"{path}: classifies whole images, and folders have masks. Give its run folder.")
+    config = recipe("folder").changed(jitter={"crop": None, "fit": False}, data={"reduction": model.reduction})
+    return runs.ModelAlone(path, config)
 
 
 def _require_test_split(name: str) -> None:

@@ -157,7 +157,12 @@ def leave_out_trained_on(
         UserError: No other is left.
     """
     split = run.split
-    if not split.digests and digests:
+    if isinstance(run, runs.ModelAlone):
+        say(
+            console,
+            f"Note: {run.path} does not say which images taught it. Where some of these did, scores are too high.",
+        )
+    elif not split.digests and digests:
         gap = f"images in {folder} that taught it are not recognised"
         say(console, f"Note: an earlier version trained {run.path}: {gap}.")
     roles = {name: split.taught_by(digests.get(name, "")) for name in samples.names[: samples.labelled]}
@@ -194,7 +199,7 @@ def load_data(
     all_validate, known = False, data.Known({*(validating or run.split.validating)}, classes, masks)
     if elsewhere and settings.name == "folder":
         labelled = {item.name for item in data.list_files(settings, known=known).items if item.mask}
-        all_validate = not labelled >= set(run.split.labelled)
+        all_validate = isinstance(run, runs.ModelAlone) or not labelled >= set(run.split.labelled)
     dataset = data.load(settings, console, all_validate, known)
     if dataset.classes != classes:
         more, fewer = (
