@@ -167,6 +167,34 @@ def test_runs_before_and_after_more_labels_are_compared_by_images_that_taught_ne
         assert f"{100 * np.mean(hits / total):.1f}" in page
 
 
+def test_runs_with_other_classes_are_scored_on_those_that_they_share(tmp_path: Path) -> None:
+    """As the refusal says: the same pixels count for both, and what the labels do not name costs neither anything."""
+    photos, new, numbers = tmp_path / "photos", tmp_path / "new", np.random.default_rng(1)
+    truth, runs = photographs(photos), [tmp_path / "first", tmp_path / "second"]
+    labels = {name: numbers.integers(3, size=(32, 64)).astype(np.uint8) for name in truth}
+    for run, classes in zip(runs, ("[ground, road, sky]", "[ground, car, sky]"), strict=True):
+        (photos / "dataset.yaml").write_text(f"classes: {classes}\n", encoding="utf-8")
+        draw(photos, labels, "abcd")
+        trained(photos, run)
+    with pytest.raises(UserError) as error:
+        write_report(runs, tmp_path / "page.html")
+    assert str(error.value) == (
+        f"{runs[0]} and {runs[1]} cannot be compared: classes are road only in {runs[0]}; car only in {runs[1]}. For "
+        f"comparable scores: oneway eval {runs[0]} --data DIR; oneway eval {runs[1]} --data DIR, with new images in "
+        "DIR that have masks, and a dataset.yaml in which `classes` names only ground and sky, and `ignore` the "
+        "values of all others."
+    )
+    for kind in ("images", "masks"):
+        (new / kind).mkdir(parents=True)
+    (new / "dataset.yaml").write_text("classes: {0: ground, 2: sky}\nignore: [1]\n", encoding="utf-8")
+    for name in ("u", "v"):
+        Image.fromarray(numbers.integers(256, size=(32, 64, 3)).astype(np.uint8)).save(new / f"images/{name}.png")
+    draw(new, {"images/u.png": labels["images/a.png"], "images/v.png": labels["images/b.png"]}, "uv")
+    counted = [np.sum(evaluate_run(run, "val", new, QUIET)["confusion"], axis=1).tolist() for run in runs]
+    drawn = np.bincount(np.concatenate([labels[f"images/{name}.png"].ravel() for name in "ab"]))
+    assert counted[0] == counted[1] == [drawn[0], 0, drawn[2]]
+
+
 def test_predictions_compare_no_runs(tmp_path: Path) -> None:
     """An image that an earlier version held out, with the first run's own prediction for a mask, is left out."""
     photos = tmp_path / "photos"

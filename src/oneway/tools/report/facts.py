@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from oneway import runs
 from oneway.common.errors import UserError
-from oneway.common.words import listed
+from oneway.common.words import command, listed
 from oneway.config import Config
 from oneway.data.folder import find
 from oneway.data.folder.description import to_flow
@@ -217,6 +217,8 @@ def _names(configs: list[Config], paths: list[Path]) -> list[str]:
 
 
 def _refuse_if_incomparable(first: RunFacts, other: RunFacts) -> None:
+    if first.classes != other.classes:
+        raise _other_classes(first, other)
     if differences := list(_differences(first, other)):
         again = (
             "; or train both with the same validation images, by a `val` in dataset.yaml, such as "
@@ -226,6 +228,24 @@ def _refuse_if_incomparable(first: RunFacts, other: RunFacts) -> None:
             f"{first.path} and {other.path} cannot be compared: they differ in {'; '.join(differences)}. "
             f"Write a report about each{again if first.validation != other.validation else ''}."
         )
+
+
+def _other_classes(first: RunFacts, other: RunFacts) -> UserError:
+    """The error for runs whose classes differ, with the commands that score both on those that they share."""
+    common = [name for name in first.classes if name in other.classes]
+    alone = [
+        f"{listed([name for name in one.classes if name not in common])} only in {one.path}"
+        for one in (first, other)
+        if len(one.classes) > len(common)
+    ]
+    text = f"{first.path} and {other.path} cannot be compared: classes are {'; '.join(alone) or 'in another order'}."
+    if not common or {run.config.data.name for run in (first, other)} != {"folder"}:
+        return UserError(f"{text} Write a report about each.")
+    both = "; ".join(command("oneway", "eval", run.path, "--data", "DIR") for run in (first, other))
+    return UserError(
+        f"{text} For comparable scores: {both}, with new images in DIR that have masks, and a dataset.yaml in which "
+        f"`classes` names only {listed(common, 6)}, and `ignore` the values of all others."
+    )
 
 
 def _val_line(run: RunFacts) -> str:
@@ -240,8 +260,6 @@ def _val_line(run: RunFacts) -> str:
 
 def _differences(first: RunFacts, other: RunFacts) -> Iterator[str]:
     """What differs in the validation data. The training data may differ: they may be what is compared."""
-    if first.classes != other.classes:
-        yield f"classes: {', '.join(first.classes)} → {', '.join(other.classes)}"
     if not first.validation_samples and not other.validation_samples:
         yield "scores, of which neither has any (--data.holdout 0)"
     if first.validation == other.validation:
