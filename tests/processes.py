@@ -12,9 +12,12 @@ from forks import start
 
 
 def oneway(*arguments: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs `oneway …` in a folder and returns what it printed; the process begins from nothing."""
+    """Runs `oneway …` in a folder and returns what it printed; the process begins from nothing.
+
+    It has one thread, as forks do: with another number of them, sums are rounded otherwise.
+    """
     command = [sys.executable, "-m", "oneway", *map(str, arguments)]
-    variables = {**os.environ, **environment}
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120, env=variables)
 
 

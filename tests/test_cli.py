@@ -142,7 +142,7 @@ def test_json_prints_json_and_nothing_else(arguments, key, run, tmp_path):
 
 
 def test_a_config_file_repeats_a_run(run, tmp_path):
-    """`--config` with a run's own config.yaml trains the same weights again, to the byte."""
+    """`--config` with a run's own config.yaml trains the same weights again, to the byte, by as many threads."""
     done = forked("train", "streets", "--config", run / "config.yaml", "--out", "again", cwd=tmp_path, report=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "again/model.safetensors").read_bytes() == (run / "model.safetensors").read_bytes()
