@@ -21,11 +21,15 @@ class UnknownName(UserError):
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownName:
-    """The error for an unknown name: suggests the nearest known one, and lists all of them."""
+    """The error for an unknown name: suggests the nearest known one, and lists all of them.
+
+    Where some have commas, all are in quotes.
+    """
     known = list(known)
+    shown = [f"'{name}'" for name in known] if any("," in name for name in known) else known
     near = get_close_matches(name, known, n=1)
     suggestion = f" Did you mean '{near[0]}'?" if near else ""
-    return UnknownName(f"Unknown {kind} '{visible(name[:200], lines=False)}'.{suggestion} Known: {', '.join(known)}.")
+    return UnknownName(f"Unknown {kind} '{visible(name[:200], lines=False)}'.{suggestion} Known: {', '.join(shown)}.")
 
 
 def missing(path: Path) -> UserError:
