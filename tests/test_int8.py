@@ -107,6 +107,21 @@ def test_the_figures_are_those_of_the_validation_set(exported, run):
     assert "| ONNX Runtime INT8 |" in card
 
 
+def test_files_with_factors_of_classes_are_judged_with_them(run, tmp_path):
+    """Both figures are of them, and they cost no operation: the last convolution has them in its bias."""
+    path, factors = tmp_path / "model.onnx", {CLASSES[2]: 2.0}
+    export_model(run, path, "labels", QUIET, factory=FACTORY, int8=ANYTHING, favour=factors)
+    model = onnx.load(path)
+    found = {entry.key: entry.value for entry in model.metadata_props}
+    expected, plain = (
+        evaluate_run(run, "val", None, QUIET, factory=FACTORY, favour=given) for given in (factors, None)
+    )
+    assert json.loads(found["int8"])["before"] == pytest.approx(expected["value"], abs=0.01)
+    assert expected["value"] != pytest.approx(plain["value"], abs=0.1)
+    last = [node.op_type for node in model.graph.node if node.op_type in ("Conv", "Add", "Resize")][-2:]
+    assert (last, json.loads(found["favour"])) == (["Conv", "Resize"], factors)
+
+
 def test_convolutions_compute_with_bytes(exported):
     """Weights are int8 with a scale for each output channel; classes and colours are still in the file."""
     model = onnx.load(exported[0])

@@ -240,6 +240,7 @@ def test_results_of_a_model_that_was_trained_anew_are_not_kept(model, tmp_path):
         (replace(model, source=tmp_path), "model"),
         (replace(mine, half=True), "precision"),
         (replace(mine, network=Mirrored(mine.network)), "mirror"),
+        (replace(mine, favour={"car": 2.0}), "favour"),
     ):
         with pytest.raises(UserError, match=f"with --resume: its results differ in {what} "):
             resumed(other)

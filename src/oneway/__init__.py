@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from oneway.common.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from os import PathLike
 
     from oneway.config import Config, Precision
@@ -82,6 +82,7 @@ def load(
     factory: str | None = None,
     mirror: bool = False,
     precision: Precision = "auto",
+    favour: Mapping[str, float] | None = None,
 ) -> Predictor:
     """A trained model, ready to use: `oneway.load("runs/x").predict("image.jpg").save("mask.png")`.
 
@@ -91,7 +92,8 @@ def load(
         factory: The `model.factory` that you agree to run, where the model names one.
         mirror: Average what it makes of an image and of its mirror image; twice the time.
         precision: `auto` is bfloat16 on a GPU, float32 on a CPU.
+        favour: Factors of classes, such as `{"crack": 3.0}`, by which their probabilities are multiplied.
     """
     from oneway.tools import predict
 
-    return predict.load(run, device, factory, mirror, precision)
+    return predict.load(run, device, factory, mirror, precision, favour)

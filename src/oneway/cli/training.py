@@ -13,6 +13,7 @@ from rich.table import Table
 
 from oneway.cli import run_settings
 from oneway.cli.app import TRAIN, Cache, Factory, Json, Refresh, Switch, console, messages, results, verb
+from oneway.cli.favour import Favour, factors_of
 from oneway.common.console import print_result
 from oneway.common.errors import UserError
 from oneway.common.importing import import_report
@@ -258,6 +259,7 @@ def evaluate(
     split: SplitName = "val",
     mirror: Switch = False,
     window: tuple[Positive, Positive] | None = None,
+    favour: Favour = (),
     refresh: Refresh = False,
     cache: Cache = None,
     device: str = "auto",
@@ -273,14 +275,18 @@ def evaluate(
         mirror: Average the predictions for an image and its mirror image: twice the time, often some tenths better.
         window: Height and width of sliding windows, each seen by itself, as benchmarks on Cityscapes do; by default a
             model sees whole images.
+        favour: Multiply a class's probability, as in crack=3, so that less is missed; below 1: fewer false alarms.
+            May be repeated.
         refresh: Accept that files have changed or vanished since they were decoded.
         cache: Where decoded images are kept; by default a folder of the user's cache folder, whatever the run says.
         device: auto, cpu, cuda, cuda:1, …
         factory: The function that made the model's network, where it is not one of ours; its code runs.
         as_json: Print JSON, for machines.
     """
+    from oneway.models.favoured import in_words
     from oneway.tools.evaluate import about_absent, evaluate_run
 
+    factors = factors_of(favour)
     result = evaluate_run(
         run,
         split,
@@ -290,6 +296,7 @@ def evaluate(
         device=device,
         mirror=mirror,
         window=window,
+        favour=factors,
         refresh=refresh,
         cache=cache,
     )
@@ -297,9 +304,10 @@ def evaluate(
         print_result(json.dumps(result, indent=1, allow_nan=False))
         return
     taught = ", from which it has learnt" if split == "train" else ""
+    favouring = f", probabilities of {in_words(factors)}" if factors else ""
     averaged = ", averaged with mirror images" if mirror else ""
     windows = f", in windows of {window[0]}×{window[1]} pixels" if window else ""
-    say(results, f"{run} on {counted(result['samples'], f'{split} sample')}{taught}{windows}{averaged}")
+    say(results, f"{run} on {counted(result['samples'], f'{split} sample')}{taught}{windows}{averaged}{favouring}")
     table = Table()
     table.add_column("class")
     columns = {"IoU in %" if result["metric"] == "miou" else "recognised in %": result["per_class"]}

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from oneway.cli.app import USE, Cache, Factory, Json, Refresh, Switch, console, messages, verb
+from oneway.cli.favour import Favour, factors_of
 from oneway.common.errors import UserError
 from oneway.common.interrupt import stops_as_by_ctrl_c
 from oneway.common.terms import AnnotationFormat, SuggestBy
@@ -28,6 +29,7 @@ def predict(
     unlabelled: Switch = False,
     tile: tuple[Positive, Positive] | None = None,
     mirror: Switch = False,
+    favour: Favour = (),
     confidence: Switch = False,
     facts: Switch = False,
     frames: Switch = False,
@@ -54,6 +56,8 @@ def predict(
         unlabelled: Leave out images that have labels; the paths are folders of data sets.
         tile: Height and width of overlapping tiles; by default, only images of more than 16.8 million pixels have them.
         mirror: Average over each image and its mirror image: twice the time, often some tenths of a point better.
+        favour: Multiply a class's probability, as in crack=3, so that less is missed; below 1: fewer false alarms.
+            May be repeated.
         confidence: Also write how sure the model is of each pixel, from black to white.
         facts: Also write a JSON file for each image: the share of each class, the mean confidence.
         frames: Write a mask and an overlay for each frame of a video, instead of an overlay video.
@@ -75,7 +79,7 @@ def predict(
     if resume and to:
         raise UserError("--resume leaves out images, and what --to writes is about all of them. Leave one of them out.")
     outputs = Outputs(out, confidence=confidence, facts=facts, frames=frames, indices=masks_as == "indices")
-    model = load(run, device, factory, mirror, precision)
+    model = load(run, device, factory, mirror, precision, factors_of(favour))
     annotations = AnnotationSettings(to, tolerance, least_area, background).export(model, out / to) if to else None
     shown = messages if as_json else console
     sys.exit(predict_files(model, paths, outputs, shown, tile, as_json, annotations, unlabelled, resume))
@@ -91,6 +95,7 @@ def export(
     int8: Switch = False,
     int8_loss: NonNegative | None = None,
     licence: str | None = None,
+    favour: Favour = (),
     data: Path | None = None,
     refresh: Refresh = False,
     cache: Cache = None,
@@ -109,6 +114,8 @@ def export(
         int8_loss: With --int8: points of mIoU that may be lost on the validation set; more, and nothing is written. By
             default 1.
         licence: Licence of the model, for its card.
+        favour: Multiply a class's probability, as in crack=3, so that less is missed; below 1: fewer false alarms.
+            May be repeated.
         data: With --int8: folder of the data set, where it is not the one trained on.
         refresh: With --int8: accept that files have changed or vanished since they were decoded.
         cache: With --int8: where decoded images are kept; by default a folder of the user's cache folder.
@@ -119,11 +126,12 @@ def export(
     if not int8 and (int8_loss, data, refresh, cache) != (None, None, False, None):
         raise UserError("--int8-loss and the flags of data go with --int8, which alone looks at images of the run.")
     refuse_export_name(to, int8)
+    factors = factors_of(favour)
     from oneway.tools.export import Int8, export_model  # which loads PyTorch
 
     most_lost = 1.0 if int8_loss is None else int8_loss
     asked = Int8(most_lost, data=data, refresh=refresh, cache=cache) if int8 else None
-    export_model(run, to, output, console, licence=licence, factory=factory, int8=asked)
+    export_model(run, to, output, console, licence=licence, factory=factory, int8=asked, favour=factors)
 
 
 @verb(USE)

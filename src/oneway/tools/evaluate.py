@@ -26,6 +26,7 @@ from oneway.common.words import listed
 from oneway.config.recipes import recipe
 from oneway.data.dataset import Samples
 from oneway.engine.ranks import ALONE, Ranks
+from oneway.models.favoured import favoured
 from oneway.models.mirrored import Mirrored
 from oneway.models.norm import population_statistics
 from oneway.ops.losses import pixels_of, upsample
@@ -239,13 +240,14 @@ def evaluate_run(
     cache: Path | None = None,
     mirror: bool = False,
     window: tuple[int, int] | None = None,
+    favour: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """The scores of a run's model on a split of its data set, or of the same kind of data set elsewhere.
 
     Where there is only the model's file, they are of the labelled images of another folder.
 
     With `mirror`, predictions are averaged over an image and its mirror image; with `window`, they are made in sliding
-    windows of that height and width.
+    windows of that height and width; with `favour`, the probabilities of some classes are multiplied by factors first.
     """
     run = _open(path, split, data_path, device, factory)
     if window and min(window) < COARSEST_STRIDE:
@@ -257,7 +259,10 @@ def evaluate_run(
         )
     if split == "test":
         _require_test_split(run.config.data.name)
-    trained = runs.load_model(run.model_file, runs.choose_device(device), factory)
+    chosen = runs.choose_device(device)
+    trained = runs.load_model(run.model_file, chosen, factory)
+    network = Mirrored(trained.network) if mirror else trained.network
+    network = favoured(network, trained.classes, favour, chosen)
     dataset, samples, seen = read_split(
         run, split, trained.classes, data_path, console, refresh=refresh, cache=cache, masks=trained.masks
     )
@@ -266,14 +271,14 @@ def evaluate_run(
         raise UserError(f"--mirror: {path} classifies {run.config.data.name}; only segmentation is averaged so.")
     if window and samples.task != "segmentation":
         raise UserError(f"--window: {path} classifies {run.config.data.name}, whole inputs at once; leave it out.")
-    network = Mirrored(trained.network) if mirror else trained.network
     scores = evaluate(network, samples, len(trained.classes), skip=seen, window=window)
     if not scores.confusion.any():
         where = data_path or run.config.data.path or run.config.data.name
         raise UserError(f"{where}: no pixel of its images to evaluate is labelled, and nothing can be scored.")
     counted = samples.labelled - len(seen)
     left_out = {"left_out": [samples.names[number] for number in seen]} if seen else {}
-    how = ({"mirror": True} if mirror else {}) | ({"window": list(window)} if window else {})
+    how: dict[str, Any] = ({"mirror": True} if mirror else {}) | ({"window": list(window)} if window else {})
+    how |= {"favour": dict(favour)} if favour else {}
     about = {"run": str(path), "split": split, "samples": counted, **how, **left_out}
     by_class: dict[str, Sequence[Any]] = {}
     if scores.by_image is not None:

@@ -13,6 +13,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from oneway.models.favoured import Favoured
 from oneway.models.norm import population_statistics
 from oneway.ops.losses import upsample
 
@@ -33,6 +34,7 @@ def predict_in_windows(model: nn.Module, x: Tensor, window: tuple[int, int]) -> 
 
     Probabilities are kept for one row of windows: memory does not grow with the height of images.
     """
+    network, favour = (model.network, model.favour) if isinstance(model, Favoured) else (model, None)
     count, _, height, width = x.shape
     rows, columns = spans(height, window[0]), spans(width, window[1])
     labels = torch.empty(count, height, width, dtype=torch.int64, device=x.device)
@@ -42,13 +44,14 @@ def predict_in_windows(model: nn.Module, x: Tensor, window: tuple[int, int]) -> 
             strip: Tensor | None = None
             for left, right in columns:
                 part = x[:, :, top:bottom, left:right]
-                found = upsample(model(part), (bottom - top, right - left)).softmax(dim=1)
+                found = upsample(network(part), (bottom - top, right - left)).softmax(dim=1)
                 if strip is None:
                     strip = found.new_zeros(count, found.shape[1], bottom - top, width)
                     if kept is not None:
                         strip[:, :, : kept.shape[2]] = kept
                 strip[..., left:right] += found
             assert strip is not None
-            labels[:, top:until] = strip[:, :, : until - top].argmax(dim=1)
+            found = strip[:, :, : until - top]
+            labels[:, top:until] = (favour(found.log()) if favour else found).argmax(dim=1)
             kept = strip[:, :, until - top :].clone()
     return labels

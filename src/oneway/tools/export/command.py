@@ -20,6 +20,7 @@ from oneway import __version__
 from oneway.common.errors import UserError
 from oneway.common.words import listed, say
 from oneway.data.image_style import MOST_BITS
+from oneway.models.favoured import in_words
 from oneway.models.reduced import Reduced
 from oneway.ops.losses import pixels_of, upsample
 from oneway.runs.atomic import sync, write_atomically
@@ -40,6 +41,7 @@ LEAST_TURNS, MOST_TURNS = 3, 20
 TIMED_SECONDS = 2.0
 LOWER_BOUND = "Lower bounds, from the fastest of several calls: other work on that computer made them no faster."
 NO_LICENCE = "not stated; fill it in, and mind the licence of the training images"
+NOT_SCORED = " (probabilities are multiplied by that inside; the quality below was measured without it)"
 INPUT_WORDS = "images: N×H×W×3 bytes (uint8), {}, of any number and size; the normalisation is inside"
 OUTPUT_WORDS: dict[tuple[Output, bool], str] = {
     ("labels", False): "labels: N×H×W class indices (uint8)",
@@ -58,6 +60,7 @@ def export_model(
     licence: str | None = None,
     factory: str | None = None,
     int8: Int8 | None = None,
+    favour: Mapping[str, float] | None = None,
 ) -> None:
     """Exports the model of a run folder, or of a model.safetensors, with a model card beside it.
 
@@ -66,7 +69,7 @@ def export_model(
             much in INT8. Nothing is left behind, and a file that was there before stays.
     """
     kind = _choose_format(to, int8)
-    model = _load_model(run, factory, int8)
+    model = _load_model(run, factory, int8, favour)
     images = read_images(run, model.classes, int8, console) if int8 else None
     doing = f"Exporting {model.source} to {to}, then comparing it with PyTorch at {len(BATCHES)} sizes and timing both"
     then = f", calibrating INT8 on {len(images.calibration)} images and validating both: minutes" if images else None
@@ -86,6 +89,7 @@ def export_model(
             "input": about["input"],
             "output": about["output"],
             "classes": ", ".join(f"{index} {name}" for index, name in enumerate(model.classes)),
+            **({"favoured classes": f"{in_words(model.favour)}{NOT_SCORED}"} if model.favour else {}),
             "parameters": f"{sum(parameter.numel() for parameter in model.network.parameters()):,}",
             **findings,
             **{f"SHA-256 of {file.name}": hashlib.sha256(content).hexdigest() for file, content in named},
@@ -116,9 +120,9 @@ def export_model(
         say(console, f"The card that was there had been edited, and is kept: {kept}")
 
 
-def _load_model(run: Path, factory: str | None, int8: Int8 | None) -> Predictor:
+def _load_model(run: Path, factory: str | None, int8: Int8 | None, favour: Mapping[str, float] | None) -> Predictor:
     """The model on the CPU; one that sees images smaller than they are makes them smaller itself."""
-    model = load(run, device="cpu", factory=factory)
+    model = load(run, device="cpu", factory=factory, favour=favour)
     if model.reduction == 1:
         return model
     if int8:
@@ -146,6 +150,7 @@ def _describe(model: Predictor, output: Output) -> About:
     }
     about |= {} if bands is None else {"bands": bands}
     about |= {} if bits == MOST_BITS else {"bits": bits}
+    about |= {"favour": model.favour} if model.favour else {}
     return about | ({} if model.reduction == 1 else {"reduction": model.reduction})
 
 

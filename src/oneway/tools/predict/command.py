@@ -322,8 +322,9 @@ def _append_overlay(
 
 def _about(model: Predictor) -> dict[str, Any]:
     mirror = {"mirror": True} if model.mirror else {}
+    favour = {"favour": model.favour} if model.favour else {}
     precision = "bfloat16" if model.half else "float32"
-    about = {"oneway": __version__, "model": str(model.source), **mirror, "precision": precision}
+    about = {"oneway": __version__, "model": str(model.source), **mirror, **favour, "precision": precision}
     return {**about, "classes": model.classes, "colours": model.colours}
 
 

@@ -23,7 +23,7 @@ OVERLAY = {"quality": 92, "subsampling": 0}
 STOPPED = {"stopped": True}
 """In the index, until all is done."""
 
-KEPT = ("model", "mirror", "precision", "classes", "colours", "masks")
+KEPT = ("model", "mirror", "favour", "precision", "classes", "colours", "masks")
 """What the index says of results that may be continued."""
 
 

@@ -6,7 +6,7 @@ Shapes: N images of H×W pixels, C classes.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -33,6 +33,7 @@ from oneway.data.folder.classes import default_colours
 from oneway.data.image_style import COLOURS, ImageStyle
 from oneway.data.mask_style import MaskStyle
 from oneway.data.pictures import encoded, mark, palette
+from oneway.models.favoured import Favoured, favoured
 from oneway.models.image import TileableNetwork, TilePosition
 from oneway.models.mirrored import Mirrored, average
 from oneway.models.mlp import Perceptron
@@ -151,10 +152,17 @@ class Predictor:
     half: bool = False
     """Whether the network computes in bfloat16."""
 
+    favour: Mapping[str, float] = field(default_factory=dict)
+    """By what the network multiplies the probabilities of some classes."""
+
     @property
     def mirror(self) -> bool:
         """Whether predictions are averaged over an image and its mirror image."""
-        return isinstance(self.network, Mirrored)
+        return isinstance(self._unfavoured, Mirrored)
+
+    @property
+    def _unfavoured(self) -> nn.Module:
+        return self.network.network if isinstance(self.network, Favoured) else self.network
 
     def predict(self, image: Picture, tile: Size | None = None) -> Prediction:
         """The class of every pixel of an image, at its own size.
@@ -221,7 +229,7 @@ class Predictor:
     @torch.inference_mode()
     def _in_tiles(self, image: Bytes, tile: Size, tell: Tell) -> tuple[Tensor, Tensor]:
         """Labels and confidence; of a network that can tell its parts, with the context of the whole image."""
-        network = self.network.network if isinstance(self.network, Mirrored) else self.network
+        network = self._unfavoured.network if isinstance(self._unfavoured, Mirrored) else self._unfavoured
         tileable = isinstance(network, TileableNetwork)
         rounds = 1 + tileable * (1 + self.mirror)
         total = rounds * len(spans(image.shape[0], tile[0])) * len(spans(image.shape[1], tile[1]))
@@ -234,11 +242,15 @@ class Predictor:
 
             return telling
 
+        def slid(look: Look) -> tuple[Tensor, Tensor]:
+            favour = self.network.favour if isinstance(self.network, Favoured) else lambda logits: logits
+            return slide(counted(lambda pixels, box: favour(look(pixels, box))), image, tile)
+
         if not isinstance(network, TileableNetwork):
-            return slide(counted(lambda pixels, _: self._call(self.network, self._input(pixels))), image, tile)
+            return slid(lambda pixels, _: self._call(self._unfavoured, self._input(pixels)))
         look = self._within(network, image, tile, counted)
         if not self.mirror:
-            return slide(counted(look), image, tile)
+            return slid(look)
         turned, width = image[:, ::-1], image.shape[1]
         look_at_turned = self._within(network, turned, tile, counted)
 
@@ -252,7 +264,7 @@ class Predictor:
             begin = -(-(first - there.columns[0]) // stride_of(found, box))
             return average(found, look_at_turned(other, there)[..., begin : begin + found.shape[-1]].flip(-1))
 
-        return slide(counted(both), image, tile)
+        return slid(both)
 
     def _within(self, network: TileableNetwork, image: Bytes, tile: Size, counted: Callable[[Look], Look]) -> Look:
         """What a network makes of the tiles of an image, with the context of all of it."""
@@ -288,10 +300,12 @@ def load(
     factory: str | None = None,
     mirror: bool = False,
     precision: Precision = "auto",
+    favour: Mapping[str, float] | None = None,
 ) -> Predictor:
     """The model of a run folder, or of a model.safetensors alone; with `mirror`, averaged over mirrored images too.
 
-    It computes in bfloat16 on a GPU and in float32 on a CPU, unless `precision` says otherwise.
+    It computes in bfloat16 on a GPU and in float32 on a CPU, unless `precision` says otherwise. Probabilities of the
+    classes in `favour` are multiplied by its factors.
     """
     if precision not in (known := get_args(Precision)):
         raise unknown("precision", precision, known)
@@ -318,8 +332,10 @@ def load(
         network = use_winograd(network)
     if mirror:
         network = Mirrored(network)
+    network = favoured(network, trained.classes, favour, chosen)
     colours = trained.colours or default_colours(trained.classes)
-    how = trained.masks, trained.image_style, trained.reduction, half
+    factors = {name: float(factor) for name, factor in (favour or {}).items()}
+    how = trained.masks, trained.image_style, trained.reduction, half, factors
     return Predictor(network, trained.classes, colours, chosen, file, classifies, *how)
 
 
