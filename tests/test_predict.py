@@ -255,7 +255,7 @@ def test_an_overlay_leaves_black_classes_clear():
 
 
 def test_the_page_counts_as_it_says(trained_run, model, tmp_path, monkeypatch, capsys):
-    """Its snippets run as printed, and their numbers are those of the probabilities and of the masks."""
+    """Its snippets run as printed, and their numbers are those of the masks."""
     page = (Path(__file__).parent.parent / "docs/predict.md").read_text(encoding="utf-8")
     *_, counting, tabulating = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     monkeypatch.chdir(tmp_path)
@@ -263,8 +263,8 @@ def test_the_page_counts_as_it_says(trained_run, model, tmp_path, monkeypatch, c
     names: dict[str, Any] = {}
     shares = model.predict("photo.jpg").shares()
     common = max(shares, key=shares.__getitem__)
-    exec(counting.replace("runs/NAME", str(trained_run)).replace("car", common).replace("0.3", "0.1"), names)
-    expected = model.probabilities("photo.jpg")[CLASSES.index(common)] > 0.1
+    exec(counting.replace("runs/NAME", str(trained_run)).replace("car", common), names)
+    expected = model.predict("photo.jpg").labels == CLASSES.index(common)
     assert names["area"] == names["sizes"].sum() == expected.sum() > 0
     assert len(names["sizes"]) == names["count"]
     predict_files(model, ["photo.jpg"], Outputs(tmp_path / "out"), QUIET, as_json=True)
