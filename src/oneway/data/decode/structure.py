@@ -12,7 +12,7 @@ import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 from oneway.common.errors import UserError
 
@@ -32,6 +32,9 @@ BITS, COMPRESSION, PHOTOMETRIC, SAMPLES, PLANES = 258, 259, 262, 277, 284  # tag
 KIND, FLOATING = 339, 3  # the tag that says what samples are, and floating-point numbers
 NUMBERS = {256: 0, 257: 0, BITS: 1, 274: 1, SAMPLES: 1, COMPRESSION: 1, PHOTOMETRIC: 0, PLANES: 1, KIND: 1}
 """Tags: width, height, bits of a sample, orientation, bands and how they lie; what they are where there is none."""
+LOCATING = {33550: (12, "d"), 33922: (12, "d"), 34264: (12, "d"), 34735: (3, "H")}
+"""Tags of a GeoTIFF: the type of their values, and what `struct` calls it."""
+MOST_VALUES = 2**14  # that are read of such a tag
 
 MOST_SAMPLES = 6  # of which Pillow gives four
 PAIR, FOUR = 2, 4
@@ -54,6 +57,9 @@ class Directory:
     elsewhere: int  # bytes of the file to which its entries refer
     subfile: int  # how the image relates to the one before
     tags: dict[int, int]  # of those in NUMBERS, the first value of each
+    order: str  # of bytes, as `struct` writes it
+    locating: dict[int, tuple[int, int, bytes]]
+    """Of those in LOCATING: the type, the number of values, and these or their place in the file."""
 
     @property
     def numbers(self) -> list[int]:
@@ -66,6 +72,20 @@ class Directory:
         _, _, bits, _, bands, compression, photometric, planes, _ = self.numbers
         apart = planes == APART and (bands > FOUR or (compression == 1 and bits > 8))
         return bands > MOST_SAMPLES or (bands > PAIR and (apart or photometric == GREY))
+
+    def read(self, tag: int, file: IO[bytes]) -> tuple[Any, ...]:
+        """The values of one of LOCATING; none where they cannot be read."""
+        kind, count, value = self.locating.get(tag, (0, 0, b""))
+        if kind != LOCATING[tag][0] or count > MOST_VALUES:
+            return ()
+        values = struct.Struct(f"{self.order}{count}{LOCATING[tag][1]}")
+        try:
+            if values.size > len(value):
+                file.seek(*struct.unpack(self.order + ("Q" if len(value) > 4 else "I"), value))
+                value = file.read(values.size)
+            return values.unpack(value[: values.size])
+        except (struct.error, OverflowError, OSError):
+            return ()
 
 
 class ManyBands(UserError):
@@ -84,17 +104,17 @@ class ManyBands(UserError):
 
 def many_bands(file: IO[bytes] | None) -> ManyBands | None:
     """What a TIFF with more than four bands says of itself; None of any other file, which is left where it was."""
-    first = _first_directory(file)
+    first = first_directory(file)
     return ManyBands(first) if first is not None and first.tags.get(SAMPLES, 1) > FOUR else None
 
 
 def is_floating(file: IO[bytes] | None) -> bool:
     """Whether a file is a TIFF of floating-point numbers; it is left where it was."""
-    first = _first_directory(file)
+    first = first_directory(file)
     return first is not None and first.tags.get(KIND) == FLOATING
 
 
-def _first_directory(file: IO[bytes] | None) -> Directory | None:
+def first_directory(file: IO[bytes] | None) -> Directory | None:
     """The first directory of a TIFF; None for any other file."""
     assert file is not None
     place = file.tell()
@@ -216,6 +236,7 @@ def directories(file: IO[bytes]) -> Iterator[Directory]:
             entries = file.read(min(number(count), MOST_ENTRIES) * struct.calcsize(entry))
             elsewhere = subfile = 0
             tags: dict[int, int] = {}
+            locating: dict[int, tuple[int, int, bytes]] = {}
             following = number(place)
             for tag, kind, values, value in struct.iter_unpack(entry, entries):
                 length = values * (TAG_BYTES[kind] if kind < len(TAG_BYTES) else 0)
@@ -227,7 +248,9 @@ def directories(file: IO[bytes]) -> Iterator[Directory]:
                         file.seek(int.from_bytes(value, byte_order))
                         value = file.read(8)
                     tags[tag] = int.from_bytes(value[: TAG_BYTES[kind]], byte_order)
+                elif tag in LOCATING:
+                    locating[tag] = kind, values, value
             at = following
-            yield Directory(elsewhere, subfile, tags)
+            yield Directory(elsewhere, subfile, tags, order, locating)
     except (struct.error, OverflowError, OSError):  # the end of the file, or a place beyond
         return

@@ -25,6 +25,7 @@ from oneway.common.interrupt import Interrupted, Stopped
 from oneway.common.progress import ProgressBar
 from oneway.common.words import command, counted, say, table_cell, visible
 from oneway.data.dataset import Bytes
+from oneway.data.decode.georeference import companions, read_georeference
 from oneway.data.decode.images import read_image
 from oneway.data.decode.video import BreaksOff, read_frames, require_video
 from oneway.runs.atomic import CannotWrite
@@ -152,9 +153,10 @@ def _require_videos(first: Source, outputs: Outputs, export: Export | None, alon
 
 
 def _is_done(source: Source, outputs: Outputs, taught_at: float) -> bool:
-    """Whether a file has results that are newer than itself and the model."""
+    """Whether a file has results that are newer than itself, what says where it lies, and the model."""
     try:
-        return outputs.has(source.name, source.is_video, max(taught_at, source.path.stat().st_mtime))
+        changed = [path.stat().st_mtime for path in (source.path, *companions(source.path))]
+        return outputs.has(source.name, source.is_video, max(taught_at, *changed))
     except OSError:  # it is said when it is read
         return False
 
@@ -301,7 +303,8 @@ class _Job:
         self.writing.submit(source, pixels, self._write_files, name, source, prediction)
 
     def _write_files(self, name: str, source: Source, prediction: Prediction) -> dict[str, Any]:
-        facts = self.outputs.write(name, source.path, prediction)
+        place = None if source.is_video else read_georeference(source.path, *prediction.labels.shape)
+        facts = self.outputs.write(name, source.path, prediction, place)
         if self.export is not None and not source.is_video:
             self.export.add(source.path, source.file_name, name, prediction)
         return facts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from PIL import Image
 from oneway.common.errors import UserError
 from oneway.common.run_files import PREDICTIONS
 from oneway.common.words import listed
+from oneway.data.decode.georeference import Georeference, files_beside
 from oneway.data.decode.json_files import read_json
 from oneway.data.pictures import encoded
 from oneway.runs.atomic import place_below, write_atomically
@@ -89,8 +91,13 @@ class Outputs:
             return False
         return oldest >= since and not (is_video and self.frames)
 
-    def write(self, name: str, image: Path, prediction: Prediction) -> dict[str, Any]:
-        """Writes all files about one image, each of them whole or not at all; returns the facts about it."""
+    def write(
+        self, name: str, image: Path, prediction: Prediction, place: Georeference | None = None
+    ) -> dict[str, Any]:
+        """Writes all files about one image, each of them whole or not at all; returns the facts about it.
+
+        Beside pictures of a place on the earth are files that say which; those about an earlier picture are removed.
+        """
         facts: dict[str, Any] = {"image": str(image), "mask": str(self.folder / f"masks/{name}.png")}
         if prediction.confidence.size:  # nobody asks for facts without it
             facts |= prediction.facts()
@@ -101,10 +108,16 @@ class Outputs:
         if self.confidence:
             grey = np.rint(255 * prediction.confidence).astype(np.uint8)
             files[f"confidence/{name}.png"] = encoded(Image.fromarray(grey), "PNG")
+        beside = {key: content for picture in files for key, content in files_beside(picture, place).items()}
         if self.facts:
             files[f"json/{name}.json"] = _json(facts)
-        for relative, content in files.items():
-            write_atomically(self.place(relative), content)
+        for relative, content in (beside | files).items():  # whoever finds a mask finds its place on the earth
+            path = self.place(relative)
+            if content is not None:
+                write_atomically(path, content)
+                continue
+            with suppress(OSError):  # there is none, or its name would be too long
+                path.unlink()
         return facts
 
     def place(self, relative: str) -> Path:
