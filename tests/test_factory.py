@@ -185,6 +185,25 @@ def test_the_command_of_the_page_trains_a_network_that_the_default_method_refuse
         app([*words[:at], *words[at + 2 :], "default"], result_action="return_value")
 
 
+@pytest.mark.parametrize(
+    ("network", "method", "message"),
+    [
+        ("Segmenter", "mt-colour-cutmix-drop", "Segmenter has no `encoder`"),
+        ("Segmenter", "cac", "Segmenter has no `head`"),
+        ("Segmentor", "mt-colour-cutmix", "cannot be imported"),
+    ],
+)
+def test_a_network_that_does_not_suit_is_refused_before_images_are_decoded(
+    networks, tmp_path, monkeypatch, network, method, message
+):
+    """Which may take minutes; the classes are known from the files."""
+    monkeypatch.setattr("oneway.tools.opening._read_images", lambda *_: pytest.fail("images were read"))
+    config = small_streets(method=method, model={"name": "swiftnet", "factory": f"{networks}:{network}"})
+    with pytest.raises(UserError, match=message):
+        train(config, tmp_path / "run", resume=False, console=QUIET)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_network_that_comes_in_evaluation_mode_is_trained(networks, tmp_path):
     """As those from hubs do: its statistics learn like any other's."""
     train(small_streets(model={"factory": f"{networks}:evaluating"}), tmp_path / "run", resume=False, console=QUIET)

@@ -24,6 +24,7 @@ from oneway.engine.state import TrainingState
 from oneway.methods import METHODS
 from oneway.models import build
 from oneway.models.factory import examine
+from oneway.models.features import classifier_of, feature_channels
 from oneway.runs import TrainedModel, load_model
 from oneway.runs.model_file import digest
 from oneway.runs.reading import is_there
@@ -68,6 +69,20 @@ class Prepared(NamedTuple):
         """Names of the parameters that `model.weights` filled."""
         known = {id(parameter) for parameter in self.pretrained}
         return tuple(name for name, parameter in self.network.named_parameters() if id(parameter) in known)
+
+
+def refuse_unsuited(config: Config, classes: int) -> None:
+    """Refuses a network of the user's own that cannot be made, or lacks what the method looks into: no data are needed.
+
+    The others are known to fit their methods before anything is opened.
+    """
+    if config.model.factory is None:
+        return
+    network, method = build(config.model, classes, student_seed(config.seed, 0)), METHODS[config.method]
+    if method.drops_channels:
+        feature_channels(network)
+    if method.needs_pairs:
+        classifier_of(network)
 
 
 def locate_origin(config: Config, filled: Collection[str]) -> Origin:

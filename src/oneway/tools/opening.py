@@ -37,7 +37,7 @@ from oneway.runs.checkpoint.writer import Writer
 from oneway.runs.continuation import Continued, Notes
 from oneway.tools.crops import fit_crops
 from oneway.tools.evaluate import Scores
-from oneway.tools.networks import Origin, initial_state, locate_origin, refuse_other_classes
+from oneway.tools.networks import Origin, initial_state, locate_origin, refuse_other_classes, refuse_unsuited
 from oneway.tools.run_data import about_beginning, taught_before
 from oneway.tools.snapshots import Snapshots
 from oneway.tools.validation import Validator
@@ -173,6 +173,7 @@ def open_training(
         with ranks.local_rank_zero_first():
             # A folder that is mistyped is said before weights are fetched, and those before minutes of decoding.
             dataset = data.load(config.data, console, known=known)
+            refuse_unsuited(config, len(dataset.classes))
             origin = locate_origin(config, notes.filled)
         if config.data.reduction == "auto" and dataset.reduction > 1:
             config = config.changed(data={"reduction": dataset.reduction})
