@@ -14,7 +14,6 @@ from torch import Tensor
 from first_version.tiny_network import tiny
 from oneway.config import Config, Model, build, merge
 from oneway.config.recipes import recipe
-from oneway.engine.optim import total_iterations
 from oneway.runs import TrainedModel, save_model
 from oneway.runs.atomic import write_json
 from oneway.runs.environment import environment
@@ -77,7 +76,7 @@ def save_tiny(path: Path, classes: tuple[str, ...], **about: Any) -> str:
 
 def stub(folder: Path, config: Config, value: float, iterations: int | None = None) -> None:
     """A run folder as far as a table reads it."""
-    iterations = iterations or total_iterations(config.train, labelled=20)
+    iterations = iterations or config.train.total_iterations(labelled=20)
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text(config.to_yaml())
     write_json(folder / "environment.json", environment(torch.device("cpu")))

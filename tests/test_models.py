@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from forks import run_code
 from oneway.config import Model, Optimiser, Train
-from oneway.engine.optim import alpha_at, optimiser_for, set_learning_rate, total_iterations
+from oneway.engine.optim import alpha_at, optimiser_for, set_learning_rate
 from oneway.models import build
 from oneway.models.ema import init_ema, update_ema
 from oneway.models.norm import (
@@ -284,10 +284,10 @@ def test_schedules(schedule, halfway):
 
 def test_epochs_are_counted_as_the_paper_does():
     """⌊|D_l| / B_l⌋ iterations each, at least one; 200 epochs of Cityscapes are 74,200, and iterations win."""
-    assert total_iterations(Train(epochs=200, batch_labelled=8), labelled=2975) == 74_200
-    assert total_iterations(Train(epochs=100, batch_labelled=128), labelled=4000) == 3_100
-    assert total_iterations(Train(epochs=10, batch_labelled=8), labelled=3) == 10
-    assert total_iterations(Train(epochs=10, iterations=7), labelled=100) == 7
+    assert Train(epochs=200, batch_labelled=8).total_iterations(labelled=2975) == 74_200
+    assert Train(epochs=100, batch_labelled=128).total_iterations(labelled=4000) == 3_100
+    assert Train(epochs=10, batch_labelled=8).total_iterations(labelled=3) == 10
+    assert Train(epochs=10, iterations=7).total_iterations(labelled=100) == 7
 
 
 def test_alpha_can_wait_for_a_warm_up():

@@ -58,7 +58,7 @@ def recipe_of(run: Path, resume: bool) -> str:
 
 def settings_of(run: Path) -> dict[str, Any]:
     """The settings of a run to continue; a UserError where only another program knows its method."""
-    from oneway.runs.folder import refuse_own_method
+    from oneway.runs.settings import refuse_own_method
 
     settings = read_yaml(run / CONFIG)
     refuse_own_method(run, settings.get("method"))

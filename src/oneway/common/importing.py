@@ -1,4 +1,4 @@
-"""Faster imports of large libraries."""
+"""Faster imports of large libraries, and of packages that need them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from importlib import import_module
@@ -32,6 +32,18 @@ def collector_paused() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+def on_demand(package: str, **modules: tuple[str, ...]) -> Callable[[str], Any]:
+    """The `__getattr__` of a package that gathers names of its modules, and imports a module when one is asked for."""
+
+    def find(name: str) -> Any:
+        for module, names in modules.items():
+            if name in names:
+                return getattr(import_module(f"{package}.{module}"), name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return find
 
 
 def import_timm() -> Any:

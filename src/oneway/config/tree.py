@@ -325,6 +325,12 @@ class Train(Section):
     precision: Precision = "auto"
     """Precision of activations: `auto` is bfloat16 on a GPU, float32 on a CPU. Weights, losses, norms: float32."""
 
+    def total_iterations(self, labelled: int) -> int:
+        """The number of iterations of a run; an epoch has ⌊|D_l| / B_l⌋ iterations, and at least one."""
+        if self.iterations is not None:
+            return self.iterations
+        return max(1, round(self.epochs * max(1, labelled // self.batch_labelled)))
+
 
 class Config(Section):
     """Everything that decides a run."""

@@ -124,10 +124,3 @@ def warm_up_at(config: Train, iteration: int) -> float:
     """Warm-up of the EMA: the student's weight 1/t in iteration t = 1, 2, …; 0 once 1 − decay is larger."""
     share = 1 / (iteration + 1)
     return share if config.teacher_warm_up and share > 1 - config.teacher_decay else 0.0
-
-
-def total_iterations(config: Train, labelled: int) -> int:
-    """The number of iterations of a run; an epoch has ⌊|D_l| / B_l⌋ iterations, and at least one."""
-    if config.iterations is not None:
-        return config.iterations
-    return max(1, round(config.epochs * max(1, labelled // config.batch_labelled)))

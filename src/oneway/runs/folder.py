@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from typing import Any
 
 from rich.console import Console
 
-from oneway import config as configuration
 from oneway.common.errors import UserError, missing
 from oneway.common.links import refuse_link
 from oneway.common.run_files import (
@@ -32,16 +30,16 @@ from oneway.common.run_files import (
     VALIDATION,
     describe_exported,
 )
-from oneway.common.words import command, listed, say, visible
+from oneway.common.words import command, listed, say
 from oneway.config import Config, Data
 from oneway.config.conflicts import EMBEDDED
 from oneway.data.pool import is_pool
 from oneway.data.splits import Split
-from oneway.methods import METHODS
 from oneway.runs import atomic, checkpoint, lock, records
 from oneway.runs.atomic import write_atomically, write_json
 from oneway.runs.environment import begin_stretches, choose_device, environment
 from oneway.runs.reading import is_there, list_names, reading
+from oneway.runs.settings import read_settings
 
 
 @dataclass(frozen=True)
@@ -202,34 +200,9 @@ def start_run(path: Path, config: Config, split: Split, checkpoint_bytes: int) -
 
 def open_run(path: Path, any_method: bool = False) -> Run:
     """Open an existing run folder; with `any_method`, also a run whose method only another program knows."""
-    file = path / CONFIG
-    if not file.is_file():
+    if not (path / CONFIG).is_file():
         raise no_run(path)
-    refuse_link(file)
-    tree = configuration.read_yaml(file)
-    method = tree.get("method")
-    if any_method and isinstance(method, str) and method not in METHODS:
-        # Its other settings are checked as those of labels alone, which no teacher has taught.
-        known = configuration.build({**tree, "method": "supervised", "teacher": None}, source=str(file))
-        return Run(path, known.changed(method=method))
-    refuse_own_method(path, method)
-    return Run(path, configuration.build(tree, source=str(file)))
-
-
-def refuse_own_method(path: Path, method: object) -> None:
-    """Refuses a run whose method is not ours, and names the program that trained it, where the run knows it."""
-    if not isinstance(method, str) or method in METHODS:
-        return
-    try:
-        words = shlex.split(records.read(path / ENVIRONMENT, records.Environment)["command"])
-    except (UserError, ValueError):
-        words = []
-    if words and words[0].endswith(".py"):
-        trained = visible(shlex.join(words)[:400], lines=False)
-        raise UserError(
-            f"{path}: its method {method[:100]!r} is none of oneway's, but one of the program that trained it "
-            f"({trained}). Use that program in the place of `oneway`."
-        )
+    return Run(path, read_settings(path, any_method))
 
 
 def no_run(path: Path) -> UserError:

@@ -21,7 +21,7 @@ from oneway.config.recipes.presets import PHOTOGRAPHS
 from oneway.data.dataset import Dataset, Known, Samples
 from oneway.data.splits import Split, choose, places
 from oneway.draws import Plan
-from oneway.engine import memory, optim
+from oneway.engine import memory
 from oneway.engine.balance import class_weights
 from oneway.engine.capture import one_training_on_gpu
 from oneway.engine.feed import Feed, feed
@@ -197,7 +197,7 @@ def open_training(
             say(f"Note: {remark}")
         memory.require(state.student, bytes_needed(state), config, device)
 
-        iterations = optim.total_iterations(config.train, len(split.labelled))
+        iterations = config.train.total_iterations(len(split.labelled))
         plan = plan_of(config, labelled, unlabelled, channels=samples.pixels.shape[1], network=state.student)
         fed = feed(samples, plan, device, config.jitter, ranks.share)
         resources.callback(fed.close)

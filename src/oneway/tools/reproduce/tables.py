@@ -9,7 +9,6 @@ from typing import Any
 
 from oneway.config import Config
 from oneway.config.recipes import recipe
-from oneway.engine.optim import total_iterations
 from oneway.methods import METHODS, VariantName
 
 
@@ -85,7 +84,7 @@ class RunTable:
 
     def length_of(self, row: str, column: str, labelled: int) -> int:
         """Iterations of a cell's runs, by their number of labels."""
-        return total_iterations(self.config(row, column).train, labelled)
+        return self.config(row, column).train.total_iterations(labelled)
 
     def paper(self, row: str, column: str) -> str | None:
         """What the paper has in a cell."""

@@ -15,7 +15,6 @@ from typing import Any
 from oneway.common.errors import UserError, missing
 from oneway.common.links import refuse_link
 from oneway.common.run_files import CONFIG, METRICS, PICTURES, SUMMARY
-from oneway.engine.optim import total_iterations
 from oneway.runs import lock, open_run, records
 from oneway.runs.checkpoint import list_complete
 from oneway.runs.reading import read_whole
@@ -159,7 +158,7 @@ def read_details(path: Path) -> dict[str, Any]:
         "labels": len(split.labelled),
         "seed": config.seed,
         "done": max((line["iteration"] for line in log), default=0),
-        "iterations": total_iterations(config.train, len(split.labelled)),
+        "iterations": config.train.total_iterations(len(split.labelled)),
         "ended": summary is not None,
         "metric": METRIC_NAMES[metric],
         "value": validated[-1][metric] if validated else None,
