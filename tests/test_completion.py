@@ -51,6 +51,8 @@ def test_installing_adds_one_line_to_the_start_up_file(home):
     ("words", "expected"),
     [
         (("tr",), ["train"]),
+        (("runs", "--so"), ["--sort"]),
+        (("runs", "--sort", "sc"), ["score"]),
         (("train", "cityscapes-half"), [name for name in RECIPES if name.startswith("cityscapes-half")]),
         (("train", "streets", "--method", "mt-"), [name for name in METHODS if name.startswith("mt-")]),
         (("train", "streets", "--train.batch-"), ["--train.batch-labelled", "--train.batch-unlabelled"]),

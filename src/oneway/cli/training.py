@@ -250,6 +250,33 @@ def watch(run: Path, /, *, port: int | None = None) -> None:
     watch(run, console, port)
 
 
+@verb(TRAIN)
+def runs(
+    folder: Path = Path("runs"), /, *, sort: Literal["date", "score", "name"] = "date", as_json: Json = False
+) -> None:
+    """List the runs in a folder: how far each is, how good it is, when it was started and what room it takes.
+
+    It only reads, and trains nothing. A narrow terminal shows fewer columns.
+
+    Args:
+        folder: Folder of runs, searched with its subfolders; links are not followed.
+        sort: The newest run last, or the best, or all by name.
+        as_json: Print JSON, for machines.
+    """
+    from oneway.tools.run_list import list_runs, table
+
+    found = list_runs(folder, sort)
+    if as_json:
+        print_result(json.dumps([vars(run) for run in found], indent=1, allow_nan=False))
+        return
+    results.print(table(found, results.width))
+    for run in found:
+        if run.problem:
+            say(results, f"Cannot be read: {run.problem}")
+    if any(run.state == "stopped" for run in found):
+        say(results, f"A stopped run goes on with: {command('oneway', 'train', 'RUN', '--resume')}")
+
+
 @verb(TRAIN, name="eval")
 def evaluate(
     run: Path,

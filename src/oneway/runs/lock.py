@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oneway.common.errors import UserError
+from oneway.common.links import open_descriptor
 from oneway.runs.atomic import cannot_write
 
 NAME = ".lock"
@@ -181,8 +182,9 @@ def _refuse_live_holder(folder: Path, system_locks: bool) -> None:
 
 def _touched(folder: Path) -> int | None:
     """When the lock file was last touched; None if it is gone. Opening it refreshes network file systems' caches."""
-    with suppress(OSError), open(folder / NAME, "rb") as file:
-        return os.fstat(file.fileno()).st_mtime_ns
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a stranger's folder may have a link or a pipe there
+    with suppress(OSError), open_descriptor(folder / NAME, flags) as descriptor:
+        return os.fstat(descriptor).st_mtime_ns
     return None
 
 
