@@ -44,6 +44,6 @@ def test_training_is_what_it_was(name):
         torch.set_num_threads(before)
     expected = RECORDED[name]
     for loss in ("supervised", "consistency"):  # what another machine rounds otherwise has not grown yet
-        assert found[loss][:6] == pytest.approx(expected[loss][:6], rel=2e-2, abs=1e-3)
+        assert found[loss][:4] == pytest.approx(expected[loss][:4], rel=2e-2, abs=1e-3)
     if record.machine() in expected["digests"]:
         assert found["digest"] == expected["digests"][record.machine()]
