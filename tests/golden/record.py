@@ -111,7 +111,7 @@ def vendor() -> str:
 
 
 def record() -> None:
-    """Adds what is missing for this kind of machine to the file that the test compares with; the rest stays as it is."""
+    """Adds what is missing for this kind of machine to the file that the test compares with."""
     torch.set_num_threads(1)
     known, here = json.loads(RECORDED.read_text()), machine()
     recorded = {}
