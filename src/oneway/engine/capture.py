@@ -167,29 +167,6 @@ class CapturedStep:
         return graph, measured
 
 
-class CapturedCall:
-    """A function of one tensor as a CUDA graph, for one shape; the next call overwrites the result.
-
-    Tensors that change between calls, such as weights, must be changed in place.
-    """
-
-    def __init__(self, function: Callable[[Tensor], Tensor], like: Tensor) -> None:
-        self.input, stream = like.clone(), torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            function(self.input)  # libraries choose their algorithms, and kernels are compiled
-        self.graph = torch.cuda.CUDAGraph()
-        # Other threads may ask the device something meanwhile.
-        with torch.cuda.graph(self.graph, stream=stream, capture_error_mode="thread_local"):
-            self.output = function(self.input)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Call with a tensor of that shape, or with fewer rows: the remaining rows keep the last call's values."""
-        self.input[: len(x)].copy_(x)
-        self.graph.replay()
-        return self.output[: len(x)]
-
-
 class FixedTable:
     """Draws in device memory that stays in place, filled by one copy from pinned memory."""
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from oneway.common.words import first_line
 from oneway.data.dataset import Bytes, Samples
-from oneway.engine.capture import CapturedCall
 from oneway.engine.ranks import ALONE, Ranks
+from oneway.engine.replay import CapturedCall
 from oneway.tools.evaluate import Indices, Scores, Tally, as_input, batches_of, evaluate, predict
 
 MOST_BYTES = 2**28
@@ -67,7 +67,7 @@ class Validator:
         """H×W classes that the model gives a sample."""
         found = self.looked_at.get(index)
         if found is None:
-            found = self._classify(torch.from_numpy(self.samples.image(index))[None].to(self.device))[0]
+            found = self._classify(torch.from_numpy(self.samples.image(index))[None].to(self.device))[0][0]
         labels: Bytes = found.cpu().numpy()
         return labels
 
@@ -77,15 +77,15 @@ class Validator:
             usual = tuple(self.samples.sizes[items[0]].tolist()) == self.usual
             if usual and self.call is None:
                 self.call = CapturedCall(self._classify, inputs)  # the largest batch of its size comes first
-            predictions = self.call(inputs) if usual and self.call is not None else self._classify(inputs)
+            (predictions,) = self.call(inputs) if usual and self.call is not None else self._classify(inputs)
             tally.add(items, predictions, labels)
             self.looked_at |= {
                 item: predictions[place].clone() for place, item in enumerate(items.tolist()) if item in look_at
             }
         return tally.scores()
 
-    def _classify(self, inputs: Tensor) -> Tensor:
-        return predict(self.model, as_input(inputs)).to(torch.uint8)
+    def _classify(self, inputs: Tensor) -> tuple[Tensor]:
+        return (predict(self.model, as_input(inputs)).to(torch.uint8),)
 
     def _on_device(self) -> Iterator[Batch]:
         if self.batches is not None:

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.util import find_spec
 from itertools import count
 from os import PathLike
@@ -33,6 +34,7 @@ from oneway.data.folder.classes import default_colours
 from oneway.data.image_style import COLOURS, ImageStyle
 from oneway.data.mask_style import MaskStyle
 from oneway.data.pictures import encoded, mark, palette
+from oneway.engine.replay import ReplayedFunction
 from oneway.models.favoured import Favoured, favoured
 from oneway.models.image import TileableNetwork, TilePosition
 from oneway.models.mirrored import Mirrored, average
@@ -223,8 +225,16 @@ class Predictor:
 
     @torch.inference_mode()
     def _whole(self, images: Tensor, size: Size, confidence: bool) -> list[tuple[Tensor, Tensor]]:
-        classes, probabilities = most_probable(self._call(self.network, self._input(images)), size, confidence)
-        return list(zip(classes.cpu(), probabilities.cpu(), strict=True))
+        return list(zip(*self._replayed(images, size, confidence), strict=True))
+
+    @cached_property
+    def _replayed(self) -> ReplayedFunction:
+        """Classes and their probabilities of N×H×W×3 bytes, at some size, with or without these probabilities."""
+
+        def classify(images: Tensor, size: Size, confidence: bool) -> tuple[Tensor, Tensor]:
+            return most_probable(self._call(self.network, as_input(images)), size, confidence)
+
+        return ReplayedFunction(classify, self.device)
 
     @torch.inference_mode()
     def _in_tiles(self, image: Bytes, tile: Size, tell: Tell) -> tuple[Tensor, Tensor]:

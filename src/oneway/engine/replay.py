@@ -1,0 +1,72 @@
+"""Functions of one tensor as CUDA graphs: captured once for a shape, then replayed with a copy and a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from contextlib import nullcontext
+from threading import Lock
+
+import torch
+from torch import Tensor
+
+MOST_SHAPES = 4
+"""Shapes that a function is captured for: each graph keeps the memory of its activations."""
+
+Function = Callable[[Tensor], tuple[Tensor, ...]]
+
+
+class CapturedCall:
+    """A function of one tensor as a CUDA graph, for one shape; the next call overwrites the results.
+
+    Tensors that change between calls, such as weights, must be changed in place.
+    """
+
+    def __init__(self, function: Function, like: Tensor) -> None:
+        self.input, stream = like.clone(), torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            function(self.input)  # libraries choose their algorithms, and kernels are compiled
+        self.graph = torch.cuda.CUDAGraph()
+        # Other threads may ask the device something meanwhile.
+        with torch.cuda.graph(self.graph, stream=stream, capture_error_mode="thread_local"):
+            self.results = function(self.input)
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Call with a tensor of that shape, or with fewer rows: the remaining rows keep the last call's values."""
+        self.input[: len(x)].copy_(x)
+        self.graph.replay()
+        return tuple(result[: len(x)] for result in self.results)
+
+
+class ReplayedFunction:
+    """A function of one tensor, and of how, that is captured on a GPU for each shape that comes a second time.
+
+    Eagerly, it launches its kernels one by one and asks for Python's lock at each; beside threads that decode and
+    write images, that takes far longer than the kernels do.
+    """
+
+    def __init__(self, function: Callable[..., tuple[Tensor, ...]], device: torch.device) -> None:
+        self.function, self.device = function, device
+        self.captures = device.type == "cuda"
+        self.seen: set[Hashable] = set()
+        self.calls: dict[Hashable, CapturedCall] = {}
+        self.lock = Lock()
+
+    def __call__(self, x: Tensor, *how: Hashable) -> tuple[Tensor, ...]:
+        """The results, on the CPU, for a tensor that may lie there too; threads take turns."""
+        with self.lock if self.captures else nullcontext():
+            call = self._captured(x, how) if self.captures else None
+            results = self.function(x.to(self.device), *how) if call is None else call(x)
+            return tuple(result.cpu() for result in results)
+
+    def _captured(self, x: Tensor, how: tuple[Hashable, ...]) -> CapturedCall | None:
+        case = x.shape, how
+        if case in self.seen and case not in self.calls and len(self.calls) < MOST_SHAPES:
+            try:
+                self.calls[case] = CapturedCall(lambda given: self.function(given, *how), x.to(self.device))
+            except RuntimeError:  # no memory to spare, or a network that cannot be captured: it goes on eagerly
+                self.captures = False
+                self.calls.clear()
+                torch.cuda.empty_cache()
+        self.seen.add(case)
+        return self.calls.get(case)
