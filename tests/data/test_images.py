@@ -57,6 +57,22 @@ def test_a_jpeg_is_what_pillow_decodes(tmp_path):
     assert np.array_equal(read_image(path), np.asarray(Image.open(path).convert("RGB")))
 
 
+@pytest.mark.parametrize("files_in_memory", [True, False])
+def test_large_images_are_what_pillow_decodes(tmp_path, monkeypatch, files_in_memory):
+    """Also where the system has no files in memory; each has memory of its own, and no file stays open."""
+    if not files_in_memory:
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+    noise = np.random.default_rng(0).integers(256, size=(700, 801, 3), dtype=np.uint8)
+    path = save(tmp_path / "a.jpg", Image.fromarray(noise), quality=95)
+    expected = np.array(Image.open(path))
+    opened = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
+    first, second = read_image(path), read_image(path)
+    first[:] = 0
+    assert np.array_equal(second, expected)
+    del first, second
+    assert not opened or len(os.listdir("/proc/self/fd")) == opened
+
+
 def test_grey_palette_and_transparent_images_become_rgb(tmp_path):
     """Grey is repeated, palettes are looked up, one bit is black and white, and alpha is dropped without blending."""
     grey = PIXELS[..., 0]

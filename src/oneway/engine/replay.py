@@ -18,11 +18,13 @@ Function = Callable[[Tensor], tuple[Tensor, ...]]
 class CapturedCall:
     """A function of one tensor as a CUDA graph, for one shape; the next call overwrites the results.
 
-    Tensors that change between calls, such as weights, must be changed in place.
+    Tensors that change between calls, such as weights, must be changed in place. Inputs that lie on the CPU, as `like`
+    does then, pass through pinned memory: a call may only be made when the last one's results have been seen.
     """
 
-    def __init__(self, function: Function, like: Tensor) -> None:
-        self.input, stream = like.clone(), torch.cuda.Stream()
+    def __init__(self, function: Function, like: Tensor, device: torch.device | None = None) -> None:
+        self.input, stream = like.to(device, copy=True), torch.cuda.Stream()
+        self.staging = torch.empty_like(like, pin_memory=True) if like.device.type == "cpu" else None
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             function(self.input)  # libraries choose their algorithms, and kernels are compiled
@@ -33,7 +35,8 @@ class CapturedCall:
 
     def __call__(self, x: Tensor) -> tuple[Tensor, ...]:
         """Call with a tensor of that shape, or with fewer rows: the remaining rows keep the last call's values."""
-        self.input[: len(x)].copy_(x)
+        given = x if self.staging is None else self.staging[: len(x)].copy_(x)
+        self.input[: len(x)].copy_(given, non_blocking=True)
         self.graph.replay()
         return tuple(result[: len(x)] for result in self.results)
 
@@ -63,7 +66,7 @@ class ReplayedFunction:
         case = x.shape, how
         if case in self.seen and case not in self.calls and len(self.calls) < MOST_SHAPES:
             try:
-                self.calls[case] = CapturedCall(lambda given: self.function(given, *how), x.to(self.device))
+                self.calls[case] = CapturedCall(lambda given: self.function(given, *how), x, self.device)
             except RuntimeError:  # no memory to spare, or a network that cannot be captured: it goes on eagerly
                 self.captures = False
                 self.calls.clear()

@@ -5,11 +5,13 @@ Shapes: an image has H×W pixels.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
+from mmap import mmap
 from os import SEEK_END
 from pathlib import Path, PurePath
 from typing import IO, BinaryIO
@@ -152,12 +154,30 @@ def _read_colours(path: Path, content: bytes | None, style: ImageStyle) -> Bytes
         image.info.pop("transparency", None)  # Pillow would warn that it is lost, and it is meant to be
         if orientation == 1 and image.width * image.height <= STRIPE:
             return _colours(image, bands)
+        if orientation == 1 and bands is None and image.mode == "RGB" and (pixels := _unlocked(image)) is not None:
+            return pixels
         size = image.size if orientation in SIDEWAYS else image.size[::-1]
         upright = np.empty((*size, 3), dtype=np.uint8)
         stored = AS_STORED[orientation](upright)
         for rows, stripe in stripes(image):
             stored[rows] = _colours(stripe, bands)
         return upright
+
+
+def _unlocked(image: Image.Image) -> Bytes | None:
+    """H×W×3 of a picture in RGB, copied while other threads run; None where there are no files in memory.
+
+    Pillow holds Python's lock while it hands pixels over, and gives it away while it writes them to a file.
+    """
+    image.load()  # here, its errors are those of the image
+    if not hasattr(os, "memfd_create"):
+        return None
+    with suppress(OSError), os.fdopen(os.memfd_create("pixels"), "w+b", buffering=0) as file:
+        image.save(file, "PPM")
+        size, end = 3 * image.width * image.height, file.tell()
+        memory = mmap(file.fileno(), end)
+        return np.frombuffer(memory, np.uint8, size, end - size).reshape(image.height, image.width, 3)
+    return None
 
 
 def _read_many(path: Path, content: bytes | None, found: ManyBands, style: ImageStyle) -> Bytes:

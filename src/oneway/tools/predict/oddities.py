@@ -34,11 +34,11 @@ class Oddities:
     def inspect(self, path: Path, pixels: Bytes) -> None:
         """Counts what is odd about an image that was read."""
         self.images += 1
-        if (brightest := int(pixels.max())) < DARK:
-            self.dark.append(brightest)
-        header = read_header(path)
-        if header.deep:
-            self.deep.append(brightest)
+        header, some = read_header(path), pixels[::16]
+        if header.deep or some.max() < DARK:
+            brightest = int(pixels.max())
+            self.dark += [brightest] * (brightest < DARK)
+            self.deep += [brightest] * header.deep
         if header.pages > 1:
             self.pages[path] = header.pages
         if header.further_band and self.style.bands is None:

@@ -199,7 +199,7 @@ class Predictor:
             raise UserError(f"tile {tile[0]}×{tile[1]}: too small to see anything. Use {SMALLEST_TILE} pixels or more.")
         with _explain_failures(height, width):
             if tile is None or (factor > 1 and tile[0] >= height and tile[1] >= width):
-                found = self._whole(torch.from_numpy(np.stack(seen)), size, confidence)
+                found = self._whole(_together(seen), size, confidence)
             else:
                 found = [_enlarged(self._in_tiles(image, tile, tell), size, factor) for image in seen]
         return [
@@ -347,6 +347,12 @@ def load(
     factors = {name: float(factor) for name, factor in (favour or {}).items()}
     how = trained.masks, trained.image_style, trained.reduction, half, factors
     return Predictor(network, trained.classes, colours, chosen, file, classifies, *how)
+
+
+def _together(images: Sequence[Bytes]) -> Tensor:
+    """N×H×W×3 of images of one size; a single one is not copied."""
+    alone = len(images) == 1 and images[0].flags.writeable  # else PyTorch would warn
+    return torch.from_numpy(images[0][None] if alone else np.stack(images))
 
 
 def _enlarged(found: tuple[Tensor, Tensor], size: Size, factor: int) -> tuple[Tensor, Tensor]:
