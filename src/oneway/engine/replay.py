@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from contextlib import nullcontext
 from threading import Lock
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,8 +36,11 @@ class CapturedCall:
 
     def __call__(self, x: Tensor) -> tuple[Tensor, ...]:
         """Call with a tensor of that shape, or with fewer rows: the remaining rows keep the last call's values."""
-        given = x if self.staging is None else self.staging[: len(x)].copy_(x)
-        self.input[: len(x)].copy_(given, non_blocking=True)
+        if self.staging is not None:
+            staged = self.staging[: len(x)]
+            np.copyto(staged.numpy(), x.numpy())  # by this thread: PyTorch would keep all cores busy with it
+            x = staged
+        self.input[: len(x)].copy_(x, non_blocking=True)
         self.graph.replay()
         return tuple(result[: len(x)] for result in self.results)
 
