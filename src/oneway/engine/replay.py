@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from contextlib import nullcontext
 from threading import Lock
 
 import numpy as np
 import torch
 from torch import Tensor
 
-MOST_SHAPES = 4
-"""Shapes that a function is captured for: each graph keeps the memory of its activations."""
+MOST_BYTES = 2**25
+"""Of inputs that a function is captured for, one of each shape: graphs keep activations, tens of times as much."""
 
 Function = Callable[[Tensor], tuple[Tensor, ...]]
 
@@ -61,19 +60,38 @@ class ReplayedFunction:
 
     def __call__(self, x: Tensor, *how: Hashable) -> tuple[Tensor, ...]:
         """The results, on the CPU, for a tensor that may lie there too; threads take turns."""
-        with self.lock if self.captures else nullcontext():
-            call = self._captured(x, how) if self.captures else None
-            results = self.function(x.to(self.device), *how) if call is None else call(x)
-            return tuple(result.cpu() for result in results)
+        if not self.captures:
+            return self._eagerly(x, how)
+        with self.lock:
+            self._capture_on_second_sight(x, how)
+            if (call := self.calls.get((x.shape, how))) is not None:
+                return _on_cpu(call(x))
+            try:
+                return self._eagerly(x, how)
+            except torch.OutOfMemoryError:
+                if not self.calls:
+                    raise
+                self._give_up()
+        return self._eagerly(x, how)
 
-    def _captured(self, x: Tensor, how: tuple[Hashable, ...]) -> CapturedCall | None:
-        case = x.shape, how
-        if case in self.seen and case not in self.calls and len(self.calls) < MOST_SHAPES:
+    def _eagerly(self, x: Tensor, how: tuple[Hashable, ...]) -> tuple[Tensor, ...]:
+        return _on_cpu(self.function(x.to(self.device), *how))
+
+    def _capture_on_second_sight(self, x: Tensor, how: tuple[Hashable, ...]) -> None:
+        case, captured = (x.shape, how), sum(call.input.nbytes for call in self.calls.values())
+        if self.captures and case in self.seen and case not in self.calls and captured + x.nbytes <= MOST_BYTES:
             try:
                 self.calls[case] = CapturedCall(lambda given: self.function(given, *how), x, self.device)
-            except RuntimeError:  # no memory to spare, or a network that cannot be captured: it goes on eagerly
-                self.captures = False
-                self.calls.clear()
-                torch.cuda.empty_cache()
+            except RuntimeError:  # no memory to spare, or a network that cannot be captured
+                self._give_up()
         self.seen.add(case)
-        return self.calls.get(case)
+
+    def _give_up(self) -> None:
+        """Go on eagerly, with the memory of the graphs."""
+        self.captures = False
+        self.calls.clear()
+        torch.cuda.empty_cache()
+
+
+def _on_cpu(results: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(result.cpu() for result in results)
