@@ -96,28 +96,32 @@ def digest(run_folder: Path) -> str:
     return total.hexdigest()
 
 
-def machine() -> str:
-    """What decides the last bits."""
-    library = " ".join(platform.libc_ver())  # its logarithms and sines make the noise
-    instructions = torch.backends.cpu.get_cpu_capability()
-    return f"PyTorch {torch.__version__}, {vendor()}, {instructions}, one thread, {library}"
-
-
-def vendor() -> str:
-    """Who made the processor: for the same instructions, libraries choose other algorithms by it."""
+def machines() -> tuple[str, str]:
+    """What decides the last bits: with the model of the processor, and with its maker alone, of which all may agree."""
     cpuinfo = Path("/proc/cpuinfo")  # of Linux
-    known = re.search(r"^vendor_id\s*:\s*(\S+)", cpuinfo.read_text() if cpuinfo.exists() else "", re.MULTILINE)
-    return known[1] if known else platform.machine()
+    text = cpuinfo.read_text() if cpuinfo.exists() else ""
+    found = [re.search(rf"^{key}\s*:\s*(\S+)", text, re.MULTILINE) for key in ("vendor_id", "cpu family", "model")]
+    # For the same instructions, libraries choose other algorithms by these.
+    maker, *model = [match[1] if match else platform.machine() for match in found]
+    library = " ".join(platform.libc_ver())  # its logarithms and sines make the noise
+    rest = f"{torch.backends.cpu.get_cpu_capability()}, one thread, {library}"
+    exact, roughly = (f"PyTorch {torch.__version__}, {name}, {rest}" for name in (" ".join((maker, *model)), maker))
+    return exact, roughly
+
+
+def of_this_machine(digests: dict[str, str]) -> str | None:
+    """The digest that was recorded on a machine like this one, if there is one."""
+    return next((digests[machine] for machine in machines() if machine in digests), None)
 
 
 def record() -> None:
     """Adds what is missing for this kind of machine to the file that the test compares with."""
     torch.set_num_threads(1)
-    known, here = json.loads(RECORDED.read_text()), machine()
+    known, here = json.loads(RECORDED.read_text()), machines()[0]
     recorded = {}
     for name, case in cases().items():
         recorded[name] = known.get(name, {"digests": {}})
-        if here not in recorded[name]["digests"]:
+        if of_this_machine(recorded[name]["digests"]) is None:
             found = run(*case)
             digests = recorded[name]["digests"] | {here: found.pop("digest")}
             recorded[name] = found | recorded[name] | {"digests": digests}
