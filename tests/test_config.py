@@ -194,6 +194,10 @@ def test_a_change_of_what_does_not_exist_is_refused():
     for changes, near in (({"train": {"alhpa": 1}}, "train.alpha"), ({"sed": 1}, "seed")):
         with pytest.raises(UserError, match=f"Did you mean '{near}'"):
             recipe("streets").changed(**changes)
+    with pytest.raises(UserError) as refused:
+        recipe("streets").changed(train={"alhpa": 1.0})
+    known = str(refused.value).partition("Known: ")[2].removesuffix(".").split(", ")
+    assert known == sorted(known), "the same words in every process"
 
 
 def test_none_takes_back_what_a_recipe_has_set():
