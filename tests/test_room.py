@@ -137,6 +137,32 @@ def test_a_loss_that_is_none_is_refused_by_its_name(wrong, message, methods, tmp
         oneway.fit(small_streets(method="wrong"), tmp_path / "run", quiet=True)
 
 
+@pytest.mark.parametrize(
+    ("losses", "message"),
+    [
+        (lambda models, batch, _: Loss("size", models.student(batch.unlabelled()).mean()), "returns a Loss; let it"),
+        (lambda *_: iter(()), "yields no loss"),
+    ],
+)
+def test_a_method_that_gives_no_losses_is_refused(losses, message, methods, tmp_path):
+    """It would have run to the end without learning anything."""
+    methods["wrong"] = Method(losses)
+    with pytest.raises(UserError, match=message):
+        oneway.fit(small_streets(method="wrong"), tmp_path / "run", quiet=True)
+
+
+def test_misspelt_choices_of_a_method_are_refused(methods, tmp_path, monkeypatch):
+    """A teacher that is none trained as a simple one; perturbations are known when training begins, before images."""
+    with pytest.raises(UserError, match=r"Unknown teacher of a method 'ema'.* Known: simple, mean\."):
+        Method(cross_teaching, teacher="ema")
+    with pytest.raises(UserError, match=r"Unknown loss of a method 'weighted'. Did you mean 'weighted-kl'\?"):
+        Method(cross_teaching, loss="weighted")
+    methods["wrong"] = Method(cross_teaching, perturb=("phtsp",), students=2)
+    monkeypatch.setattr("oneway.tools.opening._read_images", None)
+    with pytest.raises(UserError, match=r"perturbation of the method wrong 'phtsp'\. Did you mean 'phtps'\?"):
+        oneway.fit(small_streets(method="wrong"), tmp_path / "run", quiet=True)
+
+
 def test_what_a_method_of_the_page_remembers_is_resumed(methods, tmp_path):
     """A threshold that follows the teacher's certainty; also that of a run which was stopped."""
     methods["two-views"] = remembering()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial, reduce
 from typing import cast
 
@@ -73,12 +73,16 @@ def add_gradients(losses: Losses, parameters: Iterable[nn.Parameter]) -> Measure
     memory of a one-way step is about that of a supervised one.
     """
     parameters, measured = list(parameters), Measured()
+    if not isinstance(losses, Iterator):
+        raise UserError(f"The method returns a {type(losses).__name__}; let it `yield` its losses, one after another.")
     for yielded in losses:
         terms = terms_of(yielded)
         backward(terms, parameters)
         for name, value, _ in terms:
             measured[name] = value.detach() if name not in measured else measured[name] + value.detach()
         del yielded, terms
+    if not measured:
+        raise UserError("The method yields no loss, and nothing would learn: `yield from supervised.losses(…)` first.")
     return measured
 
 
