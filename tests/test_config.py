@@ -128,10 +128,10 @@ def test_the_data_decide_the_task(name, task):
         ),
         ({"method": "mt-cutmix-l2", "variant": "1w-cs"}, "hard targets carry no gradient"),
         ({"method": "vat-entmin", "variant": "1w-cs"}, "use 1w-ct"),
-        ({"model": {"name": "mlp"}}, "model mlp does not fit the labels of streets; use swiftnet"),
+        ({"model": {"name": "mlp"}}, "use swiftnet, deeplabv2, deeplabv3plus or vit"),
         (
             {"data": {"name": "cifar10"}, "model": {"name": "wrn-28-2", "weights": "imagenet"}},
-            "fills the encoder of swiftnet",
+            "fills the encoder of swiftnet, deeplabv2, deeplabv3plus or vit",
         ),
         ({"jitter": {"crop": None}}, "jitter.crop is for images"),
         (
