@@ -69,6 +69,19 @@ def test_results_of_others_stand_beside_ours(tmp_path):
     assert "| CAC, DeepLab v3+-RN50, quoted from Lai et al., CVPR 2021 |  |" in table
 
 
+@pytest.mark.parametrize("name", [name for name, table in TABLES.items() if table.quoted])
+def test_numbers_of_others_are_whole_in_a_narrow_terminal(name, tmp_path):
+    """However long a source is, and where two publish the same numbers."""
+    stub(tmp_path / name / "supervised-1of4" / "seed0", TABLES[name].config("supervised", "1/4"), 60.0)
+    said = Console(file=StringIO(), width=80)
+    reproduce(name, Request(tmp_path, table_only=True), said)
+    printed = said.file.getvalue()
+    assert "…" not in printed
+    for row in TABLES[name].quoted:
+        assert all(source in printed for source in row.source.split("; "))
+        assert f"({row.by_column(TABLES[name].columns)['1/4']})" in printed
+
+
 def test_brackets_are_explained_where_there_are_any(tmp_path):
     """A terminal has a column for the paper's own numbers, and neither where the paper has none."""
     for name, row, brackets in (

@@ -103,7 +103,8 @@ def to_rich(table: RunTable, cells: Sequence[Cell], drive: str = "") -> Table:
             lines.append((cell.row, column, _score(table, cell), str(len(cell.score.by_seed)), *more[: len(beside)]))
         for row in table.quoted if ours else ():
             if value := row.by_column(table.columns).get(column):
-                lines.append((f"{row.method}, {row.network}\n({row.source})", column, "", "", f"({value})"))
+                source = row.source.replace("; ", ";\n")
+                lines.append((f"{row.method}, {row.network}\n({source})", column, "", "", f"({value})"))
     described = replace(table, drives=()) if drive else table
     return as_rich(lines, table.shows + (f", {drive}" if drive else ""), _describe(described, cells, terminal=True))
 
