@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,25 @@ def test_a_method_that_gives_no_losses_is_refused(losses, message, methods, tmp_
     methods["wrong"] = Method(losses)
     with pytest.raises(UserError, match=message):
         oneway.fit(small_streets(method="wrong"), tmp_path / "run", quiet=True)
+
+
+def test_a_number_beside_a_loss_is_logged_and_teaches_nothing(methods, tmp_path):
+    """As the page says, with weight 0: the weights that are learnt are those without it."""
+
+    def losses(models, batch, settings, watched):
+        logits = models.student(batch.unlabelled())
+        loss, number = Loss("size", logits.square().mean()), Loss("share", (logits > 0).float().mean(), 0)
+        yield (loss, number) if watched else loss
+
+    learnt = []
+    for watched in (False, True):
+        methods["own"] = Method(partial(losses, watched=watched))
+        config = small_streets(method="own", train={"log_every": 1})
+        run = oneway.fit(config, tmp_path / str(watched), quiet=True)
+        assert ("share" in run.metrics()[0]) == watched
+        learnt.append((run.path / "model.safetensors").read_bytes())
+    assert 0 < run.metrics()[0]["share"] < 1
+    assert learnt[0] == learnt[1]
 
 
 def test_misspelt_choices_of_a_method_are_refused(methods, tmp_path, monkeypatch):
