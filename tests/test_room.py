@@ -125,6 +125,8 @@ def test_the_page_writes_a_method_that_trains(tmp_path):
         (lambda logits: (Loss("size", logits.mean()), 0.1), "yields a float; give it a name"),
         (lambda logits: Loss("size", logits), r"loss 'size' has shape \(2, 9, 8, 16\); make it a scalar"),
         (lambda logits: Loss("size", logits.detach().mean()), "loss 'size' has no gradient"),
+        (lambda logits: Loss("iteration", logits.mean()), "loss 'iteration' has a name that logs have for something"),
+        (lambda logits: Loss("miou", logits.mean()), "loss 'miou' has a name that logs have for something"),
     ],
 )
 def test_a_loss_that_is_none_is_refused_by_its_name(wrong, message, methods, tmp_path):

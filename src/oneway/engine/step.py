@@ -27,6 +27,9 @@ from oneway.perturb import perturb_labels, perturbation
 Measured = dict[str, Tensor]
 """Losses by name, on the device."""
 
+TAKEN = ("iteration", "learning_rate", "skipped", "miou", "accuracy", "per_class")
+"""Names that lines of `metrics.jsonl` have for something else than a loss."""
+
 
 def step(state: TrainingState, store: Store, draws: Draws, config: Config, consistent: bool = True) -> Measured:
     """One iteration as a function of its draws: crops, perturbations, gradients, optimiser, EMA.
@@ -92,6 +95,8 @@ def terms_of(yielded: Loss | tuple[Loss, ...]) -> tuple[Loss, ...]:
     for term in terms:
         if not isinstance(term, Loss):
             raise UserError(f"The method yields a {type(term).__name__}; give it a name: Loss(name, value, weight).")
+        if term.name in TAKEN:
+            raise UserError(f"The method's loss {term.name!r} has a name that logs have for something else; rename it.")
         if term.value.ndim > 0:
             raise UserError(f"The method's loss {term.name!r} has shape {tuple(term.value.shape)}; make it a scalar.")
     if not any(term.value.requires_grad for term in terms):
