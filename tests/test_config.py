@@ -128,10 +128,10 @@ def test_the_data_decide_the_task(name, task):
         ),
         ({"method": "mt-cutmix-l2", "variant": "1w-cs"}, "hard targets carry no gradient"),
         ({"method": "vat-entmin", "variant": "1w-cs"}, "use 1w-ct"),
-        ({"model": {"name": "mlp"}}, "model mlp does not fit the labels of streets; use swiftnet"),
+        ({"model": {"name": "mlp"}}, "use swiftnet, deeplabv2, deeplabv3plus or vit"),
         (
             {"data": {"name": "cifar10"}, "model": {"name": "wrn-28-2", "weights": "imagenet"}},
-            "fills the encoder of swiftnet",
+            "fills the encoder of swiftnet, deeplabv2, deeplabv3plus or vit",
         ),
         ({"jitter": {"crop": None}}, "jitter.crop is for images"),
         (
@@ -194,6 +194,10 @@ def test_a_change_of_what_does_not_exist_is_refused():
     for changes, near in (({"train": {"alhpa": 1}}, "train.alpha"), ({"sed": 1}, "seed")):
         with pytest.raises(UserError, match=f"Did you mean '{near}'"):
             recipe("streets").changed(**changes)
+    with pytest.raises(UserError) as refused:
+        recipe("streets").changed(train={"alhpa": 1.0})
+    known = str(refused.value).partition("Known: ")[2].removesuffix(".").split(", ")
+    assert known == sorted(known), "the same words in every process"
 
 
 def test_none_takes_back_what_a_recipe_has_set():

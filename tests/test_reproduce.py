@@ -69,6 +69,52 @@ def test_results_of_others_stand_beside_ours(tmp_path):
     assert "| CAC, DeepLab v3+-RN50, quoted from Lai et al., CVPR 2021 |  |" in table
 
 
+@pytest.mark.parametrize("name", [name for name, table in TABLES.items() if table.quoted])
+def test_numbers_of_others_are_whole_in_a_narrow_terminal(name, tmp_path):
+    """However long a source is, and where two publish the same numbers."""
+    stub(tmp_path / name / "supervised-1of4" / "seed0", TABLES[name].config("supervised", "1/4"), 60.0)
+    said = Console(file=StringIO(), width=80)
+    reproduce(name, Request(tmp_path, table_only=True), said)
+    printed = said.file.getvalue()
+    assert "…" not in printed
+    for row in TABLES[name].quoted:
+        assert all(source in printed for source in row.source.split("; "))
+        assert f"({row.by_column(TABLES[name].columns)['1/4']})" in printed
+
+
+def test_brackets_are_explained_where_there_are_any(tmp_path):
+    """A terminal has a column for the paper's own numbers, and neither where the paper has none."""
+    for name, row, brackets in (
+        ("cityscapes-half-teacher", "the text", ""),
+        ("variants", "mt 1w-ct", "In brackets: the paper's."),
+        ("cityscapes", "supervised", "In brackets: the paper's, and results of others, as the paper quotes them."),
+    ):
+        stub(tmp_path / name / f"{row.replace(' ', '-')}-1of4" / "seed0", TABLES[name].config(row, "1/4"), 60.0)
+        said = Console(file=StringIO(), width=2000)
+        reproduce(name, Request(tmp_path, table_only=True), said)
+        printed, table = " ".join(said.file.getvalue().split()), (tmp_path / name / "table.md").read_text()
+        assert ("In brackets" in table, brackets in table) == (bool(brackets), True)
+        assert ("┃ the paper ┃" in printed) == bool(brackets)
+        assert "the paper's." not in printed
+        assert ("In brackets: results of others" in printed) == (name == "cityscapes")
+
+
+def test_figures_of_settings_have_the_papers_own_setting_beside_ours():
+    """Its figures show no numbers, and its tables have those of one setting in each."""
+    half, full, cifar = (TABLES[name] for name in ("cityscapes-half", "cityscapes", "cifar10"))
+    for name, row, same, its_row in (
+        ("consistency-weight", "α 0.5", half, "simple-phtps"),
+        ("batch-norm-half", "clean inputs", half, "simple-phtps"),
+        ("batch-norm", "both inputs", full, "simple-phtps"),
+        ("cifar10-batch-norm", "clean inputs", cifar, "simple 1w-ct"),
+    ):
+        table = TABLES[name]
+        assert [other for other in table.rows if table.rows[other].paper] == [row]
+        for column in table.columns:
+            assert table.paper(row, column) == same.paper(its_row, column)
+            assert table.config(row, column) == same.config(its_row, column)
+
+
 def test_a_table_is_filled_once(tiny_cifar, tmp_path):
     """Mean and sample deviation of the runs' own values, with a length that is not the table's.
 
@@ -237,6 +283,13 @@ def test_a_loss_is_negative_in_every_column(tmp_path):
     _, table = table_of("facade", tmp_path)
     assert "| `fixmatch` | 38.0 (-2.0) |" in table
     assert "| `fixmatch` | -20 % |" in table
+
+
+def test_next_to_nothing_has_no_minus(tmp_path):
+    facade(tmp_path, {("supervised", "20"): [40.01], ("fixmatch", "20"): [40.0], ("supervised", "all"): [50.0]})
+    _, table = table_of("facade", tmp_path)
+    assert "| `fixmatch` | 40.0 (+0.0) |" in table
+    assert "| `fixmatch` | 0 % |" in table
 
 
 def test_only_seeds_with_a_pair_are_compared(tmp_path):

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,8 @@ def test_the_page_writes_a_method_that_trains(tmp_path):
         (lambda logits: (Loss("size", logits.mean()), 0.1), "yields a float; give it a name"),
         (lambda logits: Loss("size", logits), r"loss 'size' has shape \(2, 9, 8, 16\); make it a scalar"),
         (lambda logits: Loss("size", logits.detach().mean()), "loss 'size' has no gradient"),
+        (lambda logits: Loss("iteration", logits.mean()), "loss 'iteration' has a name that logs have for something"),
+        (lambda logits: Loss("miou", logits.mean()), "loss 'miou' has a name that logs have for something"),
     ],
 )
 def test_a_loss_that_is_none_is_refused_by_its_name(wrong, message, methods, tmp_path):
@@ -134,6 +137,51 @@ def test_a_loss_that_is_none_is_refused_by_its_name(wrong, message, methods, tmp
 
     methods["wrong"] = Method(losses)
     with pytest.raises(UserError, match=message):
+        oneway.fit(small_streets(method="wrong"), tmp_path / "run", quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("losses", "message"),
+    [
+        (lambda models, batch, _: Loss("size", models.student(batch.unlabelled()).mean()), "returns a Loss; let it"),
+        (lambda *_: iter(()), "yields no loss"),
+    ],
+)
+def test_a_method_that_gives_no_losses_is_refused(losses, message, methods, tmp_path):
+    """It would have run to the end without learning anything."""
+    methods["wrong"] = Method(losses)
+    with pytest.raises(UserError, match=message):
+        oneway.fit(small_streets(method="wrong"), tmp_path / "run", quiet=True)
+
+
+def test_a_number_beside_a_loss_is_logged_and_teaches_nothing(methods, tmp_path):
+    """As the page says, with weight 0: the weights that are learnt are those without it."""
+
+    def losses(models, batch, settings, watched):
+        logits = models.student(batch.unlabelled())
+        loss, number = Loss("size", logits.square().mean()), Loss("share", (logits > 0).float().mean(), 0)
+        yield (loss, number) if watched else loss
+
+    learnt = []
+    for watched in (False, True):
+        methods["own"] = Method(partial(losses, watched=watched))
+        config = small_streets(method="own", train={"log_every": 1})
+        run = oneway.fit(config, tmp_path / str(watched), quiet=True)
+        assert ("share" in run.metrics()[0]) == watched
+        learnt.append((run.path / "model.safetensors").read_bytes())
+    assert 0 < run.metrics()[0]["share"] < 1
+    assert learnt[0] == learnt[1]
+
+
+def test_misspelt_choices_of_a_method_are_refused(methods, tmp_path, monkeypatch):
+    """A teacher that is none trained as a simple one; perturbations are known when training begins, before images."""
+    with pytest.raises(UserError, match=r"Unknown teacher of a method 'ema'.* Known: simple, mean\."):
+        Method(cross_teaching, teacher="ema")
+    with pytest.raises(UserError, match=r"Unknown loss of a method 'weighted'. Did you mean 'weighted-kl'\?"):
+        Method(cross_teaching, loss="weighted")
+    methods["wrong"] = Method(cross_teaching, perturb=("phtsp",), students=2)
+    monkeypatch.setattr("oneway.tools.opening._read_images", None)
+    with pytest.raises(UserError, match=r"perturbation of the method wrong 'phtsp'\. Did you mean 'phtps'\?"):
         oneway.fit(small_streets(method="wrong"), tmp_path / "run", quiet=True)
 
 

@@ -73,11 +73,11 @@ def _model_conflicts(config: Config) -> Iterator[str]:
     if own and config.data.name == "moons":
         yield "model.factory makes networks for images, and moons has points; leave it out"
     if not own and name not in fitting:
-        yield f"model {name} does not fit the labels of {config.data.name}; use {listed(fitting, joint='or')}"
+        yield f"model {name} does not fit the labels of {config.data.name}; use {listed(fitting, None, 'or')}"
     if model.weights == "imagenet" and (own or not segments):
         having = f"what {model.factory} makes" if own else name
         yield (
-            f"model.weights imagenet fills the encoder of {listed(SEGMENTERS, joint='or')}, and {having} is none of "
+            f"model.weights imagenet fills the encoder of {listed(SEGMENTERS, None, 'or')}, and {having} is none of "
             "them; use --model.weights none"
         )
     if model.weights == "imagenet" and model.width != 1 and not own and narrows:
@@ -86,7 +86,7 @@ def _model_conflicts(config: Config) -> Iterator[str]:
             "--model.weights none, or --model.width 1"
         )
     if model.backbone is not None and not own and not segments:
-        yield f"model.backbone is for {listed(SEGMENTERS)}, and {name} has none; use --model.backbone none"
+        yield f"model.backbone is for {listed(SEGMENTERS, None)}, and {name} has none; use --model.backbone none"
     if model.width != 1 and not own and not narrows:
         yield (
             f"model.width {model.width} is for ResNets, and {model.backbone or name} comes in one width; "

@@ -375,7 +375,7 @@ class Config(Section):
         """
         known = {*type(self).model_fields, *self.flat()}
         if surplus := sorted(names_of(changes) - known):
-            raise unknown("setting", surplus[0], known)
+            raise unknown("setting", surplus[0], sorted(known))
         return self.model_copy(
             update={
                 name: getattr(self, name).model_copy(update=value) if isinstance(value, dict) else value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial, reduce
 from typing import cast
 
@@ -26,6 +26,9 @@ from oneway.perturb import perturb_labels, perturbation
 
 Measured = dict[str, Tensor]
 """Losses by name, on the device."""
+
+TAKEN = ("iteration", "learning_rate", "skipped", "miou", "accuracy", "per_class")
+"""Names that lines of `metrics.jsonl` have for something else than a loss."""
 
 
 def step(state: TrainingState, store: Store, draws: Draws, config: Config, consistent: bool = True) -> Measured:
@@ -73,12 +76,16 @@ def add_gradients(losses: Losses, parameters: Iterable[nn.Parameter]) -> Measure
     memory of a one-way step is about that of a supervised one.
     """
     parameters, measured = list(parameters), Measured()
+    if not isinstance(losses, Iterator):
+        raise UserError(f"The method returns a {type(losses).__name__}; let it `yield` its losses, one after another.")
     for yielded in losses:
         terms = terms_of(yielded)
         backward(terms, parameters)
         for name, value, _ in terms:
             measured[name] = value.detach() if name not in measured else measured[name] + value.detach()
         del yielded, terms
+    if not measured:
+        raise UserError("The method yields no loss, and nothing would learn: `yield from supervised.losses(…)` first.")
     return measured
 
 
@@ -88,6 +95,8 @@ def terms_of(yielded: Loss | tuple[Loss, ...]) -> tuple[Loss, ...]:
     for term in terms:
         if not isinstance(term, Loss):
             raise UserError(f"The method yields a {type(term).__name__}; give it a name: Loss(name, value, weight).")
+        if term.name in TAKEN:
+            raise UserError(f"The method's loss {term.name!r} has a name that logs have for something else; rename it.")
         if term.value.ndim > 0:
             raise UserError(f"The method's loss {term.name!r} has shape {tuple(term.value.shape)}; make it a scalar.")
     if not any(term.value.requires_grad for term in terms):

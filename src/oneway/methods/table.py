@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from oneway.common.errors import unknown
 
 if TYPE_CHECKING:
     from torch import nn
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 PerturbationName = Literal["ph", "tps", "phtps", "colour", "augseg", "cutmix", "boxes", "cutout", "noise"]
 MIXING: frozenset[PerturbationName] = frozenset(("cutmix", "boxes"))
+TeacherName = Literal["simple", "mean"]
 LossName = Literal["kl", "weighted-kl", "confident", "confident-l2"]
 BalanceName = Literal["none", "frequency", "dice", "ohem"]
 VariantName = Literal["1w-ct", "1w-cs", "2w-c1", "1w-p2", "2w-p2"]
@@ -39,7 +42,7 @@ class Method:
     augment_all: bool = False
     """Whether `augment` is for all labelled images."""
 
-    teacher: Literal["simple", "mean"] = "simple"
+    teacher: TeacherName = "simple"
     """The student itself (`simple`), or its EMA (`mean`)."""
 
     loss: LossName = "kl"
@@ -80,6 +83,12 @@ class Method:
 
     train: Mapping[str, Any] = field(default_factory=dict)
     """Its defaults in the section `train`: they override a recipe's settings, and flags override both."""
+
+    def __post_init__(self) -> None:
+        """A misspelt choice would train another method; names of perturbations are checked when training begins."""
+        for kind, name, known in (("teacher", self.teacher, TeacherName), ("loss", self.loss, LossName)):
+            if name not in get_args(known):
+                raise unknown(f"{kind} of a method", name, get_args(known))
 
     @property
     def supervised(self) -> bool:

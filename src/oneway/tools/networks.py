@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from oneway.common.errors import UserError
+from oneway.common.errors import UserError, unknown
 from oneway.common.importing import collector_paused
 from oneway.common.links import refuse_link
 from oneway.common.run_files import MODEL
@@ -25,6 +25,7 @@ from oneway.methods import METHODS
 from oneway.models import build
 from oneway.models.factory import examine
 from oneway.models.features import classifier_of, feature_channels
+from oneway.perturb import PERTURBATIONS
 from oneway.runs import TrainedModel, load_model
 from oneway.runs.model_file import digest
 from oneway.runs.reading import is_there
@@ -72,13 +73,18 @@ class Prepared(NamedTuple):
 
 
 def refuse_unsuited(config: Config, classes: int) -> None:
-    """Refuses a network of the user's own that cannot be made, or lacks what the method looks into: no data are needed.
+    """Refuses perturbations that there are not, and networks that do not fit: no data are needed.
 
-    The others are known to fit their methods before anything is opened.
+    One of the user's own may be impossible to make, or lack what the method looks into. Others are known to fit their
+    methods before anything is opened.
     """
+    method = METHODS[config.method]
+    for name in (*method.perturb, *method.augment):
+        if name not in PERTURBATIONS:
+            raise unknown(f"perturbation of the method {config.method}", name, PERTURBATIONS)
     if config.model.factory is None:
         return
-    network, method = build(config.model, classes, student_seed(config.seed, 0)), METHODS[config.method]
+    network = build(config.model, classes, student_seed(config.seed, 0))
     if method.drops_channels:
         feature_channels(network)
     if method.needs_pairs:

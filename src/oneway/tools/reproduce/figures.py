@@ -110,6 +110,7 @@ def _draw_inputs(ours: Mean | None) -> Figure | None:
         return None
     figure = Figure(figsize=(6.4, 2.2), layout="constrained")
     axes = figure.subplots()
+    axes.use_sticky_edges = False  # a bar that ends at the axis looks cut off
     names = [f"ours, {_seeds([ours])}", *CLEAN_INPUTS_IN_PAPER]
     axes.errorbar([ours.mean], [0], xerr=[ours.standard_error or 0.0], fmt="o", color=OURS, capsize=3)
     axes.plot(list(ours.by_seed.values()), [0] * len(ours.by_seed), "|", color=OURS, markersize=12)

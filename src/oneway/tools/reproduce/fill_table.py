@@ -90,7 +90,9 @@ def report_command(out: Path, runs: Runs) -> str:
 
 def to_rich(table: RunTable, cells: Sequence[Cell], drive: str = "") -> Table:
     """A line for each cell, those of one number of labels together, then what is quoted for it."""
-    beside = (f"over {BASELINE}", "n", "distance closed") if table.paired else ("the paper",)
+    beside: tuple[str, ...] = ("the paper",) if table.published else ()
+    if table.paired:
+        beside = (f"over {BASELINE}", "n", "distance closed")
     lines: list[Sequence[str]] = [("method", "labels", "in %", "n", *beside)]
     for column in table.columns:
         ours = [cell for cell in cells if cell.column == column]
@@ -98,12 +100,13 @@ def to_rich(table: RunTable, cells: Sequence[Cell], drive: str = "") -> Table:
             over, paper = cell.difference, table.paper(cell.row, column) or "–"
             paired = ("", "") if over is None else (over.with_error("+"), str(len(over.by_seed)))
             more = (*paired, _percent(cell.closed)) if table.paired else (paper,)
-            lines.append((cell.row, column, _score(table, cell), str(len(cell.score.by_seed)), *more))
+            lines.append((cell.row, column, _score(table, cell), str(len(cell.score.by_seed)), *more[: len(beside)]))
         for row in table.quoted if ours else ():
             if value := row.by_column(table.columns).get(column):
-                lines.append((f"{row.method}, {row.network}\n({row.source})", column, "", "", f"({value})"))
+                source = row.source.replace("; ", ";\n")
+                lines.append((f"{row.method}, {row.network}\n({source})", column, "", "", f"({value})"))
     described = replace(table, drives=()) if drive else table
-    return as_rich(lines, table.shows + (f", {drive}" if drive else ""), _describe(described, cells))
+    return as_rich(lines, table.shows + (f", {drive}" if drive else ""), _describe(described, cells, terminal=True))
 
 
 def to_markdown(table: RunTable, cells: Sequence[Cell], by_drive: Mapping[str, Sequence[Cell]]) -> str:
@@ -123,14 +126,15 @@ def to_markdown(table: RunTable, cells: Sequence[Cell], by_drive: Mapping[str, S
     return "\n".join(f"{part.rstrip()}\n" for part in parts)
 
 
-def _describe(table: RunTable, cells: Sequence[Cell]) -> str:
-    """How to read the numbers."""
+def _describe(table: RunTable, cells: Sequence[Cell], terminal: bool = False) -> str:
+    """How to read the numbers; on a terminal, what the paper has is no bracket but a column."""
     seeds = counted(sorted({len(cell.score.by_seed) for cell in cells}), "seed", joint=" or ")
     metric = METRIC_NAMES[cells[0].runs[0].summary["metric"]]
     scores = f"Validation {metric} in percent, last iteration, mean ± sample deviation over {seeds}."
     if not table.paired:
-        others = ", and results of others, as it quotes them" if table.quoted else ""
-        return f"{scores} In brackets: the paper's{others}."
+        theirs = ["the paper's"] if table.published and not terminal else []
+        theirs += ["results of others, as the paper quotes them"] if table.quoted else []
+        return f"{scores} In brackets: {', and '.join(theirs)}." if theirs else scores
     same = f"seed and drive, the mean over {listed(table.drives, most=None)}" if table.drives else "seed"
     folds = " Each drive is held out in turn; a seed's value is the mean over them." if table.drives else ""
     return (
@@ -202,4 +206,4 @@ def _distance(cell: Cell) -> str:
 
 
 def _percent(share: float | None) -> str:
-    return "" if share is None else f"{100 * share:.0f} %"
+    return "" if share is None else f"{round(100 * share)} %"

@@ -102,7 +102,7 @@ class Mean:
 
     def with_error(self, sign: str = "") -> str:
         """The mean and its standard error; with a plus where it is positive, if `sign` is one."""
-        return f"{self.mean:{sign}.1f}{_spread(self.standard_error)}"
+        return f"{round(self.mean, 1) + 0.0:{sign}.1f}{_spread(self.standard_error)}"  # never −0.0
 
     def as_json(self) -> dict[str, Any]:
         """With the values, seed by seed."""

@@ -73,6 +73,11 @@ class RunTable:
         """Whether a cell is compared with labels alone, and not with what the paper has in its place."""
         return self.length is not None
 
+    @property
+    def published(self) -> bool:
+        """Whether the paper has numbers for any row."""
+        return any(row.paper for row in self.rows.values())
+
     def config(self, row: str, column: str, drive: str = "") -> Config:
         """The configuration of a cell's runs, without seed and data."""
         one = self.rows[row]
@@ -100,11 +105,17 @@ RN34 = {"model": {"backbone": "resnet34"}}
 FINE = {"data": {"coarse": "none"}}
 ADVERSARIAL = "Hung et al., BMVC 2018"
 HIGH_AND_LOW = "Mittal et al., TPAMI 2019"
+VARIED = "French et al., BMVC 2020"
 ERROR_CORRECTING = "Mendel et al., ECCV 2020"
 CONTEXT_AWARE = "Lai et al., CVPR 2021"
 RN101, RN50 = "DeepLab v2-RN101", "DeepLab v3+-RN50"
 STRENGTHS = (0, 0.5, 1, 2)
 WEIGHTS = (0.125, 0.25, 0.5, 0.75, 1)
+
+SIMPLE_HALF = "60.8 ± 1.6, 64.8 ± 1.5, 68.8 ± 0.7, 71.1 ± 0.9"
+SIMPLE_FULL = "66.3 ± 1.0, 71.0 ± 0.5, 74.3 ± 0.7, 75.8 ± 0.4"
+SIMPLE_CIFAR = "68.8 ± 5.4, 84.2 ± 0.4, 90.6 ± 0.4, 96.2 ± 0.2"
+"""The paper's tables of `simple-phtps` with its own settings; figures that vary them show no numbers."""
 
 STRENGTHS_IN_PAPER: dict[tuple[float, float], str] = {(0, 1): "64.9", (1, 0): "63.4", (1, 1): "64.8"}
 """The paper's values by s_G and s_P, from its table of the parts of PhTPS: its figure shows no numbers."""
@@ -126,10 +137,13 @@ BY_STRENGTH = {
 BY_WEIGHT = {alpha: Setup("simple-phtps", changes={"train": {"alpha": alpha}}) for alpha in WEIGHTS}
 
 
-def _batch_norm(name: str, columns: tuple[str, ...]) -> RunTable:
-    """The paper's figure of what perturbed inputs do to the statistics, which shows no numbers."""
+def _batch_norm(name: str, columns: tuple[str, ...], chosen: str, paper: str) -> RunTable:
+    """The paper's figure of what perturbed inputs do to the statistics: its numbers are those of the chosen policy."""
     rows = {
-        f"{policy} inputs": Setup("simple-phtps", changes=_train(batch_norm=policy)) for policy in ("clean", "both")
+        f"{policy} inputs": Setup(
+            "simple-phtps", paper=paper if policy == chosen else "", changes=_train(batch_norm=policy)
+        )
+        for policy in ("clean", "both")
     }
     iterations = CIFAR_ITERATIONS if name == "cifar10" else {}
     shows = f"Batch-norm statistics of clean inputs, or of perturbed ones too, on {name}"
@@ -163,7 +177,7 @@ TABLES: dict[str, RunTable] = {
             "simple-ph": Setup("simple-ph", paper="59.2, 64.9, 68.3, 71.8"),
             "simple-tps": Setup("simple-tps", paper="58.2, 63.4, 66.7, 70.1"),
             "simple-cutmix": Setup("simple-cutmix", paper="59.8 ± 0.5, 63.8 ± 1.2, 67.0 ± 1.4, 69.3 ± 1.1"),
-            "simple-phtps": Setup("simple-phtps", paper="60.8 ± 1.6, 64.8 ± 1.5, 68.8 ± 0.7, 71.1 ± 0.9"),
+            "simple-phtps": Setup("simple-phtps", paper=SIMPLE_HALF),
             "mt-cutmix-l2": Setup("mt-cutmix-l2", paper="61.6 ± 0.9, 64.6 ± 0.5, 67.6 ± 0.7, 69.9 ± 0.6"),
             "mt-cutmix": Setup("mt-cutmix", paper="59.3 ± 1.3, 63.3 ± 1.0, 66.8 ± 0.6, 69.7 ± 0.5"),
             "mt-phtps": Setup("mt-phtps", paper="62.0 ± 1.3, 66.0 ± 1.0, 69.1 ± 0.5, 71.2 ± 0.7"),
@@ -179,13 +193,13 @@ TABLES: dict[str, RunTable] = {
             "mt-phtps": Setup("mt-phtps", paper="61.5 ± 1.0, 66.4 ± 1.1, 69.0 ± 0.6, 71.0 ± 0.7"),
         },
         quoted=(
-            Quoted("supervised", RN101, HIGH_AND_LOW, "56.2, 60.2, 64.6, 66.0"),
+            Quoted("supervised", RN101, f"{HIGH_AND_LOW}; {VARIED}", "56.2, 60.2, 64.6, 66.0"),
             Quoted("s4GAN + MLMT", RN101, HIGH_AND_LOW, "59.3, 61.9, –, 65.8"),
             Quoted("supervised", RN101, ADVERSARIAL, "55.5, 59.9, 64.1, 66.4"),
             Quoted("AdvSemSeg", RN101, ADVERSARIAL, "58.8, 62.3, 65.7, 67.7"),
             Quoted("supervised", RN101, ERROR_CORRECTING, "56.0, 60.5, –, 66.0"),
             Quoted("ECS", RN101, ERROR_CORRECTING, "60.3, 63.8, –, 67.7"),
-            Quoted("MT-CutMix", RN101, "French et al., BMVC 2020", "60.3 ± 1.2, 63.9 ± 0.7, –, 67.7 ± 0.4"),
+            Quoted("MT-CutMix", RN101, VARIED, "60.3 ± 1.2, 63.9 ± 0.7, –, 67.7 ± 0.4"),
         ),
     ),
     "cityscapes": RunTable(
@@ -194,7 +208,7 @@ TABLES: dict[str, RunTable] = {
         SHARES,
         {
             "supervised": Setup("supervised", paper="61.1 ± 0.4, 67.3 ± 1.1, 71.9 ± 0.1, 75.4 ± 0.4"),
-            "simple-phtps": Setup("simple-phtps", paper="66.3 ± 1.0, 71.0 ± 0.5, 74.3 ± 0.7, 75.8 ± 0.4"),
+            "simple-phtps": Setup("simple-phtps", paper=SIMPLE_FULL),
             "mt-phtps": Setup("mt-phtps", paper="68.6 ± 0.6, 72.0 ± 0.3, 73.8 ± 0.4, 75.0 ± 0.4"),
             "RN34 supervised": Setup(
                 "supervised", paper="64.9 ± 0.8, 69.8 ± 1.0, 73.8 ± 1.4, 76.1 ± 0.8", changes=RN34
@@ -242,10 +256,10 @@ TABLES: dict[str, RunTable] = {
         "The weight α of the consistency loss; the paper's figure is best from 0.25 to 0.75",
         "cityscapes-half",
         SHARES,
-        {f"α {alpha:g}": one for alpha, one in BY_WEIGHT.items()},
+        {f"α {alpha:g}": replace(one, paper=SIMPLE_HALF if alpha == 0.5 else "") for alpha, one in BY_WEIGHT.items()},
     ),
-    "batch-norm-half": _batch_norm("cityscapes-half", SHARES),
-    "batch-norm": _batch_norm("cityscapes", SHARES),
+    "batch-norm-half": _batch_norm("cityscapes-half", SHARES, "clean", SIMPLE_HALF),
+    "batch-norm": _batch_norm("cityscapes", SHARES, "both", SIMPLE_FULL),
     "variants": RunTable(
         "Kinds of consistency on half-resolution Cityscapes, with the simple and the mean teacher",
         "cityscapes-half",
@@ -271,7 +285,7 @@ TABLES: dict[str, RunTable] = {
             "vat-entmin": Setup("vat-entmin", paper="41.0 ± 2.5, 73.2 ± 1.5, 84.2 ± 0.4, 90.5 ± 0.2"),
             "simple 1w-cs": Setup("simple-phtps", "1w-cs", "27.7 ± 5.9, 51.7 ± 3.5, 69.3 ± 4.2, 91.6 ± 1.5"),
             "simple 2w-c1": Setup("simple-phtps", "2w-c1", "30.3 ± 1.8, 54.8 ± 1.5, 72.9 ± 2.6, 95.9 ± 0.2"),
-            "simple 1w-ct": Setup("simple-phtps", "1w-ct", "68.8 ± 5.4, 84.2 ± 0.4, 90.6 ± 0.4, 96.2 ± 0.2"),
+            "simple 1w-ct": Setup("simple-phtps", "1w-ct", SIMPLE_CIFAR),
         },
         CIFAR_ITERATIONS,
     ),
@@ -290,7 +304,7 @@ TABLES: dict[str, RunTable] = {
             "mt 1w-p2": Setup("mt-phtps", "1w-p2", "73.4 ± 1.4"),
         },
     ),
-    "cifar10-batch-norm": _batch_norm("cifar10", CIFAR_LABELS),
+    "cifar10-batch-norm": _batch_norm("cifar10", CIFAR_LABELS, "clean", SIMPLE_CIFAR),
     "cifar10-teacher": _teacher("cifar10", CIFAR_LABELS, alpha_of_code=1.0),
     "cifar10-beyond": RunTable(
         "Not in the paper: its text's warp, one like that of its code, and FixMatch, on CIFAR-10",
