@@ -116,3 +116,40 @@ def test_a_graph_gives_what_its_kernels_give():
     for x, found in [(x, replayed(x)) for x in given]:
         assert all(torch.equal(a, b) for a, b in zip(found, squares(x), strict=True))
     assert len(replayed.calls) == 1
+
+
+def test_a_graph_is_captured_on_the_gpu_of_its_model(made, monkeypatch):
+    """And so are all calls made there, whichever GPU is the current one of the thread."""
+    entered, where = [], []
+
+    class Current:
+        def __init__(self, device):
+            self.device = device
+
+        def __enter__(self):
+            entered.append(self.device)
+
+        def __exit__(self, *_):
+            entered.pop()
+
+    def observed(x):
+        where.append(list(entered))
+        return squares(x)
+
+    monkeypatch.setattr(torch.cuda, "device", Current)
+    x, replayed = images(1, 4, 4), ReplayedFunction(observed, torch.device("cuda", 1))
+    replayed.seen.add((x.shape, ()))
+    for _ in range(2):
+        assert torch.equal(replayed(x)[0], squares(x)[0])
+    assert (len(made), len(where) > 1, entered) == (1, True, [])
+    assert all(devices == [torch.device("cuda", 1)] for devices in where)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_a_graph_of_another_gpu_than_the_current_one_gives_what_its_kernels_give():
+    """A capture on the current GPU would be empty, and its replay return the last call's results."""
+    replayed = ReplayedFunction(squares, torch.device("cuda", 1))
+    with torch.cuda.device(0):
+        for x in [images(2, 16, 16) for _ in range(4)]:
+            assert all(torch.equal(a, b) for a, b in zip(replayed(x), squares(x), strict=True))
+    assert len(replayed.calls) == 1

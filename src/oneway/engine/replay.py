@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
 
 import numpy as np
@@ -13,6 +14,11 @@ MOST_BYTES = 2**25
 """Of inputs that a function is captured for, one of each shape: graphs keep activations, tens of times as much."""
 
 Function = Callable[[Tensor], tuple[Tensor, ...]]
+
+
+def on(device: torch.device) -> AbstractContextManager[object]:
+    """Within the block, a GPU is the current one of this thread: to that go streams, graphs and Triton's kernels."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 class CapturedCall:
@@ -60,6 +66,10 @@ class ReplayedFunction:
 
     def __call__(self, x: Tensor, *how: Hashable) -> tuple[Tensor, ...]:
         """The results, on the CPU, for a tensor that may lie there too; threads take turns."""
+        with on(self.device):
+            return self._replayed_or_eagerly(x, how)
+
+    def _replayed_or_eagerly(self, x: Tensor, how: tuple[Hashable, ...]) -> tuple[Tensor, ...]:
         if not self.captures:
             return self._eagerly(x, how)
         with self.lock:

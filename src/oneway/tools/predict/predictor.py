@@ -34,7 +34,7 @@ from oneway.data.folder.classes import default_colours
 from oneway.data.image_style import COLOURS, ImageStyle
 from oneway.data.mask_style import MaskStyle
 from oneway.data.pictures import encoded, mark, palette
-from oneway.engine.replay import ReplayedFunction
+from oneway.engine.replay import ReplayedFunction, on
 from oneway.models.favoured import Favoured, favoured
 from oneway.models.image import TileableNetwork, TilePosition
 from oneway.models.mirrored import Mirrored, average
@@ -197,7 +197,7 @@ class Predictor:
             tile = TILE
         if tile is not None and min(tile) < SMALLEST_TILE:
             raise UserError(f"tile {tile[0]}×{tile[1]}: too small to see anything. Use {SMALLEST_TILE} pixels or more.")
-        with _explain_failures(height, width):
+        with on(self.device), _explain_failures(height, width):
             if tile is None or (factor > 1 and tile[0] >= height and tile[1] >= width):
                 found = self._whole(_together(seen), size, confidence)
             else:
@@ -210,7 +210,7 @@ class Predictor:
     def probabilities(self, image: Picture) -> Floats:
         """The probability of every class, C×H×W for every pixel of an image; C for a model that classifies."""
         pixels = pixels_of(image, self.image_style)
-        with _explain_failures(*pixels.shape[:2]):
+        with on(self.device), _explain_failures(*pixels.shape[:2]):
             found: Floats = self._probabilities(pixels)[0].float().cpu().numpy()
         return found
 
@@ -219,7 +219,7 @@ class Predictor:
         if not self.classifies:
             raise UserError(f"{self.source}: has a class for every pixel. Use predict().")
         pixels = pixels_of(image, self.image_style)
-        with _explain_failures(*pixels.shape[:2]):
+        with on(self.device), _explain_failures(*pixels.shape[:2]):
             probability, winner = self._probabilities(pixels)[0].max(dim=0)
         return self.classes[int(winner)], float(probability)
 
@@ -324,6 +324,8 @@ def load(
     if (not file.exists() and not (path / CONFIG).exists()) or describe_exported(path):
         raise no_run(path)
     chosen = choose_device(device)
+    if chosen.type == "cuda":  # by its number: another thread, or a later call, may have another current one
+        chosen = torch.device("cuda", torch.cuda.current_device())
     trained = load_model(file, chosen, factory)
     if isinstance(trained.network, Perceptron):
         raise UserError(f"{file}: predicts for points in the plane, and not for images.")
