@@ -18,6 +18,9 @@ from contextlib import contextmanager
 from typing import Any
 
 PARTS = {
+    "oneway.runs.environment:choose_device": "device",
+    "oneway.runs.environment:environment": "device",
+    "oneway.engine.memory:require": "device",  # the first that waits until a GPU is initialised
     "oneway.data.load:load": "data",
     "oneway.data.streets.scene:render": "data",
     "oneway.engine.feed:feed": "data",

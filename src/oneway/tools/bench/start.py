@@ -22,8 +22,8 @@ from oneway.tools.bench.findings import Findings, Options, Result, Say, number, 
 
 IMAGES = 4
 PARTS = (
-    "Python", "imports", "data", "network", "weights", "first iterations", "capture", "work", "validation", "saving",
-    "report", "rest", "exit",
+    "Python", "imports", "device", "data", "network", "weights", "first iterations", "capture", "work", "validation",
+    "saving", "report", "rest", "exit",
 )  # fmt: skip
 """In the order in which they happen, more or less."""
 
