@@ -28,8 +28,8 @@ from oneway.ops.cross_entropy import cross_entropy, cross_entropy_by_kernel
 from oneway.ops.cutmix import cutmix
 from oneway.ops.losses import masked_kl, upsample
 from oneway.ops.moved_kl import Geometry, moved_kl_by_kernel
-from oneway.ops.perturb import recolour_and_warp_by_kernel
 from oneway.ops.photometric import photometric
+from oneway.ops.phtps import phtps_by_kernel
 from oneway.ops.warp import Warp, sampling_points, valid_points, warp
 
 UPSTREAM = 0.7
@@ -274,7 +274,7 @@ def fact_perturb_is_the_plain_one(coloured, warped, memory_format):
         points = sampling_points(transform.displacements.double(), 17, 23)
         assert 0 < valid_points(points).float().mean() < 1
         expected = warp(expected, points)
-    perturbed = recolour_and_warp_by_kernel(x, draw if coloured else None, transform if warped else None)
+    perturbed = phtps_by_kernel(x, draw if coloured else None, transform if warped else None)
     assert perturbed.stride() == x.stride()
     torch.testing.assert_close(perturbed.double(), expected, rtol=1e-5, atol=1e-5)
 
@@ -282,16 +282,14 @@ def fact_perturb_is_the_plain_one(coloured, warped, memory_format):
 def fact_perturb_leaves_what_it_need_not_touch():
     """A warp that moves nothing gives the image back to the bit."""
     x = images(9, 16)
-    assert (recolour_and_warp_by_kernel(x, None, random_warp(2, 9, 16, 0.0)) == x).all()
+    assert (phtps_by_kernel(x, None, random_warp(2, 9, 16, 0.0)) == x).all()
 
 
 def fact_perturb_keeps_the_type():
     """bfloat16 images stay that."""
     x = images(9, 16).bfloat16()
     expected = photometric(x.double(), draw_of_colours())
-    torch.testing.assert_close(
-        recolour_and_warp_by_kernel(x, draw_of_colours(), None), expected.bfloat16(), rtol=2**-7, atol=2**-9
-    )
+    torch.testing.assert_close(phtps_by_kernel(x, draw_of_colours(), None), expected.bfloat16(), rtol=2**-7, atol=2**-9)
 
 
 def fact_averages_move_as_pytorch_moves_them():

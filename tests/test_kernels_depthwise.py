@@ -20,7 +20,7 @@ from torch.autograd import forward_ad
 from kernel_facts import DEVICE, assert_facts
 from norm_facts import assert_agree, assert_same_when_fused, gradients, random, seeded, value_and_gradients
 from oneway.models.fuse import FusedNorm, fuse
-from oneway.models.inverted import SHORTCUTS, FusedInverted, FusedSeparable, FusedUniversal
+from oneway.models.fuse_timm import SHORTCUTS, FusedInverted, FusedSeparable, FusedUniversal
 from oneway.models.norm import population_statistics
 from oneway.models.stem import Depthwise
 from oneway.models.swiftnet import SwiftNet

@@ -20,7 +20,7 @@ from oneway.ops.cutmix import box_mask
 from oneway.ops.losses import masked_kl
 from oneway.ops.warp import sampling_points, splat, valid_points, warp
 from oneway.perturb import PERTURBATIONS, UNCHANGED, compose, perturb_labels, phtps, tps
-from oneway.perturb.drawn import cutmix, cutout, noise
+from oneway.perturb.named import cutmix, cutout, noise
 
 HEIGHT, WIDTH = 48, 80
 

@@ -15,9 +15,9 @@ from oneway.common.streams import permuted
 from oneway.config import Jitter
 from oneway.data.dataset import Samples
 from oneway.draws import MOST_SHUFFLED, Plan, batch_of, draw, part
-from oneway.engine.boxes import CropDraw, Cropping, most_needed, needed_box
 from oneway.engine.feed import resident, streamed
 from oneway.engine.jitter import _shifts, _window, jitter_inputs, jitter_labels, jitter_pairs
+from oneway.engine.regions import CropDraw, Cropping, most_needed, needed_region
 from oneway.engine.store import Store
 from oneway.models.projector import CELL
 from pools import opened, pack, write_images
@@ -116,7 +116,7 @@ def test_only_what_crops_are_made_of_is_kept(padding, beyond, pairs):
         size = tuple(random.integers(20, 3000, size=2).tolist())
         shift = tuple(table.overlap.shift[0].tolist()) if pairs else None
         numbers = (float(own.scale), float(own.top), float(own.left), bool(own.flip), shift)
-        top, left, bottom, right = needed_box(size, CropDraw(*numbers), cropping)
+        top, left, bottom, right = needed_region(size, CropDraw(*numbers), cropping)
         assert 0 <= top < bottom <= size[0]
         assert 0 <= left < right <= size[1]
         assert (bottom - top) * (right - left) <= most

@@ -22,7 +22,7 @@ from torch import Tensor
 from oneway.config import Jitter
 from oneway.draws import CropDraws, Draws, OverlapDraws, Plan, draw
 from oneway.engine import memory
-from oneway.engine.boxes import Box, CropDraw, Cropping, most_needed, needed_box
+from oneway.engine.regions import Box, CropDraw, Cropping, most_needed, needed_region
 from oneway.engine.store import Array, Choose, FlatArray, FlatArrayOnDisk, ImageRegion, Images, Pool, Store
 from oneway.models.projector import CELL
 
@@ -118,7 +118,7 @@ class _RegionFinder:
         columns = (column.tolist() for column in (draws.scale, draws.top, draws.left, draws.flip))
         shifts = repeat(None) if overlap is None else map(tuple, overlap.shift.tolist())
         drawn = map(CropDraw, *columns, shifts)
-        return [partial(needed_box, draw=each, cropping=self.cropping) for each in drawn]
+        return [partial(needed_region, draw=each, cropping=self.cropping) for each in drawn]
 
 
 class _Prefetcher:

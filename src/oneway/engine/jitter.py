@@ -14,7 +14,7 @@ from torch import Tensor
 
 from oneway.config import Jitter
 from oneway.draws import CropDraws, OverlapDraws
-from oneway.engine.boxes import OVERLAP
+from oneway.engine.regions import OVERLAP
 from oneway.engine.store import Store
 from oneway.methods.interface import Pair
 from oneway.ops import kernels_run

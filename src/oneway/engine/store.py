@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from oneway.engine.boxes import Box
+from oneway.engine.regions import Box
 
 AT_ONCE = 2**24
 """Pixels that are copied from the disk to the device at a time."""

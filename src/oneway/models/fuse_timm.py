@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from timm.layers import GELU, BatchNormAct2d
+from timm.layers import GELU, BatchNormAct2d, DropPath
 from timm.models import FeatureListNet
+from timm.models._efficientnet_blocks import (
+    DepthwiseSeparableConv,
+    EdgeResidual,
+    InvertedResidual,
+    UniversalInvertedResidual,
+)
 from timm.models.resnet import BasicBlock, Bottleneck, ResNet
 from torch import Tensor, nn
 
 from oneway.models import fuse
 from oneway.models.fuse import FusedNorm, FusedSumNorm, activation_of, become, is_usual, is_watched
-from oneway.models.inverted import SHORTCUTS, can_take_shortcut
 from oneway.models.wrn import Block, WideResNet
 
 
@@ -31,6 +36,36 @@ class FusedBottleneck(Bottleneck):  # type: ignore[misc]
         return self.bn3(self.conv3(x), shortcut)
 
 
+class FusedSeparable(DepthwiseSeparableConv):  # type: ignore[misc]
+    """A block whose second norm takes the shortcut."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.bn2(self.conv_pw(self.se(self.aa(self.bn1(self.conv_dw(x))))), x)
+
+
+class FusedInverted(InvertedResidual):  # type: ignore[misc]
+    """A block whose third norm takes the shortcut."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.conv_dw(self.bn1(self.conv_pw(x)))
+        return self.bn3(self.conv_pwl(self.se(self.aa(self.bn2(y)))), x)
+
+
+class FusedUniversal(UniversalInvertedResidual):  # type: ignore[misc]
+    """A block whose projecting norm takes the shortcut."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.se(self.dw_mid(self.pw_exp(self.dw_start(x))))
+        return self.pw_proj.bn(self.pw_proj.conv(y), x)
+
+
+class FusedEdge(EdgeResidual):  # type: ignore[misc]
+    """A block whose second norm takes the shortcut."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.bn2(self.conv_pwl(self.se(self.aa(self.bn1(self.conv_exp(x))))), x)
+
+
 class FusedWideBlock(Block):
     """A block whose first norm adds up the previous block's two terms; its own two are left to the next block."""
 
@@ -47,6 +82,15 @@ class FusedWideResNet(WideResNet):
         terms = self.groups((self.stem(self.normalise(x)),))
         _, x = self.norm(*terms)
         return self.head(x.mean(dim=(2, 3)))
+
+
+SHORTCUTS: dict[type[nn.Module], tuple[type[nn.Module], str]] = {
+    DepthwiseSeparableConv: (FusedSeparable, "bn2"),
+    InvertedResidual: (FusedInverted, "bn3"),
+    UniversalInvertedResidual: (FusedUniversal, "pw_proj.bn"),
+    EdgeResidual: (FusedEdge, "bn2"),
+}
+"""The fused class of each block, and the name of its last norm."""
 
 
 def _fuse_activated(norm: nn.BatchNorm2d) -> None:
@@ -75,8 +119,20 @@ def _fuse_shortcut(block: nn.Module) -> None:
     """Fuse a block that ends with a sum: its last norm takes over the sum."""
     kind, last = SHORTCUTS[type(block)]
     norm = block.get_submodule(last)
-    if type(norm) is FusedNorm and norm.activation == "none" and can_take_shortcut(block):
+    if type(norm) is FusedNorm and norm.activation == "none" and _can_take_shortcut(block):
         block.__class__ = kind
+
+
+def _can_take_shortcut(block: nn.Module) -> bool:
+    """Whether nothing but a sum follows a block's last norm, and no hook observes the modules in between."""
+    dropped, projection = block.get_submodule("drop_path"), getattr(block, "pw_proj", None)
+    kept = type(dropped) is nn.Identity or (type(dropped) is DropPath and dropped.drop_prob == 0)
+    between = [getattr(block, name, None) for name in ("conv_s2d", "dw_end", "layer_scale")]
+    between.append(getattr(projection, "aa", None))
+    absent = all(each is None or type(each) is nn.Identity for each in between)
+    passed = [module for module in (dropped, projection, *between) if module is not None]
+    watched = any(module._forward_hooks or module._forward_pre_hooks for module in passed)
+    return bool(block.has_skip and kept and absent and not watched)
 
 
 fuse.BLOCKS.update({BasicBlock: (FusedBasicBlock, 2), Bottleneck: (FusedBottleneck, 3)})

@@ -19,8 +19,8 @@ from oneway.ops.losses import confident_l2, entropy, kl_map, masked_kl, pixels_o
 from oneway.ops.moved_kl import Geometry, moved, moved_kl
 from oneway.ops.norm import norm, sum_norm
 from oneway.ops.norm_pool import norm_pool
-from oneway.ops.perturb import recolour_and_warp
 from oneway.ops.photometric import photometric, with_strength
+from oneway.ops.phtps import phtps
 from oneway.ops.resize import resize
 from oneway.ops.shared_norm import sharing_batches
 from oneway.ops.side_stream import on_side_stream

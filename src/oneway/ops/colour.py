@@ -18,8 +18,8 @@ from torch import Tensor
 
 from oneway.draws import Colours
 from oneway.ops.backend import kernel_takes, tl, triton
-from oneway.ops.perturb import hue_shifted
 from oneway.ops.photometric import shift_hue
+from oneway.ops.phtps import hue_shifted
 
 PROBABILITIES = (0.8, 0.2, 0.5)
 """Probabilities of a change of colours, of grey, of blur."""

@@ -68,7 +68,7 @@ class PhTPS(Perturbation):
         return Geometry(self.warp)
 
     def image(self, x: Tensor) -> Tensor:
-        return ops.recolour_and_warp(x, self.colours, self.warp)
+        return ops.phtps(x, self.colours, self.warp)
 
     def prediction(self, p: Tensor) -> Tensor:
         return p if self.warp is None or p.ndim < 4 else ops.warp(p, self.warp.points)

@@ -41,7 +41,7 @@ class CropDraw(NamedTuple):
     shift: tuple[float, float] | None = None  # of a second, overlapping crop; None: there is none
 
 
-def needed_box(size: tuple[int, int], draw: CropDraw, cropping: Cropping) -> Box:
+def needed_region(size: tuple[int, int], draw: CropDraw, cropping: Cropping) -> Box:
     """The region that the crop, or both crops, of an image of this height and width are sampled from."""
     bounds = []
     for axis, length in enumerate(size):

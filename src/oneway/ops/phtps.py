@@ -20,18 +20,18 @@ PIXELS = 256
 """Pixels of a program."""
 
 
-def recolour_and_warp(x: Tensor, colours: Photometric | None, by: Warp | None) -> Tensor:
+def phtps(x: Tensor, colours: Photometric | None, by: Warp | None) -> Tensor:
     """Change the colours of N×3×H×W images, then warp them; either may be None."""
     if colours is None and by is None:
         return x
     if kernel_takes(x) and not x.requires_grad:
-        return recolour_and_warp_by_kernel(x, colours, by)
+        return phtps_by_kernel(x, colours, by)
     x = x if colours is None else photometric(x, colours)
     return x if by is None else warp(x, by.points)
 
 
-def recolour_and_warp_by_kernel(x: Tensor, colours: Photometric | None, by: Warp | None) -> Tensor:
-    """`recolour_and_warp` by a kernel, without a gradient."""
+def phtps_by_kernel(x: Tensor, colours: Photometric | None, by: Warp | None) -> Tensor:
+    """`phtps` by a kernel, without a gradient."""
     out = torch.empty_like(x)
     n, _, height, width = x.shape
     # What is absent is never read, but a kernel wants a pointer.
