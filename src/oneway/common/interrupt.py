@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 
 class Interrupted(Exception):
@@ -46,27 +47,13 @@ def defer_signals() -> Iterator[Callable[[], int | None]]:
     Yields:
         A function that returns the number of the signal that came, or None.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: None
-        return
-    received: list[int] = []
 
-    def receive(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-        for other, handler in previous.items():
+    def receive(number: int, before: dict[int, Any]) -> None:
+        for other, handler in before.items():
             signal.signal(other, handler if other in IMPATIENT else signal.SIG_IGN)
 
-    handlers = {int(number): signal.getsignal(number) for number in STOPPING}
-    previous = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
-    for number in previous:
-        signal.signal(number, receive)
-    try:
+    with _received_by(receive, STOPPING) as received:
         yield lambda: received[0] if received else None
-    finally:
-        for number, handler in previous.items():
-            # It comes again with every second, and would end a process that is about to end by itself.
-            if not (number in received and number == signal.SIGXCPU):
-                signal.signal(number, handler)
 
 
 @contextmanager
@@ -75,25 +62,38 @@ def stops_as_by_ctrl_c() -> Iterator[None]:
 
     A signal that is ignored stays so, and in another thread they are left to the main one, as by `defer_signals`.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    handlers = {int(number): signal.getsignal(number) for number in STOPPING if number != signal.SIGINT}
-    previous = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
 
-    received: list[int] = []
-
-    def receive(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-        for other in previous.keys() - {*IMPATIENT}:
+    def receive(number: int, before: dict[int, Any]) -> None:
+        for other in before.keys() - {*IMPATIENT}:
             signal.signal(other, signal.SIG_IGN)
         raise Stopped(number)
 
-    for number in previous:
-        signal.signal(number, receive)
-    try:
+    with _received_by(receive, [number for number in STOPPING if number != signal.SIGINT]):
         yield
+
+
+@contextmanager
+def _received_by(receive: Callable[[int, dict[int, Any]], None], numbers: Iterable[int]) -> Iterator[list[int]]:
+    """Within the block, signals that are not ignored go to a function, with all their handlers of before.
+
+    Yields:
+        The numbers of those that have come.
+    """
+    received: list[int] = []
+    main = threading.current_thread() is threading.main_thread()
+    handlers = {int(number): signal.getsignal(number) for number in numbers if main}
+    before = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        receive(number, before)
+
+    for number in before:
+        signal.signal(number, handle)
+    try:
+        yield received
     finally:
-        for number, handler in previous.items():
-            if not (number in received and number == signal.SIGXCPU):  # likewise
+        for number, handler in before.items():
+            # It comes again with every second, and would end a process that is about to end by itself.
+            if not (number in received and number == signal.SIGXCPU):
                 signal.signal(number, handler)

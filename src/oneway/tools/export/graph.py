@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import nullcontext
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 import torch.fx.experimental._config as symbolic
@@ -23,7 +23,6 @@ from oneway.models.winograd import without_products
 from oneway.ops.losses import pixels_of, upsample
 
 Output = Literal["labels", "logits"]
-OUTPUTS: tuple[Output, ...] = get_args(Output)
 INPUT = "images"
 EXAMPLE = (2, 192, 320, 3)
 """No two of its sides agree: what is equal there would be taken to be equal always."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,6 +111,12 @@ def losses_in(metrics: Sequence[dict[str, Any]]) -> list[str]:
     """The names of the losses in lines of `metrics.jsonl`, in the order of the method."""
     names = (key for line in metrics if "learning_rate" in line for key in line)
     return [name for name in dict.fromkeys(names) if name not in NOT_LOSSES]
+
+
+def curve_titles(metric: str, losses: Iterable[str]) -> dict[str, str]:
+    """What a page draws over iterations, by its key in `metrics.jsonl`: the metric on validation, and the losses."""
+    validation = f"Validation {METRIC_NAMES[metric]}, %"
+    return {metric: validation, **{name: f"{name[:1].upper()}{name[1:]} loss" for name in losses}}
 
 
 def series_in(metrics: Sequence[dict[str, Any]], key: str) -> Series:

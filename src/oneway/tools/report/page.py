@@ -26,7 +26,7 @@ from oneway.runs.atomic import refuse_unwritable, write_atomically
 from oneway.tools.baseline import compared_runs
 from oneway.tools.intervals import miou_of_images
 from oneway.tools.report import confusion, plots, words
-from oneway.tools.report.facts import RunFacts, common_images, differing_settings, read_runs
+from oneway.tools.report.facts import RunFacts, common_images, curve_titles, differing_settings, read_runs
 from oneway.tools.report.gain import describe_gain
 from oneway.tools.report.gallery import gallery
 from oneway.tools.report.next_steps import next_steps
@@ -244,12 +244,8 @@ def _robustness_plots(runs: Sequence[RunFacts], found: Robustness) -> list[Plot]
 def _curves(runs: Sequence[RunFacts]) -> list[Plot]:
     """The metric on validation, and every loss that some run has."""
     losses = dict.fromkeys(name for run in runs for name in run.losses)
-    titles = {
-        runs[0].metric: f"Validation {runs[0].metric_name}, %",
-        **{name: f"{name[:1].upper()}{name[1:]} loss" for name in losses},
-    }
     drawn = []
-    for number, (key, title) in enumerate(titles.items()):
+    for number, (key, title) in enumerate(curve_titles(runs[0].metric, losses).items()):
         of_runs = [(run.series(key), run.colour) for run in runs]
         lines = [plots.Line(series.iterations, series.values, colour) for series, colour in of_runs if series.values]
         if lines:

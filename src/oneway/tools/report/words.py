@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from oneway.common.words import counted, listed
 from oneway.config import Config
 from oneway.methods import METHODS
@@ -266,13 +268,10 @@ def matrix_note(shown: int, classes: int) -> str:
 
 def most_confused(run: RunFacts) -> dict[str, tuple[str, float] | None]:
     """For each class the other class its pixels are given most often, and their percentage; None if there is none."""
-    found: dict[str, tuple[str, float] | None] = {}
-    for row, name in enumerate(run.classes):
-        shares = run.row_shares[row].copy()
-        shares[row] = 0
-        column = int(shares.argmax())
-        found[name] = (run.classes[column], 100 * float(shares[column])) if shares[column] > 0 else None
-    return found
+    shares = run.row_shares
+    np.fill_diagonal(shares, 0)
+    found = zip(run.classes, shares.argmax(axis=1), shares.max(axis=1), strict=True)
+    return {name: (run.classes[other], 100 * float(share)) if share > 0 else None for name, other, share in found}
 
 
 def present_classes(run: RunFacts) -> list[str]:

@@ -19,7 +19,7 @@ from oneway.runs import lock, open_run, records
 from oneway.runs.checkpoint import list_complete
 from oneway.runs.reading import read_whole
 from oneway.tools.evaluate import METRIC_NAMES, METRIC_OF_TASK
-from oneway.tools.report.facts import losses_in, series_in
+from oneway.tools.report.facts import curve_titles, losses_in, series_in
 from oneway.tools.report.plots import Line, average
 from oneway.tools.snapshots import CLASSES
 
@@ -148,11 +148,7 @@ def read_details(path: Path) -> dict[str, Any]:
     per_class = validated[-1].get("per_class", []) if validated else []
     names, colours = _classes(path / PICTURES / CLASSES)
     names = list(summary["per_class"]) if summary else names or [f"class {n}" for n, _ in enumerate(per_class, start=1)]
-    curves: dict[str, str] = {
-        metric: f"Validation {METRIC_NAMES[metric]}, %",
-        **{name: f"{name[:1].upper()}{name[1:]} loss" for name in losses_in(log)},
-        "learning_rate": "Learning rate",
-    }
+    curves = {**curve_titles(metric, losses_in(log)), "learning_rate": "Learning rate"}
     return {
         "method": config.method,
         "labels": len(split.labelled),
