@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,6 +30,7 @@ from oneway.tools.predict import load as load_model
 from small_runs import QUIET, save_tiny
 
 TWELVE = ImageStyle(bits=12)
+PAGE = (Path(__file__).parents[2] / "docs/export.md").read_text(encoding="utf-8")
 
 
 def samples(seed, shape=(32, 64), bits=12):
@@ -158,6 +161,23 @@ def test_other_bits_are_another_test(place, tmp_path):
         UserError, match=r"has learnt from the colours \(12 bits of 16\) of images, and the colours would be"
     ):
         evaluate_run(place / "run", "val", tmp_path, QUIET, cache=tmp_path / "cache")
+
+
+@pytest.mark.parametrize(("suffix", "kind"), [("onnx", "onnxruntime"), ("xml", "openvino"), ("pt2", "torch")])
+@pytest.mark.parametrize("bits", [12, 16])
+def test_the_code_of_the_export_page_reads_as_predict_does(tmp_path, monkeypatch, suffix, kind, bits):
+    """Shifted by 8 whatever the model says, 12 bits would be nearly black."""
+    pytest.importorskip(kind)
+    pytest.importorskip("onnxscript")
+    factory = save_tiny(tmp_path / "a.safetensors", ("a", "b", "c"), image_style=ImageStyle(bits=bits))
+    export_model(tmp_path / "a.safetensors", tmp_path / f"model.{suffix}", "labels", QUIET, factory=factory)
+    Image.fromarray(samples(1, bits=bits)).save(tmp_path / "photo.jpg", format="PNG")
+    (snippet,) = [code for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if f'"model.{suffix}"' in code]
+    monkeypatch.chdir(tmp_path)
+    exec(snippet, found := {})
+    expected = load_model(tmp_path / "a.safetensors", "cpu", factory).predict(tmp_path / "photo.jpg").labels
+    assert len(np.unique(expected)) > 1
+    assert np.array_equal(np.asarray(found["labels"]).reshape(expected.shape), expected)
 
 
 def test_an_export_names_them(tmp_path):

@@ -147,9 +147,9 @@ def _describe(model: Predictor, output: Output) -> About:
         "output": OUTPUT_WORDS[output, model.classifies],
         "classes": model.classes,
         "colours": model.colours,
+        "bits": bits,
     }
     about |= {} if bands is None else {"bands": bands}
-    about |= {} if bits == MOST_BITS else {"bits": bits}
     about |= {"favour": model.favour} if model.favour else {}
     return about | ({} if model.reduction == 1 else {"reduction": model.reduction})
 
