@@ -23,7 +23,8 @@ from oneway.common.terms import IGNORE
 from oneway.models.mirrored import Mirrored
 from oneway.ops import most_probable
 from oneway.ops.losses import upsample
-from oneway.tools.evaluate import Scores, confusion_matrices, evaluate_run, predict
+from oneway.tools.evaluate import Scores, confusion_matrices, predict
+from oneway.tools.evaluate_run import evaluate_run
 from oneway.tools.train import train
 from small_runs import QUIET, small_streets
 from test_windows import Largest

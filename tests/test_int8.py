@@ -23,7 +23,7 @@ from oneway.data import load as load_data
 from oneway.data.streets import CLASSES
 from oneway.runs import TrainedModel, open_run, save_model
 from oneway.tools.bench import Options, bench, runtimes
-from oneway.tools.evaluate import evaluate_run
+from oneway.tools.evaluate_run import evaluate_run
 from oneway.tools.export import Int8, export_model
 from oneway.tools.export.agreement import compare
 from oneway.tools.export.formats import FORMATS

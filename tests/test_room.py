@@ -33,7 +33,7 @@ from oneway.methods.interface import Loss
 from oneway.models.roles import Models
 from oneway.perturb import PERTURBATIONS, UNCHANGED, CutMix, Perturbation, perturbation
 from oneway.runs import open_run
-from oneway.tools.evaluate import evaluate_run
+from oneway.tools.evaluate_run import evaluate_run
 from own_method import codes, remembering
 from small_runs import QUIET, assert_resumes, small_streets
 

@@ -22,7 +22,7 @@ from oneway.config.recipes import recipe
 from oneway.data import list_files, streets
 from oneway.data.mask_style import MaskStyle
 from oneway.runs import open_run
-from oneway.tools.evaluate import evaluate_run
+from oneway.tools.evaluate_run import evaluate_run
 from oneway.tools.report import write_report
 from oneway.tools.run_data import load_data, read_split
 from oneway.tools.train import train

@@ -17,7 +17,7 @@ from oneway.data import list_files, load
 from oneway.data.decode.images import read_header, read_image
 from oneway.data.folder import list_folder
 from oneway.data.image_style import ImageStyle
-from oneway.tools.evaluate import evaluate_run
+from oneway.tools.evaluate_run import evaluate_run
 from oneway.tools.export import export_model
 from oneway.tools.export.formats import METADATA
 from oneway.tools.predict import Outputs, predict_files

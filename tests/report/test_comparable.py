@@ -19,7 +19,7 @@ from oneway.common.errors import UserError
 from oneway.config import build, merge
 from oneway.config.recipes import recipe
 from oneway.runs import open_run
-from oneway.tools.evaluate import evaluate_run
+from oneway.tools.evaluate_run import evaluate_run
 from oneway.tools.report import words, write_report
 from oneway.tools.report.facts import read_runs
 from oneway.tools.train import train

@@ -311,7 +311,7 @@ def evaluate(
         as_json: Print JSON, for machines.
     """
     from oneway.models.favoured import in_words
-    from oneway.tools.evaluate import about_absent, evaluate_run
+    from oneway.tools.evaluate_run import about_absent, evaluate_run
 
     factors = factors_of(favour)
     result = evaluate_run(

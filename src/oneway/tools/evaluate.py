@@ -6,33 +6,23 @@ Shapes: N images of H×W pixels, C classes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from rich.console import Console
 from torch import Tensor, nn
 
-from oneway import data, runs
-from oneway.common.errors import UserError
-from oneway.common.run_files import MODEL
-from oneway.common.terms import COARSEST_STRIDE, IGNORE, SplitName, Task
-from oneway.common.words import listed
-from oneway.config.recipes import recipe
+from oneway.common.terms import IGNORE, Task
 from oneway.data.dataset import Samples
 from oneway.engine.ranks import ALONE, Ranks
-from oneway.models.favoured import favoured
-from oneway.models.mirrored import Mirrored
 from oneway.models.norm import population_statistics
 from oneway.ops.losses import pixels_of, upsample
 from oneway.ops.most_probable import is_exact, most_probable
-from oneway.tools.intervals import Counts, Interval, interval_of, intervals_of_classes
-from oneway.tools.run_data import read_split, refuse_other_style
+from oneway.tools.intervals import Counts, Interval, interval_of
 from oneway.tools.windows import predict_in_windows
 
 Indices = npt.NDArray[np.int64]
@@ -228,96 +218,6 @@ def _without(samples: Samples, skip: Collection[int]) -> Indices:
     return np.setdiff1d(np.arange(samples.labelled), np.fromiter(skip, dtype=np.int64))
 
 
-def evaluate_run(
-    path: Path,
-    split: SplitName,
-    data_path: Path | None,
-    console: Console,
-    *,
-    factory: str | None = None,
-    refresh: bool = False,
-    device: str = "auto",
-    cache: Path | None = None,
-    mirror: bool = False,
-    window: tuple[int, int] | None = None,
-    favour: Mapping[str, float] | None = None,
-) -> dict[str, Any]:
-    """The scores of a run's model on a split of its data set, or of the same kind of data set elsewhere.
-
-    Where there is only the model's file, they are of the labelled images of another folder.
-
-    With `mirror`, predictions are averaged over an image and its mirror image; with `window`, they are made in sliding
-    windows of that height and width; with `favour`, the probabilities of some classes are multiplied by factors first.
-    """
-    run = _open(path, split, data_path, device, factory)
-    if window and min(window) < COARSEST_STRIDE:
-        crop = run.config.jitter.crop
-        crops = f", such as those of its crops: --window {crop[0]} {crop[1]}" if crop else ""
-        raise UserError(
-            f"--window {window[0]} {window[1]}: too small for {path} to see anything, and would take hours. Give "
-            f"{COARSEST_STRIDE} pixels or more a side{crops}."
-        )
-    if split == "test":
-        _require_test_split(run.config.data.name)
-    chosen = runs.choose_device(device)
-    trained = runs.load_model(run.model_file, chosen, factory)
-    network = Mirrored(trained.network) if mirror else trained.network
-    network = favoured(network, trained.classes, favour, chosen)
-    dataset, samples, seen = read_split(
-        run, split, trained.classes, data_path, console, refresh=refresh, cache=cache, masks=trained.masks
-    )
-    refuse_other_style(run, trained, dataset)
-    if mirror and samples.task != "segmentation":
-        raise UserError(f"--mirror: {path} classifies {run.config.data.name}; only segmentation is averaged so.")
-    if window and samples.task != "segmentation":
-        raise UserError(f"--window: {path} classifies {run.config.data.name}, whole inputs at once; leave it out.")
-    scores = evaluate(network, samples, len(trained.classes), skip=seen, window=window)
-    if not scores.confusion.any():
-        where = data_path or run.config.data.path or run.config.data.name
-        raise UserError(f"{where}: no pixel of its images to evaluate is labelled, and nothing can be scored.")
-    counted = samples.labelled - len(seen)
-    left_out = {"left_out": [samples.names[number] for number in seen]} if seen else {}
-    how: dict[str, Any] = ({"mirror": True} if mirror else {}) | ({"window": list(window)} if window else {})
-    how |= {"favour": dict(favour)} if favour else {}
-    about = {"run": str(path), "split": split, "samples": counted, **how, **left_out}
-    by_class: dict[str, Sequence[Any]] = {}
-    if scores.by_image is not None:
-        by_class["class_intervals"] = intervals_of_classes(scores.by_image)
-    if scores.task == "segmentation":
-        by_class |= {"recall": scores.recall, "precision": scores.precision}
-    named = {kind: dict(zip(trained.classes, values, strict=True)) for kind, values in by_class.items()}
-    return {**about, **as_json(scores, trained.classes), **named}
-
-
-def _open(path: Path, split: SplitName, data_path: Path | None, device: str, factory: str | None) -> runs.Run:
-    """The run of a folder or of the model in it; or a model alone, which has to see a folder and predict masks."""
-    if path.name == MODEL and (path.parent / runs.CONFIG).is_file():
-        return runs.open_run(path.parent, any_method=True)
-    if path.suffix != Path(MODEL).suffix or not path.is_file():
-        return runs.open_run(path, any_method=True)
-    if data_path is None or split != "val":
-        raise UserError(
-            f"{path}: a model without its run, which would know its images. Name a folder of labelled ones with "
-            "--data DIR, and leave out --split."
-        )
-    from oneway.tools.predict import load  # which imports this file
-
-    model = load(path, device, factory)
-    if model.classifies:
-        raise UserError(f"{path}: classifies whole images, and folders have masks. Give its run folder.")
-    config = recipe("folder").changed(jitter={"crop": None, "fit": False}, data={"reduction": model.reduction})
-    return runs.ModelAlone(path, config)
-
-
-def _require_test_split(name: str) -> None:
-    if name in data.READERS:
-        raise UserError(f"{name} has no test split apart from its validation set; use --split val.")
-    if name == "folder":
-        raise UserError(
-            "A folder has no test split. Put such images into a folder of their own, and name it with --data."
-        )
-
-
 def as_json(scores: Scores, classes: Sequence[str]) -> dict[str, Any]:
     """Scores by name, as summaries have them; the value is None where nothing was scored."""
     return {
@@ -334,17 +234,3 @@ def by_image_as_json(counts: Counts, names: Sequence[str]) -> Iterator[dict[str,
     """What `validation.jsonl` keeps of each image."""
     for name, rows in zip(names, counts.tolist(), strict=True):
         yield {"image": name, **dict(zip(("hits", "labelled", "predicted"), rows, strict=True))}
-
-
-def about_absent(scores: Mapping[str, Any]) -> str:
-    """A note on classes that no labelled pixel has, and on predictions of them; nothing where there is none."""
-    if not scores["absent"] or scores["metric"] != "miou":
-        return ""
-    columns = zip(*scores["confusion"], strict=True)
-    predicted = {name: sum(column) for name, column in zip(scores["per_class"], columns, strict=True)}
-    note = f"No pixel is labelled {listed(scores['absent'], None, 'or')}: not in the mean."
-    if wrong := [name for name in scores["absent"] if predicted[name]]:
-        share = 100 * sum(predicted[name] for name in wrong) / sum(predicted.values())
-        amount = f"{share:.1f} %" if share >= 0.05 else "Less than 0.1 %"
-        note += f" {amount} are taken for {listed(wrong, None, 'or')} all the same: errors of the classes they have."
-    return note

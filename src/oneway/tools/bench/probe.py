@@ -25,7 +25,7 @@ PARTS = {
     "oneway.data.streets.scene:render": "data",
     "oneway.engine.feed:feed": "data",
     "oneway.tools.opening:_read_images": "data",
-    "oneway.tools.evaluate:read_split": "data",
+    "oneway.tools.evaluate_run:read_split": "data",
     "oneway.tools.suggest.scores:candidates_of_run": "data",
     "oneway.models.named:build": "network",
     "oneway.engine.start:training_state": "network",
