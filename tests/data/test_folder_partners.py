@@ -31,6 +31,13 @@ def test_photos_beside_masks(tmp_path, name):
     assert len(guessed) == (name == "holiday 2024")
 
 
+def test_loose_files_do_not_hide_a_folder(tmp_path):
+    """However many come before it by name: of the folders there, the first few are looked at."""
+    for number in range(40):
+        write(tmp_path / f"{number:02}.pdf", "a paper")
+    assert len(labelled(find(with_masks(tmp_path, "holiday")).train)) == 4
+
+
 def test_photos_in_splits(tmp_path):
     """Inside and outside, the validation set stays one."""
     for part, count in (("train", 4), ("val", 2)):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -35,7 +36,7 @@ from oneway.data.folder.pairing import (
     stems_below,
     unmarked,
 )
-from oneway.data.folder.walk import Problem, entries_of, images_in, require_inside, unsupported_images
+from oneway.data.folder.walk import Problem, folders_in, images_in, require_inside, unsupported_images
 from oneway.data.pictures import is_marked
 from oneway.data.splits import names_in_list
 
@@ -75,18 +76,15 @@ def find(root: Path, unlabelled: Path | None = None) -> Found:
     """
     _require_folder(root)
     description = _with_folders(root)
-    problems: list[Problem] = []
-    (train, *taught), (val, *validated) = (_pair(root, description, key, problems) for key in ("train", "val"))
-    partner = None if any(item.mask for item in train) else _find_partner(root, description)
+    pairs = _pair(root, description)
+    partner = None if any(item.mask for item in pairs.train) else _find_partner(root, description)
     if partner is not None:
         description = _with_folders(root, (*IMAGES, partner))
-        problems.clear()
-        (train, *taught), (val, *validated) = (_pair(root, description, key, problems) for key in ("train", "val"))
-    if (alone := _without_masks(root, description, train)) is not None:
+        pairs = _pair(root, description)
+    if (alone := _without_masks(root, description, pairs.train)) is not None:
         description = description.model_copy(update={"train": alone})
-        problems.clear()
-        (train, *taught), (val, *validated) = (_pair(root, description, key, problems) for key in ("train", "val"))
-    annotations = tuple(found for found in (*taught, *validated) if found)
+        pairs = _pair(root, description)
+    train, val, annotations, problems = pairs
     _refuse_other_classes(annotations)
     bare = [item.name for item in (*train, *val) if any(item.image in found.empty for found in annotations)]
     if description.train and description.val and description.train.images == description.val.images:
@@ -122,8 +120,8 @@ def name_another(root: Path) -> str:
     """A sentence that names the data set which the user must have meant, one folder above or below; or nothing."""
     if above := _above(root):
         return f"It is part of {above}, which looks like a data set: name that folder."
-    entries = [entry for entry in entries_of(root)[:MOST_BELOW] if entry.is_dir(follow_symlinks=False)]
-    below = [path for path in (root / entry.name for entry in entries) if not is_output(path) and _labelled_parts(path)]
+    folders = (root / name for name in folders_in(root, MOST_BELOW))
+    below = [path for path in folders if not is_output(path) and _labelled_parts(path)]
     if len(below) > 1:
         return (
             f"{listed(below)} look like data sets: name one of them. Where their masks mean the same, "
@@ -196,14 +194,14 @@ def _find_partner(root: Path, description: Description) -> str | None:
     if part is None or part.masks is None:
         return None
     parent, fitting = root / PurePosixPath(part.masks).parent, []
-    for entry in entries_of(parent)[:MOST_BELOW]:
-        name = entry.name.lower()
-        if not entry.is_dir(follow_symlinks=False) or name in OTHER_PARTS or name.startswith(tuple(MASK_FOLDERS)):
+    for folder in folders_in(parent, MOST_BELOW):
+        name = folder.lower()
+        if name in OTHER_PARTS or name.startswith(tuple(MASK_FOLDERS)):
             continue
         other = _with_folders(root, (*IMAGES, name))
-        if other.train is None or other.train.masks is None or other.train == part or is_output(parent / entry.name):
+        if other.train is None or other.train.masks is None or other.train == part or is_output(parent / folder):
             continue
-        pairs = sum(item.mask is not None for item in _pair(root, other, "train", [])[0])
+        pairs = sum(item.mask is not None for item in _pair_part(root, other, "train", [])[0])
         masks = len(images_in(root / other.train.masks, root, [], masks=True))
         if pairs and (name in PHOTOS or 2 * pairs >= masks):
             fitting.append(name)
@@ -259,7 +257,23 @@ def _from_elsewhere(folder: Path, items: list[Item], taken: set[Path], problems:
     return [Item(f"{prefix}/{_name_below(folder, image)}", image) for image in images if image.resolve() not in used]
 
 
-def _pair(
+class _Pairs(NamedTuple):
+    """The images of a folder in order of name, with their labels."""
+
+    train: list[Item]
+    val: list[Item]
+    annotations: tuple[Annotations, ...]
+    problems: list[Problem]
+
+
+def _pair(root: Path, description: Description) -> _Pairs:
+    """The images of both parts of a folder, and their labels."""
+    problems: list[Problem] = []
+    (train, taught), (val, validated) = (_pair_part(root, description, key, problems) for key in ("train", "val"))
+    return _Pairs(train, val, tuple(found for found in (taught, validated) if found), problems)
+
+
+def _pair_part(
     root: Path, description: Description, key: str, problems: list[Problem]
 ) -> tuple[list[Item], Annotations | None]:
     """The images of a part of the folder in order of name, which a description calls `key`, and their labels."""

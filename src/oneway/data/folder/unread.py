@@ -5,7 +5,6 @@ How to choose them, or to add them, is said.
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -26,7 +25,16 @@ from oneway.data.folder.layout import BELOW, CAMVID
 from oneway.data.folder.mask_summary import looks_like_mask
 from oneway.data.folder.names import IMAGES, INSTANCES, MASK_FOLDERS, MASKS, PHOTOS, TEST
 from oneway.data.folder.pairing import pair_beside, pair_masks, stems, stems_below, unmarked
-from oneway.data.folder.walk import UNSUPPORTED, choose_folder, entries_of, images_in, require_inside, stem_below, walk
+from oneway.data.folder.walk import (
+    UNSUPPORTED,
+    choose_folder,
+    entries_of,
+    folders_in,
+    images_in,
+    require_inside,
+    stem_below,
+    walk,
+)
 
 FITS = 0.5  # of the images that have a mask, the share that has one there as well
 ANNOTATIONS = {
@@ -49,11 +57,9 @@ def remark_other_masks(found: Found) -> Iterator[str]:
         return
     labelled = [item for item in found.train if item.mask]
     parent = PurePosixPath(part.masks).parent
-    for entry in entries_of(found.root / parent):
-        folder = (parent / entry.name).as_posix()
-        if not entry.is_dir(follow_symlinks=False) or entry.name.lower() in INSTANCES or folder == part.masks:
-            continue
-        if folder in _named(found.description) or is_output(found.root / folder):
+    for name in folders_in(found.root / parent):
+        folder = (parent / name).as_posix()
+        if name.lower() in INSTANCES or folder in _named(found.description) or is_output(found.root / folder):
             continue
         count = _fitting(found.root / folder, found.root, labelled)
         if count >= max(1, FITS * len(labelled)):
@@ -69,7 +75,7 @@ def remark_masks_beside_annotations(found: Found) -> Iterator[str]:
     if part is None or part.annotations is None or part.images == "." or (found.root / FILE).is_file():
         return
     parent = PurePosixPath(part.images).parent
-    for folder in ((parent / entry.name).as_posix() for entry in entries_of(found.root / parent) if entry.is_dir()):
+    for folder in ((parent / name).as_posix() for name in folders_in(found.root / parent)):
         if folder in _named(found.description) or is_output(found.root / folder):
             continue
         if count := _fitting(found.root / folder, found.root, list(found.train)):
@@ -96,8 +102,8 @@ def remark_unread_annotations(found: Found) -> Iterator[str]:
 
 def suggest_pair(root: Path) -> Iterator[str]:
     """The line that reads two folders whose names say nothing, where files of both have the same names."""
-    folders = [entry.name for entry in entries_of(root)[:MOST_BELOW] if entry.is_dir(follow_symlinks=False)]
-    files = {name: images_in(root / name, root, []) for name in folders if not is_output(root / name)}
+    folders = (name for name in folders_in(root, MOST_BELOW) if not is_output(root / name))
+    files = {name: images_in(root / name, root, []) for name in folders}
     for images, masks in permutations(files, 2):
         drawn = stems(files[masks], root / masks)
         fitting = stems(files[images], root / images).keys() & pair_masks(stems(files[images], root / images), drawn)
@@ -161,12 +167,8 @@ def _labelled_in(found: Found, folder: str) -> list[tuple[Path, Path]]:
 def _unknown(found: Found) -> list[str]:
     """The folders beside those that are read, or around them, that have no part to play."""
     places = {above: None for part in found.description.parts for above in PurePosixPath(part.images).parents}
-    beside = (place / entry.name for place in places for entry in entries_of(found.root / place) if _is_folder(entry))
-    return [folder.as_posix() for folder in beside if not _is_known(found, folder.as_posix())]
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    return entry.is_dir(follow_symlinks=False)
+    beside = ((place / name).as_posix() for place in places for name in folders_in(found.root / place))
+    return [folder for folder in beside if not _is_known(found, folder)]
 
 
 def remark_unread_videos(found: Found) -> Iterator[str]:
@@ -186,13 +188,13 @@ def unread_masks(found: Found) -> Iterator[str]:
     if part is None or part.masks or part.annotations:
         return
     for place in PurePosixPath(part.images, "x").parents:
-        for entry in entries_of(found.root / place):
-            if not _is_folder(entry) or entry.name.lower() not in MASKS:
+        for name in folders_in(found.root / place):
+            if name.lower() not in MASKS:
                 continue
-            files = walk(found.root / place / entry.name, found.root, [])
+            files = walk(found.root / place / name, found.root, [])
             kinds = Counter(suffix for file in files if (suffix := file.suffix.lower()) in UNSUPPORTED - MASK_SUFFIXES)
             for suffix, count in kinds.most_common(1):
-                folder = (place / entry.name).as_posix()
+                folder = (place / name).as_posix()
                 yield f"{folder} holds {counted(count, 'file')} of kind {suffix}, not read: save masks as PNG."
 
 

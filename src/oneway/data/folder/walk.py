@@ -91,6 +91,11 @@ def entries_of(folder: Path) -> list[os.DirEntry[str]]:
     return [entry for entry in entries if not hidden(PurePosixPath(entry.name))]
 
 
+def folders_in(folder: Path, most: int | None = None) -> list[str]:
+    """The names of the folders in a folder, in order and at most so many, without hidden ones and links."""
+    return [entry.name for entry in entries_of(folder) if entry.is_dir(follow_symlinks=False)][:most]
+
+
 def choose_folder(root: Path, folder: str, names: tuple[str, ...], with_images: bool = False) -> str | None:
     """The subfolder with the first of these names, in upper or lower case; with images or masks in it, if asked for."""
     called_so = {entry.name.lower(): entry.name for entry in entries_of(root / folder) if entry.name.lower() in names}

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ from oneway.data.decode.regions import Region, Regions
 from oneway.data.folder.description import DatasetPart, Description
 from oneway.data.folder.formats.interface import Annotations, AnnotationSource
 from oneway.data.folder.names import TEST, TRAIN, UNLABELLED, VAL
-from oneway.data.folder.walk import choose_folder, entries_of, walk
+from oneway.data.folder.walk import choose_folder, entries_of, folders_in, walk
 
 CLASS = "object"
 IMAGES, MASKS = ("images", "image"), ("masks", "mask")
@@ -57,9 +56,7 @@ def _part(root: Path, folder: str) -> DatasetPart | None:
         inside = entries_of(root / masks)
         each = bool(inside) and all(entry.is_dir(follow_symlinks=False) and entry.name in stems for entry in inside)
         return DatasetPart(images=images, objects=masks) if each else None
-    folders = [
-        entry.name for entry in islice(entries_of(root / folder), LOOKED_AT) if entry.is_dir(follow_symlinks=False)
-    ]
+    folders = folders_in(root / folder, LOOKED_AT)
     if any(name.lower() in PARTS for name in folders):
         return None
     inside_each = {name: choose_folder(root / folder / name, ".", IMAGES) for name in folders}
