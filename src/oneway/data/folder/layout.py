@@ -16,9 +16,9 @@ from oneway.common.run_files import is_output
 from oneway.data.dataset import Item
 from oneway.data.decode.images import hidden
 from oneway.data.decode.masks import MASK_SUFFIXES
+from oneway.data.folder.class_table import TABLES
 from oneway.data.folder.description import FILE, DatasetPart, Description
 from oneway.data.folder.formats import FINDERS, LAYOUTS, TWO_FILES, begins_with
-from oneway.data.folder.infer import TABLES
 from oneway.data.folder.names import IMAGES, MASKS, TEST, TRAIN, UNLABELLED, VAL
 from oneway.data.folder.walk import choose_folder, require_inside
 
