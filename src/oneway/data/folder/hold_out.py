@@ -18,6 +18,11 @@ from oneway.data.folder.description import FILE, group_of
 MOST_LOOKED_AT = 100  # labelled images up to which a draw may miss a class, and looking at all takes little time
 
 
+def may_validate(labelled: Sequence[Item]) -> list[Item]:
+    """Those that may validate: a model is judged by what no model has drawn."""
+    return [item for item in labelled if not item.predicted]
+
+
 def hold_out(labelled: Sequence[Item], holdout: float, seed: int, groups: str | None) -> tuple[Item, ...]:
     """A share of the labelled images, in order of name: none, or else some and not all; of groups, all or none.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,32 +12,23 @@ import numpy as np
 
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE, SplitName
-from oneway.common.words import counted, listed
+from oneway.common.words import listed
 from oneway.data.check.survey import ALIKE_SHAPES
-from oneway.data.dataset import NO_RUN, Bytes, Colour, Item, Known, Listing
+from oneway.data.dataset import NO_RUN, Bytes, Item, Known, Listing
 from oneway.data.decode.images import MOST_PIXELS, image_size
 from oneway.data.decode.masks import Coding, read_mask
 from oneway.data.decode.regions import BACKGROUND, is_background, paint_over, spelled, undrawn_class
-from oneway.data.folder.class_table import find_legend, find_table
+from oneway.data.folder.class_table import find_table
 from oneway.data.folder.classes import default_colours
-from oneway.data.folder.description import FILE, Description, read_description
+from oneway.data.folder.description import FILE, Description
 from oneway.data.folder.doubts import doubts
 from oneway.data.folder.files import Found, find, name_another
 from oneway.data.folder.formats import Annotations
-from oneway.data.folder.hold_out import hold_out, with_all_classes
+from oneway.data.folder.hold_out import hold_out, may_validate, with_all_classes
 from oneway.data.folder.infer import SHOWN, infer
-from oneway.data.folder.layout import unsupported_labels
 from oneway.data.folder.reduction import Reduction, with_reduction
+from oneway.data.folder.remarks import refuse_too_few, refuse_unnamed, remarks_on
 from oneway.data.folder.run_classes import by_names, by_values, how_read
-from oneway.data.folder.unread import (
-    remark_masks_beside_annotations,
-    remark_other_masks,
-    remark_unread_annotations,
-    remark_unread_videos,
-    remark_unused_images,
-    suggest_pair,
-    unread_masks,
-)
 from oneway.data.image_style import MOST_BITS, ImageStyle
 from oneway.data.mask_style import style_of
 
@@ -112,8 +103,8 @@ def list_described(
     """
     description = found.description
     labelled = [item for item in found.train if item.mask]
-    _refuse_too_few(found, labelled, holdout)
-    _refuse_unnamed(found)
+    refuse_too_few(found, labelled, holdout)
+    refuse_unnamed(found)
     if description.classes and not found.annotations and (of_run := by_names(description.classes, known)):
         description = description.model_copy(update={"classes": of_run, "colours": default_colours(of_run.names)})
     classes, colours, masks = description.names, description.palette, None
@@ -136,7 +127,7 @@ def list_described(
         val=found.val or held_out,
         read_labels=read_labels,
         warnings=tuple(doubts(found, held_out, classes)),
-        remarks=tuple(_remarks(found, len(held_out), len(labelled), holdout)),
+        remarks=tuple(remarks_on(found, len(held_out), len(labelled), holdout)),
         label_coding=_label_coding(found, description),
         selection=_selection(found, chosen_by),
         unlabelled=found.unlabelled,
@@ -171,7 +162,7 @@ def _held_out(
     """The labelled images that validate for want of a validation set, and what chose them; None where there is one."""
     if found.val:
         return (), None
-    judging = _judging(labelled)
+    judging = may_validate(labelled)
     if all_validate:
         return tuple(judging), ("all",)
     plain = hold_out(judging, *drawn_by)
@@ -180,70 +171,6 @@ def _held_out(
     if chosen != plain or len(chosen) < len(known.validating):
         return chosen, [item.name for item in chosen]
     return chosen, drawn_by if drawn_by[2] else drawn_by[:2]  # as caches have it
-
-
-def _judging(labelled: Sequence[Item]) -> list[Item]:
-    """Those that may validate: a model is judged by what no model has drawn."""
-    return [item for item in labelled if not item.predicted]
-
-
-def _refuse_too_few(found: Found, labelled: Sequence[Item], holdout: float) -> None:
-    """Refuses fewer labelled images than one that trains and, where none is named to validate, one that does."""
-    both = not found.val and holdout > 0
-    if len(_judging(labelled) if both else labelled) >= (2 if both else 1):
-        return
-    warned = (f"{message[:1].upper()}{message[1:]}." for _, message in doubts(found))
-    pair = () if labelled or (found.root / FILE).is_file() else suggest_pair(found.root)
-    unread = () if labelled else unread_masks(found)
-    hints = (*pair, *warned, *unread, *unsupported_labels(found.root, found.train), *_misfits(found))
-    raise UserError(f"{_too_few(found, labelled, holdout)}{''.join(f' {hint}' for hint in hints)}")
-
-
-def _refuse_unnamed(found: Found) -> None:
-    """Refuses colours that nothing names."""
-    root, palette, inferred = found.root, found.description.palette, found.inferred
-    if inferred and not inferred.named:
-        shown = listed((list(colour) for colour in palette), SHOWN)
-        raise UserError(
-            f"{root}: the masks are painted in colours, and nothing says which class each stands for: {shown}. "
-            f"{_naming(root)}.{''.join(f' {remark}' for remark in inferred.remarks)}{_legend(root, palette)}"
-        )
-
-
-def _too_few(found: Found, items: Sequence[Item], holdout: float) -> str:
-    """The message about too few labels, or none at all, with what to do about it."""
-    root, part, labelled = found.root, found.description.train, len(items)
-    if (made := sum(item.predicted for item in items)) and holdout and not found.val:
-        masks = "mask of `oneway predict`" if made == 1 else "masks of `oneway predict`"
-        return (
-            f"{root}: {labelled - made} of {counted(len(found.train), 'training image')} have labels that nobody "
-            f"predicted, which is too few: two are needed, since the {made} {masks} can train, and not validate. "
-            "Correct some and save them anew, label more images, or name a `val` folder."
-        )
-    less = "one will do with --data.holdout 0, or with a `val` folder"
-    needed = "one is needed" if found.val or not holdout else f"one has to train and one to validate ({less})"
-    images = counted(len(found.train), "training image")
-    way_out = f"Put images into {root / 'images'} and masks of the same names into {root / 'masks'}"
-    way_out += f", or say in {FILE} where they are."
-    if (file := root / FILE).is_file() and (said := read_description(file).train):
-        places = ", ".join(f"`{key}: {place}`" for key, place in said.model_dump(exclude_none=True).items())
-        way_out = f"{file} has the last word, and its `train` says {places}: correct that."
-    missing = "" if labelled or (part and (part.masks or part.annotations)) else "masks are missing: "
-    have = "has" if labelled == 1 else "have"
-    return f"{root}: {missing}{labelled} of {images} {have} labels, which is too few: {needed}. {way_out}"
-
-
-def _legend(root: Path, colours: Sequence[Colour]) -> str:
-    """A sentence about a file that names these colours, if there is one."""
-    file = find_legend(root, colours)
-    return f" Or call {file}, which has all of these colours, classes.txt: its names are then read." if file else ""
-
-
-def _naming(root: Path) -> str:
-    """How classes are given names."""
-    if (root / FILE).is_file():
-        return f"`oneway check` prints lines for {FILE} in which they can be named"
-    return f"`oneway check --save` writes a {FILE} in which they can be named"
 
 
 def _selection(found: Found, held_out: Sequence[object] | None) -> dict[SplitName, Sequence[object]]:
@@ -255,47 +182,6 @@ def _selection(found: Found, held_out: Sequence[object] | None) -> dict[SplitNam
         "train": (train, description.unlabelled, elsewhere, held_out),
         "val": (train if held_out else val, held_out),
     }
-
-
-def _remarks(found: Found, held_out: int, labelled: int, holdout: float) -> Iterator[str]:
-    """What was decided for the user."""
-    if found.inferred and found.inferred.numbered:
-        first, *others = found.inferred.remarks
-        yield from (f"{first}; {_naming(found.root)}.", *others)
-    elif found.inferred:
-        yield from found.inferred.remarks
-    if found.guessed and found.description.train:
-        yield f"Images are those in {found.description.train.images}: they have the names of the masks."
-    if found.description.bands:
-        yield f"Bands {listed(found.description.bands)} of images are taken for red, green and blue, as {FILE} says."
-    if found.description.bits:
-        yield f"Images of 16 bits are taken to use {found.description.bits} of them, as {FILE} says."
-    if found.description.resize_masks:
-        yield f"Masks of another size than their image get its size, by the nearest pixel, as {FILE} says."
-    if held_out:
-        are, what = "is" if held_out == 1 else "are", "annotations" if found.annotations else "a mask"
-        yield f"No validation set: {held_out} of the {labelled} images with {what} {are} held out to validate."
-    elif not found.val and not holdout:
-        yield "No image validates: all that are labelled train (--data.holdout 0), and no score will be known."
-    if found.annotations and (given := found.description.names) and undrawn_class(given) == IGNORE:
-        yield f"Pixels that no region covers are ignored: {FILE} lists no background."
-    yield from dict.fromkeys(remark for one in found.annotations for remark in one.remarks)
-    yield from remark_other_masks(found)
-    yield from remark_masks_beside_annotations(found)
-    yield from remark_unread_annotations(found)
-    yield from remark_unused_images(found)
-    yield from remark_unread_videos(found)
-    yield from unsupported_labels(found.root, found.train)
-    yield from _misfits(found)
-
-
-def _misfits(found: Found) -> Iterator[str]:
-    """How many files do not fit, and the first of them."""
-    if found.problems:
-        first = found.problems[0]
-        do, them = ("does", "it") if len(found.problems) == 1 else ("do", "them")
-        count = counted(len(found.problems), "file")
-        yield f"{count} {do} not fit; `oneway check` lists {them}. {first.file}: {first.message}"
 
 
 def _read_mask(coding: Coding, resize: bool, item: Item) -> Bytes:

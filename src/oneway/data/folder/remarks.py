@@ -1,0 +1,128 @@
+"""What is said of a folder: why it makes no data set, with the way out; or else what was decided for the user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from oneway.common.errors import UserError
+from oneway.common.terms import IGNORE
+from oneway.common.words import counted, listed
+from oneway.data.dataset import Colour, Item
+from oneway.data.decode.regions import undrawn_class
+from oneway.data.folder.class_table import find_legend
+from oneway.data.folder.description import FILE, read_description
+from oneway.data.folder.doubts import doubts
+from oneway.data.folder.files import Found
+from oneway.data.folder.hold_out import may_validate
+from oneway.data.folder.infer import SHOWN
+from oneway.data.folder.layout import unsupported_labels
+from oneway.data.folder.unread import (
+    remark_masks_beside_annotations,
+    remark_other_masks,
+    remark_unread_annotations,
+    remark_unread_videos,
+    remark_unused_images,
+    suggest_pair,
+    unread_masks,
+)
+
+
+def refuse_too_few(found: Found, labelled: Sequence[Item], holdout: float) -> None:
+    """Refuses fewer labelled images than one that trains and, where none is named to validate, one that does."""
+    both = not found.val and holdout > 0
+    if len(may_validate(labelled) if both else labelled) >= (2 if both else 1):
+        return
+    warned = (f"{message[:1].upper()}{message[1:]}." for _, message in doubts(found))
+    pair = () if labelled or (found.root / FILE).is_file() else suggest_pair(found.root)
+    unread = () if labelled else unread_masks(found)
+    hints = (*pair, *warned, *unread, *unsupported_labels(found.root, found.train), *_misfits(found))
+    raise UserError(f"{_too_few(found, labelled, holdout)}{''.join(f' {hint}' for hint in hints)}")
+
+
+def refuse_unnamed(found: Found) -> None:
+    """Refuses colours that nothing names."""
+    root, palette, inferred = found.root, found.description.palette, found.inferred
+    if inferred and not inferred.named:
+        shown = listed((list(colour) for colour in palette), SHOWN)
+        raise UserError(
+            f"{root}: the masks are painted in colours, and nothing says which class each stands for: {shown}. "
+            f"{_naming(root)}.{''.join(f' {remark}' for remark in inferred.remarks)}{_legend(root, palette)}"
+        )
+
+
+def _too_few(found: Found, items: Sequence[Item], holdout: float) -> str:
+    """The message about too few labels, or none at all, with what to do about it."""
+    root, part, labelled = found.root, found.description.train, len(items)
+    if (made := sum(item.predicted for item in items)) and holdout and not found.val:
+        masks = "mask of `oneway predict`" if made == 1 else "masks of `oneway predict`"
+        return (
+            f"{root}: {labelled - made} of {counted(len(found.train), 'training image')} have labels that nobody "
+            f"predicted, which is too few: two are needed, since the {made} {masks} can train, and not validate. "
+            "Correct some and save them anew, label more images, or name a `val` folder."
+        )
+    less = "one will do with --data.holdout 0, or with a `val` folder"
+    needed = "one is needed" if found.val or not holdout else f"one has to train and one to validate ({less})"
+    images = counted(len(found.train), "training image")
+    way_out = f"Put images into {root / 'images'} and masks of the same names into {root / 'masks'}"
+    way_out += f", or say in {FILE} where they are."
+    if (file := root / FILE).is_file() and (said := read_description(file).train):
+        places = ", ".join(f"`{key}: {place}`" for key, place in said.model_dump(exclude_none=True).items())
+        way_out = f"{file} has the last word, and its `train` says {places}: correct that."
+    missing = "" if labelled or (part and (part.masks or part.annotations)) else "masks are missing: "
+    have = "has" if labelled == 1 else "have"
+    return f"{root}: {missing}{labelled} of {images} {have} labels, which is too few: {needed}. {way_out}"
+
+
+def _legend(root: Path, colours: Sequence[Colour]) -> str:
+    """A sentence about a file that names these colours, if there is one."""
+    file = find_legend(root, colours)
+    return f" Or call {file}, which has all of these colours, classes.txt: its names are then read." if file else ""
+
+
+def _naming(root: Path) -> str:
+    """How classes are given names."""
+    if (root / FILE).is_file():
+        return f"`oneway check` prints lines for {FILE} in which they can be named"
+    return f"`oneway check --save` writes a {FILE} in which they can be named"
+
+
+def remarks_on(found: Found, held_out: int, labelled: int, holdout: float) -> Iterator[str]:
+    """What was decided for the user."""
+    if found.inferred and found.inferred.numbered:
+        first, *others = found.inferred.remarks
+        yield from (f"{first}; {_naming(found.root)}.", *others)
+    elif found.inferred:
+        yield from found.inferred.remarks
+    if found.guessed and found.description.train:
+        yield f"Images are those in {found.description.train.images}: they have the names of the masks."
+    if found.description.bands:
+        yield f"Bands {listed(found.description.bands)} of images are taken for red, green and blue, as {FILE} says."
+    if found.description.bits:
+        yield f"Images of 16 bits are taken to use {found.description.bits} of them, as {FILE} says."
+    if found.description.resize_masks:
+        yield f"Masks of another size than their image get its size, by the nearest pixel, as {FILE} says."
+    if held_out:
+        are, what = "is" if held_out == 1 else "are", "annotations" if found.annotations else "a mask"
+        yield f"No validation set: {held_out} of the {labelled} images with {what} {are} held out to validate."
+    elif not found.val and not holdout:
+        yield "No image validates: all that are labelled train (--data.holdout 0), and no score will be known."
+    if found.annotations and (given := found.description.names) and undrawn_class(given) == IGNORE:
+        yield f"Pixels that no region covers are ignored: {FILE} lists no background."
+    yield from dict.fromkeys(remark for one in found.annotations for remark in one.remarks)
+    yield from remark_other_masks(found)
+    yield from remark_masks_beside_annotations(found)
+    yield from remark_unread_annotations(found)
+    yield from remark_unused_images(found)
+    yield from remark_unread_videos(found)
+    yield from unsupported_labels(found.root, found.train)
+    yield from _misfits(found)
+
+
+def _misfits(found: Found) -> Iterator[str]:
+    """How many files do not fit, and the first of them."""
+    if found.problems:
+        first = found.problems[0]
+        do, them = ("does", "it") if len(found.problems) == 1 else ("do", "them")
+        count = counted(len(found.problems), "file")
+        yield f"{count} {do} not fit; `oneway check` lists {them}. {first.file}: {first.message}"
