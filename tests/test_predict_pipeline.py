@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +31,9 @@ from oneway.common.errors import UserError
 from oneway.common.interrupt import Interrupted, stops_as_by_ctrl_c
 from oneway.data.decode.images import image_size, read_image
 from oneway.data.streets import CLASSES, COLOURS, render
+from oneway.models.favoured import favoured
 from oneway.models.mirrored import Mirrored
+from oneway.runs import atomic
 from oneway.tools.predict import Outputs, Predictor, batches, load, predict_files
 from oneway.tools.predict.command import pace
 from oneway.tools.predict.sources import Source
@@ -244,6 +247,84 @@ def test_results_of_a_model_that_was_trained_anew_are_not_kept(model, tmp_path):
     ):
         with pytest.raises(UserError, match=f"with --resume: its results differ in {what} "):
             resumed(other)
+    for outputs, tile, what in (
+        (Outputs(out, confidence=True), None, "confidence"),
+        (Outputs(out, facts=True), None, "facts"),
+        (Outputs(out, indices=True), (64, 64), "tile"),
+    ):
+        with pytest.raises(UserError, match=f"with --resume: its results differ in {what} "):
+            predict_files(mine, [str(photo)], outputs, QUIET, tile=tile, resume=True)
+
+
+@pytest.fixture
+def resumed(model, tmp_path):
+    """A model of its own, a folder of two photos with their results, and what of these a resumed job replaces."""
+    photos, weights, out = tmp_path / "photos", tmp_path / "model.safetensors", tmp_path / "out"
+    photos.mkdir()
+    weights.write_text("weights")
+    for name in ("a", "b"):
+        Image.fromarray(render(0, ord(name), 32, 64)[0]).save(photos / f"{name}.png")
+    mine = replace(model, source=weights)
+    predict_files(mine, [str(photos)], Outputs(out), QUIET)
+
+    def again(folder: Path = photos) -> set[str]:
+        before = written(out)
+        predict_files(mine, [str(folder)], Outputs(out), QUIET, resume=True)
+        return {Path(name).stem for name, at in written(out).items() if before.get(name) != at}
+
+    return photos, mine, out, again
+
+
+def test_a_photo_that_was_replaced_is_predicted_again(resumed):
+    """Also by an older one, as from an archive, and by one of the same name in another folder."""
+    photos, _, _, again = resumed
+    assert again() == set()
+    Image.fromarray(render(0, 9, 32, 64)[0]).save(photos / "b.png")
+    os.utime(photos / "b.png", (1e9, 1e9))
+    assert again() == {"b"}
+    shutil.copytree(photos, photos.parent / "others")
+    assert again(photos.parent / "others") == {"a", "b"}
+    assert again(photos.parent / "others") == set()
+
+
+def test_a_model_that_was_replaced_by_an_older_one_predicts_all_again(resumed):
+    _, mine, _, again = resumed
+    mine.source.write_text("others")
+    os.utime(mine.source, (1e9, 1e9))
+    assert again() == {"a", "b"}
+
+
+def test_a_mask_that_was_edited_is_kept(resumed):
+    """Until its photo is a newer one."""
+    photos, _, out, again = resumed
+    Image.open(out / "masks/a.png").save(out / "masks/a.png")
+    assert again() == set()
+    later = time.time() + 100
+    os.utime(photos / "a.png", (later, later))
+    assert again() == {"a"}
+
+
+@pytest.mark.parametrize("finished", ["overlays", "masks"])
+def test_what_a_stopped_job_did_not_reach_is_predicted_with_its_settings(resumed, monkeypatch, finished):
+    """Though there are earlier results, made with others; wherever it was killed, as between two files of an image."""
+    photos, mine, out, _ = resumed
+    factors = {"car": 1e9}
+    doubtful = replace(mine, network=favoured(mine.network, mine.classes, factors, mine.device), favour=factors)
+    usual = atomic.replace_file
+
+    def killed(path, content):
+        usual(path, content)
+        if path.parent.name == finished:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("oneway.runs.atomic.replace_file", killed)
+        with suppress(KeyboardInterrupt, Interrupted):
+            predict_files(doubtful, [str(photos)], Outputs(out), QUIET)
+    predict_files(doubtful, [str(photos)], Outputs(out), QUIET, resume=True)
+    predict_files(doubtful, [str(photos)], Outputs(out.parent / "plain"), QUIET)
+    for name in ("masks/a.png", "masks/b.png", "overlays/a.jpg", "overlays/b.jpg"):
+        assert (out / name).read_bytes() == (out.parent / "plain" / name).read_bytes(), name
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -265,7 +346,7 @@ def test_ctrl_c_leaves_an_index_of_what_is_done(model, tmp_path, monkeypatch, ca
     with pytest.raises(Interrupted) as caught, stops_as_by_ctrl_c():
         predict_files(model, [str(tmp_path)], Outputs(tmp_path / "out"), QUIET, as_json=True)
     assert signal.getsignal(number) == before
-    masks = len(list((tmp_path / "out/masks").iterdir()))
+    masks = len(list(tmp_path.glob("out/masks/*.png")))
     index = json.loads((tmp_path / "out/predictions.json").read_text())
     assert (index["images"], index["stopped"], tuple(index["classes"])) == (masks, True, CLASSES)
     printed = json.loads(capfd.readouterr().out)

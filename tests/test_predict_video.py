@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -143,3 +144,20 @@ def test_a_missing_extra_is_named_with_the_command_that_installs_it(model, clip,
     with pytest.raises(UserError, match=r"pip install 'oneway\[video\]'"):
         predict_files(model, [str(clip)], Outputs(tmp_path / "out"), QUIET)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_video_that_was_replaced_is_predicted_again(model, clip, tmp_path):
+    """By --resume; one that is the same has its overlays already. With --frames, all are predicted again."""
+    out = tmp_path / "out"
+
+    def written(**how) -> int:
+        predict_files(model, [str(clip)], Outputs(out, **how), QUIET, resume=True)
+        return (out / "overlays/clip.mp4").stat().st_mtime_ns
+
+    first = written()
+    assert written() == first
+    clip.write_bytes(clip.read_bytes() + bytes(8))
+    os.utime(clip, (1e9, 1e9))
+    assert written() > first
+    written(frames=True)
+    assert len(list((out / "masks/clip.frames").iterdir())) == 5

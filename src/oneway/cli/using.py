@@ -52,7 +52,7 @@ def predict(
         run: Run folder, or its model.safetensors.
         paths: Images, videos, folders (with all their subfolders) and patterns such as 'photos/**/*.jpg'.
         out: Folder of the results: new, empty, or of earlier results, of which files of the same name are replaced.
-        resume: Go on in a folder of earlier results: leave out files whose results are newer than they and the model.
+        resume: Go on in a folder of earlier results: leave out files with results of the same file and model.
         unlabelled: Leave out images that have labels; the paths are folders of data sets.
         tile: Height and width of overlapping tiles; by default, only images of more than 16.8 million pixels have them.
         mirror: Average over each image and its mirror image: twice the time, often some tenths of a point better.

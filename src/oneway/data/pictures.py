@@ -34,6 +34,12 @@ SHOWN_WIDTH = 384
 
 MOST_HEIGHT = 4 * SHOWN_WIDTH
 
+ORIGIN = "Origin"
+"""The key in a PNG for a word that says what it was made from."""
+
+HEAD = 2048
+"""Bytes of a PNG that hold what `mark` says: before the pixels, and after any palette."""
+
 PERIOD = 8  # pixels from one stroke to the next; a quarter of them are its own
 
 
@@ -44,10 +50,15 @@ def encoded(picture: Image.Image, kind: str, **options: Any) -> bytes:
     return buffer.getvalue()
 
 
-def mark(verb: str) -> PngInfo:
-    """What says in a PNG, as Pillow's `pnginfo`, which verb of ours made it; programs that edit it write their own."""
+def mark(verb: str, origin: str = "") -> PngInfo:
+    """What says in a PNG, as Pillow's `pnginfo`, which verb of ours made it, and from what.
+
+    Programs that edit it write their own.
+    """
     info = PngInfo()
     info.add_text("Software", f"oneway {verb}")
+    if origin:
+        info.add_text(ORIGIN, origin)
     return info
 
 
@@ -57,7 +68,7 @@ def is_marked(path: Path, verb: str) -> bool:
         return False
     try:
         with path.open("rb") as file:
-            return f"Software\0oneway {verb}".encode() in file.read(2048)  # before the pixels, and after any palette
+            return f"Software\0oneway {verb}".encode() in file.read(HEAD)
     except OSError:
         return False
 

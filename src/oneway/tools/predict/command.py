@@ -6,7 +6,7 @@ import csv
 import json
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from fractions import Fraction
@@ -25,7 +25,7 @@ from oneway.common.interrupt import Interrupted, Stopped
 from oneway.common.progress import ProgressBar
 from oneway.common.words import command, counted, say, table_cell, visible
 from oneway.data.dataset import Bytes
-from oneway.data.decode.georeference import companions, read_georeference
+from oneway.data.decode.georeference import read_georeference
 from oneway.data.decode.images import read_image
 from oneway.data.decode.video import BreaksOff, read_frames, require_video
 from oneway.runs.atomic import CannotWrite
@@ -40,7 +40,8 @@ from oneway.tools.predict.batches import (
     threads,
 )
 from oneway.tools.predict.oddities import Oddities
-from oneway.tools.predict.outputs import STOPPED, Outputs
+from oneway.tools.predict.origin import origin_of
+from oneway.tools.predict.outputs import SETTINGS, STOPPED, Outputs
 from oneway.tools.predict.predictor import Prediction, Predictor, Size
 from oneway.tools.predict.sources import Skipped, Source, find_sources
 from oneway.tools.predict.video import video_writer
@@ -81,7 +82,7 @@ def predict_files(
         as_json: Print the results as JSON to the standard output.
         export: Writes the results for an annotation tool as well.
         unlabelled: Leave out images of data sets that have labels.
-        resume: Leave out what has results that are newer than itself and the model.
+        resume: Leave out what has results that would be the same again.
 
     Raises:
         Interrupted: Ctrl-C or `Stopped` came; the index, and the JSON that was asked for, say what is done.
@@ -92,16 +93,18 @@ def predict_files(
     outputs.refuse_occupied()
     skipped = Skipped()
     sources = find_sources(paths, outputs.folder, skipped, unlabelled)
-    origin = {**_about(model), "masks": _meanings(model, outputs)}
+    about = {**_about(model), **_asked(outputs, tile), "masks": _meanings(model, outputs)}
+    settings = {key: about.get(key) for key in SETTINGS}
+    origins = {source: origin_of(source, model.source, settings) for source in sources}
     if resume:
-        outputs.refuse_others(origin)
-        total, taught_at = len(sources), model.source.stat().st_mtime
-        sources = [source for source in sources if not _is_done(source, outputs, taught_at)]
+        outputs.refuse_others(about)
+        total = len(sources)
+        sources = [source for source in sources if not _is_done(source, outputs, origins[source])]
         say(console, f"Left out: {total - len(sources):,} of {counted(total, 'file')}, which have results.")
     images, videos = [[source for source in sources if source.is_video == kind] for kind in (False, True)]
     if videos:
         _require_videos(videos[0], outputs, export, alone=not images)
-    outputs.prepare(origin)
+    outputs.prepare(about)
     position = {source: number for number, source in enumerate(sources)}
     began = time.monotonic()
     with (
@@ -110,12 +113,12 @@ def predict_files(
         threads(THREADS) as pool,
     ):
         confidence = outputs.confidence or outputs.facts or as_json or export is not None
-        job = _Job(model, outputs, tile, pool, bar, export, confidence)
+        job = _Job(model, outputs, tile, pool, bar, export, confidence, origins)
         stopped = job.run(images, videos)
     seconds = time.monotonic() - began
     for remark in (*skipped.messages(), *job.oddities.messages()):
         warn(remark)
-    index = {**origin, "images": job.images, "seconds": round(seconds, 3), "errors": job.errors}
+    index = {**about, "images": job.images, "seconds": round(seconds, 3), "errors": job.errors}
     if stopped:
         index |= STOPPED
     outputs.write_index(index)
@@ -152,11 +155,9 @@ def _require_videos(first: Source, outputs: Outputs, export: Export | None, alon
         warn(f"{about} Without --frames they are written for images alone.")
 
 
-def _is_done(source: Source, outputs: Outputs, taught_at: float) -> bool:
-    """Whether a file has results that are newer than itself, what says where it lies, and the model."""
+def _is_done(source: Source, outputs: Outputs, origin: str) -> bool:
     try:
-        changed = [path.stat().st_mtime for path in (source.path, *companions(source.path))]
-        return outputs.has(source.name, source.is_video, max(taught_at, *changed))
+        return outputs.has(source.name, source.is_video, origin, source.path.stat().st_mtime)
     except OSError:  # it is said when it is read
         return False
 
@@ -187,10 +188,11 @@ class _Job:
         bar: ProgressBar,
         export: Export | None,
         confidence: bool,
+        origins: Mapping[Source, str],
     ) -> None:
         self.export = export
         self.model, self.outputs, self.pool, self.bar = model, outputs, pool, bar
-        self.how = tile, confidence
+        self.how, self.origins = (tile, confidence), origins
         self.images = 0
         self.frames = 0
         """Frames of videos, which are counted as images too."""
@@ -277,7 +279,7 @@ class _Job:
         """One video; of one that breaks off, as far as it can be read."""
         count, file = 0, self.outputs.place(f"overlays/{source.name}.mp4")
         broken: BreaksOff | None = None
-        with video_writer(file) as append, threads(1) as encoder:
+        with video_writer(file, self.origins[source]) as append, threads(1) as encoder:
             encoding: InOrder[None, None] = InOrder(encoder, FRAMES_AHEAD)
             try:
                 for pixels, shown_at in prefetch(read_frames(source.path)):
@@ -304,7 +306,7 @@ class _Job:
 
     def _write_files(self, name: str, source: Source, prediction: Prediction) -> dict[str, Any]:
         place = None if source.is_video else read_georeference(source.path, *prediction.labels.shape)
-        facts = self.outputs.write(name, source.path, prediction, place)
+        facts = self.outputs.write(name, source.path, prediction, place, self.origins[source])
         if self.export is not None and not source.is_video:
             self.export.add(source.path, source.file_name, name, prediction)
         return facts
@@ -329,6 +331,11 @@ def _about(model: Predictor) -> dict[str, Any]:
     precision = "bfloat16" if model.half else "float32"
     about = {"oneway": __version__, "model": str(model.source), **mirror, **favour, "precision": precision}
     return {**about, "classes": model.classes, "colours": model.colours}
+
+
+def _asked(outputs: Outputs, tile: Size | None) -> dict[str, Any]:
+    asked = {"tile": tile, "confidence": outputs.confidence, "facts": outputs.facts}
+    return {key: value for key, value in asked.items() if value}
 
 
 def _meanings(model: Predictor, outputs: Outputs) -> dict[str, Any]:

@@ -13,20 +13,22 @@ import numpy as np
 from PIL import Image
 
 from oneway.common.errors import UserError
+from oneway.common.links import is_ordinary
 from oneway.common.run_files import PREDICTIONS
 from oneway.common.words import listed
 from oneway.data.decode.georeference import Georeference, files_beside
 from oneway.data.decode.json_files import read_json
 from oneway.data.pictures import encoded
 from oneway.runs.atomic import place_below, write_atomically
+from oneway.tools.predict.origin import origin_in
 from oneway.tools.predict.predictor import Prediction, png
 
 OVERLAY = {"quality": 92, "subsampling": 0}
 STOPPED = {"stopped": True}
 """In the index, until all is done."""
 
-KEPT = ("model", "mirror", "favour", "precision", "classes", "colours", "masks")
-"""What the index says of results that may be continued."""
+SETTINGS = "model mirror favour precision tile confidence facts classes colours masks".split()
+"""What the index says of how results are made."""
 
 
 @dataclass(frozen=True)
@@ -72,45 +74,48 @@ class Outputs:
             return
         earlier, now = read_json(file), json.loads(_json(about))
         earlier = earlier if isinstance(earlier, dict) else {}
-        if others := [key for key in KEPT if earlier.get(key) != now.get(key)]:
+        if others := [key for key in SETTINGS if earlier.get(key) != now.get(key)]:
             raise UserError(
                 f"{self.folder}: cannot be continued with --resume: its results differ in {listed(others)} "
                 f"({PREDICTIONS} says which). Choose another folder with --out, or leave out --resume to replace them."
             )
 
-    def has(self, name: str, is_video: bool, since: float) -> bool:
-        """Whether all files about an image or a video are there, and none is older than that; frames are not known."""
+    def has(self, name: str, is_video: bool, origin: str, since: float) -> bool:
+        """Whether all files about an image or a video are there, from this origin; frames are not known.
+
+        A mask that was edited tells of none: it is kept unless it is older than `since`.
+        """
         if is_video:
             wanted = [f"overlays/{name}.mp4"]
         else:
             further = [f"confidence/{name}.png"] * self.confidence + [f"json/{name}.json"] * self.facts
             wanted = [f"masks/{name}.png", f"overlays/{name}.jpg", *further]
-        try:
-            oldest = min((self.folder / relative).lstat().st_mtime for relative in wanted)
-        except OSError:
+        files = [self.folder / relative for relative in wanted]
+        if (is_video and self.frames) or not all(map(is_ordinary, files)):
             return False
-        return oldest >= since and not (is_video and self.frames)
+        found = origin_in(files[0])
+        return found == origin if found else files[0].stat().st_mtime >= since
 
     def write(
-        self, name: str, image: Path, prediction: Prediction, place: Georeference | None = None
+        self, name: str, image: Path, prediction: Prediction, place: Georeference | None = None, origin: str = ""
     ) -> dict[str, Any]:
         """Writes all files about one image, each of them whole or not at all; returns the facts about it.
 
         Beside pictures of a place on the earth are files that say which; those about an earlier picture are removed.
+        The mask is the last: where it notes its origin, all others are from there too.
         """
         facts: dict[str, Any] = {"image": str(image), "mask": str(self.folder / f"masks/{name}.png")}
         if prediction.confidence.size:  # nobody asks for facts without it
             facts |= prediction.facts()
-        files = {
-            f"masks/{name}.png": png(prediction.indices() if self.indices else prediction.mask()),
-            f"overlays/{name}.jpg": jpeg(prediction.overlay()),
-        }
+        files = {f"overlays/{name}.jpg": jpeg(prediction.overlay())}
         if self.confidence:
             grey = np.rint(255 * prediction.confidence).astype(np.uint8)
             files[f"confidence/{name}.png"] = encoded(Image.fromarray(grey), "PNG")
+        mask = png(prediction.indices() if self.indices else prediction.mask(), origin)
+        files[f"masks/{name}.png"] = mask
         beside = {key: content for picture in files for key, content in files_beside(picture, place).items()}
         if self.facts:
-            files[f"json/{name}.json"] = _json(facts)
+            beside[f"json/{name}.json"] = _json(facts)
         for relative, content in (beside | files).items():  # whoever finds a mask finds its place on the earth
             path = self.place(relative)
             if content is not None:

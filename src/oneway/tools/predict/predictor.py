@@ -123,9 +123,9 @@ class Prediction:
         write_atomically(path, png(self.mask()))
 
 
-def png(mask: Image.Image) -> bytes:
+def png(mask: Image.Image, origin: str = "") -> bytes:
     """The content of a PNG file of classes: by runs of equal bytes, a quarter of the time, and no larger."""
-    return encoded(mask, "PNG", compress_type=zlib.Z_RLE, pnginfo=mark("predict"))
+    return encoded(mask, "PNG", compress_type=zlib.Z_RLE, pnginfo=mark("predict", origin))
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,8 +30,8 @@ Frames are stored in the order in which they are shown (`bf`), or those of uneve
 
 
 @contextmanager
-def video_writer(path: Path) -> Iterator[Callable[[Bytes, Fraction | None], None]]:
-    """A function that appends a frame; the file has its name only once the block has ended well."""
+def video_writer(path: Path, origin: str = "") -> Iterator[Callable[[Bytes, Fraction | None], None]]:
+    """A function that appends a frame; the file has its name, and notes its origin, once the block has ended well."""
     av = require_video()
     temporary = temporary_for(path)
     stream: Any = None
@@ -65,6 +65,7 @@ def video_writer(path: Path) -> Iterator[Callable[[Bytes, Fraction | None], None
 
     try:
         with av.open(str(temporary), "w", format="mp4") as container:
+            container.metadata["comment"] = origin
             yield append
             if stream is not None:
                 write(stream.encode(None))
