@@ -8,7 +8,6 @@ from oneway.methods import supervised
 from oneway.methods.consistency import divergence
 from oneway.methods.interface import Batch, Loss, Losses, Settings
 from oneway.models.roles import Models
-from oneway.ops import pixels_of
 
 
 def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
@@ -24,4 +23,4 @@ def cross_supervision(models: Models, batch: Batch, settings: Settings, learner:
     perturbation = batch.perturbation(x, 0)
     target = models.teacher(x, which=other)
     logits = models.student(perturbation.image(x), clean=False, which=learner)
-    return divergence(target, logits, perturbation, pixels_of(x), settings)
+    return divergence(target, logits, perturbation, x, settings)

@@ -8,7 +8,6 @@ from oneway.methods.consistency import divergence
 from oneway.methods.interface import Batch, Loss, Losses, Settings
 from oneway.methods.supervised import labelled_loss
 from oneway.models.roles import Models
-from oneway.ops import pixels_of
 
 
 def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
@@ -19,5 +18,5 @@ def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
     labelled, clean, strong = logits.split((len(x_l), len(x), len(x)))
     yield (
         Loss("supervised", labelled_loss(labelled, y, settings)),
-        Loss("consistency", divergence(clean.detach(), strong, perturbation, pixels_of(x), settings), settings.alpha),
+        Loss("consistency", divergence(clean.detach(), strong, perturbation, x, settings), settings.alpha),
     )

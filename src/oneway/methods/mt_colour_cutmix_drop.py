@@ -13,7 +13,6 @@ from oneway.methods.interface import Batch, Loss, Losses, Settings
 from oneway.methods.supervised import labelled_loss
 from oneway.methods.unimatch import dropped
 from oneway.models.roles import Models
-from oneway.ops import pixels_of
 from oneway.perturb import UNCHANGED
 
 
@@ -21,7 +20,7 @@ def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
     """L_s + α (loss of the strong view + ½ loss of dropped features), in one backward pass."""
     assert batch.selection is not None
     (x_l, y), x = batch.labelled(), batch.unlabelled()
-    taught, perturbation, pixels = models.teacher_on_side_stream(x), batch.perturbation(x, 0), pixels_of(x)
+    taught, perturbation = models.teacher_on_side_stream(x), batch.perturbation(x, 0)
 
     factors = dropped(batch.selection.channels)
     whole = torch.ones(len(x_l) + len(x), factors.shape[1], device=factors.device)
@@ -31,6 +30,6 @@ def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
     target = taught()
     yield (
         Loss("supervised", labelled_loss(labelled, y, settings)),
-        Loss("consistency", divergence(target, strong, perturbation, pixels, settings), settings.alpha),
-        Loss("features", divergence(target, weakened, UNCHANGED, pixels, settings), 0.5 * settings.alpha),
+        Loss("consistency", divergence(target, strong, perturbation, x, settings), settings.alpha),
+        Loss("features", divergence(target, weakened, UNCHANGED, x, settings), 0.5 * settings.alpha),
     )

@@ -11,7 +11,6 @@ from oneway.methods import supervised
 from oneway.methods.consistency import divergence
 from oneway.methods.interface import Batch, Loss, Losses, Settings
 from oneway.models.roles import Models
-from oneway.ops import pixels_of
 from oneway.perturb import UNCHANGED
 
 
@@ -37,14 +36,14 @@ def strong_view(
     """The loss of one perturbed view of the images x; the teacher's logits are the `target`."""
     perturbation = batch.perturbation(x, view)
     logits = models.student(perturbation.image(x), clean=False, features=features)
-    return divergence(target, logits, perturbation, pixels_of(x), settings)
+    return divergence(target, logits, perturbation, x, settings)
 
 
 def perturbed_features(models: Models, batch: Batch, settings: Settings, x: Tensor, target: Tensor) -> Tensor:
     """The loss of clean images, half of whose feature channels are dropped before the decoder."""
     assert batch.selection is not None
     logits = models.student(x, clean=False, features=dropped(batch.selection.channels))
-    return divergence(target, logits, UNCHANGED, pixels_of(x), settings)
+    return divergence(target, logits, UNCHANGED, x, settings)
 
 
 def dropped(u: Tensor) -> Tensor:
