@@ -335,6 +335,13 @@ def evaluate(
     averaged = ", averaged with mirror images" if mirror else ""
     windows = f", in windows of {window[0]}×{window[1]} pixels" if window else ""
     say(results, f"{run} on {counted(result['samples'], f'{split} sample')}{taught}{windows}{averaged}{favouring}")
+    results.print(_scores_table(result))
+    if note := about_absent(result):
+        say(results, note)
+
+
+def _scores_table(result: dict[str, Any]) -> Table:
+    """Class by class, then all of them."""
     table = Table()
     table.add_column("class")
     columns = {"IoU in %" if result["metric"] == "miou" else "recognised in %": result["per_class"]}
@@ -350,9 +357,7 @@ def evaluate(
     interval = [] if result["interval"] is None else [_cell(result["interval"])]
     title = "mean" if result["metric"] == "miou" else "accuracy"
     table.add_row(title, _cell(result["value"]), *interval, style="bold")
-    results.print(table)
-    if note := about_absent(result):
-        say(results, note)
+    return table
 
 
 def _cell(value: float | tuple[float, float] | None) -> str:

@@ -144,7 +144,7 @@ class Data(Section):
     skip_unreadable: bool = False
     """Leave out images that cannot be read, or whose mask cannot: up to 1 % of a split, and each of them is counted."""
 
-    unreadable: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    unreadable: Fraction = 0.1
     """Share of the unlabelled images that may be unreadable: they are left out and counted; past it, the run stops."""
 
     size: tuple[Annotated[int, Field(gt=0, le=4096)], Annotated[int, Field(gt=0, le=4096)]] = (64, 128)

@@ -202,25 +202,32 @@ def load_data(
         all_validate = isinstance(run, runs.ModelAlone) or not labelled >= set(run.split.labelled)
     dataset = data.load(settings, console, all_validate, known)
     if dataset.classes != classes:
-        more, fewer = (
-            [name for name in some if name not in rest]
-            for some, rest in ((dataset.classes, classes), (classes, dataset.classes))
-        )
-        has = [f"has {listed(more)}, which {run.path} was not trained on"] if more else []
-        lacks = [f"lacks {listed(fewer)}, which {run.path} was trained on"] if fewer else []
-        style = None if dataset.masks is None else masks
-        way_out = f"write `classes: {_classes_line(classes, style)}` into its dataset.yaml"
-        if dataset.masks is None and more:  # a list of classes has to have all that are drawn
-            way_out = f"call what is drawn as there: {listed(classes, None)}"
-        raise UserError(
-            f"{settings.path}: {'; '.join(has + lacks) or f'has the classes of {run.path} in another order'}. Where "
-            f"its labels mean the same, {way_out}."
-        )
+        raise _other_classes(run, classes, masks, dataset, settings)
     if masks is not None and dataset.masks is not None:
         _refuse_other_values(run, classes, masks, dataset.masks, settings)
     if elsewhere and dataset.read_as:
         say(console, f"Note: {settings.path}: {dataset.read_as}.")
     return dataset
+
+
+def _other_classes(
+    run: runs.Run, classes: Sequence[str], masks: MaskStyle | None, dataset: Dataset, settings: Data
+) -> UserError:
+    """The error about data with other classes than those of a model, which learnt from `masks`; with the way out."""
+    more, fewer = (
+        [name for name in some if name not in rest]
+        for some, rest in ((dataset.classes, classes), (classes, dataset.classes))
+    )
+    has = [f"has {listed(more)}, which {run.path} was not trained on"] if more else []
+    lacks = [f"lacks {listed(fewer)}, which {run.path} was trained on"] if fewer else []
+    style = None if dataset.masks is None else masks
+    way_out = f"write `classes: {_classes_line(classes, style)}` into its dataset.yaml"
+    if dataset.masks is None and more:  # a list of classes has to have all that are drawn
+        way_out = f"call what is drawn as there: {listed(classes, None)}"
+    return UserError(
+        f"{settings.path}: {'; '.join(has + lacks) or f'has the classes of {run.path} in another order'}. Where "
+        f"its labels mean the same, {way_out}."
+    )
 
 
 def _classes_line(classes: Sequence[str], masks: MaskStyle | None) -> str:

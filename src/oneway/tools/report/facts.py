@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ class RunFacts:
         """Whether unlabelled images were used."""
         return not METHODS[self.config.method].supervised
 
-    @property
+    @cached_property
     def interval(self) -> Interval | None:
         """Where its mIoU would lie with other validation images."""
         return None if self.by_image is None else interval_of(self.by_image)

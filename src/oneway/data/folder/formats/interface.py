@@ -44,10 +44,7 @@ class AnnotationSource:
 
     @cached_property
     def _by_name(self) -> dict[str, list[Path]]:
-        names: dict[str, list[Path]] = defaultdict(list)
-        for path in self.images:
-            names[path.name].append(path)
-        return names
+        return _grouped(self.images, lambda path: path.name)
 
     @cached_property
     def by_stem(self) -> dict[str, Path]:
@@ -56,10 +53,7 @@ class AnnotationSource:
 
     @cached_property
     def _by_alike_name(self) -> dict[str, list[Path]]:
-        names: dict[str, list[Path]] = defaultdict(list)
-        for path in self.images:
-            names[_alike(path.name)].append(path)
-        return names
+        return _grouped(self.images, lambda path: _alike(path.name))
 
     def named(self, name: str) -> Path | None:
         """The image that alone has this name, or else alone has it in upper or lower case, composed or not."""
@@ -88,6 +82,13 @@ class AnnotationSource:
             else:
                 found[image] = entry
         return found
+
+
+def _grouped(paths: Iterable[Path], key: Callable[[Path], str]) -> dict[str, list[Path]]:
+    groups: dict[str, list[Path]] = defaultdict(list)
+    for path in paths:
+        groups[key(path)].append(path)
+    return groups
 
 
 def _alike(name: str) -> str:
