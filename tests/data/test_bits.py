@@ -16,7 +16,7 @@ from data.encoders import png
 from data.folders import mask, refusal, write
 from data.small_sets import trained_on_stripes
 from oneway.common.errors import UserError
-from oneway.config import Data
+from oneway.config import Config, Data, read_yaml
 from oneway.data import list_files, load
 from oneway.data.check import check_data
 from oneway.data.decode.images import read_image
@@ -27,6 +27,7 @@ from oneway.tools.export import export_model
 from oneway.tools.export.formats import METADATA
 from oneway.tools.predict import Outputs, predict_files
 from oneway.tools.predict import load as load_model
+from oneway.tools.train import train
 from small_runs import QUIET, save_tiny
 
 TWELVE = ImageStyle(bits=12)
@@ -138,6 +139,20 @@ def test_the_data_set_and_the_model_know_it(place):
     number = int(read.names[0].removeprefix("images/")[0])
     assert np.array_equal(read.image(0)[..., 0], samples(number) >> 4)
     assert load_model(place / "run", "cpu").image_style == TWELVE
+
+
+@pytest.mark.parametrize("line", ["bits: 12", "bands: [3, 2, 1]"])
+def test_a_run_that_goes_on_sees_images_as_it_began(tmp_path, line):
+    """A line that training itself proposes would make them sixteen times as bright in the middle of the run."""
+    picture = samples if "bits" in line else lambda seed: samples(seed, (32, 64, 3), 8).astype(np.uint8)
+    trained_on_stripes(tmp_path, picture, "png", "")
+    (tmp_path / "run" / "summary.json").unlink()
+    config = Config.model_validate(read_yaml(tmp_path / "run" / "config.yaml"))
+    write(tmp_path / "data" / "dataset.yaml", f"classes: [a, b]\n{line}\n")
+    with pytest.raises(UserError, match=r"training data, as they are read: .* validation data, as they"):
+        train(config, tmp_path / "run", resume=True, console=QUIET)
+    write(tmp_path / "data" / "dataset.yaml", "classes: [a, b]\n")
+    assert train(config, tmp_path / "run", resume=True, console=QUIET)["iterations"] == 4
 
 
 def test_files_are_predicted_so(place, tmp_path):

@@ -267,6 +267,6 @@ def _compare_data(stored: Split, samples: Samples, held_out: Samples) -> Iterato
     if stored.pool != (pool := None if samples.pool is None else samples.pool.record):
         yield f"pool of unlabelled images: {_describe_pool(stored.pool)} → {_describe_pool(pool)}"
     if stored.content != samples.content:
-        yield f"content of the training data: {stored.content[:8]} → {samples.content[:8]}"
+        yield f"content of the training data, as they are read: {stored.content[:8]} → {samples.content[:8]}"
     if stored.validation != held_out.content:
-        yield f"content of the validation data: {stored.validation[:8]} → {held_out.content[:8]}"
+        yield f"content of the validation data, as they are read: {stored.validation[:8]} → {held_out.content[:8]}"

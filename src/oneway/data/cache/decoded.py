@@ -60,11 +60,14 @@ class Cache:
         """Where a split is kept: another place for each choice of files, and for each way to read their labels."""
         listing, root = self.listing, os.path.abspath(self.listing.root)
         reading = (listing.classes, listing.label_coding, listing.reduction, listing.selection.get(split))
-        # What is usual is left out, so that caches of earlier versions stay valid.
-        style = listing.image_style
-        seen = [part for part in (style.bands, style.bits) if part not in (COLOURS.bands, COLOURS.bits)]
-        key = blake2b(json.dumps([PLACES, root, *reading, *seen]).encode(), digest_size=8).hexdigest()
+        key = blake2b(json.dumps([PLACES, root, *reading, *self._style]).encode(), digest_size=8).hexdigest()
         return cache_root(self.config.cache) / f"{os.path.basename(root)}-{key}" / split
+
+    @property
+    def _style(self) -> list[object]:
+        """How pixels are read; what is usual is left out, so that caches and runs of earlier versions stay valid."""
+        style = self.listing.image_style
+        return [part for part in (style.bands, style.bits) if part not in (COLOURS.bands, COLOURS.bits)]
 
     def samples(self, split: SplitName) -> Samples:
         """The decoded images of a split; says what is left out of it."""
@@ -88,7 +91,7 @@ class Cache:
                 labels=OnDisk(self.folder(split) / LABELS, (int(bounds[labelled]),), classes),
                 labelled=labelled,
                 dense=True,
-                content=index.content,
+                content=index.content(self._style),
             )
 
     def surveys(self, *splits: SplitName) -> Surveys:

@@ -124,11 +124,13 @@ class Index(BaseModel):
         """Surveys of the items that were left out, by name."""
         return {record.name: record for record in self.left_out}
 
-    @property
-    def content(self) -> str:
-        """A digest of all files, and of what was read in them: another dataset.yaml can read other labels."""
+    def content(self, style: Sequence[object] = ()) -> str:
+        """A digest of all files, and of what was read in them: another dataset.yaml can read other labels and pixels.
+
+        `style` is how pixels were read, where that is unusual.
+        """
         files = [(record.name, [stamp.digest for stamp in record.files], record.labels) for record in self.items]
-        return blake2b(json.dumps(files).encode(), digest_size=16).hexdigest()
+        return blake2b(json.dumps([*files, *style]).encode(), digest_size=16).hexdigest()
 
     @property
     def pixel_counts(self) -> tuple[int, int]:
