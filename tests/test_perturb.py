@@ -273,14 +273,14 @@ class TestVirtualAdversary:
     def test_the_change_has_the_norm_asked_for(self):
         """For every input."""
         model, x = self.world()
-        r = adversarial(model, x, self.directions(1)[0], self.norm).change
+        r = adversarial(model, x, self.directions(1)[0], self.norm).r
         torch.testing.assert_close(r.norm(dim=1), torch.full((64,), self.norm, dtype=torch.float64))
 
     def test_it_diverges_more_than_random_changes_of_the_same_norm(self):
         """Than each of twenty."""
         model, x = self.world()
         start, *others = self.directions(21)
-        found = self.divergence(model, x, adversarial(model, x, start, self.norm).change)
+        found = self.divergence(model, x, adversarial(model, x, start, self.norm).r)
         random = [self.divergence(model, x, self.norm * r / r.norm(dim=1, keepdim=True)) for r in others]
         assert found > max(random)
 
@@ -291,7 +291,7 @@ class TestVirtualAdversary:
         probe = (1e-6 * start / start.norm(dim=1, keepdim=True)).requires_grad_()
         (gradient,) = torch.autograd.grad(masked_kl(model(x).softmax(1).detach(), model(x + probe), None), probe)
         published = gradient / gradient.norm(dim=1, keepdim=True)
-        ours = adversarial(model, x, start, 1.0).change
+        ours = adversarial(model, x, start, 1.0).r
         torch.testing.assert_close(ours, published, atol=1e-3, rtol=0)
 
     def test_the_models_gradients_are_left_alone(self):

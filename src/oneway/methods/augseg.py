@@ -1,4 +1,4 @@
-"""AugSeg (Zhao et al., 2023): random intensities, and CutMix with labelled images where the teacher is unsure.
+"""AugSeg (Zhao et al., 2023): random intensities, and CutMix that injects labelled images where the teacher is unsure.
 
 Shapes: N images of H×W pixels, C classes.
 """
@@ -19,53 +19,53 @@ from oneway.perturb import UNCHANGED
 
 
 class Labelled(NamedTuple):
-    """Images with labels or pseudo-labels, and their certainty."""
+    """Images with labels or pseudo-labels, and the probabilities of these."""
 
     x: Tensor  # N×3×H×W
     y: Tensor  # N×H×W int64
-    certainty: Tensor  # N×H×W
+    p: Tensor  # N×H×W
 
 
 def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
-    """L_s, then α H(y, h(x)) of mixed images with their mixed labels."""
+    """L_x, then α L_u."""
     yield from supervised.losses(models, batch, settings)
-    yield Loss("consistency", mixed_cross_entropy(models, batch, settings), settings.alpha)
+    yield Loss("consistency", unsupervised(models, batch, settings), settings.alpha)
 
 
-def mixed_cross_entropy(models: Models, batch: Batch, settings: Settings) -> Tensor:
-    """A mean over all labelled pixels, where those below the confidence count as zeros."""
-    x = batch.unlabelled()
-    p, _ = ops.moved(models.teacher(x), UNCHANGED, ops.pixels_of(x))
-    certainty, y = p.max(dim=1)
-    unlabelled = Labelled(batch.perturbation(x, 0).image(x), y, certainty)
-    mixed = adaptive_cutmix(unlabelled, sureness(p), batch)
+def unsupervised(models: Models, batch: Batch, settings: Settings) -> Tensor:
+    """L_u: cross-entropy with mixed pseudo-labels, a mean over all labelled pixels; those below τ count as zeros."""
+    x_u = batch.unlabelled()
+    p_t, _ = ops.moved(models.teacher(x_u), UNCHANGED, ops.pixels_of(x_u))
+    p, y = p_t.max(dim=1)
+    strong = Labelled(batch.perturbation(x_u, 0).image(x_u), y, p)
+    mixed = label_injecting_cutmix(strong, confidence_score(p_t), batch)
     logits = models.student(mixed.x, clean=False)
-    return ops.cross_entropy(logits, mixed.y, weight=(mixed.certainty > settings.confidence).to(p.dtype))
+    return ops.cross_entropy(logits, mixed.y, weight=(mixed.p > settings.confidence).to(p.dtype))
 
 
-def adaptive_cutmix(unlabelled: Labelled, sure: Tensor, batch: Batch) -> Labelled:
-    """CutMix in two steps: labelled images into unlabelled ones, mostly into unsure ones; then the results in pairs."""
+def label_injecting_cutmix(unlabelled: Labelled, rho: Tensor, batch: Batch) -> Labelled:
+    """Pieces of labelled images are pasted into unlabelled ones with a low ρ, and pieces of the results into all."""
     assert batch.augseg is not None
     augseg, size = batch.augseg, ops.pixels_of(unlabelled.x)
     x_l, y_l = batch.labelled()
-    others = torch.arange(len(unlabelled.x), device=x_l.device) % len(x_l)  # there may be fewer
-    labelled = Labelled(x_l[others], y_l[others], torch.ones_like(unlabelled.certainty))
-    piece = ops.square_mask(augseg.labelled, size) & (augseg.u > sure)[:, None, None]
-    injected = pasted(labelled, unlabelled, piece)
-    rolled = Labelled(*(each.roll(-(len(each) // 2), dims=0) for each in injected))
-    return pasted(rolled, unlabelled, ops.square_mask(augseg.mixed, size))
+    places = torch.arange(len(unlabelled.x), device=x_l.device) % len(x_l)  # there may be fewer labelled images
+    labelled = Labelled(x_l[places], y_l[places], torch.ones_like(unlabelled.p))
+    injected = ops.square_mask(augseg.labelled, size) & (augseg.u > rho)[:, None, None]
+    candidates = paste(labelled, unlabelled, injected)
+    others = Labelled(*(each.roll(-(len(each) // 2), dims=0) for each in candidates))
+    return paste(others, unlabelled, ops.square_mask(augseg.mixed, size))
 
 
-def pasted(source: Labelled, target: Labelled, mask: Tensor) -> Labelled:
+def paste(source: Labelled, target: Labelled, mask: Tensor) -> Labelled:
     """Paste the pixels of the source that the N×H×W mask selects onto the target."""
     return Labelled(
         torch.where(mask[:, None], source.x, target.x),
         torch.where(mask, source.y, target.y),
-        torch.where(mask, source.certainty, target.certainty),
+        torch.where(mask, source.p, target.p),
     )
 
 
-def sureness(p: Tensor) -> Tensor:
-    """N: the mean over pixels of (1 − entropy / ln C) times the largest probability."""
+def confidence_score(p: Tensor) -> Tensor:
+    """ρ of N images: the mean over pixels of (1 − entropy / ln C) times the largest probability."""
     entropy = -(p * p.clamp(min=torch.finfo(p.dtype).tiny).log()).sum(dim=1)
     return ((1 - entropy / math.log(p.shape[1])) * p.amax(dim=1)).mean(dim=(1, 2))

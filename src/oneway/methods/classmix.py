@@ -21,13 +21,13 @@ def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
 
 
 def mixed_cross_entropy(models: Models, batch: Batch, settings: Settings) -> Tensor:
-    """λ H(Y, h(X)): a mean over all pixels, where λ is the share of pixels above the confidence."""
+    """λ H(Y, h(X)): a mean over all pixels, where λ is the share of pixels above τ."""
     assert batch.selection is not None
-    x = batch.unlabelled()
-    prediction, _ = ops.moved(models.teacher(x), UNCHANGED, ops.pixels_of(x))
-    certainty, labels = prediction.max(dim=1)
-    pasted = ops.half_of_classes(labels, batch.selection.classes, classes=prediction.shape[1])
-    x, y = ops.paste(x, pasted), ops.paste(labels, pasted)
-    sure = ops.mean_of_all((ops.paste(certainty, pasted) > settings.confidence).to(x.dtype))
+    x_u = batch.unlabelled()
+    p_t, _ = ops.moved(models.teacher(x_u), UNCHANGED, ops.pixels_of(x_u))
+    p, y_t = p_t.max(dim=1)
+    mask = ops.half_of_classes(y_t, batch.selection.classes, classes=p_t.shape[1])
+    x, y = ops.paste(x_u, mask), ops.paste(y_t, mask)
+    confident = ops.mean_of_all((ops.paste(p, mask) > settings.confidence).to(x.dtype))
     logits = models.student(batch.perturbation(x, 0).image(x), clean=False)
-    return sure * ops.cross_entropy(logits, y)
+    return confident * ops.cross_entropy(logits, y)

@@ -19,8 +19,8 @@ def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
 
 def cross_supervision(models: Models, batch: Batch, settings: Settings, learner: int, other: int) -> Tensor:
     """The learner's predictions of mixed images, against the other's mixed hard predictions of the unmixed images."""
-    x = batch.unlabelled()
-    perturbation = batch.perturbation(x, 0)
-    target = models.teacher(x, which=other)
-    logits = models.student(perturbation.image(x), clean=False, which=learner)
-    return divergence(target, logits, perturbation, x, settings)
+    x_u = batch.unlabelled()
+    perturbation = batch.perturbation(x_u, 0)
+    target = models.teacher(x_u, which=other)
+    logits = models.student(perturbation.image(x_u), clean=False, which=learner)
+    return divergence(target, logits, perturbation, x_u, settings)

@@ -11,12 +11,12 @@ from oneway.models.roles import Models
 
 
 def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
-    """L_s + α D(clean, perturbed), where the student's clean predictions are the targets; in one backward pass."""
-    (x_l, y), x = batch.labelled(), batch.unlabelled()
-    perturbation = batch.perturbation(x, 0)
-    logits = models.student(torch.cat((x_l, x, perturbation.image(x))))
-    labelled, clean, strong = logits.split((len(x_l), len(x), len(x)))
+    """L_s + α D(weak, strong): the student's predictions of the clean images are the targets; in one backward pass."""
+    (x_l, y_l), x_u = batch.labelled(), batch.unlabelled()
+    perturbation = batch.perturbation(x_u, 0)
+    logits = models.student(torch.cat((x_l, x_u, perturbation.image(x_u))))
+    labelled, weak, strong = logits.split((len(x_l), len(x_u), len(x_u)))
     yield (
-        Loss("supervised", labelled_loss(labelled, y, settings)),
-        Loss("consistency", divergence(clean.detach(), strong, perturbation, x, settings), settings.alpha),
+        Loss("supervised", labelled_loss(labelled, y_l, settings)),
+        Loss("consistency", divergence(weak.detach(), strong, perturbation, x_u, settings), settings.alpha),
     )

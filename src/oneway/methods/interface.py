@@ -83,8 +83,14 @@ class Settings:
     variant: Variant
     loss: LossName
     confidence: float
+    """τ, the probability that a pseudo-label must exceed."""
+
     entropy: float
+    """The weight of the entropy of predictions."""
+
     adversarial_norm: float
+    """ε of VAT, the norm of the adversarial perturbation."""
+
     balance: BalanceName = "none"
     """How classes are balanced in the loss of labelled images."""
 

@@ -11,7 +11,7 @@ import torch
 from oneway.methods.consistency import divergence
 from oneway.methods.interface import Batch, Loss, Losses, Settings
 from oneway.methods.supervised import labelled_loss
-from oneway.methods.unimatch import dropped
+from oneway.methods.unimatch import channel_dropout
 from oneway.models.roles import Models
 from oneway.perturb import UNCHANGED
 
@@ -19,17 +19,17 @@ from oneway.perturb import UNCHANGED
 def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
     """L_s + α (loss of the strong view + ½ loss of dropped features), in one backward pass."""
     assert batch.selection is not None
-    (x_l, y), x = batch.labelled(), batch.unlabelled()
-    taught, perturbation = models.teacher_on_side_stream(x), batch.perturbation(x, 0)
+    (x_l, y_l), x_u = batch.labelled(), batch.unlabelled()
+    teacher, perturbation = models.teacher_on_side_stream(x_u), batch.perturbation(x_u, 0)
 
-    factors = dropped(batch.selection.channels)
-    whole = torch.ones(len(x_l) + len(x), factors.shape[1], device=factors.device)
-    images = torch.cat((x_l, perturbation.image(x), x))
+    factors = channel_dropout(batch.selection.channels)
+    whole = torch.ones(len(x_l) + len(x_u), factors.shape[1], device=factors.device)
+    images = torch.cat((x_l, perturbation.image(x_u), x_u))
     logits = models.student(images, features=torch.cat((whole, factors)))
-    labelled, strong, weakened = logits.split((len(x_l), len(x), len(x)))
-    target = taught()
+    labelled, strong, dropped = logits.split((len(x_l), len(x_u), len(x_u)))
+    target = teacher()
     yield (
-        Loss("supervised", labelled_loss(labelled, y, settings)),
-        Loss("consistency", divergence(target, strong, perturbation, x, settings), settings.alpha),
-        Loss("features", divergence(target, weakened, UNCHANGED, x, settings), 0.5 * settings.alpha),
+        Loss("supervised", labelled_loss(labelled, y_l, settings)),
+        Loss("consistency", divergence(target, strong, perturbation, x_u, settings), settings.alpha),
+        Loss("features", divergence(target, dropped, UNCHANGED, x_u, settings), 0.5 * settings.alpha),
     )

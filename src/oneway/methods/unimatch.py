@@ -1,5 +1,6 @@
-"""UniMatch (Yang et al., 2023): FixMatch with two strong views, and a third in which features are dropped.
+"""UniMatch (Yang et al., 2023): FixMatch with two strong views, and a third of perturbed features.
 
+As in the paper, w is the weak view (the clean image), s a strong one, and fp the view with feature perturbation.
 Shapes: N images; K channels of all feature maps that the decoder receives.
 """
 
@@ -17,35 +18,35 @@ from oneway.perturb import UNCHANGED
 def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
     """L_s, then α (¼ of each strong view's loss, and ½ of that of the perturbed features)."""
     yield from supervised.losses(models, batch, settings)
-    x = batch.unlabelled()
-    target = models.teacher(x)
+    x_w = batch.unlabelled()
+    p_w = models.teacher(x_w)
     for view in range(2):
-        yield Loss("consistency", strong_view(models, batch, settings, x, target, view), 0.25 * settings.alpha)
-    yield Loss("features", perturbed_features(models, batch, settings, x, target), 0.5 * settings.alpha)
+        yield Loss("consistency", strong_view(models, batch, settings, x_w, p_w, view), 0.25 * settings.alpha)
+    yield Loss("features", feature_perturbation(models, batch, settings, x_w, p_w), 0.5 * settings.alpha)
 
 
 def strong_view(
     models: Models,
     batch: Batch,
     settings: Settings,
-    x: Tensor,
-    target: Tensor,
+    x_w: Tensor,
+    p_w: Tensor,
     view: int,
     features: Tensor | None = None,
 ) -> Tensor:
-    """The loss of one perturbed view of the images x; the teacher's logits are the `target`."""
-    perturbation = batch.perturbation(x, view)
-    logits = models.student(perturbation.image(x), clean=False, features=features)
-    return divergence(target, logits, perturbation, x, settings)
+    """H(p_w, p_s) of a strong view, by the settings' divergence; predictions are logits."""
+    perturbation = batch.perturbation(x_w, view)
+    p_s = models.student(perturbation.image(x_w), clean=False, features=features)
+    return divergence(p_w, p_s, perturbation, x_w, settings)
 
 
-def perturbed_features(models: Models, batch: Batch, settings: Settings, x: Tensor, target: Tensor) -> Tensor:
-    """The loss of clean images, half of whose feature channels are dropped before the decoder."""
+def feature_perturbation(models: Models, batch: Batch, settings: Settings, x_w: Tensor, p_w: Tensor) -> Tensor:
+    """H(p_w, p_fp), where half of the weak view's feature channels do not reach the decoder."""
     assert batch.selection is not None
-    logits = models.student(x, clean=False, features=dropped(batch.selection.channels))
-    return divergence(target, logits, UNCHANGED, x, settings)
+    p_fp = models.student(x_w, clean=False, features=channel_dropout(batch.selection.channels))
+    return divergence(p_w, p_fp, UNCHANGED, x_w, settings)
 
 
-def dropped(u: Tensor) -> Tensor:
+def channel_dropout(u: Tensor) -> Tensor:
     """N×K factors: 0 for dropped channels, each with probability ½, and 2 for the others."""
     return 2 * (u >= 0.5).to(u.dtype)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from oneway.methods import supervised
 from oneway.methods.interface import Batch, Loss, Losses, Settings
-from oneway.methods.unimatch import dropped, strong_view
+from oneway.methods.unimatch import channel_dropout, strong_view
 from oneway.models.roles import Models
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ def losses(models: Models, batch: Batch, settings: Settings) -> Losses:
     """L_s, then α times the mean of two strong views' losses."""
     yield from supervised.losses(models, batch, settings)
     assert batch.selection is not None
-    x = batch.unlabelled()
-    target = models.teacher(x)
-    for view, features in enumerate(complementary(batch.selection)):
-        yield Loss("consistency", strong_view(models, batch, settings, x, target, view, features), 0.5 * settings.alpha)
+    x_w = batch.unlabelled()
+    p_w = models.teacher(x_w)
+    for view, features in enumerate(complementary_dropout(batch.selection)):
+        yield Loss("consistency", strong_view(models, batch, settings, x_w, p_w, view, features), 0.5 * settings.alpha)
 
 
-def complementary(selection: ClassAndChannelDraws) -> tuple[Tensor, Tensor]:
+def complementary_dropout(selection: ClassAndChannelDraws) -> tuple[Tensor, Tensor]:
     """N×K factors for the two views: 2 and 0, or 0 and 2; 1 and 1 for half of the images."""
-    first = torch.where(selection.whole[:, None] < 0.5, 1, dropped(selection.channels))
+    first = torch.where(selection.whole[:, None] < 0.5, 1, channel_dropout(selection.channels))
     return first, 2 - first
