@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -63,55 +63,104 @@ def locate(config: Model) -> Weights | None:
     return replace(read(str(published.file)), name=f"imagenet ({published.name})", classes=None)
 
 
+@dataclass(frozen=True)
+class _Match:
+    """Which tensors of a file belong to a network, or to its encoder alone."""
+
+    part: str
+    target: nn.Module
+    own: Mapping[str, Tensor]
+    """The tensors of the target."""
+    there: Mapping[str, Tensor]
+    """Those of the file, by the target's names."""
+    origins: Mapping[str, str]
+    """Their names in the file."""
+    unused: list[str]
+    """Names in the file that belong to nothing here."""
+    classes: int | None
+    """How many the file's tensors are for: those of another number of classes start anew."""
+
+    @property
+    def differing(self) -> list[str]:
+        """Those that have another shape there than here."""
+        return [name for name, tensor in self.there.items() if tensor.shape != self.own[name].shape]
+
+    @property
+    def anew(self) -> list[str]:
+        """Those that do since there are other classes."""
+        return [name for name in self.differing if self.there[name].shape == (self.classes, *self.own[name].shape[1:])]
+
+
 def load_weights(network: nn.Module, source: Weights) -> Loaded:
     """Load the weights into the network, in place; a tensor of another shape is refused."""
-    encoder = getattr(network, "encoder", None)
+    match, said = _match(network, source), f"model.weights {source.name}"
+    if conflicts := _conflicts(match, source):
+        raise UserError(f"{said}: of another network: {conflicts}")
+    differing = match.differing
+    numbers = {name: there.to(match.own[name].dtype) for name, there in match.there.items() if name not in differing}
+    refuse_unusable({match.origins[name]: tensor for name, tensor in numbers.items()}, said)
+    match.target.load_state_dict(numbers, strict=False)
+    parameters = [parameter for name, parameter in match.target.named_parameters() if name in numbers]
+    return Loaded(parameters, [f"{said}: {' '.join(_remarks(match, source, len(numbers)))}"])
+
+
+def _match(network: nn.Module, source: Weights) -> _Match:
+    """What fits by name: a state dict from elsewhere, a classifier's, to the encoder; ours knows the decoder too."""
+    encoder: Any = getattr(network, "encoder", None)
     part, target, tensors = "network", network, source.tensors
-    # A state dict from elsewhere is a classifier's, of use to the encoder; ours knows the decoder too.
-    if isinstance(encoder, Encoder) and source.classes is None:
+    whole = source.classes is not None or not isinstance(encoder, Encoder)
+    if not whole:
         part, target = "encoder", getattr(encoder.net, "model", encoder.net)  # timm wraps what it cannot take apart
         if len(_origins(target.state_dict(), tensors)) < len(target.state_dict()):
             tensors = _renamed(encoder.backbone, tensors)
     own = target.state_dict()
     origins = _origins(own, tensors)
-    found = {name: tensors[origin] for name, origin in origins.items()}
-    if isinstance(encoder, Encoder) and target is not network:
-        found = encoder.fitted(found)
-    differing = [name for name in found if found[name].shape != own[name].shape]
-    count = None if source.classes is None else len(source.classes)  # in which alone these may differ
-    anew = [name for name in differing if found[name].shape == (count, *own[name].shape[1:])]
-    filling = {name: tensor for name, tensor in found.items() if name not in differing}
+    there = {name: tensors[origin] for name, origin in origins.items()}
+    unused = tensors.keys() - origins.values()
+    return _Match(
+        part=part,
+        target=target,
+        own=own,
+        there=there if whole else encoder.fitted(there),
+        origins=origins,
+        unused=[name for name in tensors if name in unused],
+        classes=None if source.classes is None else len(source.classes),
+    )
 
-    said = f"model.weights {source.name}"
+
+def _conflicts(match: _Match, source: Weights) -> str:
+    """Why weights are those of another network; nothing where they fit."""
+    own, there, differing, anew = match.own, match.there, match.differing, match.anew
     if conflicts := [name for name in differing if name not in anew]:
-        shapes = [f"{name} has shape {_shape(found[name])} there and {_shape(own[name])} here" for name in conflicts]
-        made_by = f" It was made by {source.flags}." if source.flags else ""
-        narrow = " Such weights fit a network of full width: leave out --model.width, or the weights."
-        way_out = narrow if source.classes is None and part == "encoder" else made_by
-        raise UserError(f"{said}: of another network: {listed(shapes)}.{way_out}")
-    if integers := [n for n in filling if own[n].is_floating_point() and not found[n].is_floating_point()]:
-        raise UserError(
-            f"{said}: of another network: {listed(integers)} is of an integer type in the file, and of floating "
-            "point in the network. Give weights of the same network."
+        shapes = [f"{name} has shape {_shape(there[name])} there and {_shape(own[name])} here" for name in conflicts]
+        way_out = f" It was made by {source.flags}." if source.flags else ""
+        if match.part == "encoder":
+            way_out = " Such weights fit a network of full width: leave out --model.width, or the weights."
+        return f"{listed(shapes)}.{way_out}"
+    filling = [name for name in there if name not in differing]
+    if integers := [n for n in filling if own[n].is_floating_point() and not there[n].is_floating_point()]:
+        return (
+            f"{listed(integers)} is of an integer type in the file, and of floating point in the network. Give weights "
+            "of the same network."
         )
-    parameters = [parameter for name, parameter in target.named_parameters() if name in filling]
-    if not parameters:
-        raise UserError(f"{said}: of another network: it has {listed(tensors)}; wanted are {listed(own)}.")
-    numbers = {name: tensor.to(own[name].dtype) for name, tensor in filling.items()}
-    refuse_unusable({origins[name]: tensor for name, tensor in numbers.items()}, said)
-    target.load_state_dict(numbers, strict=False)
+    if not any(name in filling for name, _ in match.target.named_parameters()):
+        return f"it has {listed(source.tensors)}; wanted are {listed(own)}."
+    return ""
 
-    missing = [name for name in own if name not in found and not name.endswith("num_batches_tracked")]
-    remark = f"{said}: fills {len(filling)} of the {part}'s {len(own)} tensors."
+
+def _remarks(match: _Match, source: Weights, filled: int) -> Iterator[str]:
+    """What fitted and what did not."""
+    own, anew = match.own, match.anew
+    missing = [name for name in own if name not in match.there and not name.endswith("num_batches_tracked")]
+    yield f"fills {filled} of the {match.part}'s {len(own)} tensors."
     if missing:
-        remark += f" It lacks {listed(missing)}: random."
-    if anew and source.classes is not None:
-        remark += f" It has {len(source.classes)} classes instead of {len(own[anew[0]])}: {listed(anew)} start anew."
+        yield f"It lacks {listed(missing)}: random."
+    if source.classes is not None and anew:
+        yield f"It has {len(source.classes)} classes instead of {len(own[anew[0]])}: {listed(anew)} start anew."
     elif source.classes is not None and not missing:
-        remark += f" Its classes are, in this order, {', '.join(source.classes)}."
-    if unused := tensors.keys() - origins.values():
-        remark += f" Of no use here: {listed(name for name in tensors if name in unused)}."
-    return Loaded(parameters, [remark])
+        yield f"Its classes are, in this order, {', '.join(source.classes)}."
+    if match.unused:
+        yield f"Of no use here: {listed(match.unused)}."
 
 
 def read(weights: str) -> Weights:
