@@ -80,6 +80,21 @@ def test_what_masks_mean_decides_where_labels_are_kept(root, decodes):
     assert decodes == {"train": 0, "val": 0}
 
 
+def test_classes_that_yolo_numbers_otherwise_are_decoded_anew(tmp_path):
+    """`data.yaml` is a file of no image; where dataset.yaml or a run has the order of classes, it alone has changed."""
+    root = tmp_path / "yolo"
+    for part in ("images", "labels"):
+        (root / part).mkdir(parents=True)
+    for name in "ab":
+        photograph(root / "images" / f"{name}.png", 2)
+        (root / "labels" / f"{name}.txt").write_text("0 0 0 1 0 1 1 0 1\n")
+    (root / "dataset.yaml").write_text("classes: [background, cat, dog]\n")
+    for names, label in (("[cat, dog]", 1), ("[dog, cat]", 2)):
+        (root / "data.yaml").write_text(f"train: images\nnc: 2\nnames: {names}\n")
+        samples = load(settings(root)).read("train")
+        assert (samples.label_map(0) == label).all()
+
+
 def test_each_hold_out_is_kept_apart(root, decodes):
     """Another share or seed holds out other images: each set of them is decoded once, and none is taken for another."""
     describe(root, val=None)

@@ -148,7 +148,8 @@ def _label_coding(found: Found, description: Description) -> str:
     kinds = {part.annotations[0] for part in description.parts if part.annotations}
     coding += ", objects by colour" if "objects" in kinds else ""
     coding += f", resize_masks {description.resize_masks}" if description.resize_masks else ""
-    return coding + (", turned shapes" if kinds & {"cvat", "label_studio"} else "")
+    coding += ", turned shapes" if kinds & {"cvat", "label_studio"} else ""
+    return coding + "".join(one.coding for one in found.annotations)
 
 
 def _held_out(

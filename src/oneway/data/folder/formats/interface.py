@@ -107,6 +107,7 @@ class Annotations:
     remarks: tuple[str, ...] = ()  # what was decided for the user
     further: Mapping[Path, tuple[Path, ...]] = field(default_factory=dict)  # by image: more files of its annotations
     pictures: frozenset[Path] = frozenset()  # image files that are annotations, and no images
+    coding: str = ""  # what a file says that is none of an image, and that decides its labels
 
 
 def of_one_file(

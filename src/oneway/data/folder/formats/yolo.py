@@ -94,7 +94,8 @@ def read(source: AnnotationSource) -> Annotations:
                 empty.add(image)
         elif begins_with(SIGN, path):
             source.problems.append(Problem(path, "no image has the name of these labels. Add the image, or remove it."))
-    return Annotations(tuple(names.values()), files, frozenset(empty), partial(_regions, files, names))
+    regions = partial(_regions, files, names)
+    return Annotations(tuple(names.values()), files, frozenset(empty), regions, coding=f", numbers {names}")
 
 
 def _names(root: Path, labels: Path) -> dict[int, str]:
