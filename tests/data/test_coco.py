@@ -253,6 +253,13 @@ def test_a_bad_outline_is_named_by_its_key(tmp_path, segmentation):
     assert len(message) < 400 + len(str(tmp_path))
 
 
+@pytest.mark.parametrize("outline", [{}, {"segmentation": None}, {"segmentation": []}])
+def test_a_box_alone_is_refused_in_words(tmp_path, outline):
+    """As tools export it where boxes were drawn."""
+    annotation = {key: value for key, value in box(0, 0, 1, 1).items() if key != "segmentation"} | outline
+    assert "annotations[0].segmentation: it is empty, and a box alone says" in refusal(tmp_path, tree(annotation))
+
+
 def test_many_edges_are_computed_in_blocks():
     """A star with 5,000 points, on 2,000 rows, against a loop over its edges."""
     angles = np.arange(5000) * 2 * np.pi * 2377 / 5000

@@ -156,6 +156,19 @@ def test_yolo_names_its_parts(tmp_path):
     assert "on 1 of 4 listed images nothing is annotated" in found.warnings[0][1]
 
 
+def test_yolo_may_name_the_images_that_train_to_validate_too(tmp_path):
+    """As files for a few images do (coco128-seg.yaml): some are held out. In dataset.yaml it is refused, in words."""
+    for name in "abcd":
+        photo(tmp_path / "images" / f"{name}.jpg", size=SIZE)
+        write(tmp_path / "labels" / f"{name}.txt", EXPORTS["yolo"]["files"]["labels/a.txt"])
+    write(tmp_path / "data.yaml", "train: images\nval: images\nnames: ['road', 'car']\n")
+    found = listing(tmp_path)
+    assert (len(found.train), len(found.val)) == (3, 1)
+    part = "{images: images, yolo: labels}"
+    write(tmp_path / "dataset.yaml", f"train: {part}\nval: {part}\n")
+    assert "all images of `train` are those of `val` as well" in refusal(tmp_path)
+
+
 def test_two_files_of_one_format_are_training_and_validation(tmp_path):
     """COCO's own names, with the images in folders of the same names or all in one."""
     tree = json.loads(EXPORTS["coco"]["files"]["annotations.json"])

@@ -34,7 +34,7 @@ def outline_mask(segmentation: object, size: tuple[int, int]) -> Mask:
             for polygon in segmentation:
                 mask |= polygon_mask(_pairs(polygon), size)
             return mask
-        case []:
+        case [] | None:
             raise ValueError("it is empty, and a box alone says nothing about pixels; draw a polygon, or remove it")
     raise ValueError("neither a list of polygons nor run lengths with counts and size")
 

@@ -100,6 +100,11 @@ def find(root: Path, unlabelled: Path | None = None) -> Found:
         items += [Item(_name_below(root, image), image) for image in images if image not in taken]
     if unlabelled is not None:
         items += _from_elsewhere(unlabelled, items, taken | _files(items), problems)
+    if not items and val:
+        raise UserError(
+            f"{root}: all images of `train` are those of `val` as well, so that none is left to train. Name others in "
+            f"{FILE}, or leave out `val`: some of the labelled images are then held out to validate."
+        )
     if not items:
         way_out = name_another(root) or f"Put images into {root / 'images'}, or say in {FILE} where they are."
         raise UserError(f"{root}: no image found{unsupported_images(problems)}. {way_out}")

@@ -43,7 +43,7 @@ class _Annotation(BaseModel):
     image_id: int
     category_id: int
     iscrowd: bool = False
-    segmentation: Any
+    segmentation: Any = None  # where boxes were drawn
 
 
 class _Category(BaseModel):

@@ -31,8 +31,9 @@ def recognise(root: Path) -> Description | None:
     """The parts that a `data.yaml` names."""
     if (tree := _settings(root)) is None:
         return None
-    parts = {key: _part(root, tree.get("path"), tree.get(key)) for key in ("train", "val")}
-    return None if parts["train"] is None else Description(**parts)
+    train, val = (_part(root, tree.get("path"), tree.get(key)) for key in ("train", "val"))
+    # YOLO wants a `val`, and files for a few images name those that train there too: of these, some are held out.
+    return None if train is None else Description(train=train, val=None if val == train else val)
 
 
 def _part(root: Path, base: object, images: object) -> DatasetPart | None:
