@@ -131,6 +131,26 @@ def test_links_to_folders_are_counted_until_the_folders_are_named(photos, tmp_pa
         found(tmp_path / "links")
 
 
+def test_patterns_do_not_follow_links_in_circles(photos, tmp_path):
+    """A file is found once, by the way that has no link; behind a link that leads elsewhere, too."""
+    for place in (photos, photos / "a", photos / "b"):
+        for name in "012":
+            (place / name).symlink_to(photos)
+    (tmp_path / "disk" / "deep").mkdir(parents=True)
+    SMALL.save(tmp_path / "disk" / "deep" / "z.png")
+    (photos / "a" / "camera").symlink_to(tmp_path / "disk")
+    (photos / ".hidden").mkdir()
+    SMALL.save(photos / ".hidden" / "z.png")
+
+    def names(pattern: str) -> set[str]:
+        return {source.name for source in find_sources([str(photos / pattern)], tmp_path / "out")}
+
+    assert names("**") == names("**/*") == {"a/x", "b/x", "y", "a/camera/deep/z"}
+    assert names("**/*.p[mn]g") == {"a/x", "b/x", "a/camera/deep/z"}
+    assert names("[ab]/*.png") == {"a/x", "b/x"}
+    assert names("?/camera/**/?.png") == {"a/camera/deep/z"}
+
+
 def test_shards_are_not_predicted(photos, tmp_path):
     """Named, in a folder or by a pattern: the command that is given unpacks them, and their images are found."""
     pool = tmp_path / "a pool"

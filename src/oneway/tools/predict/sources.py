@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import shlex
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -135,7 +135,7 @@ def _matches(text: str, out: Path, skipped: Skipped) -> Iterator[tuple[Path, Pat
     else:
         root = next(folder for folder in path.parents if not glob.has_magic(str(folder)))  # above the first wildcard
         passed = Skipped()
-        files = [(root, file) for file in _wanted(map(Path, glob.glob(text, recursive=True)), root, passed)]
+        files = [(root, file) for file in _wanted(_matching(root, *path.relative_to(root).parts), root, passed)]
         if not files and passed.archives:
             raise UserError(f"{text}: no image or video matches. {next(passed.messages())}")
         if not files:
@@ -144,6 +144,32 @@ def _matches(text: str, out: Path, skipped: Skipped) -> Iterator[tuple[Path, Pat
         if _below(file, out):
             raise UserError(f"{file}: lies in {out}, where results go. Choose another folder with --out.")
     yield from files
+
+
+def _matching(folder: Path, part: str = "", *rest: str) -> Iterator[Path]:
+    """What a pattern matches below a folder, as by `glob`, which would follow links in circles for hours."""
+    if not part:
+        yield folder
+    elif part == "**":
+        for inner in _folders(folder):
+            yield from _matching(inner, *(rest or "*"))
+    else:
+        for name in glob.glob(part, root_dir=folder):
+            yield from _matching(folder / name, *rest)
+
+
+def _folders(top: Path) -> Iterator[Path]:
+    """A folder and all below that are not hidden, each once: by a link only where no other way leads to it."""
+    waiting, seen = deque([top]), set()
+    while waiting:
+        folder = waiting.popleft()
+        if (target := folder.resolve()) in seen:
+            continue
+        seen.add(target)
+        yield folder
+        with suppress(OSError):  # as `glob` does, of what may not be listed
+            for inner in sorted(inner for inner in folder.iterdir() if inner.is_dir() and not hidden(Path(inner.name))):
+                (waiting.append if inner.is_symlink() else waiting.appendleft)(inner)
 
 
 def _wanted(paths: Iterable[Path], root: Path, skipped: Skipped) -> list[Path]:
