@@ -1,6 +1,6 @@
 """Which images to label next: greedily the one worth most, and none that looks like one that is taken or labelled.
 
-Shapes: N images to choose from, M that are labelled or taken already.
+Shapes: N images to choose from, M that are labelled or taken already; K features of each.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def choose_among(
         there = score_images(judge, labelled, QUIET, by)[0]
         scores, there = standardise(scores, there)
         if by == "features":
-            values = distances(scores, there)
+            values = distances(features_of(scores), features_of(there))
             scores = [
                 replace(score, value=float(value / values.mean())) for score, value in zip(scores, values, strict=True)
             ]
@@ -82,17 +82,22 @@ def choose(
     if labelled:
         similarity = nearest(prints[len(scores) :], prints[: len(scores)])[1].astype(np.float64)
     taken: list[Score] = []
+    features = features_of(scores)
+    away = 1 - np.clip(similarity, 0, 1) if by == "doubt" else distances(features, features_of(labelled))
     while len(taken) < count and (free := similarity < ALIKE).any():
-        there = [*labelled, *taken]
-        away = 1 - np.clip(similarity, 0, 1) if by == "doubt" else distances(scores, there)
         values = worth(scores, away, by)
         best = int(np.argmax(np.where(free, values, -1)))
-        comparable = by == "doubt" or there  # the first of all has no other image to be far from
-        figures = (float(away[best]), float(values[best])) if comparable else (None, None)
+        alone = by != "doubt" and not (labelled or taken)  # the first of all has no other image to be far from
+        figures = (None, None) if alone else (float(away[best]), float(values[best]))
         taken.append(replace(scores[best], distance=figures[0], worth=figures[1]))
         # All fingerprints go in every time, since similarity is judged against what a whole set has in common.
         to_best = nearest([prints[best]], [*prints[:best], *prints[best + 1 :]])[1]
         similarity = np.maximum(similarity, np.insert(to_best.astype(np.float64), best, 1)[: len(scores)])
+        if by == "doubt":
+            away = 1 - np.clip(similarity, 0, 1)
+        else:
+            from_best = distances(features, features[best : best + 1])
+            away = from_best if alone else np.minimum(away, from_best)
     return taken, int((similarity >= ALIKE).sum()) - len(taken)
 
 
@@ -106,21 +111,24 @@ def worth(scores: Sequence[Score], away: Floats, by: SuggestBy) -> Floats:
 
 def standardise(scores: Sequence[Score], there: Sequence[Score]) -> tuple[list[Score], list[Score]]:
     """The scores with standardised features: mean 0 and deviation 1 over all images, then scaled to unit length."""
-    features = np.stack([score.features for score in (*scores, *there)])
+    features = features_of([*scores, *there])
     features = (features - features.mean(axis=0)) / features.std(axis=0).clip(min=SMALLEST)
     features /= np.linalg.norm(features, axis=1, keepdims=True).clip(min=SMALLEST)
     found = [replace(score, features=row) for score, row in zip((*scores, *there), features, strict=True)]
     return found[: len(scores)], found[len(scores) :]
 
 
-def distances(scores: Sequence[Score], there: Sequence[Score]) -> Floats:
+def features_of(scores: Sequence[Score]) -> Floats:
+    """N×K features of N images."""
+    return np.array([score.features for score in scores])
+
+
+def distances(features: Floats, others: Floats) -> Floats:
     """Distances from the features of each image to the nearest of M others, as greedy k-centre selection needs them.
 
     Without others, images closer to the mean get more, so that the most typical one is taken first.
     """
-    features = np.array([score.features for score in scores])
-    if not there:
+    if not len(others):
         return 1 / (1 + np.linalg.norm(features - features.mean(axis=0), axis=1))
-    others = np.stack([score.features for score in there])
     squares = (features**2).sum(axis=1)[:, None] + (others**2).sum(axis=1) - 2 * features @ others.T
     return np.sqrt(squares.min(axis=1).clip(min=0))
