@@ -56,6 +56,9 @@ def test_videos_are_named_with_the_flag_that_reads_them(tmp_path):
     assert f"b.mp4 is not read; {said}" in found.remarks
     (problem,) = find(tmp_path).problems
     assert problem.message == f"left out: a video. `--data.unlabelled '{among}'` trains on its frames, without labels."
+    write(tmp_path / "drives" / "monday" / "c.MOV", "film")
+    said = "b.mp4 and drives/monday/c.MOV are not read; `--data.unlabelled {}` trains on the frames of the first"
+    assert any(remark.startswith(said.format(beside)) for remark in listing(tmp_path).remarks)
     photo(tmp_path / "more" / "x.jpg")
     assert not any("b.mp4" in remark for remark in listing(tmp_path, tmp_path / "more").remarks)
 
@@ -124,3 +127,15 @@ def test_a_folder_of_images_that_are_not_read(tmp_path):
         write(tmp_path / name, "")
     assert "no image found, but files that are not read: 2 of kind .heic and 1 of kind .jxl" in refusal(tmp_path)
     assert "Convert them to JPEG or PNG" in refusal(tmp_path)
+    write(tmp_path / "scans" / "a.nii.gz", "")
+    assert "1 of kind .gz" in refusal(tmp_path / "scans")
+
+
+def test_a_folder_of_videos_alone(tmp_path):
+    """As a data set, and as further images: the flag that reads one of them."""
+    videos = write(tmp_path / "films" / "a.mp4", "film").parent
+    write(videos / "b.mov", "film")
+    flag = f"`--data.unlabelled {videos / 'a.mp4'}` trains on the frames of one"
+    said = f"no image found, but videos: 1 of kind .mov and 1 of kind .mp4. {flag}"
+    assert said in refusal(videos)
+    assert said in refusal(pairs(tmp_path / "set"), videos)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import permutations
 from pathlib import Path, PurePosixPath
 
@@ -172,14 +173,20 @@ def _unknown(found: Found) -> list[str]:
 
 
 def remark_unread_videos(found: Found) -> Iterator[str]:
-    """A remark on videos beside the folders that are read, where no images from elsewhere are asked for."""
+    """A remark on videos in folders that are not read, where no images from elsewhere are asked for."""
+    if found.unlabelled is not None:
+        return
     places = {above: None for part in found.description.parts for above in PurePosixPath(part.images).parents}
     files = [found.root / place / entry.name for place in places for entry in entries_of(found.root / place)]
+    for folder in _unknown(found):
+        with suppress(UserError):
+            files += walk(found.root / folder, found.root, [])
     videos = [file for file in files if file.suffix.lower() in VIDEO_SUFFIXES and file.is_file()]
-    if videos and found.unlabelled is None:
+    if videos:
         first = command("--data.unlabelled", videos[0])
-        names = listed((file.name for file in videos), SHOWN)
-        yield f"{names} {'is' if len(videos) == 1 else 'are'} not read; `{first}` trains on its frames, without labels."
+        names = listed((file.relative_to(found.root).as_posix() for file in videos), SHOWN)
+        are, whose = ("is", "its frames") if len(videos) == 1 else ("are", "the frames of the first")
+        yield f"{names} {are} not read; `{first}` trains on {whose}, without labels."
 
 
 def unread_masks(found: Found) -> Iterator[str]:

@@ -18,7 +18,7 @@ from oneway.data.decode.video import VIDEO_SUFFIXES
 PICTURES = frozenset(".heic .heif .avif .jp2 .j2k .jxl .svg .psd .dcm .dng .nef .cr2 .arw .raw".split()) - SUFFIXES
 """Suffixes of pictures that are not read, though a user may expect it."""
 
-UNSUPPORTED = PICTURES | VIDEO_SUFFIXES | frozenset(".npy .npz .mat .zip".split())
+UNSUPPORTED = PICTURES | VIDEO_SUFFIXES | frozenset(".npy .npz .mat .zip .nii .gz .nrrd .mha .mhd".split())
 """Suffixes of all files that are not read, though a user may expect it."""
 
 
@@ -110,8 +110,13 @@ def choose_folder(root: Path, folder: str, names: tuple[str, ...], with_images: 
 
 
 def unsupported_images(problems: Iterable[Problem]) -> str:
-    """A phrase that counts files of unsupported kinds; empty where there are none."""
-    suffixes = (problem.file.suffix.lower() for problem in problems)
-    kinds = Counter(suffix for suffix in suffixes if suffix in UNSUPPORTED)
+    """A phrase that counts files of unsupported kinds, with what to do about them; empty where there are none."""
+    files = [problem.file for problem in problems if problem.file.suffix.lower() in UNSUPPORTED]
+    kinds = Counter(file.suffix.lower() for file in files)
     counts = " and ".join(f"{count} of kind {suffix}" for suffix, count in sorted(kinds.items()))
+    if kinds and kinds.keys() <= VIDEO_SUFFIXES:
+        return (
+            f", but videos: {counts}. `{command('--data.unlabelled', files[0])}` trains on the frames of one, without "
+            "labels. To label some, save them as images"
+        )
     return f", but files that are not read: {counts}. Convert them to JPEG or PNG" if kinds else ""
