@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from oneway.common.errors import UserError
+from oneway.config import Data, build
+from oneway.data import load
 from oneway.tools.export.card import _table
 from oneway.tools.suggest.command import to_csv
 from oneway.tools.suggest.scores import Candidate, Score
@@ -82,6 +85,28 @@ def test_a_data_set_of_any_name_is_checked_and_trained_on(tmp_path):
     for done in (checked, trained):
         assert "This is a bug" not in done.stderr
         assert "\x1b[2J" not in done.stdout + done.stderr
+
+
+def labelled_folder(data: Path) -> Path:
+    for part in ("images", "masks"):
+        (data / part).mkdir(parents=True)
+    for seed in range(3):
+        draw(data / "images" / f"{seed}.png", seed)
+        Image.fromarray(np.eye(32, 64, dtype=np.uint8)).save(data / "masks" / f"{seed}.png")
+    return data
+
+
+@pytest.mark.parametrize("name", ["a" * 255, "画" * 85])
+def test_a_data_folder_has_the_longest_name_that_a_disk_takes(tmp_path, name):
+    """That of its decoded images has a key behind it."""
+    config = Data(name="folder", path=labelled_folder(tmp_path / name), cache=tmp_path / "cache")
+    assert len(load(config).read("train")) == 2
+
+
+def test_a_data_folder_whose_name_is_not_utf_8_is_refused(tmp_path):
+    """It could not be written into the files about a run."""
+    with pytest.raises(UserError, match=r"data\.path: has a name that is not in UTF-8.*rename it"):
+        build({"data": {"path": labelled_folder(tmp_path / NAMES["not UTF-8"])}}, "test")
 
 
 def test_a_cell_of_a_model_card_is_text():

@@ -34,9 +34,14 @@ def _apart(pair: tuple[float, float]) -> tuple[float, float]:
 def _absolute(path: Path | None) -> Path | None:
     """An absolute path: a run is read from other folders than the one it was started in."""
     try:
-        return None if path is None else path.expanduser().absolute()
+        found = None if path is None else path.expanduser().absolute()
     except RuntimeError:
         raise ValueError("begins with the home folder of a user who is not known here") from None
+    try:
+        str(found).encode()
+    except UnicodeEncodeError:
+        raise ValueError("has a name that is not in UTF-8, and cannot be written down; rename it") from None
+    return found
 
 
 def _absolute_or_address(place: str | Path | None) -> str | Path | None:

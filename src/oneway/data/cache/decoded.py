@@ -40,6 +40,7 @@ from oneway.data.image_style import COLOURS
 
 PIXELS, LABELS, INDEX = "pixels", "labels", "index.json"
 PLACES = 2  # another number gives all folders other names; what older versions left there stays for ever
+LONGEST = 50  # characters of the name of a data folder; more and the key could be too long for a disk
 ATTEMPTS = 3  # to decode an image that is replaced meanwhile
 
 
@@ -61,7 +62,7 @@ class Cache:
         listing, root = self.listing, os.path.abspath(self.listing.root)
         reading = (listing.classes, listing.label_coding, listing.reduction, listing.selection.get(split))
         key = blake2b(json.dumps([PLACES, root, *reading, *self._style]).encode(), digest_size=8).hexdigest()
-        return cache_root(self.config.cache) / f"{os.path.basename(root)}-{key}" / split
+        return cache_root(self.config.cache) / f"{os.path.basename(root)[:LONGEST]}-{key}" / split
 
     @property
     def _style(self) -> list[object]:
