@@ -198,6 +198,25 @@ def test_labelled_test_images_are_named(tmp_path, parts, way_out):
     ]
 
 
+def test_annotated_test_images_are_named(tmp_path):
+    """As Roboflow exports COCO and YOLO: they are not offered to train on, without labels."""
+    for part in ("train", "valid", "test"):
+        photos = [photo(tmp_path / "coco" / part / f"{part}{index}.jpg") for index in range(3)]
+        coco(tmp_path / "coco" / part / "_annotations.coco.json", [file.name for file in photos])
+        photo(tmp_path / "yolo" / part / "images" / "a.jpg")
+        write(tmp_path / "yolo" / part / "labels" / "a.txt", "0 0.1 0.1 0.9 0.1 0.9 0.9\n")
+    write(tmp_path / "yolo" / "data.yaml", "train: train/images\nval: valid/images\nnames: [road]\n")
+    remarks = [
+        next(remark for remark in listing(tmp_path / kind).remarks if "test" in remark) for kind in ("coco", "yolo")
+    ]
+    assert remarks == [
+        "3 images with their annotations in test do not train or validate; "
+        f"`oneway eval RUN --data {tmp_path / 'coco' / 'test'}` scores a model by them.",
+        "1 image with its annotations in test does not train or validate; "
+        "put it, with its annotations, into a folder of its own, to score a model by it.",
+    ]
+
+
 def test_the_description_has_the_last_word(tmp_path):
     """Where it is what fails, it is named, with what it says; images alone lack masks."""
     root = with_masks(tmp_path / "set")

@@ -21,8 +21,9 @@ from oneway.data.decode.masks import MASK_SUFFIXES
 from oneway.data.decode.video import VIDEO_SUFFIXES
 from oneway.data.folder.description import FILE, Description, to_flow
 from oneway.data.folder.files import MOST_BELOW, Found
+from oneway.data.folder.formats import FINDERS
 from oneway.data.folder.formats.interface import begins_with, files_with
-from oneway.data.folder.layout import BELOW, CAMVID
+from oneway.data.folder.layout import BELOW, CAMVID, recognise
 from oneway.data.folder.mask_summary import looks_like_mask
 from oneway.data.folder.names import IMAGES, INSTANCES, MASK_FOLDERS, MASKS, PHOTOS, TEST
 from oneway.data.folder.pairing import pair_beside, pair_masks, stems, stems_below, unmarked
@@ -119,8 +120,9 @@ def remark_unused_images(found: Found) -> Iterator[str]:
     """Remarks on folders of images, with masks of their own or without, beside those that are read or around them."""
     labelled = {folder: len(images) for folder, images in labelled_apart(found).items()}
     tests = {folder: count for folder, count in labelled.items() if PurePosixPath(folder).name.lower() in TEST}
-    if tests:
-        yield _say_tests(found, tests)
+    annotated = _annotated_tests(found)
+    if tests or annotated:
+        yield _say_tests(found, tests or annotated, "annotations" if annotated else "masks")
     if more := {folder: count for folder, count in labelled.items() if folder not in tests}:
         is_one = sum(more.values()) == 1
         which = f"{counted(sum(more.values()), 'image')} with {'its mask' if is_one else 'their masks'}"
@@ -128,7 +130,7 @@ def remark_unused_images(found: Found) -> Iterator[str]:
         yield f"{which} in {listed(more, SHOWN)} {'is' if is_one else 'are'} not used; {way_out}."
     unused: dict[str, int] = {}
     for folder in _unknown(found):
-        unused |= {} if folder in labelled else _count_unlabelled(found, folder)
+        unused |= {} if folder in labelled or folder in annotated else _count_unlabelled(found, folder)
     if folders := [folder for folder, count in unused.items() if count]:
         count = sum(unused.values())
         added = [*(found.description.unlabelled if (found.root / FILE).is_file() else ()), *folders]
@@ -142,6 +144,18 @@ def labelled_apart(found: Found) -> dict[str, list[tuple[Path, Path]]]:
     """The images that have masks in folders which are not read, with these masks, by these folders."""
     folders = {folder: _labelled_in(found, folder) for folder in _unknown(found)}
     return {folder: images for folder, images in folders.items() if images}
+
+
+def _annotated_tests(found: Found) -> dict[str, int]:
+    """How many images each folder of tests has whose annotations lie in it, as those that are read do in theirs."""
+    part, tests = found.description.train, dict[str, int]()
+    if part is None or part.annotations is None or part.annotations[0] not in FINDERS:
+        return tests
+    for folder in (folder for folder in _unknown(found) if PurePosixPath(folder).name.lower() in TEST):
+        with suppress(UserError):
+            if FINDERS[part.annotations[0]](found.root, folder):
+                tests[folder] = len(images_in(found.root / folder, found.root, []))
+    return tests
 
 
 def _labelled_in(found: Found, folder: str) -> list[tuple[Path, Path]]:
@@ -205,16 +219,23 @@ def unread_masks(found: Found) -> Iterator[str]:
                 yield f"{folder} holds {counted(count, 'file')} of kind {suffix}, not read: save masks as PNG."
 
 
-def _say_tests(found: Found, tests: dict[str, int]) -> str:
-    """A remark on labelled test images, and on how a model is scored by them."""
+def _say_tests(found: Found, tests: dict[str, int], labels: str) -> str:
+    """A remark on test images with masks or annotations, and on how a model is scored by them."""
     count, place = sum(tests.values()), found.root / next(iter(tests))
-    it, do, masks = ("it", "does", "its mask") if count == 1 else ("them", "do", "their masks")
-    way_out = (
-        f"put {it}, with {masks}, into a folder of {'its' if count == 1 else 'their'} own, to score a model by {it}"
-    )
-    if choose_folder(place, ".", IMAGES):
+    it, do, whose = ("it", "does", "its") if count == 1 else ("them", "do", "their")
+    labels = f"{whose} {labels.removesuffix('s') if count == 1 and labels == 'masks' else labels}"
+    way_out = f"put {it}, with {labels}, into a folder of {whose} own, to score a model by {it}"
+    if _is_data_set(place):
         way_out = f"`{command('oneway', 'eval', 'RUN', '--data', place)}` scores a model by {it}"
-    return f"{counted(count, 'image')} with {masks} in {listed(tests, SHOWN)} {do} not train or validate; {way_out}."
+    return f"{counted(count, 'image')} with {labels} in {listed(tests, SHOWN)} {do} not train or validate; {way_out}."
+
+
+def _is_data_set(folder: Path) -> bool:
+    """Whether the labels in a folder can be read without what is around it."""
+    with suppress(UserError):
+        parts = recognise(folder).parts
+        return any(part.annotations or (part.masks and part.images != ".") for part in parts)
+    return False
 
 
 def _add_labelled(found: Found, tests: bool) -> str:
