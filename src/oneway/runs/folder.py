@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 
 from oneway.common.errors import UserError, missing
-from oneway.common.links import refuse_link
+from oneway.common.links import SUFFIX, open_descriptor, refuse_link
 from oneway.common.run_files import (
     CHANGES,
     CONFIG,
@@ -116,7 +116,7 @@ class Run:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
         with self._writing():
             try:
-                with atomic.open_descriptor(file, flags) as descriptor:
+                with open_descriptor(file, flags) as descriptor:
                     if os.write(descriptor, line) < len(line):
                         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             except OSError as error:
@@ -170,7 +170,7 @@ def refuse_occupied(path: Path) -> None:
         if is_there(path / METRICS) and not (path / METRICS).stat().st_size:
             unfinished.add(METRICS)
         names = list_names(path) if path.is_dir() else []
-        names = [name for name in names if not name.endswith(atomic.SUFFIX)]
+        names = [name for name in names if not name.endswith(SUFFIX)]
         if {*names} - unfinished or (path.exists() and not path.is_dir()):
             raise UserError(f"{path}: exists and is not a run folder. Choose another folder with --out.")
 

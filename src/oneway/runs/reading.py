@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from oneway.common.errors import UserError
-from oneway.runs.atomic import open_descriptor
+from oneway.common.links import open_descriptor
 
 
 class CannotRead(UserError):

@@ -14,10 +14,11 @@ from pathlib import Path
 from PIL import Image
 
 from oneway.common.errors import UserError
+from oneway.common.links import open_descriptor
 from oneway.common.run_files import PICTURES
 from oneway.data.dataset import Bytes, Dataset, Samples
 from oneway.data.pictures import draw_classes, encoded, shown_size
-from oneway.runs.atomic import open_descriptor, place_below
+from oneway.runs.atomic import place_below
 from oneway.tools.evaluate import evenly_spaced
 
 SCENES = 4

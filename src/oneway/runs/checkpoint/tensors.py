@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from oneway.common.errors import UserError
-from oneway.runs.atomic import open_descriptor
+from oneway.common.links import open_descriptor
 from oneway.runs.reading import reading
 
 MOST_HEADER_BYTES = 2**24  # a ResNet-34 with its optimiser has a header of 100 kB
