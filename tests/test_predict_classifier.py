@@ -41,6 +41,17 @@ def test_a_video_is_named_as_failed(classifier, photo, tmp_path, capfd):
     assert [line.split(",")[0] for line in printed.out.splitlines()] == ["image", str(photo)]
 
 
+def test_what_is_left_out_is_said(classifier, photo, tmp_path, capfd):
+    """As it is of a model that makes masks; of a folder and of a pattern."""
+    for name in ("photo.heic", "photos.zip"):
+        (tmp_path / name).touch()
+    for path in (tmp_path, tmp_path / "*"):
+        assert predict_files(classifier, [str(path)], Outputs(tmp_path / "out"), QUIET) == 0
+        said = capfd.readouterr().err
+        assert "Not read, and left out: 1 of kind .heic." in said
+        assert f"left out: 1 shard or archive ({tmp_path / 'photos.zip'} is the first)" in said
+
+
 def test_the_folder_for_masks_does_not_matter(classifier, photo, tmp_path):
     """It may hold anything: nothing is written there."""
     out = tmp_path / "out"

@@ -88,11 +88,12 @@ def predict_files(
         Interrupted: Ctrl-C or `Stopped` came; the index, and the JSON that was asked for, say what is done.
         UserError: Nothing can be done at all: a path leads nowhere, or results cannot be written.
     """
-    if model.classifies:
-        return _classify(model, find_sources(paths, outputs.folder, unlabelled=unlabelled), as_json)
-    outputs.refuse_occupied()
+    if not model.classifies:
+        outputs.refuse_occupied()
     skipped = Skipped()
     sources = find_sources(paths, outputs.folder, skipped, unlabelled)
+    if model.classifies:
+        return _classify(model, sources, skipped, as_json)
     about = {**_about(model), **_asked(outputs, tile), "masks": _meanings(model, outputs)}
     settings = {key: about.get(key) for key in SETTINGS}
     origins = {source: origin_of(source, model.source, settings) for source in sources}
@@ -347,7 +348,7 @@ def _meanings(model: Predictor, outputs: Outputs) -> dict[str, Any]:
     return {"mode": "P" if style is None else style.mode, "values": dict(zip(model.classes, shown, strict=True))}
 
 
-def _classify(model: Predictor, sources: Sequence[Source], as_json: bool) -> int:
+def _classify(model: Predictor, sources: Sequence[Source], skipped: Skipped, as_json: bool) -> int:
     """Prints a line for each image, as comma-separated values; or else all of them as JSON."""
     warn(f"{model.source}: classifies whole images; their classes follow, and no masks are written.")
     output = Output("stdout", result=True)
@@ -380,7 +381,7 @@ def _classify(model: Predictor, sources: Sequence[Source], as_json: bool) -> int
             )
         )
     output.flush()
-    for remark in oddities.messages():
+    for remark in (*skipped.messages(), *oddities.messages()):
         warn(remark)
     return 1 if errors else 0
 

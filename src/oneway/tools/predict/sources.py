@@ -48,7 +48,7 @@ class Source:
 
 @dataclass
 class Skipped:
-    """Files within folders that are not predicted."""
+    """Files within folders and patterns that are not predicted."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     """Pictures that are not read, by suffix."""
@@ -140,6 +140,8 @@ def _matches(text: str, out: Path, skipped: Skipped) -> Iterator[tuple[Path, Pat
             raise UserError(f"{text}: no image or video matches. {next(passed.messages())}")
         if not files:
             raise UserError(f"{text}: no image or video matches, apart from results.")
+        skipped.kinds += passed.kinds
+        skipped.archives += passed.archives
     for _, file in files:
         if _below(file, out):
             raise UserError(f"{file}: lies in {out}, where results go. Choose another folder with --out.")
