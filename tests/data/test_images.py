@@ -69,7 +69,6 @@ def test_large_images_are_what_pillow_decodes(tmp_path, monkeypatch, files_in_me
     first, second = read_image(path), read_image(path)
     first[:] = 0
     assert np.array_equal(second, expected)
-    del first, second
     assert not opened or len(os.listdir("/proc/self/fd")) == opened
 
 

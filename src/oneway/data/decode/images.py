@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
-from mmap import mmap
 from os import SEEK_END
 from pathlib import Path, PurePath
 from typing import IO, BinaryIO
@@ -174,9 +173,10 @@ def _unlocked(image: Image.Image) -> Bytes | None:
         return None
     with suppress(OSError), os.fdopen(os.memfd_create("pixels"), "w+b", buffering=0) as file:
         image.save(file, "PPM")
-        size, end = 3 * image.width * image.height, file.tell()
-        memory = mmap(file.fileno(), end)
-        return np.frombuffer(memory, np.uint8, size, end - size).reshape(image.height, image.width, 3)
+        pixels = np.empty((image.height, image.width, 3), np.uint8)
+        file.seek(-pixels.nbytes, SEEK_END)
+        file.readinto(pixels.data)  # a memory map would keep the file open as long as the pixels
+        return pixels
     return None
 
 
