@@ -62,7 +62,12 @@ def test_a_network_averages_over_squares_as_pillow_does(size):
 
 
 def test_only_large_images_are_read_smaller(tmp_path):
-    assert listed(photographs(tmp_path / "small", 4), reduction="auto").reduction == 1  # 513 pixels
+    """Where none is large enough for the number that was asked for, that is said."""
+    small = listed(photographs(tmp_path / "small", 4), reduction="auto")
+    assert small.reduction == 1  # 513 pixels
+    (remark,) = {*listed(tmp_path / "small", reduction=2).remarks} - {*small.remarks}
+    assert "No image is read smaller, though --data.reduction says 2" in remark
+    assert "the largest has 1027×513" in remark
     large = listed(photographs(tmp_path / "large", 9), reduction="auto")
     assert large.reduction == 2  # 1153 pixels
     assert any("of 2307×1153 pixels are read at 1/2" in remark for remark in large.remarks)

@@ -75,6 +75,12 @@ def choose(listing: Listing, most: int) -> Choice:
 def _about(listing: Listing, choice: Choice, sizes: Sequence[tuple[int, int]], asked: Reduction) -> Iterator[str]:
     """What is said of images that could be read smaller than they are."""
     larger = [size for size in sizes if min(size) >= 2 * SHORT_SIDE]
+    if sizes and not larger and asked not in ("auto", 1):
+        height, width = max(sizes)
+        yield (
+            f"No image is read smaller, though --data.reduction says {asked}: each keeps {SHORT_SIDE} pixels on its "
+            f"shorter side, and the largest has {width}×{height}."
+        )
     if not larger:
         return
     height, width = max(larger)
