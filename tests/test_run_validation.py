@@ -117,6 +117,22 @@ def test_labels_that_taught_what_a_run_began_with_are_no_proof_of_it(run: Path) 
     assert "began with" not in evaluated(run.parent / "longer")[1]  # the same images are held out
 
 
+def test_labels_that_taught_a_run_before_it_was_changed_are_no_proof_of_it(run: Path) -> None:
+    """Continued with other images held out, by `--allow-changes`, it has learnt what validates now."""
+    first = open_run(run)
+    others = (first.config.changed(data={"seed": seed}, train={"iterations": 3}) for seed in range(1, 99))
+    taught = {*first.split.labelled}
+    config = next(one for one in others if taught >= {item.name for item in list_files(one.data).val})
+    (run / "summary.json").unlink()
+    said = io.StringIO()
+    train(config, run, True, Console(file=said, width=10_000), allow_changes=True)
+    doubt = f"Note: {run} began with a model that had learnt the labels of 2 of the 2 images behind these scores"
+    assert doubt in said.getvalue()
+    assert doubt in evaluated(run)[1]
+    with pytest.raises(UserError, match="was trained on the labels of all its 2 images"):
+        evaluated(run, Path(shutil.copytree(run.parent / "photos", run.parent / "moved")))
+
+
 def lose_a_mask(root: Path, name: str) -> None:
     (root / "masks" / Path(name).name).unlink()
 

@@ -56,7 +56,7 @@ class Split:
 
     began_with: tuple[str, ...] = ()
     """Likewise of images whose labels taught what the run began with, an earlier run's weights or a teacher; and of
-    those that taught what these began with."""
+    those that taught what these began with, or taught the run itself before its split was changed."""
 
     pool: PoolRecord | None = None
     """Further images that train without labels, all of them; in numbers, they follow on `unlabelled`."""

@@ -145,7 +145,10 @@ def keep_split(continued: Continued, samples: Samples, held_out: Samples) -> Spl
         and (now.labels, now.seed) == (before.labels, before.seed)
     ):
         return replace(stored, content=samples.content, validation=held_out.content)
-    return replace(choose(samples, now.labels, now.seed), validation=held_out.content, began_with=stored.began_with)
+    # What the labels of before have taught stays in the weights, whichever images have labels or validate now.
+    begun = checkpoint.read_notes(continued.run.checkpoints) is not None
+    began_with = stored.taught if begun else stored.began_with
+    return replace(choose(samples, now.labels, now.seed), validation=held_out.content, began_with=began_with)
 
 
 def restore(
