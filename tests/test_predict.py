@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import pickle
 import re
 import shutil
 from pathlib import Path
@@ -166,6 +167,42 @@ def test_one_prediction_for_a_path_an_array_and_a_pillow_image(trained_run, phot
     assert np.array_equal(np.asarray(Image.open(tmp_path / "mask.png")), first.labels)
     with pytest.raises(UserError, match=r"Let it end in \.png"):
         first.save(tmp_path / "mask.jpg")
+
+
+def test_a_view_of_an_array_is_predicted_as_its_copy(model):
+    """Also one that runs backwards, as from OpenCV's BGR, or that may not be written to."""
+    pixels = scene()
+    locked = pixels.copy()
+    locked.setflags(write=False)
+    for view in (pixels[..., ::-1], pixels[:, ::-1], pixels.swapaxes(0, 1), pixels[::2, ::3], locked):
+        for tile in (None, (64, 64)):
+            expected = model.predict(view.copy(), tile)
+            for found in (model.predict(view, tile), *model.predict_batch([view, view], tile)):
+                assert np.array_equal(found.labels, expected.labels)
+                assert np.array_equal(found.overlay(), expected.overlay())
+        assert np.array_equal(model.probabilities(view), model.probabilities(view.copy()))
+
+
+def test_a_model_goes_to_another_process(trained_run):
+    """By pickle, as for a pool of processes, also when it has predicted."""
+    for how in ({}, {"mirror": True}, {"favour": {"car": 2.0}}):
+        model = load(trained_run, "cpu", **how)
+        expected = model.predict(scene())
+        found = pickle.loads(pickle.dumps(model)).predict(scene())
+        assert np.array_equal(found.labels, expected.labels)
+        assert np.array_equal(found.confidence, expected.confidence)
+
+
+def test_a_batch_is_of_images_of_one_size(model):
+    """Each is whatever `predict` takes; what it refuses is refused here."""
+    pixels = scene()
+    for found in model.predict_batch([pixels, Image.fromarray(pixels)]):
+        assert np.array_equal(found.labels, model.predict(pixels).labels)
+    assert model.predict_batch([]) == []
+    with pytest.raises(UserError, match="images of 64×128 and 32×128 pixels: a batch has one size"):
+        model.predict_batch([pixels, pixels[:32]])
+    with pytest.raises(UserError, match="expected H×W×3 bytes in RGB"):
+        model.predict_batch([pixels / 255])
 
 
 def test_images_are_seen_upright(model, tmp_path):

@@ -174,24 +174,29 @@ class Predictor:
             tile: Height and width of overlapping tiles; by default, only of images of more than 2**24 pixels. Where
                 the model sees images smaller than they are, of what it sees.
         """
-        return self.predict_batch([pixels_of(image, self.image_style)], tile)[0]
+        return self.predict_batch([image], tile)[0]
 
     def predict_batch(
         self,
-        images: Sequence[Bytes],
+        images: Sequence[Picture],
         tile: Size | None = None,
         confidence: bool = True,
         tell: Tell = lambda number, total: None,
     ) -> list[Prediction]:
-        """The same for several H×W×3 images of one size, in one pass unless they are seen in tiles.
+        """The same for several images of one size, in one pass unless they are seen in tiles.
 
         Without `confidence`, that of images seen in one pass is left out. `tell` hears of each tile.
         """
         if self.classifies:
             raise UserError(f"{self.source}: classifies whole images and has no masks. Use classify().")
-        size = images[0].shape[0], images[0].shape[1]
+        given = [pixels_of(image, self.image_style) for image in images]
+        if not given:
+            return []
+        size = given[0].shape[0], given[0].shape[1]
+        if other := next((pixels.shape for pixels in given if pixels.shape != given[0].shape), None):
+            raise UserError(f"images of {size[0]}×{size[1]} and {other[0]}×{other[1]} pixels: a batch has one size.")
         factor = factor_of(size, self.reduction)
-        seen = [reduced(image, factor) for image in images]
+        seen = [reduced(pixels, factor) for pixels in given]
         height, width = seen[0].shape[:2]
         if tile is None and height * width > ONE_PASS:
             tile = TILE
@@ -203,8 +208,8 @@ class Predictor:
             else:
                 found = [_enlarged(self._in_tiles(image, tile, tell), size, factor) for image in seen]
         return [
-            Prediction(image, labels.numpy(), probabilities.numpy(), self.classes, self.colours, self.masks)
-            for image, (labels, probabilities) in zip(images, found, strict=True)
+            Prediction(pixels, labels.numpy(), probabilities.numpy(), self.classes, self.colours, self.masks)
+            for pixels, (labels, probabilities) in zip(given, found, strict=True)
         ]
 
     def probabilities(self, image: Picture) -> Floats:
@@ -226,6 +231,10 @@ class Predictor:
     @torch.inference_mode()
     def _whole(self, images: Tensor, size: Size, confidence: bool) -> list[tuple[Tensor, Tensor]]:
         return list(zip(*self._replayed(images, size, confidence), strict=True))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, which captures for itself."""
+        return {name: value for name, value in self.__dict__.items() if name != "_replayed"}
 
     @cached_property
     def _replayed(self) -> ReplayedFunction:
@@ -385,7 +394,7 @@ def pixels_of(image: Picture, style: ImageStyle = COLOURS) -> Bytes:
         raise UserError(f"image: expected H×W×3 bytes in RGB, a Pillow image or a path, and not {given}.")
     if not image.size:
         raise UserError(f"image: {image.shape[0]}×{image.shape[1]} pixels are none.")
-    return image
+    return np.ascontiguousarray(image)  # PyTorch takes no view that runs backwards, as from BGR
 
 
 @torch.inference_mode()
