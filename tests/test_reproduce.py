@@ -122,7 +122,14 @@ def test_a_table_is_filled_once(tiny_cifar, tmp_path):
     is counted.
     """
     request = Request(
-        tmp_path, seeds=2, data=tiny_cifar, rows=("supervised",), columns=("250", "250"), iterations=1, side_by_side=1
+        tmp_path,
+        seeds=2,
+        data=tiny_cifar,
+        rows=("supervised",),
+        columns=("250", "250"),
+        iterations=1,
+        changes={"train": {"batch_labelled": 4, "batch_unlabelled": 4}},
+        side_by_side=1,
     )
     reproduce("cifar10", request, QUIET)
     folder = tmp_path / "cifar10"

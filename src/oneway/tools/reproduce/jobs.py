@@ -131,7 +131,7 @@ def train_all(jobs: Sequence[Job], side_by_side: int, console: Console) -> None:
     processes = min(len(jobs), side_by_side)
     threads = max(1, count_cores() // processes)
     context = get_context("forkserver")
-    context.set_forkserver_preload(["oneway.tools.train"])  # PyTorch is loaded once, and not by every process
+    context.set_forkserver_preload([__name__])  # what a run needs is loaded once, and not by every process
     waiting = list(jobs)
     ended: set[Path] = set()
     with ProcessPoolExecutor(
