@@ -10,7 +10,7 @@ from pathlib import Path
 from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
 from oneway.data.dataset import Colour, class_name
-from oneway.data.folder.classes import Classes, by_colour, by_index, by_number, parse_colour
+from oneway.data.folder.classes import Classes, Value, by_colour, by_index, by_number, parse_colour
 from oneway.data.folder.walk import require_inside
 
 ADE20K = "objectinfo150.txt"
@@ -47,15 +47,15 @@ def find_table(root: Path, folders: Iterable[str]) -> Table | None:
     return None
 
 
-def find_legend(root: Path, colours: Iterable[Colour]) -> str | None:
-    """The name of a file in a folder that has names for these colours, and is not called as tables are."""
+def find_legend(root: Path, colours: Iterable[Value]) -> Table | None:
+    """A file in a folder that has names for these colours, and is not called as tables are."""
     for path in sorted(path for path in root.iterdir() if path.suffix.lower() in (".csv", ".txt")):
         try:
-            table = _read_table(path).table if path.is_file() and not path.is_symlink() else {}
+            classes = _read_table(path) if path.is_file() and not path.is_symlink() else None
         except UserError:
             continue
-        if {*colours} <= table.keys():
-            return path.name
+        if classes is not None and {*colours} <= classes.table.keys():
+            return Table(path, classes)
     return None
 
 

@@ -56,7 +56,8 @@ class Inferred:
     colours: tuple[Colour, ...] | None = None  # from the palette of the masks, where they have one
     remarks: tuple[str, ...] = ()  # first where the classes are from, then what else was decided
     ignore: tuple[Value, ...] | None = None  # what stands for no class, where the table says so
-    named: bool = True  # False for colours that no table explains: the names are placeholders
+    named: bool = True  # False for colours that no table explains: the names are placeholders, or of a legend
+    legend: str = ""  # a file that names these colours, though its own name is not that of a table
     strays: Mapping[int, Path] = field(default_factory=dict)  # numbers that hardly occur, and the only mask of each
     numbered: bool = False  # whether the names are made of numbers: they serve, and the user may have better ones
 

@@ -18,7 +18,7 @@ from oneway.data.dataset import NO_RUN, Bytes, Item, Known, Listing
 from oneway.data.decode.images import MOST_PIXELS, image_size
 from oneway.data.decode.masks import Coding, read_mask
 from oneway.data.decode.regions import BACKGROUND, is_background, paint_over, spelled, undrawn_class
-from oneway.data.folder.class_table import find_table
+from oneway.data.folder.class_table import find_legend, find_table
 from oneway.data.folder.classes import default_colours
 from oneway.data.folder.description import FILE, Description
 from oneway.data.folder.doubts import doubts
@@ -57,6 +57,8 @@ def describe(root: Path, unlabelled: Path | None = None, known: Known = NO_RUN) 
         read_as = how_read(inferred.classes, of_run)
         alike = of_run.names == inferred.classes.names  # else some do not occur here, or have had other names
         inferred = replace(inferred, classes=of_run, colours=inferred.colours if alike else None, named=True)
+    if not inferred.named and (legend := find_legend(root, inferred.classes.table)):
+        inferred = replace(inferred, classes=legend.classes, legend=legend.path.name)
     classes = inferred.classes
     ignore = None if classes.coloured or IGNORE in classes.table else (IGNORE,)
     changes = {

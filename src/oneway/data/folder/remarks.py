@@ -8,9 +8,8 @@ from pathlib import Path
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.common.words import counted, listed
-from oneway.data.dataset import Colour, Item
+from oneway.data.dataset import Item
 from oneway.data.decode.regions import undrawn_class
-from oneway.data.folder.class_table import find_legend
 from oneway.data.folder.description import FILE, read_description
 from oneway.data.folder.doubts import doubts
 from oneway.data.folder.files import Found
@@ -47,7 +46,7 @@ def refuse_unnamed(found: Found) -> None:
         shown = listed((list(colour) for colour in palette), SHOWN)
         raise UserError(
             f"{root}: the masks are painted in colours, and nothing says which class each stands for: {shown}. "
-            f"{_naming(root)}.{''.join(f' {remark}' for remark in inferred.remarks)}{_legend(root, palette)}"
+            f"{_naming(root, inferred.legend)}.{''.join(f' {remark}' for remark in inferred.remarks)}"
         )
 
 
@@ -74,17 +73,12 @@ def _too_few(found: Found, items: Sequence[Item], holdout: float) -> str:
     return f"{root}: {missing}{labelled} of {images} {have} labels, which is too few: {needed}. {way_out}"
 
 
-def _legend(root: Path, colours: Sequence[Colour]) -> str:
-    """A sentence about a file that names these colours, if there is one."""
-    file = find_legend(root, colours)
-    return f" Or call {file}, which has all of these colours, classes.txt: its names are then read." if file else ""
-
-
-def _naming(root: Path) -> str:
-    """How classes are given names."""
+def _naming(root: Path, legend: str = "") -> str:
+    """How classes are given names; `legend` is a file that has names for them."""
+    named = f"have the names of {legend}, which lists all of these colours" if legend else "can be named"
     if (root / FILE).is_file():
-        return f"`oneway check` prints lines for {FILE} in which they can be named"
-    return f"`oneway check --save` writes a {FILE} in which they can be named"
+        return f"`oneway check` prints lines for {FILE} in which they {named}"
+    return f"`oneway check --save` writes a {FILE} in which they {named}"
 
 
 def remarks_on(found: Found, held_out: int, labelled: int, holdout: float) -> Iterator[str]:
