@@ -184,6 +184,7 @@ def run(job: dict[str, Any]) -> NoReturn:
         if "cut_in_iteration" in job:
             iteration, pattern = job["cut_in_iteration"]
             in_iteration(iteration, lambda: cut(pattern))
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background would have it ignored
         for number in job.get("ignored", ()):
             signal.signal(number, signal.SIG_IGN)
         if "limit_time_in_iteration" in job:
