@@ -212,9 +212,12 @@ def test_none_takes_back_what_a_recipe_has_set():
         configuration.build({"train": {"alpha": "none"}}, source="test")
 
 
-@pytest.mark.parametrize("content", ["- a\n- b\n", "a: [", "a: !!python/object:os.system {}", "\xff"])
+NO_CONFIGURATION = ["- a\n- b\n", "a: [", "a: !!python/object:os.system {}", "\xff", "train: {alpha: 1, alpha: 2}"]
+
+
+@pytest.mark.parametrize("content", NO_CONFIGURATION)
 def test_files_that_are_no_configuration_are_refused_by_name(tmp_path, content):
-    """Lists, broken YAML and YAML that wants to build objects."""
+    """Lists, broken YAML, YAML that wants to build objects, and a setting that has two values."""
     file = tmp_path / "config.yaml"
     file.write_text(content, encoding="latin-1")
     with pytest.raises(UserError, match=r"config\.yaml"):

@@ -26,6 +26,20 @@ MOST_OF_A_KEY = 200
 """The most characters of an unknown key that a message shows."""
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that stands twice: YAML forbids it, and PyYAML would lose all but the last."""
+
+    def compose_mapping_node(self, anchor: dict[Any, yaml.Node]) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        known = set[tuple[str, str]]()
+        for key, _ in node.value:
+            name = key.tag, str(key.value)
+            if name in known:
+                raise yaml.MarkedYAMLError(problem=f"{key.value!r:.80} stands there twice", problem_mark=key.start_mark)
+            known.add(name)
+        return node
+
+
 def build(tree: dict[str, Any], source: str) -> Config:
     """Build a checked configuration from nested values; errors name `source`, key and value."""
     try:
@@ -45,7 +59,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         if len(content) > MOST_YAML_BYTES:
             size = max(path.stat().st_size, len(content))
             raise UserError(f"{path}: {size} bytes are too many for YAML; at most {MOST_YAML_BYTES} are read.")
-        tree = yaml.safe_load(content.decode())
+        tree = yaml.load(content.decode(), _Loader)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date such as 2001-13-45, a thousand brackets

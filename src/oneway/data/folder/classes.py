@@ -90,7 +90,7 @@ def parse_classes(value: Any) -> Classes | None:
         case dict() if value and all(isinstance(entry, list) or _is_hex(entry) for entry in value.values()):
             return by_colour({_name(key): parse_colour(entry) for key, entry in value.items()})
         case dict() if value and all(_is_number(key) or _is_range(key) for key in value):
-            return by_number({number: _name(entry) for key, entry in value.items() for number in _numbers(key)})
+            return by_number(_by_single_number(value))
         case dict() if None in value.values():
             raise ValueError(
                 f"nothing stands behind {next(_short(key) for key, entry in value.items() if entry is None)}; put "
@@ -100,6 +100,17 @@ def parse_classes(value: Any) -> Classes | None:
         "write [name, …] in order of number, or {number: name, …}, or {name: [red, green, blue], …}; "
         f"{_short(value)} is none of these"
     )
+
+
+def _by_single_number(names: dict[Any, Any]) -> dict[int, str]:
+    """Names by number, where some may stand behind all numbers from one to another."""
+    found: dict[int, str] = {}
+    for key, entry in names.items():
+        for number in _numbers(key):
+            if number in found:
+                raise ValueError(f"{number} stands for {found[number]!r} and, in {_short(key)}, for {_name(entry)!r}")
+            found[number] = _name(entry)
+    return found
 
 
 def _undashed(entries: list[dict[Any, Any]]) -> dict[Any, Any]:
