@@ -25,7 +25,7 @@ from oneway.methods import METHODS
 from oneway.methods.interface import Batch, Pair
 from oneway.models import build
 from oneway.models.norm import NormPolicy
-from oneway.models.projector import CELL, projector_for
+from oneway.models.projector import projector_for
 from oneway.models.roles import Models
 from oneway.perturb import UNCHANGED
 from small_runs import assert_resumes, small_streets
@@ -167,7 +167,7 @@ def test_the_second_crop_overlaps_with_the_first():
     store = Store(pixels, torch.zeros(len(pixels), dtype=torch.uint8), areas.cumsum(0) - areas, sizes, dense=True)
     plan = Plan(0, (0, 1, 2), (0, 1, 2), 2, 1000, config.jitter.scale, True, needs_pairs=True)
     table = draw(plan, 0)
-    pair = jitter_pairs(store, table.unlabelled, table.overlap, config.jitter, CELL)
+    pair = jitter_pairs(store, table.unlabelled, table.overlap, config.jitter)
     assert torch.equal(pair.first, jitter_inputs(store, table.unlabelled, config.jitter))
     shared = (4 - pair.down.abs()) / 4, (6 - pair.right.abs()) / 6
     assert all(share.min() >= OVERLAP for share in shared)

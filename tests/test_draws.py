@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from oneway.common.streams import stream
-from oneway.draws import Draws, Plan, batch_of, draw
+from oneway.draws import Draws, Plan, batch_positions, draw
 
 PLAN = Plan(
     seed=3,
@@ -62,21 +62,21 @@ def test_values_stay_where_they_have_been():
 
 def test_an_epoch_shows_every_image_once():
     """⌊20 / 4⌋ batches are a permutation; the next epoch is another one."""
-    epochs = [[i for k in range(5) for i in batch_of(0, "x", 20, 4, 5 * epoch + k)] for epoch in range(2)]
+    epochs = [[i for k in range(5) for i in batch_positions(0, "x", 20, 4, 5 * epoch + k)] for epoch in range(2)]
     assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(20))
     assert epochs[0] != epochs[1]
 
 
 def test_the_rest_of_an_epoch_is_dropped():
     """Of 10 images in batches of 4, an epoch shows 8 different ones, as the paper counts its epochs."""
-    epoch = batch_of(0, "x", 10, 4, 0) + batch_of(0, "x", 10, 4, 1)
+    epoch = batch_positions(0, "x", 10, 4, 0) + batch_positions(0, "x", 10, 4, 1)
     assert len(set(epoch)) == 8
 
 
 def test_a_batch_larger_than_the_set_repeats_evenly():
     """8 out of 3: every image twice or three times."""
     for iteration in range(10):
-        assert sorted(Counter(batch_of(0, "x", 3, 8, iteration)).values()) == [2, 3, 3]
+        assert sorted(Counter(batch_positions(0, "x", 3, 8, iteration)).values()) == [2, 3, 3]
 
 
 def test_items_come_from_their_sets():

@@ -60,8 +60,8 @@ def test_scaling_is_interpolation_between_pixel_centres(scale):
     images, labels, store = world()
     size = (round(HEIGHT * scale), round(WIDTH * scale))
     draw = jitters(scale)
-    x, y = jitter_inputs(store, draw, Jitter(crop=size), torch.float64), jitter_labels(store, draw, Jitter(crop=size))
-    torch.testing.assert_close(x, F.interpolate(images.double() / 255, size, mode="bilinear"))
+    x, y = jitter_inputs(store, draw, Jitter(crop=size)), jitter_labels(store, draw, Jitter(crop=size))
+    torch.testing.assert_close(x, F.interpolate(images.float() / 255, size, mode="bilinear"))
     nearest = F.interpolate(labels[:, None].double(), size, mode="nearest-exact")[:, 0]
     assert torch.equal(y, nearest.long())
 

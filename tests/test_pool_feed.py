@@ -14,7 +14,7 @@ from oneway.common.errors import UserError
 from oneway.common.streams import permuted
 from oneway.config import Jitter
 from oneway.data.dataset import Samples
-from oneway.draws import MOST_SHUFFLED, Plan, batch_of, draw, part
+from oneway.draws import MOST_SHUFFLED, Plan, batch_positions, draw, part
 from oneway.engine.feed import resident, streamed
 from oneway.engine.jitter import _shifts, _window, jitter_inputs, jitter_labels, jitter_pairs
 from oneway.engine.regions import CropDraw, Cropping, most_needed, needed_region
@@ -54,7 +54,7 @@ def pool(tmp_path):
 
 
 def crops(fed, draws, jitter):
-    pair = jitter_pairs(fed.store, draws.unlabelled, draws.overlap, jitter, CELL)
+    pair = jitter_pairs(fed.store, draws.unlabelled, draws.overlap, jitter)
     return [
         jitter_inputs(fed.store, draws.labelled, jitter),
         jitter_labels(fed.store, draws.labelled, jitter),
@@ -125,7 +125,7 @@ def test_only_what_crops_are_made_of_is_kept(padding, beyond, pairs):
         windows = [_window(store, own, jitter, jitter.crop)]
         if pairs:
             first = type(table.overlap)(*(column[:1] for column in table.overlap))
-            windows.append(_window(store, own, jitter, jitter.crop, _shifts(store, own, first, jitter, CELL)))
+            windows.append(_window(store, own, jitter, jitter.crop, _shifts(store, own, first, jitter)))
         for length, (begin, end), places in (
             (size[0], (top, bottom), torch.cat([window.y for window in windows])),
             (size[1], (left, right), torch.cat([window.x for window in windows])),
@@ -146,7 +146,7 @@ def test_a_share_of_the_draws_is_all_that_is_decoded(pool):
     plan = replace(plan_for(jitter, len(samples)), batch_labelled=4)
     whole = resident(with_pool_in_memory(scenes(), pool), plan, CPU)
     for rank in (0, 1):
-        fed = streamed(samples, plan, CPU, lambda draws, rank=rank: part(draws, rank, 2), jitter)
+        fed = streamed(samples, plan, CPU, jitter, lambda draws, rank=rank: part(draws, rank, 2))
         for iteration in (0, 1):
             expected = crops(whole, part(whole.draws(iteration), rank, 2), jitter)
             for one, other in zip(crops(fed, fed.draws(iteration), jitter), expected, strict=True):
@@ -194,16 +194,16 @@ def test_an_epoch_of_ten_million_images_is_a_permutation_of_them():
     """Without computing it: batches at any place are disjoint, spread evenly, and others in other epochs and seeds."""
     count, batch = 10**7, 1000
     places = [0, 1, 2, 4999, 9998, 9999]
-    epoch = [batch_of(7, "unlabelled", count, batch, place) for place in places]
+    epoch = [batch_positions(7, "unlabelled", count, batch, place) for place in places]
     seen = np.array(epoch).reshape(-1)
     assert len(set(seen.tolist())) == len(seen)
     assert seen.min() >= 0
     assert seen.max() < count
     tenths = np.bincount(seen * 10 // count, minlength=10)
     assert ((tenths - 600) ** 2 / 600).sum() < 30  # χ² with nine degrees of freedom: once in 2,000 seeds
-    assert batch_of(7, "unlabelled", count, batch, 10000) != epoch[0]
-    assert batch_of(8, "unlabelled", count, batch, 0) != epoch[0]
-    assert batch_of(7, "unlabelled", count, batch, 4999) == epoch[3]
+    assert batch_positions(7, "unlabelled", count, batch, 10000) != epoch[0]
+    assert batch_positions(8, "unlabelled", count, batch, 0) != epoch[0]
+    assert batch_positions(7, "unlabelled", count, batch, 4999) == epoch[3]
 
 
 def test_orders_of_fewer_images_are_as_ever():
@@ -211,5 +211,5 @@ def test_orders_of_fewer_images_are_as_ever():
     from oneway.common.streams import stream
 
     order = stream(7, "order of unlabelled", 0).permutation(5000)
-    assert batch_of(7, "unlabelled", 5000, 8, 3) == order[24:32].tolist()
+    assert batch_positions(7, "unlabelled", 5000, 8, 3) == order[24:32].tolist()
     assert MOST_SHUFFLED >= 10**6

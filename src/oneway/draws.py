@@ -343,7 +343,7 @@ def draw_augseg(plan: Plan, iteration: int) -> AugSegDraws:
     return AugSegDraws(squares(8, 2), squares(4, 4), _uniform(random, count))
 
 
-def batch_of(seed: int, purpose: str, available: int, batch: int, iteration: int) -> list[int]:
+def batch_positions(seed: int, purpose: str, available: int, batch: int, iteration: int) -> list[int]:
     """Positions of the images of one batch, out of `available`.
 
     An epoch is a permutation cut into ⌊available / batch⌋ batches, the rest dropped, as the paper counts. A batch
@@ -369,7 +369,7 @@ def _order(seed: int, purpose: str, available: int, times: int, epoch: int) -> n
 
 
 def _draw_crops(plan: Plan, purpose: str, items: Sequence[int], batch: int, iteration: int) -> CropDraws:
-    positions = batch_of(plan.seed, purpose, len(items), batch, iteration)
+    positions = batch_positions(plan.seed, purpose, len(items), batch, iteration)
     item = torch.from_numpy(np.array([items[position] for position in positions], dtype=np.int64))
     if not plan.crop:
         nothing = torch.zeros(batch)

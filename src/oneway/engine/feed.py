@@ -72,7 +72,7 @@ def feed(
     fits = there or needed <= SHARE_OF_DEVICE * (memory.available(device) or 0)
     if fits and not (samples.pool is not None and plan.batch_unlabelled):
         return resident(samples, plan, device, share)
-    return streamed(samples, plan, device, share, jitter)
+    return streamed(samples, plan, device, jitter, share)
 
 
 def resident(samples: Images, plan: Plan, device: torch.device, share: Share = lambda d: d) -> Feed:
@@ -82,7 +82,7 @@ def resident(samples: Images, plan: Plan, device: torch.device, share: Share = l
 
 
 def streamed(
-    samples: Images, plan: Plan, device: torch.device, share: Share = lambda d: d, jitter: Jitter | None = None
+    samples: Images, plan: Plan, device: torch.device, jitter: Jitter | None = None, share: Share = lambda d: d
 ) -> Feed:
     """One batch at a time on the device, in a store that stays in place and is refilled for every iteration.
 

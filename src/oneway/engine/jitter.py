@@ -17,6 +17,7 @@ from oneway.draws import CropDraws, OverlapDraws
 from oneway.engine.regions import OVERLAP
 from oneway.engine.store import Store
 from oneway.methods.interface import Pair
+from oneway.models.projector import CELL
 from oneway.ops import kernels_run
 from oneway.ops.crops import Window, crop_images, crop_labels, window_by_kernel
 
@@ -24,14 +25,14 @@ PADDING = 0.5
 """The grey beyond the border of an image, unless it is mirrored there."""
 
 
-def jitter_inputs(store: Store, draw: CropDraws, config: Jitter, dtype: torch.dtype = torch.float32) -> Tensor:
+def jitter_inputs(store: Store, draw: CropDraws, config: Jitter) -> Tensor:
     """N×3×h×w crops in [0, 1]: interpolated bilinearly, outside the image grey or its reflection.
 
     Without a crop size, inputs are what they are (points in the plane have no crops).
     """
     if config.crop is None:
-        return store.pixels[store.start[draw.item]].to(dtype)
-    return crop_images(store.pixels, _window(store, draw, config, config.crop), PADDING, dtype)
+        return store.pixels[store.start[draw.item]].float()
+    return crop_images(store.pixels, _window(store, draw, config, config.crop), PADDING)
 
 
 def jitter_labels(store: Store, draw: CropDraws, config: Jitter) -> Tensor:
@@ -44,17 +45,18 @@ def jitter_labels(store: Store, draw: CropDraws, config: Jitter) -> Tensor:
     return crop_labels(store.labels, _window(store, draw, config, config.crop))
 
 
-def jitter_pairs(store: Store, draw: CropDraws, overlap: OverlapDraws, config: Jitter, cell: int) -> Pair:
+def jitter_pairs(store: Store, draw: CropDraws, overlap: OverlapDraws, config: Jitter) -> Pair:
     """The crops of `jitter_inputs`, and others of the same images at the same scale that overlap with them.
 
-    Along either axis the second lies a multiple of `cell` pixels further on or back, as far as the image reaches, and
+    Along either axis the second lies a multiple of CELL pixels further on or back, as far as the image reaches, and
     shares at least OVERLAP of its length with the first.
     """
     assert config.crop is not None
-    shifts = _shifts(store, draw, overlap, config, cell)
+    shifts = _shifts(store, draw, overlap, config)
     windows = [_window(store, draw, config, config.crop, offset) for offset in (None, shifts)]
     first, second = (crop_images(store.pixels, window, PADDING) for window in windows)
-    return Pair(first, second, windows[0].inside(), shifts[0].long() // cell, shifts[1].long() // cell, overlap.places)
+    down, right = (shift.long() // CELL for shift in shifts)
+    return Pair(first, second, windows[0].inside(), down, right, overlap.places)
 
 
 def _window(
@@ -77,12 +79,12 @@ def _window(
     return Window(start, bottom - top, beyond - left, y - top[:, None], x - left[:, None])
 
 
-def _shifts(store: Store, draw: CropDraws, overlap: OverlapDraws, config: Jitter, cell: int) -> list[Tensor]:
+def _shifts(store: Store, draw: CropDraws, overlap: OverlapDraws, config: Jitter) -> list[Tensor]:
     """The offsets of second crops from the first, downwards and to the right."""
     assert config.crop is not None
     sizes = store.size[draw.item].T
     return [
-        _shift(length, draw.scale, cropped, config.padding, fraction, u, cell)
+        _shift(length, draw.scale, cropped, config.padding, fraction, u)
         for length, cropped, fraction, u in zip(sizes, config.crop, (draw.top, draw.left), overlap.shift.T, strict=True)
     ]
 
@@ -99,14 +101,14 @@ def _places(
     return (start[:, None] + centres) / scale[:, None]
 
 
-def _shift(length: Tensor, scale: Tensor, cropped: int, padding: int, fraction: Tensor, u: Tensor, cell: int) -> Tensor:
+def _shift(length: Tensor, scale: Tensor, cropped: int, padding: int, fraction: Tensor, u: Tensor) -> Tensor:
     """N offsets in pixels along an axis: uniform over the multiples of a cell that the image has room for."""
     slack = scale * length + 2 * padding - cropped
     begin, last = _begin(slack, fraction), slack.sign() * slack.abs().floor()
     reach = math.floor((1 - OVERLAP) * cropped)
-    least = ((last.clamp(max=0) - begin).clamp(min=-reach) / cell).ceil()
-    most = ((last.clamp(min=0) - begin).clamp(max=reach) / cell).floor()
-    return cell * (least + (u * (most - least + 1)).floor())
+    least = ((last.clamp(max=0) - begin).clamp(min=-reach) / CELL).ceil()
+    most = ((last.clamp(min=0) - begin).clamp(max=reach) / CELL).floor()
+    return CELL * (least + (u * (most - least + 1)).floor())
 
 
 def _begin(slack: Tensor, fraction: Tensor) -> Tensor:

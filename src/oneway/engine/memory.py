@@ -14,7 +14,7 @@ from torch import nn
 from oneway.common import address_space
 from oneway.common.errors import UserError
 from oneway.config import Config
-from oneway.engine.start import batch_of
+from oneway.engine.start import batch_sizes
 
 CONTAINER = Path("/sys/fs/cgroup")
 """Where a container finds its own limits (version 2 of Linux control groups)."""
@@ -39,7 +39,7 @@ def require(student: nn.Module, checkpoint_bytes: int, config: Config, device: t
     """
     weights = sum(tensor.nbytes for tensor in student.state_dict().values())
     height, width = config.jitter.crop or (1, 1)
-    inputs = 4 * 3 * height * width * sum(batch_of(config))
+    inputs = 4 * 3 * height * width * sum(batch_sizes(config))
     needs = [(device, checkpoint_bytes + inputs), (torch.device("cpu"), 2 * checkpoint_bytes)]
     if device.type == "cpu":
         needs = [(device, sum(bytes_needed for _, bytes_needed in needs))]
@@ -89,7 +89,7 @@ def _numbers(path: Path) -> dict[str, int]:
 
 
 def _way_out(config: Config) -> str:
-    crop, (labelled, unlabelled) = config.jitter.crop, batch_of(config)
+    crop, (labelled, unlabelled) = config.jitter.crop, batch_sizes(config)
     size = f" in crops of {crop[0]}×{crop[1]}" if crop else ""
     images, flags = f"{labelled} labelled", ["--train.batch-labelled"]
     if unlabelled:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oneway.common.errors import UserError
 from oneway.config import Config
-from oneway.engine.start import batch_of
+from oneway.engine.start import batch_sizes
 from oneway.methods import METHODS
 
 
@@ -12,7 +12,7 @@ def refuse_indivisible(config: Config, processes: int) -> None:
     """Refuse batches that do not divide among the processes, and losses that need the whole batch in one process."""
     if processes == 1:
         return
-    method, (labelled, unlabelled) = METHODS[config.method], batch_of(config)
+    method, (labelled, unlabelled) = METHODS[config.method], batch_sizes(config)
     # Images that are mixed with one another go to the same process.
     together = 4 if method.mixes_labelled else 2 if method.augment and not method.augment_all else 1
     for flag, size, unit in (

@@ -13,7 +13,7 @@ from torch import nn
 
 from oneway.common.errors import UserError
 from oneway.config import Config
-from oneway.engine.start import batch_of
+from oneway.engine.start import batch_sizes
 from oneway.models.seed import seed_cpu
 
 
@@ -26,7 +26,7 @@ def refuse_single_value_batch_norm(network: nn.Module, config: Config) -> None:
         network: The network, on the CPU, before training.
         config: Every setting.
     """
-    crop, batch = config.jitter.crop, [size for size in batch_of(config) if size]
+    crop, batch = config.jitter.crop, [size for size in batch_sizes(config) if size]
     if crop is None or min(batch) > 1 or config.train.batch_norm == "frozen":
         return
     single: list[nn.Module] = []

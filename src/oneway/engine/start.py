@@ -91,7 +91,7 @@ def fast_precision(device: torch.device) -> Precision:
     return "bfloat16" if fast else "auto"
 
 
-def batch_of(config: Config) -> tuple[int, int]:
+def batch_sizes(config: Config) -> tuple[int, int]:
     """B_l and B_u of a step; a supervised one has no unlabelled images."""
     return config.train.batch_labelled, 0 if METHODS[config.method].supervised else config.train.batch_unlabelled
 
@@ -113,7 +113,7 @@ def plan_of(
         network: The student; needed for methods that drop channels of its features.
     """
     method, variant = METHODS[config.method], VARIANTS[config.variant]
-    batch_labelled, batch_unlabelled = batch_of(config)
+    batch_labelled, batch_unlabelled = batch_sizes(config)
     return Plan(
         seed=config.seed,
         labelled=tuple(labelled),

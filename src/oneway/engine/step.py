@@ -20,7 +20,6 @@ from oneway.methods import METHODS, VARIANTS
 from oneway.methods.interface import Batch, Loss, Losses, Settings
 from oneway.models.ema import update_ema
 from oneway.models.precision import weights_in
-from oneway.models.projector import CELL
 from oneway.ops import Group, current, kernels_run
 from oneway.perturb import perturb_labels, perturbation
 
@@ -167,7 +166,7 @@ def mixed_batch(store: Store, draws: Draws, config: Config) -> Batch:
     # Crops and warps run outside autocast: in bfloat16, coordinates would be off by pixels.
     exactly, overlap = torch.autocast(store.pixels.device.type, enabled=False), draws.overlap
     method, jitter = METHODS[config.method], config.jitter
-    pair = None if overlap is None else partial(jitter_pairs, store, draws.unlabelled, overlap, jitter, CELL)
+    pair = None if overlap is None else partial(jitter_pairs, store, draws.unlabelled, overlap, jitter)
     return Batch(
         labelled=exactly(partial(_labelled, store, draws, config)),
         unlabelled=exactly(partial(jitter_inputs, store, draws.unlabelled, jitter)),

@@ -15,7 +15,7 @@ from torch import nn
 
 from oneway import __version__
 from oneway.config import Config
-from oneway.engine.start import accelerated, batch_of
+from oneway.engine.start import accelerated, batch_sizes
 from oneway.engine.state import TrainingState
 from oneway.models.norm import population_statistics
 from oneway.ops import cache_folder, compile_ahead, hash_compiler, start_compilers
@@ -113,7 +113,7 @@ def _marks(config: Config) -> list[str]:
 def _mark(config: Config, device: torch.device | None = None, kind: str = "") -> str:
     """The name of a marker file, for a GPU and a kind of step. A wrong marker costs time and nothing else."""
     # Not the crops, which are fitted to the images later on: no kernel depends on their size.
-    settings = config.method, config.variant, config.model, config.perturb, batch_of(config), config.train.precision
+    settings = config.method, config.variant, config.model, config.perturb, batch_sizes(config), config.train.precision
     known = repr((settings, config.data.name, config.data.path, __version__, torch.__version__))
     gpu = "".join(map(str, torch.cuda.get_device_capability(device))) if device and device.type == "cuda" else ""
     return "-".join(filter(None, ("oneway", hashlib.sha256(known.encode()).hexdigest()[:16], gpu, kind)))
@@ -126,7 +126,7 @@ def should_autotune(network: nn.Module, config: Config, iterations: float = math
     depthwise-separable convolutions autotune for ten seconds and gain nothing: most of their convolutions are matrix
     products.
     """
-    pixels = iterations * sum(batch_of(config)) * math.prod(config.jitter.crop or (0,))
+    pixels = iterations * sum(batch_sizes(config)) * math.prod(config.jitter.crop or (0,))
     return pixels > AUTOTUNE_FROM_PIXELS and not any(
         isinstance(part, nn.Conv2d) and part.groups > 1 for part in network.modules()
     )

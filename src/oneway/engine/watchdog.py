@@ -154,10 +154,8 @@ class Watchdog:
                 text = f"oneway: {self.names[self.rank]} has stopped: {found.rstrip('.')}. {ADVICE}\n"
                 with suppress(OSError, ValueError):
                     os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, text.encode())
-                if self.rank == 0:
-                    time.sleep(
-                        2 * SECONDS_BETWEEN_BEATS
-                    )  # without torchrun the store ends with it: others read it first
+                if self.rank == 0:  # without torchrun the store ends with it: others read it first
+                    time.sleep(2 * SECONDS_BETWEEN_BEATS)
                 os._exit(1)
 
     def _beat(self, state: str) -> None:

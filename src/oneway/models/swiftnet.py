@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from oneway import ops
 from oneway.models.encoder import pyramid_encoder
-from oneway.models.image import ImageModel, TilePosition
+from oneway.models.image import ImageModel
+from oneway.models.tiles import TilePosition
 
 FEATURES = 128
 PYRAMID_GRIDS = (8, 4, 2)

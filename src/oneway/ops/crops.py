@@ -41,16 +41,16 @@ class Window(NamedTuple):
         return rows[:, :, None] & columns[:, None, :]
 
 
-def crop_images(pixels: Tensor, window: Window, padding: float, dtype: torch.dtype = torch.float32) -> Tensor:
+def crop_images(pixels: Tensor, window: Window, padding: float) -> Tensor:
     """Crop images: N×3×h×w in [0, 1] from P×3 uint8 pixels, interpolated bilinearly, `padding` outside the image."""
-    if kernels_run(pixels.device) and dtype == torch.float32:
+    if kernels_run(pixels.device):
         return crop_images_by_kernel(pixels, window, padding)
-    top, bottom, down = _around(window.y.to(dtype), window.height)
-    left, right, across = _around(window.x.to(dtype), window.width)
+    top, bottom, down = _around(window.y.float(), window.height)
+    left, right, across = _around(window.x.float(), window.width)
 
     def between_columns(row: Tensor) -> Tensor:
         """N×h×w×3."""
-        at_left, at_right = (pixels[window.places(row, column)].to(dtype) for column in (left, right))
+        at_left, at_right = (pixels[window.places(row, column)].float() for column in (left, right))
         return torch.lerp(at_left, at_right, across[:, None, :, None])
 
     crops = torch.lerp(between_columns(top), between_columns(bottom), down[:, :, None, None]) / 255

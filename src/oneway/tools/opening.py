@@ -27,7 +27,7 @@ from oneway.engine.capture import one_training_on_gpu
 from oneway.engine.feed import Feed, feed
 from oneway.engine.ranks import Ranks
 from oneway.engine.shares import refuse_indivisible
-from oneway.engine.start import accelerated, batch_of, plan_of
+from oneway.engine.start import accelerated, batch_sizes, plan_of
 from oneway.engine.state import TrainingState
 from oneway.engine.warm import prewarm_gpu
 from oneway.runs import atomic, continuation
@@ -269,7 +269,7 @@ def _give_folder(training: Training, continued: Continued | None, resources: Exi
 def slow_on_cpu(config: Config, iterations: int) -> str:
     """A note where segmentation would take hours on a CPU, with what to do; else nothing."""
     height, width = config.jitter.crop or (0, 0)
-    pixels = iterations * sum(batch_of(config)) * height * width
+    pixels = iterations * sum(batch_sizes(config)) * height * width
     if config.data.task != "segmentation" or pixels * config.model.width**2 <= QUICK_ON_A_CPU:
         return ""
     if torch.cuda.is_available():

@@ -22,7 +22,7 @@ from oneway.data.dataset import Samples
 from oneway.data.pool import Pool, find_pool, open_pool
 from oneway.engine.capture import WARM_UP
 from oneway.engine.feed import Feed, resident, streamed
-from oneway.engine.start import batch_of, plan_of
+from oneway.engine.start import batch_sizes, plan_of
 from oneway.tools.bench import cases
 from oneway.tools.bench.cases import Case
 from oneway.tools.bench.findings import Findings, Options, Result, Say, table_of
@@ -59,7 +59,7 @@ def measure(case: Case, feed_name: str, samples: Samples, device: torch.device) 
     release(device)
     iterations = 100 if device.type == "cuda" else 4
     config = cases.configured(case, SETUP, "oneway")
-    fed, images = open_feed(config, feed_name, samples, device), sum(batch_of(config))
+    fed, images = open_feed(config, feed_name, samples, device), sum(batch_sizes(config))
     seconds_fed, _ = _seconds(fed.draws, iterations, device)
 
     advance = cases.make_iteration(cases.fresh_state(config, case.classes, device), config, fed.store)

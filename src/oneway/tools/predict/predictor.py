@@ -36,9 +36,9 @@ from oneway.data.mask_style import MaskStyle
 from oneway.data.pictures import encoded, mark, palette
 from oneway.engine.replay import ReplayedFunction, on
 from oneway.models.favoured import Favoured, favoured
-from oneway.models.image import TileableNetwork, TilePosition
 from oneway.models.mirrored import Mirrored, average
 from oneway.models.mlp import Perceptron
+from oneway.models.tiles import TileableNetwork, TilePosition
 from oneway.models.winograd import use_winograd
 from oneway.ops.losses import upsample
 from oneway.ops.most_probable import most_probable
