@@ -223,7 +223,17 @@ def test_the_description_has_the_last_word(tmp_path):
     file = write(root / "dataset.yaml", "train: {images: ., masks: masks}")
     assert f"{file} has the last word, and its `train` says `images: .`, `masks: masks`" in refusal(root)
     photo(tmp_path / "bare" / "a.jpg")
-    assert f"{tmp_path / 'bare'}: masks are missing: 0 of 1 training image have labels" in refusal(tmp_path / "bare")
+    assert f"{tmp_path / 'bare'}: masks are missing: 0 of 1 training image has labels. Put" in refusal(
+        tmp_path / "bare"
+    )
+    for index in range(3):
+        photo(tmp_path / "classes" / f"kind{index % 2}" / f"{index}.jpg")
+        photo(tmp_path / "pair" / "scans" / f"{index}.jpg")
+        mask(tmp_path / "pair" / "drawn" / f"{index}.png")
+    assert "If kind0 and kind1 are classes of whole images: those are not learnt here" in refusal(tmp_path / "classes")
+    said = refusal(tmp_path / "pair")
+    assert "have labels. Files in drawn have the names of those in scans: if they are masks, write" in said
+    assert "classes of whole images" not in said
 
 
 def test_masks_beside_annotated_images_are_no_photographs(tmp_path):

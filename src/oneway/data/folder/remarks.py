@@ -33,10 +33,23 @@ def refuse_too_few(found: Found, labelled: Sequence[Item], holdout: float) -> No
     if len(may_validate(labelled) if both else labelled) >= (2 if both else 1):
         return
     warned = (f"{message[:1].upper()}{message[1:]}." for _, message in doubts(found))
-    pair = () if labelled or (found.root / FILE).is_file() else suggest_pair(found.root)
+    pair: tuple[str, ...] = ()
+    if not labelled and not (found.root / FILE).is_file():
+        pair = tuple(suggest_pair(found.root)) or tuple(_class_folders(found))
     unread = () if labelled else unread_masks(found)
     hints = (*pair, *warned, *unread, *unsupported_labels(found.root, found.train), *_misfits(found))
-    raise UserError(f"{_too_few(found, labelled, holdout)}{''.join(f' {hint}' for hint in hints)}")
+    raise UserError(f"{_too_few(found, labelled, holdout, bool(pair))}{''.join(f' {hint}' for hint in hints)}")
+
+
+def _class_folders(found: Found) -> Iterator[str]:
+    """A remark on folders of images that may be classes, where there are two or more and none has a mask."""
+    places = {item.name.partition("/")[0] for item in found.train}
+    if len(places) > 1 and all(item.name.count("/") == 1 and item.mask is None for item in found.train):
+        names = listed(sorted(places), SHOWN)
+        yield (
+            f"If {names} are classes of whole images: those are not learnt here. A mask says of each pixel what it "
+            f"shows; put masks with the names of images into {found.root / 'masks'}, in the same folders."
+        )
 
 
 def refuse_unnamed(found: Found) -> None:
@@ -50,8 +63,8 @@ def refuse_unnamed(found: Found) -> None:
         )
 
 
-def _too_few(found: Found, items: Sequence[Item], holdout: float) -> str:
-    """The message about too few labels, or none at all, with what to do about it."""
+def _too_few(found: Found, items: Sequence[Item], holdout: float, is_explained: bool) -> str:
+    """The message about too few labels, or none at all, with what to do about it, unless that is said elsewhere."""
     root, part, labelled = found.root, found.description.train, len(items)
     if (made := sum(item.predicted for item in items)) and holdout and not found.val:
         masks = "mask of `oneway predict`" if made == 1 else "masks of `oneway predict`"
@@ -68,9 +81,11 @@ def _too_few(found: Found, items: Sequence[Item], holdout: float) -> str:
     if (file := root / FILE).is_file() and (said := read_description(file).train):
         places = ", ".join(f"`{key}: {place}`" for key, place in said.model_dump(exclude_none=True).items())
         way_out = f"{file} has the last word, and its `train` says {places}: correct that."
-    missing = "" if labelled or (part and (part.masks or part.annotations)) else "masks are missing: "
+    if not labelled and (part is None or not (part.masks or part.annotations)):
+        missing = f"{root}: masks are missing: 0 of {images} {'has' if len(found.train) == 1 else 'have'} labels."
+        return missing if is_explained else f"{missing} {way_out}"
     have = "has" if labelled == 1 else "have"
-    return f"{root}: {missing}{labelled} of {images} {have} labels, which is too few: {needed}. {way_out}"
+    return f"{root}: {labelled} of {images} {have} labels, which is too few: {needed}. {way_out}"
 
 
 def _naming(root: Path, legend: str = "") -> str:
