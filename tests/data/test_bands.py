@@ -14,7 +14,8 @@ from data.small_sets import trained_on_stripes
 from oneway.common.errors import UserError
 from oneway.config import Data
 from oneway.data import list_files, load
-from oneway.data.decode.images import read_header, read_image
+from oneway.data.decode.header import read_header
+from oneway.data.decode.images import read_image
 from oneway.data.folder import list_folder
 from oneway.data.image_style import ImageStyle
 from oneway.tools.evaluate_run import evaluate_run

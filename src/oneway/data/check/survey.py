@@ -19,7 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from oneway.common.errors import UserError
 from oneway.common.threads import in_threads
 from oneway.data.dataset import Bytes, Item, Listing
-from oneway.data.decode.images import PLAUSIBLE_PIXELS, STRIPE, Unreadable, read_header, read_image, reduced
+from oneway.data.decode.header import read_header
+from oneway.data.decode.images import PLAUSIBLE_PIXELS, STRIPE, Unreadable, read_image, reduced
 
 GRID = 16
 """Rows and columns of a fingerprint: few enough for neighbouring frames to agree, enough for other places to differ."""

@@ -19,7 +19,8 @@ import numpy as np
 from oneway.common.bounded import open_regular, read_bounded
 from oneway.common.errors import UserError
 from oneway.common.links import is_ordinary
-from oneway.data.decode.images import SIDEWAYS, read_header
+from oneway.data.decode.header import read_header
+from oneway.data.decode.images import SIDEWAYS
 from oneway.data.decode.structure import LOCATING, Directory, first_directory
 
 ORIENTATION = 274

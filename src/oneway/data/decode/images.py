@@ -8,12 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from io import BytesIO
-from itertools import islice
 from os import SEEK_END
 from pathlib import Path, PurePath
-from typing import IO, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError, features
@@ -23,9 +21,9 @@ from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
 from oneway.data.dataset import Bytes
 from oneway.data.decode.jpeg import Box, decode_part
-from oneway.data.decode.many_bands import FIRST, read_bands, upper_bits
+from oneway.data.decode.many_bands import read_bands, upper_bits
 from oneway.data.decode.pillow import PillowSettings
-from oneway.data.decode.structure import FOUR, SAMPLES, ManyBands, directories, examine, is_floating, many_bands
+from oneway.data.decode.structure import FOUR, ManyBands, directories, examine, is_floating, many_bands
 from oneway.data.image_style import COLOURS, MOST_BITS, Bands, ImageStyle
 
 OPTIONAL = {"AVIF": ("avif", {".avif"}), "JPEG2000": ("jpg_2000", {".jp2", ".j2k"})}
@@ -82,26 +80,6 @@ DARK = 16
 FEW_LEVELS = 64
 """A value that the brightest of many photographs reaches; reflectance times 10,000 and 14 bits of a camera do not."""
 
-ANIMATED = ("PNG", "WEBP", "AVIF")
-"""Formats whose further frames are images of their own; those of a JPEG are previews, or depth maps."""
-
-FURTHER_BAND = ("RGBA", "RGBX", "RGBa", "LA", "La", "PA")  # kinds of pixels with a band that is no colour
-
-MOST_PAGES = 10_000
-"""Pages of a TIFF that are counted."""
-
-REDUCED, TRANSPARENCY = 1, 4  # bits of how a page of a TIFF relates to the one before: a smaller copy, or a mask
-
-
-@dataclass(frozen=True)
-class Header:
-    """What a file says about an image besides its pixels."""
-
-    orientation: int  # the EXIF orientation that `read_image` undoes: 1 is upright, 5 to 8 lie on their side
-    deep: bool  # whether its samples have more than 8 bits, of which `read_image` keeps the upper 8
-    pages: int  # how many pictures are in the file, of which `read_image` gives the first; at most MOST_PAGES
-    further_band: bool = False  # whether it has one besides its colours, such as alpha or infra-red, which is dropped
-
 
 def hidden(path: PurePath) -> bool:
     """Whether a file is hidden or clutter, by its name or by that of a folder on the relative path to it."""
@@ -135,7 +113,7 @@ def read_image(path: Path, content: bytes | None = None, style: ImageStyle = COL
 def _read_colours(path: Path, content: bytes | None, style: ImageStyle) -> Bytes:
     bands = style.bands
     with open_image(path, content) as file:
-        orientation = _orientation(file)
+        orientation = orientation_of(file)
         if bands is not None and max(bands) > FOUR and (found := many_bands(file.fp)) is not None:
             raise found
         if style.bits < MOST_BITS and only_upper_bits(file):
@@ -182,7 +160,7 @@ def _unlocked(image: Image.Image) -> Bytes | None:
 
 def _read_many(path: Path, content: bytes | None, found: ManyBands, style: ImageStyle) -> Bytes:
     """As `read_image`, of a TIFF with more bands than Pillow reads."""
-    with _named(path), _opened(path, content) as file:
+    with _named(path), open_content(path, content) as file:
         size = file.seek(0, SEEK_END)
         pixels = found.height * found.width
         memory = pixels * found.bands * -(-found.bits // 8)
@@ -223,7 +201,7 @@ def read_part(
     """
     with suppress(ManyBands), open_image(path, content) as file:
         size = file.height, file.width
-        if file.mode == "RGB" and factor(size) == 1 and _orientation(file) == 1:
+        if file.mode == "RGB" and factor(size) == 1 and orientation_of(file) == 1:
             top, left, bottom, right = box = choose(size)
             part = decode_part(content, size, box) if file.format == "JPEG" else None
             if part is None:
@@ -254,22 +232,9 @@ def image_size(path: Path, content: bytes | None = None) -> tuple[int, int]:
     try:
         with open_image(path, content) as image:
             width, height = image.size
-            return (width, height) if _orientation(image) in SIDEWAYS else (height, width)
+            return (width, height) if orientation_of(image) in SIDEWAYS else (height, width)
     except ManyBands as found:
         return found.size
-
-
-def read_header(path: Path) -> Header:
-    """What a file says about the image that `read_image` gives."""
-    try:
-        with open_image(path) as image:
-            deep = image.mode.startswith("I") or only_upper_bits(image)
-            samples = image.tag_v2.get(SAMPLES, 1) if isinstance(image, TiffImageFile) else 0
-            further = image.mode in FURTHER_BAND or samples > len(image.getbands())
-            return Header(_orientation(image), deep, _pages(image), further)
-    except ManyBands as found:
-        with _opened(path, None) as file:
-            return Header(1, found.bits > 8, _count_pages(file), found.bands > len(FIRST))
 
 
 def only_upper_bits(image: Image.Image) -> bool:
@@ -288,7 +253,7 @@ def open_image(path: Path, content: bytes | None = None) -> Iterator[ImageFile.I
 
     A pipe or a device is refused.
     """
-    with _named(path), _opened(path, content) as file:
+    with _named(path), open_content(path, content) as file:
         scans = examine(file)
         try:
             with _pillow, Image.open(file, formats=FORMATS) as image:
@@ -319,7 +284,8 @@ def _named(path: Path) -> Iterator[None]:
         raise Unreadable(f"{path}: cannot be read as an image ({cause}). Save it again, or remove it.") from error
 
 
-def _opened(path: Path, content: bytes | None) -> BinaryIO:
+def open_content(path: Path, content: bytes | None) -> BinaryIO:
+    """A file, or what it holds where that has been read already."""
     if content is not None:
         return BytesIO(content)
     try:
@@ -367,7 +333,7 @@ def _bytes_per_pixel(image: Image.Image, scans: int) -> int:
     return 4 + max(4, 2 * bands + 1 if scans > 1 else 0)
 
 
-def _orientation(image: Image.Image) -> int:
+def orientation_of(image: Image.Image) -> int:
     """The EXIF orientation in what precedes the pixels of an image; a PNG may have more behind them."""
     if image.format == "TIFF":
         return 1  # there it belongs to the format, and Pillow applies it
@@ -376,21 +342,6 @@ def _orientation(image: Image.Image) -> int:
     except Exception:  # viewers show an image with damaged EXIF data as it is stored, and so do we
         return 1
     return found if isinstance(found, int) and found in AS_STORED else 1
-
-
-def _pages(image: ImageFile.ImageFile) -> int:
-    """The number of pages, as far as they can be read: damage behind the first does not matter to it."""
-    if image.format == "GIF":
-        return 2 if getattr(image, "is_animated", False) else 1  # counting them all would take long
-    if image.format != "TIFF":
-        return getattr(image, "n_frames", 1) if image.format in ANIMATED else 1
-    assert image.fp is not None
-    return _count_pages(image.fp)
-
-
-def _count_pages(file: IO[bytes]) -> int:
-    _, *others = islice(directories(file), MOST_PAGES)  # of a TIFF
-    return 1 + sum(not page.subfile & (REDUCED | TRANSPARENCY) for page in others)
 
 
 def _upper_bits(path: Path, image: Image.Image, bits: int) -> Image.Image:

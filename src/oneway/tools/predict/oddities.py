@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from oneway.data.dataset import Bytes
-from oneway.data.decode.images import DARK, FEW_LEVELS, bits_in_use, read_header
+from oneway.data.decode.header import read_header
+from oneway.data.decode.images import DARK, FEW_LEVELS, bits_in_use
 from oneway.data.image_style import COLOURS, MOST_BITS, ImageStyle
 
 
