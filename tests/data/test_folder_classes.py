@@ -241,6 +241,7 @@ def test_values_without_a_gap_are_said_by_the_first_and_the_last(tmp_path):
         "from the values 0, 1, 2, 3, 4, 5, 6, 7 and 1 more of 4 masks"
         in listing(pairs(tmp_path / "b", 4, gaps)).remarks[0]
     )
+    assert describe(pairs(tmp_path / "c", 1, values)).inferred.remarks[0].endswith("0 to 8 of 1 mask")
 
 
 def numbered(root, counts, size=1):

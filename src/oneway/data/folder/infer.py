@@ -23,7 +23,7 @@ from pathlib import Path
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.common.threads import in_threads
-from oneway.common.words import listed
+from oneway.common.words import counted, listed
 from oneway.data.dataset import Colour
 from oneway.data.decode.masks import about_alpha, alpha_varies, pack, unpack
 from oneway.data.folder.class_table import ADE20K, Table
@@ -144,7 +144,7 @@ def _from_palettes(summaries: Sequence[MaskSummary], ignore: tuple[Value, ...] |
     without: tuple[Value, ...] = always_255 if ignore is None else ignore
     colours = sorted({*places} - {*without})
     names = [*TWO.values()] if colours == [BLACK, WHITE_COLOUR] else [f"colour {pack(one):06x}" for one in colours]
-    what = f"{len(colours)} classes, from the colours {_shown(map(list, colours))} of {len(summaries)} masks"
+    what = f"{len(colours)} classes, from the colours {_shown(map(list, colours))} of {counted(len(summaries), 'mask')}"
     remarks = [f"{what}, whose palettes number them differently ({conflict})"]
     if ignore is None:
         remarks += (f"Index {IGNORE}, which is {list(one)} in the palettes, is ignored." for one in always_255)
@@ -210,7 +210,9 @@ def _from_numbers(summaries: Sequence[MaskSummary], ignore: tuple[Value, ...] | 
     shown = colours if colours and len(set(colours)) == len(colours) else None
     remarks = ["Masks hold 0 and 1: taken for background and foreground."]
     if values != [*TWO]:
-        remarks = [f"{len(classes.names)} classes, from the values {_shown(values)} of {len(summaries)} masks"]
+        remarks = [
+            f"{len(classes.names)} classes, from the values {_shown(values)} of {counted(len(summaries), 'mask')}"
+        ]
     if ignore is None and IGNORE in found - {*values}:
         remarks.append(
             f"Masks hold {IGNORE} as well, in {100 * pixels[IGNORE] / pixels.total():.1f} % of their pixels, which are "
