@@ -84,18 +84,8 @@ def export_model(
         findings, calls = _write(kind, model.network, output, temporary, about, images, int8)
         contents = [file.read_bytes() for file in kind.files(temporary)]
         speeds = measure_speeds(calls, (height, width))
-        named = zip(kind.files(to), contents, strict=True)
-        facts = {
-            "input": about["input"],
-            "output": about["output"],
-            "classes": ", ".join(f"{index} {name}" for index, name in enumerate(model.classes)),
-            **({"favoured classes": f"{in_words(model.favour)}{NOT_SCORED}"} if model.favour else {}),
-            "parameters": f"{sum(parameter.numel() for parameter in model.network.parameters()):,}",
-            **findings,
-            **{f"SHA-256 of {file.name}": hashlib.sha256(content).hexdigest() for file, content in named},
-            "exported by": f"oneway {__version__}",
-            "licence": licence or NO_LICENCE,
-        }
+        named = {file.name: content for file, content in zip(kind.files(to), contents, strict=True)}
+        facts = _list_facts(model, about, findings, named, licence)
         text = model_card(to.name, facts, model, run if run.is_dir() else run.parent, where, speeds)
         for made, file in zip(kind.files(temporary), kind.files(to), strict=True):
             sync(made)
@@ -152,6 +142,27 @@ def _describe(model: Predictor, output: Output) -> About:
     about |= {} if bands is None else {"bands": bands}
     about |= {"favour": model.favour} if model.favour else {}
     return about | ({} if model.reduction == 1 else {"reduction": model.reduction})
+
+
+def _list_facts(
+    model: Predictor,
+    about: About,
+    findings: Mapping[str, object],
+    contents: Mapping[str, bytes],
+    licence: str | None,
+) -> dict[str, object]:
+    """What the card says about the files, which have these contents by name."""
+    return {
+        "input": about["input"],
+        "output": about["output"],
+        "classes": ", ".join(f"{index} {name}" for index, name in enumerate(model.classes)),
+        **({"favoured classes": f"{in_words(model.favour)}{NOT_SCORED}"} if model.favour else {}),
+        "parameters": f"{sum(parameter.numel() for parameter in model.network.parameters()):,}",
+        **findings,
+        **{f"SHA-256 of {name}": hashlib.sha256(content).hexdigest() for name, content in contents.items()},
+        "exported by": f"oneway {__version__}",
+        "licence": licence or NO_LICENCE,
+    }
 
 
 def _write(
