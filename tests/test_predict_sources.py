@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from oneway.cli.command import main
 from oneway.common.errors import UserError
 from oneway.tools.predict.sources import Skipped, find_sources
 from oneway.tools.shards import pack
@@ -149,6 +153,16 @@ def test_patterns_do_not_follow_links_in_circles(photos, tmp_path):
     assert names("**/*.p[mn]g") == {"a/x", "b/x", "a/camera/deep/z"}
     assert names("[ab]/*.png") == {"a/x", "b/x"}
     assert names("?/camera/**/?.png") == {"a/camera/deep/z"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_files_are_looked_for_is_answered(trained_run, photos, monkeypatch, capfd, number):
+    """By a word, and with the shell's status for that signal."""
+    monkeypatch.setattr("oneway.tools.predict.command.find_sources", lambda *_: os.kill(os.getpid(), number))
+    monkeypatch.setattr(sys, "argv", ["oneway", "predict", str(trained_run), str(photos)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code, capfd.readouterr().err) == (128 + number, "oneway: Stopped.\n")
 
 
 def test_shards_are_not_predicted(photos, tmp_path):

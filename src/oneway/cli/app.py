@@ -29,6 +29,7 @@ app = App(
     "After any command, `--traceback` shows where an error came from.",
     default_parameter=Parameter(negative_iterable=(), negative_none=()),
     group_commands=Group("Help", sort_key=4),
+    suppress_keyboard_interrupt=False,  # it is answered as all that ends a verb is
     console=Console(result=True),  # which fills its width with frames
 )
 app.register_install_completion_command(
