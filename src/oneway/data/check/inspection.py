@@ -54,23 +54,19 @@ def check_folder(
     by_hand = unzip_command(root) if root.is_file() else None
     if save and by_hand:
         raise UserError(f"{root}: an archive, into which nothing is written. Unpack it, and save there: {by_hand}")
+    if save and (root / FILE).exists():
+        raise UserError(f"{root / FILE}: exists already. Remove it to have it written anew, or leave out --save.")
     progress, defaults = Console(quiet=True) if as_json else console, Data()
     try:
         root = Path(as_folder(root, progress, defaults))
         unlabelled = unlabelled and as_folder(unlabelled, progress, defaults)
-    except UserError as error:
-        return print_refusal(root, error, console, as_json)
-    file = root / FILE
-    inferred = not file.exists()
-    if save and not inferred:
-        raise UserError(f"{file}: exists already. Remove it to have it written anew, or leave out --save.")
-    pool = unlabelled if unlabelled is not None and is_pool(unlabelled) else None
-    further = None if unlabelled is None or pool is not None else Path(unlabelled)
-    try:
+        pool = unlabelled if unlabelled is not None and is_pool(unlabelled) else None
+        further = None if unlabelled is None or pool is not None else Path(unlabelled)
         folder = describe(root, further)
     except UserError as error:
         return print_refusal(root, error, console, as_json)
-    share = defaults.holdout if holdout is None else holdout
+    file, share = root / FILE, defaults.holdout if holdout is None else holdout
+    inferred = not file.exists()
     understood = not save or _makes_a_set(folder, share, defaults.seed)
     if save and understood:
         with _writing(file):
@@ -90,11 +86,10 @@ def check_folder(
         status = check_listing(listing, console, known=known, out=out, as_json=as_json, pool=pool)
     if as_json:
         return status
-    if save:
-        remark = (
-            f"Written: {file}" if understood else f"Not written: {file}. Nothing that can be trained on was understood."
-        )
-        say(console, remark)
+    if save and understood:
+        say(console, f"Written: {file}")
+    elif save:
+        say(console, f"Not written: {file}. Nothing that can be trained on was understood.")
     elif understood or not inferred:
         _advise(folder, file, inferred, by_hand, console)
     return status
