@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-from oneway.common.errors import UserError
+from oneway.common.errors import UserError, cannot_read
 
 AT_ONCE = 2**20
 HOLE = bytes(2**12)
@@ -51,5 +51,5 @@ def read_bounded(path: Path, most: int) -> bytes:
                 if HOLE in part:
                     raise Refused(f"{path}: not a text; it is empty from byte {len(content) - len(part)} on.")
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror or error}).") from error
+        raise cannot_read(path, error) from error
     return bytes(content)

@@ -46,6 +46,11 @@ def missing(path: Path) -> UserError:
     return UserError(f"{path}: no such file or folder.{suggestion}")
 
 
+def cannot_read(path: Path | str, error: OSError) -> UserError:
+    """The error for a file that is there, and that the system does not give."""
+    return UserError(f"{path}: cannot be read ({error.strerror or error}).")
+
+
 MOST_COMPARED = 10_000
 """Names in a folder that are compared with a missing one."""
 

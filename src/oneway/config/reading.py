@@ -14,7 +14,7 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from oneway.common.errors import UserError
+from oneway.common.errors import UserError, cannot_read
 from oneway.common.words import command, first_line, visible
 from oneway.config.conflicts import conflicts
 from oneway.config.tree import Config
@@ -61,7 +61,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
             raise UserError(f"{path}: {size} bytes are too many for YAML; at most {MOST_YAML_BYTES} are read.")
         tree = yaml.load(content.decode(), _Loader)
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+        raise cannot_read(path, error) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date such as 2001-13-45, a thousand brackets
         mark = getattr(error, "problem_mark", None)
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""

@@ -175,12 +175,12 @@ def read_log(file: Path) -> list[dict[str, Any] | str]:
 
     An incomplete last line is left out: it was being written when the machine stopped.
     """
-    return [_parse_line(line) for line in _read_text(file).split("\n")[:-1]] if is_there(file) else []
+    return [_parse(line, MetricsLine) for line in _read_text(file).split("\n")[:-1]] if is_there(file) else []
 
 
 def read_validation(file: Path) -> list[dict[str, Any]]:
     """Read what the model of a run made of each image that validates, as `ImageCounts`."""
-    lines = [_parse_line(line, ImageCounts) for line in _read_text(file).splitlines()]
+    lines = [_parse(line, ImageCounts) for line in _read_text(file).splitlines()]
     return refuse_damaged(lines, file)
 
 
@@ -198,26 +198,24 @@ def refuse_damaged(lines: Sequence[dict[str, Any] | str], file: Path) -> list[di
     return kept
 
 
-def _parse_line(line: str, record: type[_Record] = MetricsLine) -> dict[str, Any] | str:
+def read(file: Path, record: type[_Record]) -> dict[str, Any]:
+    """Read the JSON object in a file; a UserError if it does not validate as the record."""
+    found = _parse(_read_text(file), record)
+    if isinstance(found, str):
+        raise UserError(f"{file}: damaged; {found}.")
+    return found
+
+
+def _parse(text: str, record: type[_Record]) -> dict[str, Any] | str:
+    """The JSON object in a text; or why it is none, or does not validate as the record."""
     try:
-        found = _parse(line)
+        found = from_json(text, allow_inf_nan=False)  # fails where it is nested too deeply
+        json.dumps(found, allow_nan=False)  # refuses infinite numbers, such as 1e999
         record.model_validate(found)
     except ValidationError as error:
         return _explain(error)
     except ValueError as error:
         return f"not JSON ({str(error)[:200]})"
-    return dict(found) if isinstance(found, dict) else "no JSON object"
-
-
-def read(file: Path, record: type[_Record]) -> dict[str, Any]:
-    """Read the JSON object in a file; a UserError if it does not validate as the record."""
-    try:
-        found = _parse(_read_text(file))
-        record.model_validate(found)
-    except ValidationError as error:
-        raise UserError(f"{file}: damaged; {_explain(error)}.") from None
-    except ValueError as error:
-        raise UserError(f"{file}: damaged; not JSON ({str(error)[:200]}).") from None
     return dict(found)
 
 
@@ -229,13 +227,6 @@ def _explain(error: ValidationError) -> str:
     if first["type"] == "missing":
         return f"it lacks {key}"
     return f"{key} is {reprlib.repr(first['input'])} ({reason[:200]})" if key else reason[:300]
-
-
-def _parse(text: str) -> Any:
-    """Parse JSON; a ValueError if it is invalid, nested too deeply, or has a number that is not finite."""
-    found = from_json(text, allow_inf_nan=False)
-    json.dumps(found, allow_nan=False)  # refuses infinite numbers, such as 1e999
-    return found
 
 
 def _read_text(file: Path) -> str:

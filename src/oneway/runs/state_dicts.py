@@ -17,7 +17,7 @@ from typing import BinaryIO
 import torch
 from torch import Tensor
 
-from oneway.common.errors import UserError
+from oneway.common.errors import UserError, cannot_read
 from oneway.runs.checkpoint.tensors import DTYPES as KNOWN_DTYPES
 
 WRAPPINGS = ("state_dict", "model_state_dict", "model")
@@ -45,7 +45,7 @@ def read(path: Path) -> dict[str, Tensor]:
     except UserError:
         raise
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror or error}).") from error
+        raise cannot_read(path, error) from error
     except Exception as error:  # damaged, truncated, hostile: to the user they are one
         raise UserError(f"{path}: not a readable state dict ({type(error).__name__}).") from error
     for key in WRAPPINGS:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from oneway.common.errors import UserError
+from oneway.common.errors import UserError, cannot_read
 from oneway.common.progress import progress_bar
 from oneway.common.words import counted, say
 from oneway.data.pool.entries import PART, Shard, digest_entries, save
@@ -115,4 +115,4 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror or error}).") from error
+        raise cannot_read(path, error) from error

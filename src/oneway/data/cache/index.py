@@ -16,7 +16,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, Field, ValidationError
 
-from oneway.common.errors import UserError
+from oneway.common.errors import UserError, cannot_read
 from oneway.common.terms import IGNORE
 from oneway.common.words import listed
 from oneway.data.check.defects import Surveys
@@ -233,4 +233,4 @@ def _digest(path: str) -> str:
         with open(path, "rb") as file:
             return file_digest(file, partial(blake2b, digest_size=16)).hexdigest()
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+        raise cannot_read(path, error) from None

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from oneway.common.bounded import open_regular
-from oneway.common.errors import UserError
+from oneway.common.errors import UserError, cannot_read
 from oneway.common.extras import import_extra
 from oneway.data.pool.addresses import MOST_REDIRECTS, REDIRECTS, Connection, connect, drained, redirected
 
@@ -89,7 +89,7 @@ def opened(path: Path | str) -> Iterator[BinaryIO]:
         with open_regular(Path(path)) as file:
             yield file
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror or error}).") from error
+        raise cannot_read(path, error) from error
 
 
 class HttpFiles:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from oneway.common.bounded import open_regular
-from oneway.common.errors import UserError
+from oneway.common.errors import UserError, cannot_read
 from oneway.data.dataset import Bytes
 from oneway.data.decode.images import Box, read_part
 from oneway.data.pool.entries import PoolIndex, digest_name
@@ -110,7 +110,7 @@ class Reader:
         except FileNotFoundError:
             raise UserError(f"{path}: gone since {folder} was indexed. Bring it back, or use --data.refresh.") from None
         except OSError as error:
-            raise UserError(f"{path}: cannot be read ({error.strerror or error}).") from error
+            raise cannot_read(path, error) from error
         if (status.st_size, time_stamp(status)) != (entry["size"], entry["stamp"]):
             raise UserError(
                 f"{path}: changed since it was indexed: it has {status.st_size} bytes, and had {entry['size']}, or was "

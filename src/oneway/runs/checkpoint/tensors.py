@@ -15,7 +15,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from oneway.common.errors import UserError
+from oneway.common.errors import UserError, cannot_read
 from oneway.common.links import open_descriptor
 from oneway.runs.reading import reading
 
@@ -103,7 +103,7 @@ def open_file(path: Path) -> Iterator[safetensors.safe_open]:
     except UserError:
         raise
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror or error}).") from None
+        raise cannot_read(path, error) from None
     except Exception as error:  # a hostile header may fail in the parser, or in our code
         cause = " ".join(str(error).split())[:200]
         raise UserError(f"{path}: damaged, or no safetensors file ({cause}).") from error
