@@ -15,7 +15,7 @@ from algorithms import NoWaiting
 from kernel_facts import DEVICE, assert_facts
 from oneway import data, models, ops
 from oneway.config import Config
-from oneway.draws import Draws, Plan, draw, each_column
+from oneway.draws import Plan, columns_of, draw, on_device
 from oneway.engine import optim
 from oneway.engine.capture import CapturedStep, FixedTable, choose_step, is_consistent, one_training_on_gpu
 from oneway.engine.start import accelerated, plan_of, training_state
@@ -64,18 +64,12 @@ def test_the_table_of_draws_stays_in_place():
     places = []
     for table in tables:
         fixed.fill(table)
-        columns = columns_of(fixed.draws)
+        columns = list(columns_of(fixed.draws))
         assert len(columns) > 20
         assert all(torch.equal(column, expected) for column, expected in zip(columns, columns_of(table), strict=True))
         places.append([column.data_ptr() for column in columns])
     assert places[0] == places[1]
     assert all(place % 8 == 0 for place in places[0])
-
-
-def columns_of(table: Draws) -> list[torch.Tensor]:
-    columns: list[torch.Tensor] = []
-    each_column(table, lambda column: columns.append(column) or column)
-    return columns
 
 
 def test_alpha_lies_where_a_captured_step_reads_it():
@@ -123,7 +117,7 @@ def test_what_every_method_computes_can_be_captured(method):
     state = training_state(networks, (), config, DEVICE)
     store = Store.hold(dataset.read("train"), DEVICE)
     plan = plan_of(config, range(4), range(8), network=state.student)
-    batch = mixed_batch(store, draw(plan, 0).to(DEVICE), config)
+    batch = mixed_batch(store, on_device(draw(plan, 0), DEVICE), config)
     weights = torch.ones(len(dataset.classes), device=DEVICE)
     losses = METHODS[method].generator()(state.models, batch, settings_of(config, state.alpha, weights))
     with NoWaiting():
@@ -245,7 +239,7 @@ def fact_step_learns_what_the_plain_one_learns(method):
             "droppable_channels": channels if row.drops_channels else 0,
         }
         with ops.references(engine == "plain"):
-            measured = [step(state, store, draw(replace(PLAN, **needs), 0).to(DEVICE), config)]
+            measured = [step(state, store, on_device(draw(replace(PLAN, **needs), 0), DEVICE), config)]
         results.append((measured, state.student.state_dict(), state.teacher.state_dict()))
     (fast_losses, *fast), (plain_losses, *plain) = results
     for ours, theirs in zip(fast_losses, plain_losses, strict=True):

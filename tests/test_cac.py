@@ -16,7 +16,7 @@ from oneway import data, ops
 from oneway.common.errors import UserError
 from oneway.config import Model
 from oneway.config.recipes import configured
-from oneway.draws import Plan, draw, part
+from oneway.draws import Plan, columns_of, draw, part
 from oneway.engine.jitter import OVERLAP, jitter_inputs, jitter_pairs
 from oneway.engine.start import training_state
 from oneway.engine.step import add_gradients
@@ -29,7 +29,6 @@ from oneway.models.projector import projector_for
 from oneway.models.roles import Models
 from oneway.perturb import UNCHANGED
 from small_runs import assert_resumes, small_streets
-from test_field_methods import columns_of
 
 CPU = torch.device("cpu")
 SIZE = (32, 40)

@@ -15,7 +15,7 @@ from oneway.common.terms import IGNORE
 from oneway.config import Jitter
 from oneway.data.cache.rows import OnDisk
 from oneway.data.dataset import Samples
-from oneway.draws import Draws, Plan, draw, each_column
+from oneway.draws import Draws, Plan, columns_of, draw
 from oneway.engine.feed import Feed, feed, resident, streamed
 from oneway.engine.jitter import jitter_inputs, jitter_labels
 
@@ -149,9 +149,7 @@ def test_nothing_but_the_numbering_of_images_is_changed():
     """Scales, places, flips and perturbations are those drawn for the iteration."""
     window = streamed(scenes(), PLAN, CPU)
     for iteration in (0, 6):
-        columns: list[list[torch.Tensor]] = [[], []]
-        for draws, into in zip((draw(PLAN, iteration), window.draws(iteration)), columns, strict=True):
-            each_column(without_items(draws), lambda column, into=into: into.append(column) or column)
+        columns = [list(columns_of(without_items(draws))) for draws in (draw(PLAN, iteration), window.draws(iteration))]
         assert len(columns[0]) > 10
         assert all(torch.equal(one, other) for one, other in zip(*columns, strict=True))
 

@@ -22,13 +22,12 @@ from oneway.config import Perturb
 from oneway.config.recipes import configured
 from oneway.draws import (
     ClassAndChannelDraws,
-    Draws,
     PerturbationDraw,
     Plan,
     Squares,
+    columns_of,
     draw,
     draw_perturbation,
-    each_column,
     part,
 )
 from oneway.engine.step import Measured, add_gradients
@@ -67,12 +66,6 @@ def selection(channels: int = 0) -> ClassAndChannelDraws:
 
 def labelled() -> tuple[Tensor, Tensor]:
     return images(8), torch.randint(0, CLASSES, (N, *SIZE), generator=torch.Generator().manual_seed(9))
-
-
-def columns_of(table: Draws) -> list[Tensor]:
-    columns: list[Tensor] = []
-    each_column(table, lambda column: columns.append(column) or column)
-    return columns
 
 
 def draws() -> list[PerturbationDraw]:

@@ -23,7 +23,7 @@ from oneway import models, ops
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.config import Perturb
-from oneway.draws import Draws, Plan, draw, draw_perturbation, each_column, part
+from oneway.draws import Draws, Plan, columns_of, draw, draw_perturbation, part
 from oneway.engine.jitter import jitter_inputs
 from oneway.engine.start import training_state
 from oneway.engine.store import Store
@@ -389,6 +389,5 @@ def test_losses_of_shares_are_the_loss_of_the_whole():
 
 def test_a_table_of_draws_may_have_any_number_of_views():
     """They are columns like all others."""
-    found: list[torch.Tensor] = []
-    each_column(draw(Plan(**{**PLAN.__dict__, "views": 5}), 0), lambda column: found.append(column) or column)
+    found = columns_of(draw(Plan(**{**PLAN.__dict__, "views": 5}), 0))
     assert sum(len(column.shape) == 3 and column.shape[1:] == (4, 2) for column in found) == 6

@@ -11,7 +11,7 @@ tensors. `u` is uniform in [0, 1): a number that decides whether something happe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
@@ -153,10 +153,6 @@ class Draws(NamedTuple):
     overlap: OverlapDraws | None = None  # likewise
     augseg: AugSegDraws | None = None  # likewise
 
-    def to(self, device: torch.device) -> Draws:
-        """Copy the table to a device."""
-        return self if device.type == "cpu" else each_column(self, lambda column: column.to(device))
-
 
 def each_column(table: Table, function: Callable[[Tensor], Tensor]) -> Table:
     """Apply a function to each tensor of a table, or of a part of it."""
@@ -164,6 +160,20 @@ def each_column(table: Table, function: Callable[[Tensor], Tensor]) -> Table:
         return table
     fields = [function(field) if isinstance(field, Tensor) else each_column(field, function) for field in table]
     return type(table)(*fields) if hasattr(table, "_fields") else type(table)(fields)
+
+
+def columns_of(table: tuple[Any, ...]) -> Iterator[Tensor]:
+    """The tensors of a table, or of a part of it, in order."""
+    for field in table:
+        if isinstance(field, Tensor):
+            yield field
+        elif field is not None:
+            yield from columns_of(field)
+
+
+def on_device(table: Table, device: torch.device) -> Table:
+    """The table, or a part of it, on a device."""
+    return each_column(table, lambda column: column.to(device))
 
 
 def part(draws: Draws, rank: int, world_size: int) -> Draws:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from oneway.common.words import first_line
 from oneway.config import Config
-from oneway.draws import Draws, each_column
+from oneway.draws import Draws, columns_of, each_column, on_device
 from oneway.engine.ranks import ALONE, Ranks
 from oneway.engine.start import accelerated
 from oneway.engine.state import TrainingState
@@ -71,7 +71,7 @@ def choose_step(
 
         def run(draws: Draws, consistent: bool) -> Measured:
             with references(config.train.engine == "plain"), sharing_batches(ranks.group):
-                return step(state, store, draws.to(device), config, consistent)
+                return step(state, store, on_device(draws, device), config, consistent)
 
     last: tuple[float, float] | None = None
 
@@ -171,36 +171,24 @@ class FixedTable:
     """Draws in device memory that stays in place, filled by one copy from pinned memory."""
 
     def __init__(self, like: Draws, device: torch.device) -> None:
-        size = sum(_bytes(column) for column in _columns(like))
+        size = sum(map(_bytes, columns_of(like)))
         on_gpu = device.type == "cuda"
         self.host = torch.empty(size, dtype=torch.uint8, pin_memory=on_gpu)
         self.device = torch.empty(size, dtype=torch.uint8, device=device)
         # Blocking: waiting for it sleeps, and does not keep a core busy.
         self.copied = torch.cuda.Event(blocking=True) if on_gpu else None
-        self.columns = list(_columns(_views(like, self.host)))
+        self.columns = list(columns_of(_views(like, self.host)))
         self.draws = _views(like, self.device)
 
     def fill(self, draws: Draws) -> None:
         """Fill the table; waits for the previous copy from pinned memory, so the CPU is at most one iteration ahead."""
         if self.copied is not None:
             self.copied.synchronize()
-        for place, column in zip(self.columns, _columns(draws), strict=True):
+        for place, column in zip(self.columns, columns_of(draws), strict=True):
             place.copy_(column)
         self.device.copy_(self.host, non_blocking=True)
         if self.copied is not None:
             self.copied.record()
-
-
-def _columns(draws: Draws) -> Iterator[Tensor]:
-    """The tensors of a table, in order."""
-    found: list[Tensor] = []
-
-    def note(column: Tensor) -> Tensor:
-        found.append(column)
-        return column
-
-    each_column(draws, note)
-    return iter(found)
 
 
 def _bytes(column: Tensor) -> int:

@@ -15,7 +15,7 @@ from torch import Tensor
 from oneway.common.drawing import Axes, Figure, FigureCanvasBase, style
 from oneway.common.errors import UserError
 from oneway.config import Config, Model
-from oneway.draws import draw_perturbation, each_column
+from oneway.draws import draw_perturbation, on_device
 from oneway.engine.state import TrainingState
 from oneway.engine.step import backward, settings_of
 from oneway.engine.warm import cudnn_autotune
@@ -190,7 +190,7 @@ def trace(state: TrainingState, inputs: Inputs, config: Config, meter: Allocated
             return perturbed
 
     def perturbation(x: Tensor, view: int) -> Perturbation:
-        draw = each_column(draw_perturbation(0, 0, len(x)), lambda column: column.to(x.device))
+        draw = on_device(draw_perturbation(0, 0, len(x)), x.device)
         with torch.autocast(x.device.type, enabled=False):
             found = phtps(draw, x, config.perturb)
         return Watched(found.colours, found.warp)

@@ -17,6 +17,7 @@ from rich.table import Table
 from torch import Tensor
 
 from oneway.common.words import counted
+from oneway.draws import on_device
 from oneway.engine.capture import WARM_UP, choose_step
 from oneway.engine.ranks import ALONE, Ranks, join
 from oneway.engine.step import step
@@ -118,7 +119,7 @@ def measure(case: Case, setup: str, ranks: Ranks, device: torch.device) -> Resul
     state = fresh_state(config, case.classes, device)
     sizes, group = counting(ranks)
     with sharing_batches(group):
-        step(state, store, next(draws).to(device), config)
+        step(state, store, on_device(next(draws), device), config)
     synchronise(device)
     gradient = max(sizes)
     sizes.remove(gradient)

@@ -10,7 +10,7 @@ import torch
 from rich.table import Table
 
 from oneway.common.words import first_line
-from oneway.draws import draw
+from oneway.draws import draw, on_device
 from oneway.engine.capture import WARM_UP
 from oneway.engine.step import step
 from oneway.engine.store import Store
@@ -115,7 +115,7 @@ def count_work_of_step(case: Case, setup: str, store: Store) -> Work:
     release(device)
     config = cases.configured(case, setup, "oneway")
     state = cases.fresh_state(config, case.classes, device)
-    draws = draw(cases.random_plan(case, setup, state.student), 0).to(device)
+    draws = on_device(draw(cases.random_plan(case, setup, state.student), 0), device)
     return count_work(lambda: step(state, store, draws, config), state.student, state.teacher)
 
 

@@ -18,7 +18,7 @@ from oneway.config import Perturb
 from oneway.data import Samples
 from oneway.data.dataset import Bytes
 from oneway.data.pictures import Mask, as_pixels, draw_classes, hatched, resize_labels, shown_size
-from oneway.draws import PerturbationDraw, draw_perturbation, each_column
+from oneway.draws import PerturbationDraw, draw_perturbation, on_device
 from oneway.perturb import perturb_labels, phtps
 from oneway.runs import TrainedModel
 from oneway.tools.evaluate import CPU, Scores, as_input, confusion_matrices, evenly_spaced, predict
@@ -73,7 +73,7 @@ def example(images: Samples, index: int, number: int, device: torch.device) -> t
     """One image (N = 1) with its labels, and draw number `number` of a perturbation, on a device."""
     x = as_input(torch.from_numpy(images.image(index))[None].to(device))
     y = torch.from_numpy(images.label_map(index))[None].to(device)
-    return x, y, each_column(draw_perturbation(SEED, number, count=1), lambda column: column.to(device))
+    return x, y, on_device(draw_perturbation(SEED, number, count=1), device)
 
 
 def _row(name: str, x: Tensor, y: Tensor, valid: Tensor | None, models: Sequence[TrainedModel]) -> GalleryRow:

@@ -29,7 +29,7 @@ from oneway.data.dataset import Bytes, factor_of
 from oneway.data.decode.images import read_image, reduced
 from oneway.data.folder.files import find
 from oneway.data.image_style import COLOURS, ImageStyle
-from oneway.draws import draw_perturbation, each_column
+from oneway.draws import draw_perturbation, on_device
 from oneway.models.features import encoded_features
 from oneway.ops.losses import kl_map, pixels_of, upsample
 from oneway.perturb import Perturbation, phtps
@@ -164,7 +164,7 @@ class Judge:
         """
         x = self._input(pixels, min(self.most // DRAWS, SHEET_PIXELS))
         target, copies = probabilities_of(self.network, x), x.expand(DRAWS, -1, -1, -1)
-        draws = each_column(draw_perturbation(SEED, 0, DRAWS), lambda column: column.to(self.device))
+        draws = on_device(draw_perturbation(SEED, 0, DRAWS), self.device)
         perturbation = phtps(draws, copies, self.perturb)
         assert perturbation.valid is not None
         logits = logits_of(self.network, perturbation.image(copies))
