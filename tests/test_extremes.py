@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from contextlib import suppress
 
+import numpy as np
 import pytest
+from PIL import Image
+from rich.console import Console
 
 from oneway.common.errors import UserError
 from oneway.tools.train import train
@@ -83,3 +88,37 @@ def test_a_run_that_has_learnt_nothing_is_no_success(tmp_path, monkeypatch):
     assert not (tmp_path / "run" / "summary.json").exists()
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert not [line for line in lines if "miou" in line]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        ("0 1 2", r"^$"),
+        ("0 1", r"^Note: None of the 2 labelled images chosen shows b or c, which others do\. Choose others"),
+        ("3 4", r"all pixels of images/3\.png and images/4\.png are ignored, and nothing would teach the classes"),
+    ],
+)
+def test_labels_that_teach_little_or_nothing_are_said(chosen, said, tmp_path):
+    """Of a set that is sound as a whole, few images may be chosen: of which all is ignored, or some classes lack."""
+    random = np.random.default_rng(0)
+    for kind in ("images", "masks"):
+        (tmp_path / "data" / kind).mkdir(parents=True)
+    for number, labels in enumerate(([0, 255], [0], [0, 1, 2], [255], [255], [0, 1, 2], [0, 1, 2])):
+        image = Image.fromarray(random.integers(256, size=(32, 64, 3), dtype=np.uint8))
+        mask = Image.fromarray(np.resize(labels, (64, 32)).T.astype(np.uint8))
+        for kind, picture in (("images", image), ("masks", mask)):
+            picture.save(tmp_path / "data" / kind / f"{number}.png")
+    pairs = "images: images, masks: masks"
+    description = f"classes: [a, b, c]\ntrain: {{{pairs}}}\nval: {{{pairs}, list: val.txt}}"
+    (tmp_path / "data" / "dataset.yaml").write_text(description)
+    (tmp_path / "data" / "val.txt").write_text("images/5.png\nimages/6.png\n")
+    (tmp_path / "list.txt").write_text("\n".join(f"images/{number}.png" for number in chosen.split()))
+    data, told = {"name": "folder", "path": tmp_path / "data", "cache": tmp_path / "cache"}, io.StringIO()
+    config = small_streets(recipe="folder", method="supervised", labels=str(tmp_path / "list.txt"), data=data)
+    try:
+        train(config, tmp_path / "run", resume=False, console=Console(file=told, width=999))
+    except UserError as error:
+        told.write(str(error))
+    lines = [line for line in told.getvalue().splitlines() if "chosen" in line or "would teach" in line]
+    assert re.search(said, "".join(lines))
+    assert (tmp_path / "run").exists() == (chosen != "3 4")

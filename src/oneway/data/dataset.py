@@ -221,6 +221,9 @@ class Dataset:
     digests: Callable[[SplitName], Mapping[str, str]] = lambda split: {}
     """A digest of each image's pixels in a split, by the image's name; empty where images are no files."""
 
+    shown: Callable[[], Mapping[str, Collection[int]]] = dict
+    """The classes that the labels of each training image show, by its name; empty where images are no files."""
+
     image_style: ImageStyle = COLOURS
     """As in a listing."""
 

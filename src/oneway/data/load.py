@@ -12,7 +12,7 @@ import numpy as np
 from rich.console import Console
 
 from oneway.common.errors import UserError
-from oneway.common.terms import SplitName
+from oneway.common.terms import IGNORE, SplitName
 from oneway.config import Data
 from oneway.data import moons, streets
 from oneway.data.cache import Cache
@@ -54,6 +54,7 @@ def load(config: Data, console: Console = QUIET, all_validate: bool = False, kno
         masks=listing.masks,
         paths={item.name: item.image for item in listing.train},
         digests=files.digests,
+        shown=files.shown,
         image_style=listing.image_style,
         reduction=listing.reduction,
         read_as=listing.read_as,
@@ -136,6 +137,9 @@ class _Files:
 
     def digests(self, split: SplitName) -> dict[str, str]:
         return {name: survey.digest for name, survey in self.cache.surveys(split).items()}
+
+    def shown(self) -> dict[str, set[int]]:
+        return {name: {*(survey.labels or ())} - {IGNORE} for name, survey in self.cache.surveys("train").items()}
 
 
 @lru_cache(maxsize=2)  # a comparison reads the same scenes for each of its runs, and for its report

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from oneway import __version__, data, runs
 from oneway.common import words
+from oneway.common.errors import UserError
 from oneway.config import Config
 from oneway.config.recipes.presets import PHOTOGRAPHS
 from oneway.data.dataset import Dataset, Known, Samples
@@ -185,8 +186,9 @@ def open_training(
         for remark in (*dataset.review(), *([fitted] if fitted else [])):
             say(f"Note: {remark}")
         split = ranks.broadcast(partial(_find_split, config, continued, dataset, samples, held_out))
-        if doubt := about_beginning(out, split, dataset, held_out.names):
-            say(f"Note: {doubt}")
+        for doubt in (about_beginning(out, split, dataset, held_out.names), _about_labels(config, split, dataset)):
+            if doubt:
+                say(f"Note: {doubt}")
         if origin.teacher is not None:
             refuse_other_classes(origin.teacher, dataset.classes, config)
         labelled, unlabelled = places(samples, split)
@@ -233,6 +235,22 @@ def _find_split(
     else:
         split = continuation.keep_split(continued, samples, held_out)
     return split.know(dataset.digests("train"), held_out.names)
+
+
+def _about_labels(config: Config, split: Split, dataset: Dataset) -> str:
+    """A note on classes that no labelled image shows, though others would; a UserError where they show none at all."""
+    if not (by_image := dataset.shown()):
+        return ""
+    shown, known = (set[int]().union(*map(by_image.__getitem__, names)) for names in (split.labelled, by_image))
+    others = "Choose others with another --seed, or with --labels and a file that lists images."
+    if not shown:
+        raise UserError(
+            f"--labels {config.labels}: all pixels of {words.listed(split.labelled)} are ignored, and nothing would "
+            f"teach the classes. {others}"
+        )
+    missing = words.listed([dataset.classes[label] for label in sorted(known - shown)], joint="or")
+    count = words.counted(len(split.labelled), "labelled image")
+    return f"None of the {count} chosen shows {missing}, which others do. {others}" if missing else ""
 
 
 def _describe_images(config: Config, samples: Samples, fed: Feed, say: Callable[[str], None]) -> None:
