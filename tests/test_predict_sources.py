@@ -110,6 +110,13 @@ def test_a_link_lends_its_name_only_where_its_file_is_not_given(photos, tmp_path
     assert names(photos) == {"a/x", "b/x", "y", "p"}
     assert names(photos / "link.bmp") == {"link"}
     assert names(photos / "link.bmp", photos / "y.bmp") == {"y"}
+    deep = photos.joinpath(*"abcdefghijklmnopqrst")  # farther below than what it leads to
+    deep.mkdir(parents=True)
+    (deep / "z.png").symlink_to(tmp_path / "elsewhere.png")
+    for name in ("p.png", "q.png"):
+        (photos / name).unlink()
+    assert names(photos) == names(photos / "**/*.*") == {"a/x", "b/x", "y", "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r/s/t/z"}
+    assert names(deep, photos / "a/x.png", photos / "b/x.png") == {"z", "a/x.png", "b/x.png"}
 
 
 def test_links_to_folders_are_counted_until_the_folders_are_named(photos, tmp_path):

@@ -92,13 +92,13 @@ def find_sources(
     """
     if not paths:
         raise UserError("No image given. Name files, folders or patterns: oneway predict RUN photos 'more/**/*.jpg'")
-    found: dict[Path, Path] = {}
+    found: dict[Path, tuple[Path, Path]] = {}
     skipped = skipped or Skipped()
     matches = [(path.resolve(), root, path) for text in paths for root, path in _matches(text, out, skipped)]
     files = {target for target, _, path in matches if not path.is_symlink()}
     for target, root, path in matches:
         if target not in files or not path.is_symlink():
-            found.setdefault(target, path.relative_to(root))
+            found.setdefault(target, (root, path.relative_to(root)))
     named = {Path(text).resolve() for text in paths}
     skipped.links = [link for link in skipped.links if link.resolve() not in named]
     for labelled in (_labelled(Path(text)) for text in paths if unlabelled):
@@ -254,9 +254,9 @@ def _below(path: Path, folder: Path) -> bool:
     return path.resolve().is_relative_to(folder.resolve())
 
 
-def _names(found: dict[Path, Path]) -> list[str]:
+def _names(found: dict[Path, tuple[Path, Path]]) -> list[str]:
     """Names as short as can be that still differ, also where a file system takes upper and lower case for the same."""
-    choices = [_choices(path, relative) for path, relative in found.items()]
+    choices = [_choices(path, *place) for path, place in found.items()]
     length = [0] * len(choices)
     while True:
         names = [forms[at] for forms, at in zip(choices, length, strict=True)]
@@ -270,8 +270,7 @@ def _names(found: dict[Path, Path]) -> list[str]:
             length[index] += 1
 
 
-def _choices(path: Path, relative: Path) -> tuple[str, ...]:
+def _choices(path: Path, root: Path, relative: Path) -> tuple[str, ...]:
     """Names of one source, the shortest first."""
-    above = path.parents[len(relative.parts) - 1]
-    forms = (relative.with_suffix(""), relative, above.name / relative, path.relative_to(path.anchor))
+    forms = (relative.with_suffix(""), relative, root.resolve().name / relative, path.relative_to(path.anchor))
     return tuple(form.as_posix() for form in forms)
