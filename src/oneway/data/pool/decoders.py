@@ -107,7 +107,8 @@ class Processes:
         self.memory = np.frombuffer(mmap.mmap(self.file, slots * self.room), np.uint8).reshape(slots, self.room)
         self.asked: dict[int, tuple[int, Choose]] = {}
         self.outcomes: dict[int, Any] = {}  # by slot, of those that are done
-        self.deaths: Counter[int] = Counter()  # by image
+        self.deaths: Counter[int] = Counter()  # of processes, by the image that each was decoding
+        self.all_deaths = 0
         self.families: list[subprocess.Popen[bytes]] = []
         self.selector = selectors.DefaultSelector()
         self.workers: list[_Worker] = []
@@ -181,8 +182,8 @@ class Processes:
             self.deaths[image] += 1
             if self.deaths[image] == DEATHS:
                 self.outcomes[worker.slots.popleft()] = self._error(image, end)
-        self.deaths[-1] += 1
-        if self.deaths[-1] > MOST_DEATHS:
+        self.all_deaths += 1
+        if self.all_deaths > MOST_DEATHS:
             raise UserError(
                 f"{self.reader.source.name}: {MOST_DEATHS} processes that decoded its images have ended before their "
                 f"time, the last one by {end}. The system ends them (SIGKILL) where memory is short."

@@ -76,17 +76,7 @@ def prepare(
     place = runs.choose_device(device)
     models = [runs.load_model(run.model_file, place, factory) for run in opened]
     first = models[0]
-    for path, model in zip(paths, models, strict=True):
-        if model.classes != first.classes:
-            raise UserError(
-                f"{path}: has the classes {', '.join(model.classes)}, and {paths[0]} {', '.join(first.classes)}. "
-                "Two runs side by side need the same ones in the same order."
-            )
-        if model.reduction != first.reduction:
-            raise UserError(
-                f"{path}: sees images at 1/{model.reduction} of their size, and {paths[0]} at 1/{first.reduction} "
-                "(data.reduction). Two runs side by side need the same images."
-            )
+    _refuse_unlike(paths, models)
     most, remark = most_pixels(len(first.classes)), ""
     try:
         settings = runs.data_of(opened[0], console, data, refresh=refresh, cache=cache)
@@ -109,6 +99,22 @@ def prepare(
         perturb=opened[-1].config.perturb,
         remark=remark,
     )
+
+
+def _refuse_unlike(paths: Sequence[Path], models: Sequence[runs.TrainedModel]) -> None:
+    """Refuses models that do not see the same images, or give them other classes."""
+    first = models[0]
+    for path, model in zip(paths, models, strict=True):
+        if model.classes != first.classes:
+            raise UserError(
+                f"{path}: has the classes {', '.join(model.classes)}, and {paths[0]} {', '.join(first.classes)}. "
+                "Two runs side by side need the same ones in the same order."
+            )
+        if model.reduction != first.reduction:
+            raise UserError(
+                f"{path}: sees images at 1/{model.reduction} of their size, and {paths[0]} at 1/{first.reduction} "
+                "(data.reduction). Two runs side by side need the same images."
+            )
 
 
 def require_segmentation(run: runs.Run, what_for: str) -> None:

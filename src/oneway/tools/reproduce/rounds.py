@@ -23,7 +23,7 @@ from oneway.config.recipes import recipe
 from oneway.data import QUIET, list_files
 from oneway.runs import open_run
 from oneway.runs.atomic import write_atomically, write_json
-from oneway.tools.reproduce.figures import save
+from oneway.tools.reproduce.figures import STYLE, save
 from oneway.tools.reproduce.fill_table import as_markdown, as_rich, grid, with_difference
 from oneway.tools.reproduce.jobs import Job, Request, cell_folder, check_request, run_config, train_all
 from oneway.tools.reproduce.results import Cell, measure_all, read_runs, runs_as_json
@@ -59,7 +59,7 @@ def run_rounds(request: Request, console: Console) -> None:
     results = {"experiment": "rounds", "cells": [cell.as_json() for cell in cells], "runs": runs_as_json(runs)}
     write_json(request.out / "results.json", results)
     write_atomically(request.out / "table.md", as_markdown(lines).encode())
-    with style({"svg.hashsalt": "rounds", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
+    with style(STYLE | {"svg.hashsalt": "rounds"}):
         save(_draw(cells, columns), request.out / "rounds")
     say(console, f"{request.out / 'results.json'}, table.md, rounds.png and .svg")
 
