@@ -26,7 +26,7 @@ from oneway.ops.cells import (
     upsampled,
 )
 from oneway.ops.collective import total
-from oneway.ops.gradient import PartialSums, mean, store_contributions, store_sums
+from oneway.ops.gradient import PartialSums, mean_loss, store_contributions, store_sums
 from oneway.ops.losses import pixels_of, upsample
 
 
@@ -69,7 +69,7 @@ def cross_entropy_by_kernel(logits: Tensor, labels: Tensor, weight: Tensor | Non
         WEIGHTED=weight is not None,
         **shape.constants(),
     )
-    return mean(logits, partial_sums)
+    return mean_loss(logits, partial_sums)
 
 
 @triton.jit

@@ -39,13 +39,13 @@ class PartialSums(NamedTuple):
         )
 
 
-def mean(logits: Tensor, partial_sums: PartialSums) -> Tensor:
+def mean_loss(logits: Tensor, partial_sums: PartialSums) -> Tensor:
     """The mean loss over the pixels that count, 0 where none does, with its gradient with respect to the logits."""
-    loss: Tensor = _Mean.apply(logits, *partial_sums)
+    loss: Tensor = _MeanLoss.apply(logits, *partial_sums)
     return loss
 
 
-class _Mean(torch.autograd.Function):
+class _MeanLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, contributions: Tensor, sums: Tensor) -> Tensor:
         loss, count = sums.sum(dim=1)

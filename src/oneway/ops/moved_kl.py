@@ -33,7 +33,7 @@ from oneway.ops.cells import (
     upsampled,
 )
 from oneway.ops.cutmix import edges
-from oneway.ops.gradient import PartialSums, mean, store_contributions, store_sums
+from oneway.ops.gradient import PartialSums, mean_loss, store_contributions, store_sums
 from oneway.ops.losses import Pixels, masked_kl, upsample
 from oneway.ops.warp import Warp, neighbours, source_of, wholly_inside
 
@@ -120,7 +120,7 @@ def moved_kl_by_kernel(
         _normalise[grid](padded_t, normalisers, **constants)
         warp = geometry.warp.arguments()
         _warped_divergence[grid](padded_t, normalisers, *warp, padded_s, *partial_sums, **constants)
-    return mean(logits, partial_sums)
+    return mean_loss(logits, partial_sums)
 
 
 @triton.jit
