@@ -195,3 +195,7 @@ def test_shards_are_not_predicted(photos, tmp_path):
     skipped = Skipped()
     assert find_sources([str(photos)], tmp_path / "out", skipped)
     assert "Not read, and left out: 1 shard or archive (" in next(skipped.messages())
+    (photos / "scan.nii.gz").write_bytes(b"a volume, and no archive")
+    skipped = Skipped()
+    find_sources([str(photos)], tmp_path / "out", skipped)
+    assert "1 of kind .nii.gz. Convert" in next(skipped.messages())

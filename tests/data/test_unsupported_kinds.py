@@ -128,7 +128,7 @@ def test_a_folder_of_images_that_are_not_read(tmp_path):
     assert "no image found, but files that are not read: 2 of kind .heic and 1 of kind .jxl" in refusal(tmp_path)
     assert "Convert them to JPEG or PNG" in refusal(tmp_path)
     write(tmp_path / "scans" / "a.nii.gz", "")
-    assert "1 of kind .gz" in refusal(tmp_path / "scans")
+    assert "1 of kind .nii.gz" in refusal(tmp_path / "scans")
 
 
 def test_a_folder_of_videos_alone(tmp_path):

@@ -278,7 +278,8 @@ def _named(path: Path) -> Iterator[None]:
         raise
     except UnidentifiedImageError:
         kinds = ", ".join(FORMATS)
-        raise Unreadable(f"{path}: damaged, or of another kind than {kinds}. Save it again, or remove it.") from None
+        message = f"{path}: damaged, or of another kind than {kinds}. Save it again as one of these, or remove it."
+        raise Unreadable(message) from None
     except Exception as error:  # hostile bytes make decoders raise errors of some twenty kinds
         cause = " ".join(str(error).split())[:200] or type(error).__name__
         raise Unreadable(f"{path}: cannot be read as an image ({cause}). Save it again, or remove it.") from error

@@ -33,6 +33,7 @@ from oneway.data.folder.walk import (
     entries_of,
     folders_in,
     images_in,
+    kind_of,
     require_inside,
     stem_below,
     walk,
@@ -213,7 +214,7 @@ def unread_masks(found: Found) -> Iterator[str]:
             if name.lower() not in MASKS:
                 continue
             files = walk(found.root / place / name, found.root, [])
-            kinds = Counter(suffix for file in files if (suffix := file.suffix.lower()) in UNSUPPORTED - MASK_SUFFIXES)
+            kinds = Counter(kind for file in files if (kind := kind_of(file)) in UNSUPPORTED - MASK_SUFFIXES)
             for suffix, count in kinds.most_common(1):
                 folder = (place / name).as_posix()
                 yield f"{folder} holds {counted(count, 'file')} of kind {suffix}, not read: save masks as PNG."

@@ -15,10 +15,13 @@ from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.masks import MASK_SUFFIXES
 from oneway.data.decode.video import VIDEO_SUFFIXES
 
-PICTURES = frozenset(".heic .heif .avif .jp2 .j2k .jxl .svg .psd .dcm .dng .nef .cr2 .arw .raw".split()) - SUFFIXES
+VOLUME = ".nii.gz"  # of NIfTI, whose last suffix alone would be that of an archive
+PICTURES = frozenset(
+    f".heic .heif .avif .jp2 .j2k .jxl .svg .psd .dcm .dng .nef .cr2 .arw .raw .nii {VOLUME} .nrrd .mha .mhd".split()
+) - SUFFIXES
 """Suffixes of pictures that are not read, though a user may expect it."""
 
-UNSUPPORTED = PICTURES | VIDEO_SUFFIXES | frozenset(".npy .npz .mat .zip .nii .gz .nrrd .mha .mhd".split())
+UNSUPPORTED = PICTURES | VIDEO_SUFFIXES | frozenset(".npy .npz .mat .zip".split())
 """Suffixes of all files that are not read, though a user may expect it."""
 
 
@@ -28,6 +31,11 @@ class Problem:
 
     file: Path
     message: str
+
+
+def kind_of(file: Path) -> str:
+    """The suffix of a file, in lower case."""
+    return VOLUME if file.name.lower().endswith(VOLUME) else file.suffix.lower()
 
 
 def walk(folder: Path, home: Path, problems: list[Problem]) -> Iterator[Path]:
@@ -61,7 +69,7 @@ def images_in(folder: Path, home: Path, problems: list[Problem], masks: bool = F
         if path.suffix.lower() in VIDEO_SUFFIXES:
             frames = command("--data.unlabelled", path)
             problems.append(Problem(path, f"left out: a video. `{frames}` trains on its frames, without labels."))
-        elif path.suffix.lower() in UNSUPPORTED - suffixes:
+        elif kind_of(path) in UNSUPPORTED - suffixes:
             problems.append(Problem(path, "left out: not read. Convert it to JPEG or PNG if it is to be used."))
     return [path for path in files if path.suffix.lower() in suffixes]
 
@@ -111,8 +119,8 @@ def choose_folder(root: Path, folder: str, names: tuple[str, ...], with_images: 
 
 def unsupported_images(problems: Iterable[Problem]) -> str:
     """A phrase that counts files of unsupported kinds, with what to do about them; empty where there are none."""
-    files = [problem.file for problem in problems if problem.file.suffix.lower() in UNSUPPORTED]
-    kinds = Counter(file.suffix.lower() for file in files)
+    files = [problem.file for problem in problems if kind_of(problem.file) in UNSUPPORTED]
+    kinds = Counter(map(kind_of, files))
     counts = " and ".join(f"{count} of kind {suffix}" for suffix, count in sorted(kinds.items()))
     if kinds and kinds.keys() <= VIDEO_SUFFIXES:
         return (

@@ -20,7 +20,7 @@ from oneway.data.decode.video import VIDEO_SUFFIXES
 from oneway.data.folder import FILE, find
 from oneway.data.folder.names import IMAGES, MASK_FOLDERS
 from oneway.data.folder.unread import labelled_apart
-from oneway.data.folder.walk import PICTURES, choose_folder
+from oneway.data.folder.walk import PICTURES, choose_folder, kind_of
 
 ARCHIVES = frozenset({".tar", ".zip", ".tgz", ".gz"})
 KINDS = SUFFIXES | VIDEO_SUFFIXES | PICTURES | ARCHIVES  # of files about which there is something to say
@@ -129,7 +129,7 @@ def _matches(text: str, out: Path, skipped: Skipped) -> Iterator[tuple[Path, Pat
             )
         if not path.exists():
             raise UserError(f"{path}: no such file or folder.")
-        if path.suffix.lower() in ARCHIVES and path.is_file():
+        if kind_of(path) in ARCHIVES and path.is_file():
             raise UserError(f"{path}: shards and archives are not predicted. {_unpack(path)}")
         files = [(path.parent, path)]
     else:
@@ -179,7 +179,7 @@ def _wanted(paths: Iterable[Path], root: Path, skipped: Skipped) -> list[Path]:
     ours = cache(is_output)
 
     def wanted(path: Path) -> bool:
-        suffix = path.suffix.lower()
+        suffix = kind_of(path)
         leads_nowhere = path.is_symlink() and not path.is_file()
         if not (leads_nowhere or (suffix in KINDS and path.is_file())) or hidden(path.relative_to(root)):
             return False
