@@ -134,7 +134,11 @@ def test_a_page_to_watch_names_what_it_may_have_been(place):
         ("train folder --batch-size 5", "Unknown flag '--batch-size'. Did you mean --train.batch-labelled, --train."),
         ("train folder --lr 0.1", "Unknown flag '--lr'. Did you mean --optimiser.learning-rate? `oneway train --help`"),
         ("train folder --gpu 0", "Unknown flag '--gpu'. `oneway train --help` lists all."),
-        ("train", "RECIPE is missing; `oneway train --help` says what it is."),
+        (
+            "train",
+            "RECIPE is missing; `oneway train --help` says what it is. For images of your own: oneway train folder",
+        ),
+        ("eval", "RUN is missing; `oneway eval --help` says what it is. `oneway runs` lists the runs"),
         ("reproduce camvd", "Unknown experiment 'camvd'. Did you mean 'camvid'?"),
         ("eval runs/both --window 256", "--window takes 2 values, and has 1. Height and width of sliding windows"),
         ("predict runs/both photos --tile 256", "--tile takes 2 values, and has 1. Height and width"),

@@ -35,6 +35,13 @@ from oneway.common.words import PROGRAM, command, first_line, listed, visible
 from oneway.common.working_folder import refuse_foreign_libraries
 from oneway.methods import METHODS
 
+EXAMPLES = {
+    "DATA": " For a folder of images: oneway check photos",
+    "RECIPE": " For images of your own: oneway train folder --data photos",
+    "RUN": " `oneway runs` lists the runs below runs/.",
+}
+"""What is added where an argument is missing, by its name."""
+
 USUAL = ("quickstart", "check", "train", "eval", "report", "predict", "export")
 """Verbs on the way from data to masks, in the order in which they are used."""
 
@@ -132,7 +139,8 @@ def _explain_missing(error: MissingArgumentError, argument: Argument) -> str:
         return f"{argument.name} takes {count} values, and has {len(error.tokens_so_far)}.{meaning}"
     name = argument.name if argument.name.startswith("-") else argument.name.upper()  # as the help writes it
     problem = "is missing" if error.keyword is None else "needs a value"
-    return f"{name} {problem}; `{_verb(error)} --help` says what it is."
+    example = EXAMPLES.get(name, "") if error.keyword is None else ""
+    return f"{name} {problem}; `{_verb(error)} --help` says what it is.{example}"
 
 
 def _meaning(error: MissingArgumentError, argument: Argument) -> str:

@@ -16,9 +16,8 @@ from oneway.data.decode.masks import MASK_SUFFIXES
 from oneway.data.decode.video import VIDEO_SUFFIXES
 
 VOLUME = ".nii.gz"  # of NIfTI, whose last suffix alone would be that of an archive
-PICTURES = frozenset(
-    f".heic .heif .avif .jp2 .j2k .jxl .svg .psd .dcm .dng .nef .cr2 .arw .raw .nii {VOLUME} .nrrd .mha .mhd".split()
-) - SUFFIXES
+VOLUMES = frozenset(f".dcm .nii {VOLUME} .nrrd .mha .mhd".split())
+PICTURES = frozenset(".heic .heif .avif .jp2 .j2k .jxl .svg .psd .dng .nef .cr2 .arw .raw".split()) - SUFFIXES | VOLUMES
 """Suffixes of pictures that are not read, though a user may expect it."""
 
 UNSUPPORTED = PICTURES | VIDEO_SUFFIXES | frozenset(".npy .npz .mat .zip".split())
