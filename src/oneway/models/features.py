@@ -38,33 +38,24 @@ def scaled_features(network: nn.Module, factors: Tensor) -> Iterator[None]:
     def scale(module: nn.Module, inputs: Any, maps: list[Tensor]) -> list[Tensor]:
         return [each * factor.to(each.dtype) for each, factor in zip(maps, parts, strict=True)]
 
-    hook = encoder.register_forward_hook(scale)
-    try:
+    with encoder.register_forward_hook(scale):
         yield
-    finally:
-        hook.remove()
 
 
 @contextmanager
 def encoded_features(network: nn.Module) -> Iterator[list[list[Tensor]]]:
     """Within the block, each forward pass appends the encoder's feature maps, N×K×h×w each, the coarsest last."""
     found: list[list[Tensor]] = []
-    hook = _encoder_of(network).register_forward_hook(lambda module, inputs, maps: found.append(maps))
-    try:
+    with _encoder_of(network).register_forward_hook(lambda module, inputs, maps: found.append(maps)):
         yield found
-    finally:
-        hook.remove()
 
 
 @contextmanager
 def classified_features(network: nn.Module) -> Iterator[list[Tensor]]:
     """Within the block, each forward pass appends the classifier's input: N×K×h×w."""
     found: list[Tensor] = []
-    hook = classifier_of(network).register_forward_pre_hook(lambda module, inputs: found.append(inputs[0]))
-    try:
+    with classifier_of(network).register_forward_pre_hook(lambda module, inputs: found.append(inputs[0])):
         yield found
-    finally:
-        hook.remove()
 
 
 def classifier_of(network: nn.Module) -> nn.Conv2d:
