@@ -343,7 +343,10 @@ def test_a_path_to_nothing_is_answered_before_anything_is_written(model, tmp_pat
 def test_batches_have_one_size_and_fit_into_memory():
     """Images are neither lost nor doubled; no batch of several has more than 2**20 pixels."""
     shapes = [(512, 512, 3), (100, 80, 3), (2000, 1000, 3)] * 7
-    images = [(Source(Path(str(index)), str(index)), np.empty(shape, np.uint8)) for index, shape in enumerate(shapes)]
+    images = [
+        (Source(Path(str(index)), str(index), str(index)), np.empty(shape, np.uint8))
+        for index, shape in enumerate(shapes)
+    ]
     found = list(batches(iter(images)))
     assert sorted(int(source.name) for batch in found for source, _ in batch) == list(range(21))
     assert all(len({image.shape for _, image in batch}) == 1 for batch in found)

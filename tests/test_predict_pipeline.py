@@ -122,7 +122,7 @@ def test_what_waits_is_bounded_by_its_pixels(photos, monkeypatch):
     monkeypatch.setattr(batches, "AHEAD_PIXELS", 3 * 64 * 128)
     begun: list[Path] = []
     monkeypatch.setattr(batches, "read_image", lambda path, *how: (begun.append(path), read_image(path, *how))[1])
-    sources = [Source(path, path.stem) for path in sorted(photos.iterdir())]
+    sources = [Source(path, path.stem, path.name) for path in sorted(photos.iterdir())]
     with ThreadPoolExecutor(8) as pool:
         for taken, (source, pixels) in enumerate(batches.decode_ahead(sources, pool, pytest.fail), start=1):
             assert source == sources[taken - 1]

@@ -119,6 +119,18 @@ def test_a_link_lends_its_name_only_where_its_file_is_not_given(photos, tmp_path
     assert names(deep, photos / "a/x.png", photos / "b/x.png") == {"z", "a/x.png", "b/x.png"}
 
 
+def test_a_link_has_a_suffix_of_its_own(tmp_path):
+    """As in stores of Hugging Face and DVC, whose files have none: annotations name the link, and a video is one."""
+    (tmp_path / "store").mkdir()
+    (tmp_path / "links").mkdir()
+    for name, content in (("a.png", "0123"), ("a.png.jpg", "89ab"), ("b.MP4", "cdef")):
+        SMALL.save(tmp_path / "store" / content, "PNG")
+        (tmp_path / "links" / name).symlink_to(tmp_path / "store" / content)
+    first, longer, video = find_sources([str(tmp_path / "links" / "*")], tmp_path / "out")
+    assert (first.file_name, longer.file_name, video.file_name) == ("a.png", "a.png.jpg", "b.MP4")
+    assert (first.is_video, video.is_video) == (False, True)
+
+
 def test_links_to_folders_are_counted_until_the_folders_are_named(photos, tmp_path):
     """Another camera's disk, say: nobody would miss its images otherwise."""
     (photos / "camera").symlink_to(tmp_path / "disk")

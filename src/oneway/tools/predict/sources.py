@@ -31,19 +31,18 @@ class Source:
     """An image or a video to predict."""
 
     path: Path
+    """Of the file itself; a link to it may have another name."""
+
     name: str
     """The name of its results below their folder: no suffix, forward slashes. No two sources share one."""
 
-    @property
-    def file_name(self) -> str:
-        """The name of its results, with the suffix of the file."""
-        suffix = self.path.suffix
-        return self.name if self.name.endswith(suffix) else f"{self.name}{suffix}"
+    file_name: str
+    """The name as it was given, below the folder of all: with a suffix. No two sources share one."""
 
     @property
     def is_video(self) -> bool:
         """Whether it is a video, going by its suffix."""
-        return self.path.suffix.lower() in VIDEO_SUFFIXES
+        return Path(self.file_name).suffix.lower() in VIDEO_SUFFIXES
 
 
 @dataclass
@@ -105,7 +104,7 @@ def find_sources(
         found = {path: name for path, name in found.items() if path not in labelled}
     if not found:
         raise UserError(f"--unlabelled: every image of {listed(paths)} has labels. Leave it out to predict them.")
-    return [Source(path, name) for path, name in zip(found, _names(found), strict=True)]
+    return [Source(path, *names) for path, names in zip(found, _names(found), strict=True)]
 
 
 def _matches(text: str, out: Path, skipped: Skipped) -> Iterator[tuple[Path, Path]]:
@@ -254,18 +253,21 @@ def _below(path: Path, folder: Path) -> bool:
     return path.resolve().is_relative_to(folder.resolve())
 
 
-def _names(found: dict[Path, tuple[Path, Path]]) -> list[str]:
-    """Names as short as can be that still differ, also where a file system takes upper and lower case for the same."""
+def _names(found: dict[Path, tuple[Path, Path]]) -> list[tuple[str, str]]:
+    """Names and file names as short as can be that still differ; names differ in more than upper and lower case."""
     choices = [_choices(path, *place) for path, place in found.items()]
     length = [0] * len(choices)
     while True:
         names = [forms[at] for forms, at in zip(choices, length, strict=True)]
-        count = Counter(name.casefold() for name in names)
+        files = [forms[max(at, 1)] for forms, at in zip(choices, length, strict=True)]
+        count, count_files = Counter(name.casefold() for name in names), Counter(files)
         clashing = [index for index, name in enumerate(names) if count[name.casefold()] > 1]
-        longer = [index for index in clashing if length[index] < len(choices[index]) - 1]
+        either = {*clashing, *(index for index, file in enumerate(files) if count_files[file] > 1)}
+        longer = [index for index in either if length[index] < len(choices[index]) - 1]
         if not longer:
             # What differs in nothing but case gets a number behind it.
-            return [f"{name}-{clashing.index(at) + 1}" if at in clashing else name for at, name in enumerate(names)]
+            numbered = [f"{name}-{clashing.index(at) + 1}" if at in clashing else name for at, name in enumerate(names)]
+            return list(zip(numbered, files, strict=True))
         for index in longer:
             length[index] += 1
 
