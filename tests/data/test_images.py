@@ -253,7 +253,7 @@ def test_importing_changes_no_setting_of_other_libraries():
     """Neither Pillow's limit nor anybody's warnings."""
     code = """
 import warnings
-import numpy, torch, timm, pydantic, cyclopts, rich, matplotlib
+import numpy, torch, pydantic, cyclopts, rich, matplotlib
 from PIL import ExifTags, Image
 before = Image.MAX_IMAGE_PIXELS, list(warnings.filters)
 import oneway.data, oneway.ops, oneway.models, oneway.runs, oneway.tools.train, oneway.tools.predict

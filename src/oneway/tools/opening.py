@@ -183,12 +183,12 @@ def open_training(
 
         samples, held_out = _read_images(dataset, origin, ranks)
         config, fitted = fit_crops(config, samples.sizes[: samples.labelled])
-        for remark in (*dataset.review(), *([fitted] if fitted else [])):
+        for remark in filter(None, (*dataset.review(), fitted)):
             say(f"Note: {remark}")
         split = ranks.broadcast(partial(_find_split, config, continued, dataset, samples, held_out))
-        for doubt in (about_beginning(out, split, dataset, held_out.names), _about_labels(config, split, dataset)):
-            if doubt:
-                say(f"Note: {doubt}")
+        doubts = about_beginning(out, split, dataset, held_out.names), _about_labels(config, split, dataset)
+        for doubt in filter(None, doubts):
+            say(f"Note: {doubt}")
         if origin.teacher is not None:
             refuse_other_classes(origin.teacher, dataset.classes, config)
         labelled, unlabelled = places(samples, split)
