@@ -187,11 +187,11 @@ def test_without_unlabelled_images_those_that_taught_calibrate(two_runs, monkeyp
     """A run whose images are all labelled has no others."""
     run = open_run(two_runs[0])
     names = load_data(run.config.data).read("train").names
-    images = read_images(two_runs[0], CLASSES, ANYTHING, QUIET)
+    images = read_images(two_runs[0], load(two_runs[0], "cpu"), ANYTHING, QUIET)
     assert (len(images.calibration), images.kind) == (len(names) - len(run.split.labelled), "without labels")
     everything = type(run.split)(names, names)
     monkeypatch.setattr(type(run), "split", everything)
-    images = read_images(two_runs[0], CLASSES, ANYTHING, QUIET)
+    images = read_images(two_runs[0], load(two_runs[0], "cpu"), ANYTHING, QUIET)
     assert (len(images.calibration), images.kind) == (len(names), "that taught")
 
 
@@ -201,7 +201,7 @@ def test_few_validation_images_are_warned_of(two_runs, monkeypatch):
     for enough, warned in ((count, False), (count + 1, True)):
         monkeypatch.setattr("oneway.tools.export.int8.FEW_IMAGES", enough)
         told = io.StringIO()
-        read_images(two_runs[0], CLASSES, ANYTHING, Console(file=told, width=200))
+        read_images(two_runs[0], load(two_runs[0], "cpu"), ANYTHING, Console(file=told, width=200))
         assert (f"Note: {count} validation images alone will tell" in told.getvalue()) == warned
 
 

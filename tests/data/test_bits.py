@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -23,15 +24,20 @@ from oneway.data.decode.images import read_image
 from oneway.data.folder import list_folder
 from oneway.data.image_style import ImageStyle
 from oneway.tools.evaluate_run import evaluate_run
-from oneway.tools.export import export_model
+from oneway.tools.explore import prepare
+from oneway.tools.export import Int8, export_model
 from oneway.tools.export.formats import METADATA
 from oneway.tools.predict import Outputs, predict_files
 from oneway.tools.predict import load as load_model
+from oneway.tools.suggest import suggest
 from oneway.tools.train import train
 from small_runs import QUIET, save_tiny
 
 TWELVE = ImageStyle(bits=12)
 PAGE = (Path(__file__).parents[2] / "docs/export.md").read_text(encoding="utf-8")
+
+
+SEES_OTHERS = r"has learnt from the colours \(12 bits of 16\) of images, and the colours would be"
 
 
 def samples(seed, shape=(32, 64), bits=12):
@@ -166,16 +172,24 @@ def test_files_are_predicted_so(place, tmp_path):
 
 
 def test_other_bits_are_another_test(place, tmp_path):
-    """Scores of a model on images that are sixteen times darker than any it has seen are refused."""
+    """Images sixteen times darker than any it has seen judge no model, quantise none, and are no suggestion."""
     for kind in ("images", "masks"):
         (tmp_path / kind).mkdir(parents=True)
         for index in range(5):
             (tmp_path / kind / f"{index + 20}.png").write_bytes((place / "data" / kind / f"{index}.png").read_bytes())
     write(tmp_path / "dataset.yaml", "classes: [a, b]\n")
-    with pytest.raises(
-        UserError, match=r"has learnt from the colours \(12 bits of 16\) of images, and the colours would be"
-    ):
-        evaluate_run(place / "run", "val", tmp_path, QUIET, cache=tmp_path / "cache")
+    run, cache, other = place / "run", tmp_path / "cache", tmp_path / "other"
+    with pytest.raises(UserError, match=SEES_OTHERS):
+        evaluate_run(run, "val", tmp_path, QUIET, cache=cache)
+    with pytest.raises(UserError, match=SEES_OTHERS):
+        prepare([run], QUIET, data=tmp_path, cache=cache)
+    with pytest.raises(UserError, match=SEES_OTHERS):
+        export_model(run, other / "model.onnx", "labels", QUIET, int8=Int8(data=tmp_path, cache=cache))
+    shutil.copytree(run, other)
+    config = Config.model_validate(read_yaml(run / "config.yaml"))
+    (other / "config.yaml").write_text(config.changed(data={"path": tmp_path}).to_yaml())
+    with pytest.raises(UserError, match=SEES_OTHERS):
+        suggest(other, QUIET, cache=cache)
 
 
 @pytest.mark.parametrize(("suffix", "kind"), [("onnx", "onnxruntime"), ("xml", "openvino"), ("pt2", "torch")])

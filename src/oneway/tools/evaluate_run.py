@@ -60,7 +60,7 @@ def evaluate_run(
     dataset, samples, seen = read_split(
         run, split, trained.classes, data_path, console, refresh=refresh, cache=cache, masks=trained.masks
     )
-    refuse_other_style(run, trained, dataset)
+    refuse_other_style(run.path, trained.image_style, dataset)
     if mirror and samples.task != "segmentation":
         raise UserError(f"--mirror: {path} classifies {run.config.data.name}; only segmentation is averaged so.")
     if window and samples.task != "segmentation":

@@ -18,6 +18,7 @@ from oneway.config import Config, Data
 from oneway.data.dataset import Colour, Dataset, Samples
 from oneway.data.folder.classes import is_placeholder
 from oneway.data.folder.description import to_flow
+from oneway.data.image_style import ImageStyle
 from oneway.data.mask_style import MaskStyle
 from oneway.data.splits import DIGITS, Split
 
@@ -261,10 +262,10 @@ def _shown(values: Collection[int | Colour]) -> str:
     return listed((list(value) if isinstance(value, tuple) else value for value in values), joint="or")
 
 
-def refuse_other_style(run: runs.Run, model: runs.TrainedModel, dataset: Dataset) -> None:
-    """Refuses images of which other bands or bits are used than those that a model has learnt from."""
-    if dataset.image_style != model.image_style:
+def refuse_other_style(path: Path, learnt: ImageStyle, dataset: Dataset) -> None:
+    """Refuses images of which other bands or bits are used than those that the model of a run has learnt from."""
+    if dataset.image_style != learnt:
         raise UserError(
-            f"{run.path}: has learnt from {model.image_style} of images, and {dataset.image_style} would be shown to "
+            f"{path}: has learnt from {learnt} of images, and {dataset.image_style} would be shown to "
             "it. Let `bands` and `bits` in dataset.yaml be the same."
         )

@@ -81,7 +81,7 @@ def prepare(
     try:
         settings = runs.data_of(opened[0], console, data, refresh=refresh, cache=cache)
         splits = [run.split for run in opened if (run.path / SPLIT).exists()]
-        pictures = load_pictures(settings, first.classes, splits, data is not None, most, console)
+        pictures = load_pictures(settings, paths[0], first, splits, data is not None, most, console)
     except UserError as error:
         if data is not None:
             raise

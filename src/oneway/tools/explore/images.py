@@ -31,7 +31,9 @@ from oneway.data.decode.images import image_size, read_image, reduced
 from oneway.data.image_style import COLOURS, ImageStyle
 from oneway.data.pictures import as_pixels, data_uri, encoded
 from oneway.data.splits import Split
+from oneway.runs import TrainedModel
 from oneway.tools.evaluate import as_input, evenly_spaced
+from oneway.tools.run_data import refuse_other_style
 
 OFFERED = 24
 """Images of a data set, evenly spread over it."""
@@ -107,23 +109,31 @@ class ImageStore:
 
 
 def load_pictures(
-    config: Data, classes: tuple[str, ...], splits: Sequence[Split], elsewhere: bool, most: int, console: Console
+    config: Data,
+    run: Path,
+    learnt: TrainedModel,
+    splits: Sequence[Split],
+    elsewhere: bool,
+    most: int,
+    console: Console,
 ) -> list[Picture]:
     """The images that validate runs, or else training images, of at most so many pixels.
 
     Args:
         config: Where they are.
-        classes: Of the runs.
+        run: The first run.
+        learnt: What it has learnt.
         splits: Of each run; the images that validated the first validate still, whichever would be held out by now.
         elsewhere: Whether this is another folder than the one trained on.
         most: Pixels of an image.
         console: Shows progress.
 
     Raises:
-        UserError: There are none.
+        UserError: There are none, or the model would see other bands or bits of them than it has learnt to.
     """
     known = {name for split in splits[:1] for name in split.validating}
-    dataset = data.load(config, console, known=data.Known(known, classes))
+    dataset = data.load(config, console, known=data.Known(known, learnt.classes))
+    refuse_other_style(run, learnt.image_style, dataset)
     split: SplitName = "val" if len(dataset.read("val")) else "train"
     samples, digests = dataset.read(split), dataset.digests(split) if elsewhere else {}
     pictures: list[Picture] = []

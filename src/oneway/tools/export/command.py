@@ -70,7 +70,7 @@ def export_model(
     """
     kind = _choose_format(to, int8)
     model = _load_model(run, factory, int8, favour)
-    images = read_images(run, model.classes, int8, console) if int8 else None
+    images = read_images(run, model, int8, console) if int8 else None
     doing = f"Exporting {model.source} to {to}, then comparing it with PyTorch at {len(BATCHES)} sizes and timing both"
     then = f", calibrating INT8 on {len(images.calibration)} images and validating both: minutes" if images else None
     say(console, doing + (then or ": about a minute"))

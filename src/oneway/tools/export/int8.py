@@ -25,7 +25,8 @@ from oneway.data.dataset import Bytes, Samples
 from oneway.tools.evaluate import METRIC_NAMES, evenly_spaced, score
 from oneway.tools.export.formats import About, Opened
 from oneway.tools.export.graph import INPUT, explain_error
-from oneway.tools.run_data import NothingValidates, read_split
+from oneway.tools.predict.predictor import Predictor
+from oneway.tools.run_data import NothingValidates, read_split, refuse_other_style
 
 CALIBRATION_IMAGES = 32
 FEW_IMAGES = 10
@@ -58,7 +59,7 @@ class Images(NamedTuple):
     without: list[int]
 
 
-def read_images(path: Path, classes: tuple[str, ...], asked: Int8, console: Console) -> Images:
+def read_images(path: Path, model: Predictor, asked: Int8, console: Console) -> Images:
     """Images of a run: some that taught without labels, or with them where there are no others; all that validate."""
     if not (path / runs.CONFIG).is_file():
         raise UserError(
@@ -68,13 +69,14 @@ def read_images(path: Path, classes: tuple[str, ...], asked: Int8, console: Cons
     run = runs.open_run(path, any_method=True)
     try:
         dataset, validation, without = read_split(
-            run, "val", classes, asked.data, console, refresh=asked.refresh, cache=asked.cache
+            run, "val", model.classes, asked.data, console, refresh=asked.refresh, cache=asked.cache, masks=model.masks
         )
     except NothingValidates:
         raise UserError(
             f"{asked.data or path}: INT8 is judged on validation images, and there are none. Give some with labels, "
             "with --data DIR, or export without --int8."
         ) from None
+    refuse_other_style(run.path, model.image_style, dataset)
     judging = validation.labelled - len(without)
     if judging < FEW_IMAGES:
         say(console, f"Note: {counted(judging, 'validation image')} alone will tell what INT8 loses. More: --data DIR")

@@ -126,7 +126,7 @@ def _load_images(
         common = without_predictions(runs, common, drafts)
         dataset = load_data(last.folder, model.classes, settings, QUIET, elsewhere, common, model.masks)
     for run, model in zip(runs, models, strict=True):
-        refuse_other_style(run.folder, model, dataset)
+        refuse_other_style(run.path, model.image_style, dataset)
     if not elsewhere and last.config.data.task == "segmentation":
         for run in runs:
             refuse_trained_on(run.folder, dataset.read("val"))

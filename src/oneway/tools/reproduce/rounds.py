@@ -135,9 +135,10 @@ def write_labels(previous: Path, by: SuggestBy, count: int, file: Path) -> None:
         if not set(run.split.labelled) <= set(file.read_bytes().decode(errors="surrogateescape").splitlines()):
             raise UserError(f"{file}: was chosen after another round than {previous}. Give another --out.")
         return
-    candidates, labelled = candidates_of_run(run, QUIET, cache=run.config.data.cache)
+    judge = load_judge(run)
+    candidates, labelled = candidates_of_run(run, judge.style, QUIET, cache=run.config.data.cache)
     candidates = [candidate for candidate in candidates if candidate.has_mask]
-    chosen = choose_among(load_judge(run), candidates, labelled, count, by, QUIET).chosen
+    chosen = choose_among(judge, candidates, labelled, count, by, QUIET).chosen
     if len(chosen) < count:
         raise UserError(f"{previous}: of the images that it has no labels for, only {len(chosen)} can be chosen.")
     file.parent.mkdir(parents=True, exist_ok=True)

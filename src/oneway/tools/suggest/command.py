@@ -75,7 +75,7 @@ def suggest(
     _refuse_place(table, home)
     judge = load_judge(run, factory, device)
     if folder is None:
-        candidates, labelled = candidates_of_run(run, console, refresh=refresh, cache=cache)
+        candidates, labelled = candidates_of_run(run, judge.style, console, refresh=refresh, cache=cache)
     else:
         candidates, labelled = candidates_in_folder(folder, judge.style, judge.reduction), []
     if to is not None and any(image.path is None for image in candidates):

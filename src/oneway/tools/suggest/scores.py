@@ -37,6 +37,7 @@ from oneway.tools.evaluate import as_input
 from oneway.tools.explore import require_segmentation
 from oneway.tools.explore.compute import logits_of, masked_means, probabilities_of
 from oneway.tools.explore.images import shrink
+from oneway.tools.run_data import refuse_other_style
 
 DRAWS = 2
 SEED = 0
@@ -73,10 +74,11 @@ class Candidate:
 
 
 def candidates_of_run(
-    run: runs.Run, console: Console, *, refresh: bool = False, cache: Path | None = None
+    run: runs.Run, style: ImageStyle, console: Console, *, refresh: bool = False, cache: Path | None = None
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """A run's training images that it has no labels for, and those that it has."""
+    """A run's training images that it has no labels for, and those that it has; as its model has learnt to see them."""
     known = data.load(runs.data_of(run, console, refresh=refresh, cache=cache), console)
+    refuse_other_style(run.path, style, known)
     samples = known.read("train")
     paths = {name: path.absolute() for name, path in known.paths.items()}
     images = [
