@@ -50,15 +50,13 @@ def compile_ahead(function: Callable[[], object], compilers: Compilers | None = 
     """
     if AsyncCompileMode is None:
         return
-    # Backward passes stay in this thread: launches from other threads must not be suppressed.
-    one_thread = torch.autograd.set_multithreading_enabled(False)
-    # What fails here fails again, where it is launched.
     with (
         _LOCK,
         _Threads(compilers, min(THREADS, count_cores()), initializer=_use_device, initargs=_device()) as pool,
         _without_launching(),
-        one_thread,
-        AsyncCompileMode(pool, ignore_errors=True),
+        # Backward passes stay in this thread: launches from other threads must not be suppressed.
+        torch.autograd.set_multithreading_enabled(False),
+        AsyncCompileMode(pool, ignore_errors=True),  # what fails here fails again, where it is launched
         _Zeros(),
     ):
         function()
