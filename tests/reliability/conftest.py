@@ -19,6 +19,17 @@ def tally(record_property) -> Tally:
     return enter
 
 
+@pytest.fixture
+def survives(tally) -> Callable[[str, bool], None]:
+    """Counts what was tried once under a case, and fails where it did not survive."""
+
+    def check(case: str, survived: bool) -> None:
+        tally(case, 1, survived)
+        assert survived
+
+    return check
+
+
 def pytest_terminal_summary(terminalreporter) -> None:
     cases: dict[str, list[int]] = {}
     for reports in terminalreporter.stats.values():

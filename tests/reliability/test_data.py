@@ -44,23 +44,17 @@ def checked(folder, status):
 
 
 @pytest.mark.parametrize("what", [breaks.few_are_left_out, breaks.many_are_refused], ids=["few", "too many"])
-def test_files_that_cannot_be_read(what, tmp_path, tally):
+def test_files_that_cannot_be_read(what, tmp_path, survives):
     """A few are left out, counted and named, for good; more than the share that may be broken stop the run."""
-    survived = what(tmp_path)
-    tally("9 files that cannot be read: left out, or too many", 1, survived)
-    assert survived
+    survives("9 files that cannot be read: left out, or too many", what(tmp_path))
 
 
 @pytest.mark.parametrize("what", breaks.CUTS)
-def test_a_cache_that_is_truncated_while_a_run_trains(what, tmp_path, tally):
+def test_a_cache_that_is_truncated_while_a_run_trains(what, tmp_path, survives):
     """Named, with status 1 and no signal; the run is resumed to the byte."""
-    survived = breaks.truncation_is_named(tmp_path, breaks.CUTS[what])
-    tally("9 a cache truncated: named, resumable", 1, survived)
-    assert survived
+    survives("9 a cache truncated: named, resumable", breaks.truncation_is_named(tmp_path, breaks.CUTS[what]))
 
 
-def test_a_cache_that_is_truncated_when_its_data_are_in_memory(tmp_path, tally):
+def test_a_cache_that_is_truncated_when_its_data_are_in_memory(tmp_path, survives):
     """The run ends as if nothing had happened."""
-    survived = breaks.truncation_changes_nothing(tmp_path)
-    tally("9 a cache truncated, data in memory: no effect", 1, survived)
-    assert survived
+    survives("9 a cache truncated, data in memory: no effect", breaks.truncation_changes_nothing(tmp_path))

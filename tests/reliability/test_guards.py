@@ -19,13 +19,11 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_another_experiment_is_refused(change, tmp_path, tally):
+def test_another_experiment_is_refused(change, tmp_path, survives):
     """For each setting that decides the result, the difference is shown, and nothing changes."""
     killed(tmp_path)
     flags, shown = CHANGES[change]
-    survived = is_refused(tmp_path, *flags.split(), saying=shown)
-    tally("13 resuming another experiment: refused", 1, survived)
-    assert survived
+    survives("13 resuming another experiment: refused", is_refused(tmp_path, *flags.split(), saying=shown))
 
 
 def test_changes_that_are_asked_for(tmp_path, tally):
@@ -69,13 +67,11 @@ def test_a_list_of_labels_that_changes_changes_no_run(tmp_path, tally):
         ("config.yaml", lambda text: text.replace("seed: 0", "seed: [", 1), "config.yaml: not valid YAML"),
     ],
 )
-def test_a_run_folder_edited_by_hand(name, change, saying, tmp_path, tally):
+def test_a_run_folder_edited_by_hand(name, change, saying, tmp_path, survives):
     """Refused, with the file and what is wrong with it."""
     run = killed(tmp_path)
     (run / name).write_text(change((run / name).read_text()))
-    survived = is_refused(tmp_path, saying=saying)
-    tally("13 a run folder edited by hand: refused", 1, survived)
-    assert survived
+    survives("13 a run folder edited by hand: refused", is_refused(tmp_path, saying=saying))
 
 
 def test_data_of_other_content_are_refused(tmp_path, tally):
@@ -122,14 +118,12 @@ def test_losses_that_are_not_finite_stop_the_run(tmp_path, tally):
     tally("10 losses that are not finite stop the run", 1, 1)
 
 
-def test_a_run_that_diverges_can_be_resumed(tmp_path, tally):
+def test_a_run_that_diverges_can_be_resumed(tmp_path, survives):
     """Images and learning rate are named; resumed from its checkpoint, it ends like an undisturbed run."""
-    survived = guards.diverges_and_continues(tmp_path)
-    tally("10 a run that diverges: stopped, resumable", 1, survived)
-    assert survived
+    survives("10 a run that diverges: stopped, resumable", guards.diverges_and_continues(tmp_path))
 
 
-def test_one_process_at_a_time(tmp_path, tally):
+def test_one_process_at_a_time(tmp_path, survives):
     """The second one is refused with the name of the first; the lock of a killed process locks nothing."""
     job = start(tmp_path, command=[*MOONS], fault={"call": "write", "turn": 4, "seconds": 3.0})
     wait_until(lambda: 8 in saved(tmp_path / "run"))
@@ -139,9 +133,7 @@ def test_one_process_at_a_time(tmp_path, tally):
     assert job.wait() == -9
     assert (tmp_path / "run" / ".lock").exists()
     resume(tmp_path, recipe="moons")
-    survived = same(tmp_path / "run", undisturbed(tuple(MOONS)))
-    tally("13 two processes, one folder", 1, survived)
-    assert survived
+    survives("13 two processes, one folder", same(tmp_path / "run", undisturbed(tuple(MOONS))))
 
 
 def refusal_of(run: Path) -> str:
@@ -154,26 +146,25 @@ def refusal_of(run: Path) -> str:
     return str(error.value)
 
 
-def test_a_run_of_the_first_version_continues(tmp_path, tally):
+def test_a_run_of_the_first_version_continues(tmp_path, survives):
     """Killed after 40 of 80 iterations, it ends like an undisturbed one."""
-    survived = first_version.continues_exactly(tmp_path)
-    tally("13 a run of the first version: continued", 1, survived)
-    assert survived
+    survives("13 a run of the first version: continued", first_version.continues_exactly(tmp_path))
 
 
-def test_a_newer_format_is_refused(tmp_path, tally):
+def test_a_newer_format_is_refused(tmp_path, survives):
     """And left as it is."""
     run = killed(tmp_path)
     newest = run / "checkpoint" / f"{saved(run)[-1]:08d}.json"
     words = json.loads(newest.read_text())
     del words["seal"]
     newest.write_bytes(seal_manifest({**words, "format": checkpoint.FORMAT + 1, "colour": "blue"}))
-    survived = is_refused(tmp_path, saying=f"a checkpoint of format {checkpoint.FORMAT + 1}, and this version")
-    tally("13 a newer format: refused", 1, survived)
-    assert survived
+    survives(
+        "13 a newer format: refused",
+        is_refused(tmp_path, saying=f"a checkpoint of format {checkpoint.FORMAT + 1}, and this version"),
+    )
 
 
-def test_a_bug_is_reported_as_one(tmp_path, tally):
+def test_a_bug_is_reported_as_one(tmp_path, survives):
     """Three lines, status 70, the traceback in a file; the run can be resumed."""
     job = done(tmp_path, *MOONS, status=70, raise_in_iteration=13)
     assert says(job, "ZeroDivisionError")
@@ -184,6 +175,4 @@ def test_a_bug_is_reported_as_one(tmp_path, tally):
     assert "Traceback" in shown.error
     (tmp_path / "run" / "traceback.txt").unlink()
     resume(tmp_path, recipe="moons")
-    survived = same(tmp_path / "run", undisturbed(tuple(MOONS)))
-    tally("13 a bug: reported, resumable", 1, survived)
-    assert survived
+    survives("13 a bug: reported, resumable", same(tmp_path / "run", undisturbed(tuple(MOONS))))

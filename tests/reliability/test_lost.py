@@ -37,24 +37,18 @@ def test_random_faults(name, count, part, tmp_path, tally):
 
 
 @pytest.mark.parametrize("what", lost.FOLDERS)
-def test_a_folder_that_goes(what, tmp_path, tally):
+def test_a_folder_that_goes(what, tmp_path, survives):
     """The run notices, stops with its new name, and writes into no other folder."""
-    survived = lost.FOLDERS[what](tmp_path)
-    tally("15 a folder renamed, replaced or removed", 1, survived)
-    assert survived
+    survives("15 a folder renamed, replaced or removed", lost.FOLDERS[what](tmp_path))
 
 
 @pytest.mark.parametrize("what", lost.WITHOUT_CHECKPOINTS)
-def test_checkpoints_that_are_missing(what, tmp_path, tally):
+def test_checkpoints_that_are_missing(what, tmp_path, survives):
     """Nothing starts over, and no metrics are dropped."""
-    survived = lost.without_checkpoints(tmp_path, lost.WITHOUT_CHECKPOINTS[what])
-    tally("15 checkpoints missing: refused", 1, survived)
-    assert survived
+    survives("15 checkpoints missing: refused", lost.without_checkpoints(tmp_path, lost.WITHOUT_CHECKPOINTS[what]))
 
 
 @pytest.mark.parametrize("what", lost.SURROUNDINGS)
-def test_surroundings_that_change(what, tmp_path, tally):
+def test_surroundings_that_change(what, tmp_path, survives):
     """Recorded and said, or without effect."""
-    survived = lost.SURROUNDINGS[what](tmp_path)
-    tally("15 threads, versions, weights, teacher, folders", 1, survived)
-    assert survived
+    survives("15 threads, versions, weights, teacher, folders", lost.SURROUNDINGS[what](tmp_path))

@@ -17,11 +17,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(("name", "job"), kills.points().items(), ids=kills.points())
-def test_killed_anywhere(name, job, tmp_path, tally):
+def test_killed_anywhere(name, job, tmp_path, survives):
     """A kill -9 in a step, within a write, before and after a rename: the resumed run is the same byte for byte."""
-    survived = kills.resumes_exactly(tmp_path, job)
-    tally("1 kill -9, resumed to the byte", 1, survived)
-    assert survived
+    survives("1 kill -9, resumed to the byte", kills.resumes_exactly(tmp_path, job))
 
 
 STOPPING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGXCPU]
@@ -31,19 +29,15 @@ STOPPING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGXCPU]
     ("number", "iteration"),
     [*((number, iteration) for number in STOPPING[:2] for iteration in (4, 12, 20)), *((n, 12) for n in STOPPING[2:])],
 )
-def test_stopped(number, iteration, tmp_path, tally):
+def test_stopped(number, iteration, tmp_path, survives):
     """A signal: a checkpoint, the shell's exit status, and the same run."""
-    survived = stops.resumes_exactly(tmp_path, number, iteration)
-    tally("2 SIGTERM, SIGINT, SIGHUP, SIGXCPU", 1, survived)
-    assert survived
+    survives("2 SIGTERM, SIGINT, SIGHUP, SIGXCPU", stops.resumes_exactly(tmp_path, number, iteration))
 
 
 @pytest.mark.parametrize("number", STOPPING)
-def test_stopped_twice(number, tmp_path, tally):
+def test_stopped_twice(number, tmp_path, survives):
     """A second signal while the checkpoint of the first is being written."""
-    survived = stops.survives_a_second_signal(tmp_path, number)
-    tally("2 a second signal while saving", 1, survived)
-    assert survived
+    survives("2 a second signal while saving", stops.survives_a_second_signal(tmp_path, number))
 
 
 def test_order_of_calls(tmp_path, tally):
@@ -72,11 +66,9 @@ def test_order_of_calls_by_strace(tmp_path, tally):
 
 
 @pytest.mark.parametrize(("name", "fault"), disks.POINTS.items(), ids=disks.POINTS)
-def test_disk_full_or_not_writable(name, fault, tmp_path, tally):
+def test_disk_full_or_not_writable(name, fault, tmp_path, survives):
     """The run stops with path and bytes, leaves no incomplete file, and continues later."""
-    survived = disks.stops_with_the_reason(tmp_path, fault)
-    tally("4 disk full, quota, no permission", 1, survived)
-    assert survived
+    survives("4 disk full, quota, no permission", disks.stops_with_the_reason(tmp_path, fault))
 
 
 def test_disk_that_fills_up(tmp_path, tally):

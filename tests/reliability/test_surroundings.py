@@ -15,33 +15,25 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("how", surroundings.LOST)
-def test_output_that_nobody_can_read(how, tmp_path, tally):
+def test_output_that_nobody_can_read(how, tmp_path, survives):
     """The same files, and status 0."""
-    survived = surroundings.trains_unread(tmp_path, how)
-    tally("15 output that nobody can read", 1, survived)
-    assert survived
+    survives("15 output that nobody can read", surroundings.trains_unread(tmp_path, how))
 
 
-def test_nohup(tmp_path, tally):
+def test_nohup(tmp_path, survives):
     """SIGHUP stays ignored."""
-    survived = surroundings.nohup_is_obeyed(tmp_path)
-    tally("2 nohup", 1, survived)
-    assert survived
+    survives("2 nohup", surroundings.nohup_is_obeyed(tmp_path))
 
 
-def test_processor_time(tmp_path, tally):
+def test_processor_time(tmp_path, survives):
     """A limit of the system's own."""
-    survived = surroundings.saves_when_its_time_is_up(tmp_path)
-    tally("2 processor time used up", 1, survived)
-    assert survived
+    survives("2 processor time used up", surroundings.saves_when_its_time_is_up(tmp_path))
 
 
 @pytest.mark.parametrize("more", [0, 2**20, 2**26])
-def test_address_space_that_ends(more, tmp_path, tally):
+def test_address_space_that_ends(more, tmp_path, survives):
     """Nothing, little and hardly enough is left."""
-    survived = surroundings.says_that_memory_has_ended(tmp_path, more)
-    tally("15 address space that ends", 1, survived)
-    assert survived
+    survives("15 address space that ends", surroundings.says_that_memory_has_ended(tmp_path, more))
 
 
 def test_too_little_address_space_is_refused(tmp_path, tally):

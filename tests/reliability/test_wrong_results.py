@@ -14,11 +14,9 @@ CASES = [(what, "predict") for what in wrong_models.VALUES] + [
 
 
 @pytest.mark.parametrize(("what", "verb"), CASES)
-def test_weights_that_compute_nonsense(what, verb, tmp_path, tally):
+def test_weights_that_compute_nonsense(what, verb, tmp_path, survives):
     """Refused where a model is loaded, by the name of the tensor."""
-    survived = wrong_models.value_is_refused(tmp_path, what, verb)
-    tally("15 weights that compute nonsense: refused", 1, survived)
-    assert survived
+    survives("15 weights that compute nonsense: refused", wrong_models.value_is_refused(tmp_path, what, verb))
 
 
 def test_models_of_formats_that_do_not_exist(tmp_path, tally):
@@ -29,11 +27,9 @@ def test_models_of_formats_that_do_not_exist(tmp_path, tally):
 
 
 @pytest.mark.parametrize("what", wrong_caches.ALTERED)
-def test_decoded_images_that_are_altered(what, tmp_path, tally):
+def test_decoded_images_that_are_altered(what, tmp_path, survives):
     """Noticed, said, decoded again: the same model, to the byte."""
-    survived = wrong_caches.altered_cache_changes_nothing(tmp_path, what)
-    tally("15 decoded images altered: decoded again", 1, survived)
-    assert survived
+    survives("15 decoded images altered: decoded again", wrong_caches.altered_cache_changes_nothing(tmp_path, what))
 
 
 def test_flipped_bits_in_decoded_images(tmp_path, tally):
