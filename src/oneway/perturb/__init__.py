@@ -3,11 +3,9 @@
 from oneway.perturb.named import PERTURBATIONS, perturbation, ph, phtps, tps
 from oneway.perturb.perturbation import (
     UNCHANGED,
-    Composed,
     CutMix,
     Perturbation,
     PhTPS,
-    Shift,
     compose,
     perturb_labels,
 )

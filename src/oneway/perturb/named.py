@@ -13,13 +13,13 @@ from torch import Tensor
 from oneway import ops
 from oneway.draws import PerturbationDraw
 from oneway.perturb.perturbation import (
+    AdditiveNoise,
     ColourJitter,
     CutMix,
     Cutout,
     Perturbation,
     PhTPS,
     RandomIntensity,
-    Shift,
     compose,
 )
 
@@ -76,7 +76,7 @@ def cutout(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
 
 def noise(draw: PerturbationDraw, x: Tensor, config: Perturb) -> Perturbation:
     """Additive Gaussian noise."""
-    return Shift(config.noise * draw.noise.to(x.dtype))
+    return AdditiveNoise(config.noise * draw.noise.to(x.dtype))
 
 
 PERTURBATIONS: dict[PerturbationName, Callable[[PerturbationDraw, Tensor, Perturb], Perturbation]] = {

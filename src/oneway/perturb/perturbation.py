@@ -147,13 +147,13 @@ class Cutout(Perturbation):
 
 
 @dataclass(frozen=True)
-class Shift(Perturbation):
-    """Additive noise; predictions should not change."""
+class AdditiveNoise(Perturbation):
+    """Noise is added; predictions should not change."""
 
-    amount: Tensor  # of the images' shape
+    noise: Tensor  # of the images' shape
 
     def image(self, x: Tensor) -> Tensor:
-        return x + self.amount
+        return x + self.noise
 
 
 @dataclass(frozen=True)
