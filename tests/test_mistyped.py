@@ -77,7 +77,7 @@ def test_every_verb_says_the_same_of_what_is_no_run(place, verb):
         "oneway: runs/bot: no such file or folder. Did you mean runs/both?",
         "oneway: runs/both: not a run folder (it has no config.yaml). It holds runs; name one: "
         "runs/both/cups or runs/both/plates.",
-        "oneway: photos: not a run folder (it has no config.yaml).",
+        "oneway: photos: not a run folder (it has no config.yaml). `oneway runs` lists the runs below runs/.",
     ]
 
 

@@ -314,7 +314,7 @@ def test_the_page_counts_as_it_says(trained_run, model, tmp_path, monkeypatch, c
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path):
     """One with a configuration is a run that has not ended."""
-    with pytest.raises(UserError, match=r"not a run folder \(it has no config\.yaml\)"):
+    with pytest.raises(UserError, match=r"not a run folder \(it has no config\.yaml\)\. `oneway runs` lists"):
         load(tmp_path, "cpu")
     (tmp_path / "config.yaml").touch()
     with pytest.raises(UserError, match=r"has not ended\. Continue it with: oneway train \S+ --resume$"):

@@ -212,7 +212,9 @@ def no_run(path: Path) -> UserError:
     if exported := describe_exported(path):
         return UserError(exported)
     inside = sorted(found.parent for found in path.glob(f"*/{CONFIG}"))
-    hint = f" It holds runs; name one: {listed(inside, joint='or')}." if inside else ""
+    hint = " `oneway runs` lists the runs below runs/." if path.is_dir() else ""
+    if inside:
+        hint = f" It holds runs; name one: {listed(inside, joint='or')}."
     if path.name == MODEL and is_there(path.parent / CONFIG):
         hint = f" Name its folder: {path.parent}."
     return UserError(f"{path}: not a run folder (it has no {CONFIG}).{hint}")
