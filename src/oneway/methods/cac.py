@@ -5,6 +5,8 @@ Shapes: N images of H×W pixels, in cells of CELL×CELL.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -32,13 +34,8 @@ def context_aware(models: Models, batch: Batch, settings: Settings) -> Tensor:
     there, back = (pair.down, pair.right), (-pair.down, -pair.right)
     in_second = ops.shifted(inside_image(pair), *back)  # cells of the second that the first shows too
     in_first = ops.shifted(in_second, *there)
-    learnt_by_first = ops.directional_contrast(
-        first, ops.Cells(*(ops.shifted(each, *there) for each in second)), in_first, negatives, settings.confidence
-    )
-    learnt_by_second = ops.directional_contrast(
-        second, ops.Cells(*(ops.shifted(each, *back) for each in first)), in_second, negatives, settings.confidence
-    )
-    return learnt_by_first + learnt_by_second
+    l_dc = partial(ops.directional_contrast, negatives=negatives, confidence=settings.confidence)
+    return l_dc(first, second.shifted(*there), in_first) + l_dc(second, first.shifted(*back), in_second)
 
 
 def crop_cells(models: Models, batch: Batch, x: Tensor, view: int) -> ops.Cells:

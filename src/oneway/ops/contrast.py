@@ -25,6 +25,10 @@ class Cells(NamedTuple):
     certainty: Tensor  # N×h×w, the probability of the most probable class
     label: Tensor  # N×h×w int64, the most probable class
 
+    def shifted(self, down: Tensor, right: Tensor) -> Cells:
+        """The cells in other places, without a gradient: see `shifted`."""
+        return Cells(*(shifted(each, down, right) for each in self))
+
 
 def cells_of(logits: Tensor, features: Tensor) -> Cells:
     """Cells from N×C×h×w logits and N×K×h×w features; labels and certainty have no gradient."""
