@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import tifffile
 from PIL import Image
+from rich.console import Console
 
 from data.encoders import png
 from data.folders import mask, refusal, write
@@ -159,6 +161,19 @@ def test_a_run_that_goes_on_sees_images_as_it_began(tmp_path, line):
         train(config, tmp_path / "run", resume=True, console=QUIET)
     write(tmp_path / "data" / "dataset.yaml", "classes: [a, b]\n")
     assert train(config, tmp_path / "run", resume=True, console=QUIET)["iterations"] == 4
+
+
+def test_a_teacher_sees_what_it_has_learnt_to_see(place, tmp_path):
+    """Images of which it would see other bits are refused; of large ones that are read at another size, it is said."""
+    shutil.copytree(place / "data", tmp_path / "data")
+    config = Config.model_validate(read_yaml(place / "run" / "config.yaml"))
+    config = config.changed(method="mt-colour-cutmix", teacher=place / "run", train={"iterations": 1})
+    told, smaller = io.StringIO(), config.changed(data={"reduction": 3})
+    train(smaller, tmp_path / "run", resume=False, console=Console(file=told, width=999))
+    assert "large images were read at up to 1/1 of their size for it, and at up to 1/3 here" in told.getvalue()
+    write(tmp_path / "data" / "dataset.yaml", "classes: [a, b]\n")
+    with pytest.raises(UserError, match=SEES_OTHERS):
+        train(config.changed(data={"path": tmp_path / "data"}), tmp_path / "other", resume=False, console=QUIET)
 
 
 def test_files_are_predicted_so(place, tmp_path):

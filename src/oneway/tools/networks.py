@@ -18,6 +18,7 @@ from oneway.common.streams import stream
 from oneway.common.terms import Task
 from oneway.common.words import listed
 from oneway.config import Config, Model
+from oneway.data.dataset import Dataset
 from oneway.engine.single_value_norm import refuse_single_value_batch_norm
 from oneway.engine.start import training_state
 from oneway.engine.state import TrainingState
@@ -29,6 +30,7 @@ from oneway.perturb import PERTURBATIONS
 from oneway.runs import TrainedModel, load_model
 from oneway.runs.model_file import digest
 from oneway.runs.reading import is_there
+from oneway.tools.run_data import refuse_other_style
 
 if TYPE_CHECKING:
     from oneway.runs.weights import Weights
@@ -140,13 +142,25 @@ def load_teacher(config: Config) -> TrainedModel | None:
     return load_model(file, torch.device("cpu"), config.model.factory)
 
 
-def refuse_other_classes(teacher: TrainedModel, classes: tuple[str, ...], config: Config) -> None:
-    """What a teacher says must mean the same here: the same classes in the same order."""
-    if teacher.classes != classes:
+def compare_teacher(teacher: TrainedModel, dataset: Dataset, config: Config) -> str:
+    """A note on a teacher that sees things at another size than it has learnt from; or nothing.
+
+    Raises:
+        UserError: Its classes are others, or in another order; or it would see other bands or bits of images.
+    """
+    who = f"teacher {config.teacher}"
+    if teacher.classes != dataset.classes:
         raise UserError(
-            f"teacher {config.teacher}: was trained on the classes {listed(teacher.classes, most=20)}, and the data "
-            f"have {listed(classes, most=20)}. Give a run with the same classes in the same order."
+            f"{who}: was trained on the classes {listed(teacher.classes, most=20)}, and the data "
+            f"have {listed(dataset.classes, most=20)}. Give a run with the same classes in the same order."
         )
+    refuse_other_style(who, teacher.image_style, dataset)
+    if teacher.reduction == dataset.reduction:
+        return ""
+    return (
+        f"{who}: large images were read at up to 1/{teacher.reduction} of their size for it, and at up to "
+        f"1/{dataset.reduction} here (data.reduction): it may know less of what they show."
+    )
 
 
 def prepare(

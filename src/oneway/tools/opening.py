@@ -38,7 +38,7 @@ from oneway.runs.checkpoint.writer import Writer
 from oneway.runs.continuation import Continued, Notes
 from oneway.tools.crops import fit_crops
 from oneway.tools.evaluate import Scores
-from oneway.tools.networks import Origin, initial_state, locate_origin, refuse_other_classes, refuse_unsuited
+from oneway.tools.networks import Origin, compare_teacher, initial_state, locate_origin, refuse_unsuited
 from oneway.tools.run_data import about_beginning, taught_before
 from oneway.tools.snapshots import Snapshots
 from oneway.tools.validation import Validator
@@ -189,8 +189,8 @@ def open_training(
         doubts = about_beginning(out, split, dataset, held_out.names), _about_labels(config, split, dataset)
         for doubt in filter(None, doubts):
             say(f"Note: {doubt}")
-        if origin.teacher is not None:
-            refuse_other_classes(origin.teacher, dataset.classes, config)
+        if origin.teacher is not None and (doubt := compare_teacher(origin.teacher, dataset, config)):
+            say(f"Note: {doubt}")
         labelled, unlabelled = places(samples, split)
         balanced = config.train.balance == "frequency"
         weights = class_weights(samples, labelled, len(dataset.classes)) if balanced else None

@@ -262,7 +262,7 @@ def _shown(values: Collection[int | Colour]) -> str:
     return listed((list(value) if isinstance(value, tuple) else value for value in values), joint="or")
 
 
-def refuse_other_style(path: Path, learnt: ImageStyle, dataset: Dataset) -> None:
+def refuse_other_style(path: Path | str, learnt: ImageStyle, dataset: Dataset) -> None:
     """Refuses images of which other bands or bits are used than those that the model of a run has learnt from."""
     if dataset.image_style != learnt:
         raise UserError(
