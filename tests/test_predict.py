@@ -328,12 +328,14 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
         ("*.gif", "matches"),
         ("empty", "no image"),
         ("rtsp://camera/1", "an address, and files are predicted"),
+        ("", "One of the paths is empty, as by a variable that is not set"),
     ],
 )
 def test_a_path_to_nothing_is_answered_before_anything_is_written(model, tmp_path, monkeypatch, path, message):
     """With the path in the answer."""
     monkeypatch.chdir(tmp_path)
     Path("empty").mkdir()
+    Image.fromarray(scene()).save("photo.png")
     with pytest.raises(UserError, match=message) as caught:
         predict_files(model, [path], Outputs(Path("out")), QUIET)
     assert path in str(caught.value)

@@ -91,6 +91,8 @@ def find_sources(
     """
     if not paths:
         raise UserError("No image given. Name files, folders or patterns: oneway predict RUN photos 'more/**/*.jpg'")
+    if "" in paths:
+        raise UserError("One of the paths is empty, as by a variable that is not set. For all of this folder, write .")
     found: dict[Path, tuple[Path, Path]] = {}
     skipped = skipped or Skipped()
     matches = [(path.resolve(), root, path) for text in paths for root, path in _matches(text, out, skipped)]
