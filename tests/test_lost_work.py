@@ -155,7 +155,7 @@ def test_a_lock_goes_with_its_folder(tmp_path):
         with lock.hold(tmp_path / "run"), pytest.raises(UserError, match=f"is now {tmp_path}/moved"):
             held.require()
         (tmp_path / "moved" / ".lock").unlink()  # the folder itself is what is locked
-        with pytest.raises(UserError, match="another process trains into it"), lock.hold(tmp_path / "moved"):
+        with pytest.raises(UserError, match="another process writes to it"), lock.hold(tmp_path / "moved"):
             pass
     with lock.hold(tmp_path / "moved"):
         pass
@@ -206,7 +206,7 @@ def test_two_computers_do_not_train_into_one_folder(tmp_path, monkeypatch):
         held.require()
         with monkeypatch.context() as elsewhere:
             elsewhere.setattr(platform, "node", lambda: "elsewhere")
-            with pytest.raises(UserError, match=f"process {os.getpid()} on .* trains into it"), lock.hold(tmp_path):
+            with pytest.raises(UserError, match=f"process {os.getpid()} on .* writes to it"), lock.hold(tmp_path):
                 pass
             elsewhere.setattr(os, "utime", lambda descriptor: None)  # the first computer sleeps
             message = f"process {os.getpid()} on elsewhere has taken this run over"

@@ -327,6 +327,19 @@ def test_what_a_stopped_job_did_not_reach_is_predicted_with_its_settings(resumed
         assert (out / name).read_bytes() == (out.parent / "plain" / name).read_bytes(), name
 
 
+def test_two_calls_do_not_write_into_one_folder(model, photos, tmp_path):
+    """As by default, beside each other: the second is refused before anything of it is written. Then it may."""
+    out, beside = tmp_path / "out", replace(model, half=True)
+    with Outputs(out).claimed({}):
+        before = (out / "predictions.json").read_bytes()
+        with pytest.raises(UserError, match=f"{out}: process {os.getpid()} on .* writes to it. Wait for it to end"):
+            predict_files(beside, [str(photos / "00.jpg")], Outputs(out), QUIET)
+        assert (out / "predictions.json").read_bytes() == before
+        assert not (out / "masks").exists()
+    predict_files(beside, [str(photos / "00.jpg")], Outputs(out), QUIET)
+    assert {path.name for path in out.iterdir()} == {"predictions.json", "masks", "overlays"}
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_leaves_an_index_of_what_is_done(model, tmp_path, monkeypatch, capfd, number):
     """And so do SIGTERM and a closed terminal: those that are written count, of all; the status is the shell's."""

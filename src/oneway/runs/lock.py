@@ -1,4 +1,4 @@
-"""The lock of a run folder: one process at a time may train into it.
+"""The lock of a folder of a run or of predictions: one process at a time may write to it.
 
 System locks do not always work across computers. So the lock file names the process and the computer that hold it, and
 is touched every few seconds: a lock file of another computer that is no longer touched is ignored.
@@ -114,7 +114,7 @@ def hold(folder: Path) -> Iterator[Held]:
 
 
 def is_touched(folder: Path) -> bool:
-    """Whether a process seems to train into the folder: its lock file is a few seconds old. Nothing is locked."""
+    """Whether a process seems to write to the folder: its lock file is a few seconds old. Nothing is locked."""
     touched = _touched(folder)
     return touched is not None and time.time() - touched / 1e9 < STALE_AFTER
 
@@ -189,7 +189,8 @@ def _touched(folder: Path) -> int | None:
 
 
 def _in_use(folder: Path) -> UserError:
-    return UserError(f"{folder}: {_first_line(_read(folder))} trains into it. Wait for it to end, or stop it.")
+    holder = _first_line(_read(folder))
+    return UserError(f"{folder}: {holder} writes to it. Wait for it to end, or choose another folder with --out.")
 
 
 def _read(folder: Path) -> bytes:

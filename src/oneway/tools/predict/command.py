@@ -105,24 +105,24 @@ def predict_files(
     images, videos = [[source for source in sources if source.is_video == kind] for kind in (False, True)]
     if videos:
         _require_videos(videos[0], outputs, export, alone=not images)
-    outputs.prepare(about)
     position = {source: number for number, source in enumerate(sources)}
-    began = time.monotonic()
-    with (
-        ProgressBar(console, "Predicting", len(sources)) as bar,
-        keep_freed_memory(),  # of the network on a CPU, and of images anywhere
-        threads(THREADS) as pool,
-    ):
-        confidence = outputs.confidence or outputs.facts or as_json or export is not None
-        job = _Job(model, outputs, tile, pool, bar, export, confidence, origins)
-        stopped = job.run(images, videos)
-    seconds = time.monotonic() - began
-    for remark in (*skipped.messages(), *job.oddities.messages()):
-        warn(remark)
-    index = {**about, "images": job.images, "seconds": round(seconds, 3), "errors": job.errors}
-    if stopped:
-        index |= STOPPED
-    outputs.write_index(index)
+    with outputs.claimed(about):
+        began = time.monotonic()
+        with (
+            ProgressBar(console, "Predicting", len(sources)) as bar,
+            keep_freed_memory(),  # of the network on a CPU, and of images anywhere
+            threads(THREADS) as pool,
+        ):
+            confidence = outputs.confidence or outputs.facts or as_json or export is not None
+            job = _Job(model, outputs, tile, pool, bar, export, confidence, origins)
+            stopped = job.run(images, videos)
+        seconds = time.monotonic() - began
+        for remark in (*skipped.messages(), *job.oddities.messages()):
+            warn(remark)
+        index = {**about, "images": job.images, "seconds": round(seconds, 3), "errors": job.errors}
+        if stopped:
+            index |= STOPPED
+        outputs.write_index(index)
     if as_json:
         results = sorted(job.results, key=lambda result: position[result[0]])
         print_result(json.dumps({**index, "results": [facts for _, facts in results]}, indent=1, allow_nan=False))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from oneway.common.words import listed
 from oneway.data.decode.georeference import Georeference, files_beside
 from oneway.data.decode.json_files import read_json
 from oneway.data.pictures import encoded
+from oneway.runs import lock
 from oneway.runs.atomic import place_below, write_atomically
 from oneway.tools.predict.origin import origin_in
 from oneway.tools.predict.predictor import Prediction, png
@@ -58,10 +60,16 @@ class Outputs:
                 f"{folder}: exists, and holds no earlier results that could be replaced. Choose another with --out."
             )
 
-    def prepare(self, about: dict[str, Any]) -> None:
-        """Makes the folder and marks it; a process that is killed leaves results whose meaning is known."""
+    @contextmanager
+    def claimed(self, about: dict[str, Any]) -> Iterator[None]:
+        """Makes the folder and marks it; a process that is killed leaves results whose meaning is known.
+
+        Within the block, no other process may write results there: together they would be a medley.
+        """
         self.place(PREDICTIONS)
-        self.write_index(about | STOPPED)
+        with lock.hold(self.folder):
+            self.write_index(about | STOPPED)
+            yield
 
     def write_index(self, about: dict[str, Any]) -> None:
         """Writes the file that says what the results are, and marks the folder as one of results."""
