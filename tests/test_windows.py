@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from oneway import data, runs
 from oneway.cli import app
 from oneway.common.errors import UserError
+from oneway.config.recipes import recipe
 from oneway.runs import open_run
 from oneway.tools.evaluate import evaluate, predict
 from oneway.tools.windows import predict_in_windows, spans
@@ -127,6 +128,14 @@ def test_windows_that_show_nothing_are_refused(trained_run, monkeypatch, window)
     monkeypatch.setattr(runs, "load_model", lambda *_: pytest.fail("read the model"))
     with pytest.raises(UserError, match=f"--window {window}: .* 32 pixels or more a side, .* --window 32 64"):
         app(["eval", str(trained_run), "--window", *window.split()], result_action="return_value")
+
+
+@pytest.mark.parametrize("flags", ["--window 32 64", "--mirror"])
+def test_whole_inputs_are_seen_as_they_are(tmp_path, flags):
+    """A run that classifies has neither windows nor mirror images; said before its model is asked for."""
+    (tmp_path / "config.yaml").write_text(recipe("moons").to_yaml())
+    with pytest.raises(UserError, match=f"{flags.split()[0]}: .* classifies moons"):
+        app(["eval", str(tmp_path), *flags.split()], result_action="return_value")
 
 
 def test_scores_are_of_the_windows(two_runs):

@@ -44,15 +44,7 @@ def evaluate_run(
     windows of that height and width; with `favour`, the probabilities of some classes are multiplied by factors first.
     """
     run = _open(path, split, data_path, device, factory)
-    if window and min(window) < COARSEST_STRIDE:
-        crop = run.config.jitter.crop
-        crops = f", such as those of its crops: --window {crop[0]} {crop[1]}" if crop else ""
-        raise UserError(
-            f"--window {window[0]} {window[1]}: too small for {path} to see anything, and would take hours. Give "
-            f"{COARSEST_STRIDE} pixels or more a side{crops}."
-        )
-    if split == "test":
-        _require_test_split(run.config.data.name)
+    _refuse_unsuited(run, split, mirror, window)
     chosen = runs.choose_device(device)
     trained = runs.load_model(run.model_file, chosen, factory)
     network = Mirrored(trained.network) if mirror else trained.network
@@ -61,10 +53,6 @@ def evaluate_run(
         run, split, trained.classes, data_path, console, refresh=refresh, cache=cache, masks=trained.masks
     )
     refuse_other_style(run.path, trained.image_style, dataset)
-    if mirror and samples.task != "segmentation":
-        raise UserError(f"--mirror: {path} classifies {run.config.data.name}; only segmentation is averaged so.")
-    if window and samples.task != "segmentation":
-        raise UserError(f"--window: {path} classifies {run.config.data.name}, whole inputs at once; leave it out.")
     scores = evaluate(network, samples, len(trained.classes), skip=seen, window=window)
     if not scores.confusion.any():
         where = data_path or run.config.data.path or run.config.data.name
@@ -101,13 +89,26 @@ def _open(path: Path, split: SplitName, data_path: Path | None, device: str, fac
     return runs.ModelAlone(path, config)
 
 
-def _require_test_split(name: str) -> None:
-    if name in data.READERS:
+def _refuse_unsuited(run: runs.Run, split: SplitName, mirror: bool, window: tuple[int, int] | None) -> None:
+    """Refuses what a run's data do not have, or its model cannot do, before anything is loaded."""
+    path, name, classifies = run.path, run.config.data.name, run.config.data.task == "classification"
+    if window and min(window) < COARSEST_STRIDE:
+        crop = run.config.jitter.crop
+        crops = f", such as those of its crops: --window {crop[0]} {crop[1]}" if crop else ""
+        raise UserError(
+            f"--window {window[0]} {window[1]}: too small for {path} to see anything, and would take hours. Give "
+            f"{COARSEST_STRIDE} pixels or more a side{crops}."
+        )
+    if split == "test" and name in data.READERS:
         raise UserError(f"{name} has no test split apart from its validation set; use --split val.")
-    if name == "folder":
+    if split == "test" and name == "folder":
         raise UserError(
             "A folder has no test split. Put such images into a folder of their own, and name it with --data."
         )
+    if mirror and classifies:
+        raise UserError(f"--mirror: {path} classifies {name}; only segmentation is averaged so.")
+    if window and classifies:
+        raise UserError(f"--window: {path} classifies {name}, whole inputs at once; leave it out.")
 
 
 def about_absent(scores: Mapping[str, Any]) -> str:
