@@ -87,7 +87,7 @@ def choose_step(
 
 
 def is_consistent(config: Config, alpha: float) -> bool:
-    """Whether unlabelled images take part in an iteration: at α = 0 only those of a method with an entropy loss."""
+    """Whether unlabelled images take part: where α > 0; in a run that has α = 0, where there is an entropy loss."""
     only_entropy = METHODS[config.method].entropy and config.train.entropy > 0 and config.train.alpha == 0
     return alpha > 0 or only_entropy
 
