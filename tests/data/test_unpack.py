@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 import stat
 import struct
 import zipfile
+from collections import Counter
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -256,6 +258,26 @@ def test_a_film_that_breaks_off_is_used_and_named(tmp_path, settings, capsys):
     film.write_bytes(b"no video at all")
     with pytest.raises(UserError, match=r"film\.mkv: damaged, or no video"):
         as_folder(film, QUIET, settings)
+
+
+def test_a_folder_of_videos_is_one_of_all_their_frames(tmp_path, settings, film):
+    """Beside images, or as a data set, videos are left to be named."""
+    films = tmp_path / "films"
+    (films / "monday").mkdir(parents=True)
+    for name in ("a.mp4", "a.avi", "monday/b.MP4"):
+        shutil.copy(film, films / name)
+    write_film(films / "a.avi")
+    given = settings.model_copy(update={"path": pairs(tmp_path / "data", 4), "unlabelled": films})
+    frames = [item.name for item in list_files(given).train if item.mask is None]
+    places = [name.removeprefix("unlabelled/").rpartition("/")[0] for name in frames]
+    assert Counter(places) == {"a.mp4": 5, "a.avi": 5, "monday/b.MP4": 5}
+    assert len(load(given).read("train")) == 3 + 15
+    shutil.copy(film, films / "c.mp4")
+    assert len(list_files(given).train) == 3 + 20
+    with pytest.raises(UserError, match="no image found, but videos"):
+        list_files(settings.model_copy(update={"path": films}))
+    photo(films / "x.jpg")
+    assert len(list_files(given).train) == 3 + 1
 
 
 @pytest.mark.parametrize("left", [b"", None])

@@ -59,6 +59,12 @@ def test_videos_are_named_with_the_flag_that_reads_them(tmp_path):
     write(tmp_path / "drives" / "monday" / "c.MOV", "film")
     said = "b.mp4 and drives/monday/c.MOV are not read; `--data.unlabelled {}` trains on the frames of the first"
     assert any(remark.startswith(said.format(beside)) for remark in listing(tmp_path).remarks)
+    beside.unlink()
+    write(tmp_path / "drives" / "d.mov", "film")
+    said = (
+        f"drives/d.mov and drives/monday/c.MOV are not read; `--data.unlabelled {tmp_path / 'drives'}` trains on their"
+    )
+    assert any(remark.startswith(said) for remark in listing(tmp_path).remarks)
     photo(tmp_path / "more" / "x.jpg")
     assert not any("b.mp4" in remark for remark in listing(tmp_path, tmp_path / "more").remarks)
 
@@ -135,7 +141,7 @@ def test_a_folder_of_videos_alone(tmp_path):
     """As a data set, and as further images: the flag that reads one of them."""
     videos = write(tmp_path / "films" / "a.mp4", "film").parent
     write(videos / "b.mov", "film")
-    flag = f"`--data.unlabelled {videos / 'a.mp4'}` trains on the frames of one"
+    flag = f"`--data.unlabelled {videos}` trains on their frames"
     said = f"no image found, but videos: 1 of kind .mov and 1 of kind .mp4. {flag}"
     assert said in refusal(videos)
     assert said in refusal(pairs(tmp_path / "set"), videos)

@@ -114,7 +114,7 @@ class Data(Section):
     """The folder the data are read from (`--data`)."""
 
     unlabelled: Annotated[str | Path | None, AfterValidator(_absolute_or_address)] = None
-    """Further images without labels: a folder with its subfolders, a video, or tar shards: `pool/{000..123}.tar`."""
+    """Further images without labels: a folder with its subfolders, videos, or tar shards: `pool/{000..123}.tar`."""
 
     frames_every: Annotated[float, Field(ge=0.01, le=3600)] = 1.0
     """Seconds between the frames that are used of a video in `data.unlabelled`."""

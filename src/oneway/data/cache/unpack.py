@@ -14,7 +14,7 @@ import stat
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
@@ -25,6 +25,7 @@ from rich.console import Console
 from oneway.common.errors import UserError
 from oneway.common.links import replace_file
 from oneway.common.progress import progress_bar
+from oneway.common.run_files import is_output
 from oneway.common.words import counted, in_bytes, say
 from oneway.config import Data
 from oneway.data.cache.locked import ANOTHER_CACHE, cache_root, locked, new_folder
@@ -32,6 +33,7 @@ from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.video import VIDEO_SUFFIXES, BreaksOff, read_frames
 
 ZIP = ".zip"
+SHARDS = {".tar"}
 MOST_FILES = 10**6  # in an archive
 FREE_BYTES, BYTES_PER_BYTE = 2**30, 100
 """What an archive of any length may unpack to; to have more, it must have a byte for so many. Images hardly shrink."""
@@ -48,9 +50,32 @@ NAMES = {getattr(errno, kind) for kind in ("ENAMETOOLONG", "EEXIST", "ENOTDIR", 
 
 def unpacked(config: Data, console: Console) -> Data:
     """The settings, in which folders stand for archives and videos."""
-    places = {key: getattr(config, key) for key in ("path", "unlabelled")}
-    folders = {key: as_folder(place, console, config) for key, place in places.items() if place is not None}
+    ways = {"path": as_folder, "unlabelled": as_images}
+    places = {key: getattr(config, key) for key in ways}
+    folders = {key: ways[key](place, console, config) for key, place in places.items() if place is not None}
     return config.model_copy(update=folders)
+
+
+def as_images(place: Path | str, console: Console, config: Data) -> Path | str:
+    """As `as_folder`, where no labels are needed: of a folder of nothing but videos, too, the one with their frames."""
+    if videos := _videos_in(Path(place)):
+        return unpack_frames(Path(place), videos, config.frames_every, config.cache, console)
+    return as_folder(place, console, config)
+
+
+def _videos_in(folder: Path) -> list[Path]:
+    """The videos in a folder and those below, in order of name, if there is no image and no shard with them."""
+    videos: list[Path] = []
+    for place, inner, files in os.walk(folder):
+        inner[:] = sorted(
+            name for name in inner if not hidden(PurePosixPath(name)) and not is_output(Path(place, name))
+        )
+        for path in (Path(place, name) for name in sorted(files) if not hidden(PurePosixPath(name))):
+            if path.suffix.lower() in SUFFIXES | SHARDS:
+                return []
+            if path.suffix.lower() in VIDEO_SUFFIXES and path.is_file() and not path.is_symlink():
+                videos.append(path)
+    return videos
 
 
 def as_folder(place: Path | str, console: Console, config: Data) -> Path | str:
@@ -63,7 +88,7 @@ def as_folder(place: Path | str, console: Console, config: Data) -> Path | str:
     if path.suffix.lower() == ZIP and path.is_file():
         return unpack_archive(path, config.cache, console)
     if path.suffix.lower() in VIDEO_SUFFIXES and path.is_file():
-        return unpack_frames(path, config.frames_every, config.cache, console)
+        return unpack_frames(path, [path], config.frames_every, config.cache, console)
     return place
 
 
@@ -171,20 +196,34 @@ def _extract(
             advance()
 
 
-def unpack_frames(path: Path, every: float, cache: Path | None, console: Console) -> Path:
-    """The folder with frames of a video as JPEG files, one for each so many seconds, by their times."""
-    size, digest = path.stat().st_size, blake2b(digest_size=16)
-    with path.open("rb") as file:
-        for part in range(LOOKED_AT):
-            file.seek(part * max(size - PART, 0) // (LOOKED_AT - 1))
-            digest.update(file.read(PART))
-    about = f"{size} {digest.hexdigest()} every {every:g} s"
-    folder = _ensure_folder(
-        path, about, cache, console, fill=lambda new: _write_frames(path, every, new, console), is_whole=_has_frames
-    )
+def unpack_frames(path: Path, videos: Sequence[Path], every: float, cache: Path | None, console: Console) -> Path:
+    """The folder with frames of videos as JPEG files, one for each so many seconds, by their times.
+
+    `path` is the only video, or a folder that holds them; frames of each are then in a folder of its name.
+    """
+    places = {video: PurePosixPath(video.relative_to(path).as_posix()) for video in videos}
+    known_by = (" ".join((*place.parts, _known_by(video))) for video, place in places.items())
+
+    def fill(new: Path) -> None:
+        problems = {place: _write_frames(video, every, new / place, console) for video, place in places.items()}
+        said = (": ".join((*place.parts[-1:], problem)) for place, problem in problems.items() if problem)
+        noted = {"frames": _frames_in(new), "problem": "; ".join(said)}
+        replace_file(new.parent / FRAMES, json.dumps(noted).encode())
+
+    folder = _ensure_folder(path, f"{' '.join(known_by)} every {every:g} s", cache, console, fill, _has_frames)
     if problem := json.loads((folder.parent / FRAMES).read_bytes())["problem"]:
         say(console, f"Note: {path}: {problem}")
     return folder
+
+
+def _known_by(video: Path) -> str:
+    """The size of a file, and a digest of parts of it."""
+    size, digest = video.stat().st_size, blake2b(digest_size=16)
+    with video.open("rb") as file:
+        for part in range(LOOKED_AT):
+            file.seek(part * max(size - PART, 0) // (LOOKED_AT - 1))
+            digest.update(file.read(PART))
+    return f"{size} {digest.hexdigest()}"
 
 
 def _has_frames(folder: Path) -> bool:
@@ -198,11 +237,13 @@ def _has_frames(folder: Path) -> bool:
 
 def _frames_in(folder: Path) -> list[int]:
     """How many files there are, and of how many bytes."""
-    sizes = [entry.stat().st_size for entry in os.scandir(folder)]
+    sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
     return [len(sizes), sum(sizes)]
 
 
-def _write_frames(path: Path, every: float, folder: Path, console: Console) -> None:
+def _write_frames(path: Path, every: float, folder: Path, console: Console) -> str:
+    """Writes the frames of a video into a folder, and returns why it breaks off, where it does."""
+    folder.mkdir(parents=True, exist_ok=True)
     step, due, written, problem = Fraction(every), Fraction(0), 0, ""
 
     def wanted(number: int, time: Fraction | None) -> bool:
@@ -220,9 +261,8 @@ def _write_frames(path: Path, every: float, folder: Path, console: Console) -> N
             written += 1
     except BreaksOff as error:
         problem = str(error).removeprefix(f"{path}: ")
-    noted = {"frames": _frames_in(folder), "problem": problem}
-    replace_file(folder.parent / FRAMES, json.dumps(noted).encode())
     say(console, f"{path}: {counted(written, 'frame')}, one every {every:g} s (--data.frames-every).")
+    return problem
 
 
 def _ensure_folder(

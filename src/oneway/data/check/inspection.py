@@ -18,7 +18,7 @@ from oneway.common.console import print_result
 from oneway.common.errors import UserError
 from oneway.common.words import say
 from oneway.config import Data
-from oneway.data.cache.unpack import as_folder, unzip_command
+from oneway.data.cache.unpack import as_folder, as_images, unzip_command
 from oneway.data.check.contact_sheet import write_contact_sheet
 from oneway.data.check.defects import WHOLE_SET, Finding, relative
 from oneway.data.check.pool import check_pool
@@ -59,7 +59,7 @@ def check_folder(
     progress, defaults = Console(quiet=True) if as_json else console, Data()
     try:
         root = Path(as_folder(root, progress, defaults))
-        unlabelled = unlabelled and as_folder(unlabelled, progress, defaults)
+        unlabelled = unlabelled and as_images(unlabelled, progress, defaults)
         pool = unlabelled if unlabelled is not None and is_pool(unlabelled) else None
         further = None if unlabelled is None or pool is not None else Path(unlabelled)
         folder = describe(root, further)

@@ -5,6 +5,7 @@ How to choose them, or to add them, is said.
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -198,10 +199,12 @@ def remark_unread_videos(found: Found) -> Iterator[str]:
             files += walk(found.root / folder, found.root, [])
     videos = [file for file in files if file.suffix.lower() in VIDEO_SUFFIXES and file.is_file()]
     if videos:
-        first = command("--data.unlabelled", videos[0])
-        names = listed((file.relative_to(found.root).as_posix() for file in videos), SHOWN)
-        are, whose = ("is", "its frames") if len(videos) == 1 else ("are", "the frames of the first")
-        yield f"{names} {are} not read; `{first}` trains on {whose}, without labels."
+        common, names = Path(os.path.commonpath(videos)), (file.relative_to(found.root).as_posix() for file in videos)
+        are, whose = ("is", "its frames") if len(videos) == 1 else ("are", "their frames")
+        if common.is_dir() and images_in(common, found.root, []):
+            common, whose = videos[0], "the frames of the first"
+        read = command("--data.unlabelled", common)
+        yield f"{listed(names, SHOWN)} {are} not read; `{read}` trains on {whose}, without labels."
 
 
 def unread_masks(found: Found) -> Iterator[str]:

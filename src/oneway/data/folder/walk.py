@@ -122,8 +122,7 @@ def unsupported_images(problems: Iterable[Problem]) -> str:
     kinds = Counter(map(kind_of, files))
     counts = " and ".join(f"{count} of kind {suffix}" for suffix, count in sorted(kinds.items()))
     if kinds and kinds.keys() <= VIDEO_SUFFIXES:
-        return (
-            f", but videos: {counts}. `{command('--data.unlabelled', files[0])}` trains on the frames of one, without "
-            "labels. To label some, save them as images"
-        )
+        read = command("--data.unlabelled", os.path.commonpath(files))
+        way_out = f"`{read}` trains on their frames, without labels. To label some, save them as images"
+        return f", but videos: {counts}. {way_out}"
     return f", but files that are not read: {counts}. Convert them to JPEG or PNG" if kinds else ""
