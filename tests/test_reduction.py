@@ -157,6 +157,20 @@ def test_an_exported_model_makes_images_smaller_itself(tmp_path):
     assert (labels[0] == replace(model, reduction=1).predict(image).labels).mean() < 0.9
 
 
+def test_a_run_that_read_images_as_they_are_goes_on_so(tmp_path):
+    """Though large ones have joined since, by `--allow-changes`, of which a new run would choose to see half."""
+    root, path = photographs(tmp_path / "data", 1), tmp_path / "run"
+    begin = ("train", "folder", "--data", root, *QUICK, "--out", path, "--labels", "all", "--method", "supervised")
+    assert oneway_process(*begin, cwd=tmp_path).returncode == 0
+    (path / "summary.json").unlink()
+    for file in photographs(tmp_path / "large", 9).glob("*/*"):
+        file.rename(root / file.parent.name / f"large{file.name}")
+    done = oneway_process(*begin, "--resume", "--allow-changes", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert oneway.load(path, device="cpu").reduction == 1
+    assert listed(root, reduction="auto").reduction == 2
+
+
 def test_a_run_is_continued_and_judged_at_the_size_it_began_with(run, tmp_path):
     """Three times as large images come in, for which another factor would be chosen."""
     root, path = run

@@ -173,7 +173,9 @@ def open_training(
         notes, known = ranks.broadcast(lambda: (continued.notes, continued.known) if continued else (Notes(), Known()))
         with ranks.local_rank_zero_first():
             # A folder that is mistyped is said before weights are fetched, and those before minutes of decoding.
-            dataset = data.load(config.data, console, known=known)
+            # A run that reads images smaller says how much: one that goes on with `auto` has read them as they are.
+            fixed = {"reduction": 1} if resume and config.data.reduction == "auto" else {}
+            dataset = data.load(config.data.model_copy(update=fixed), console, known=known)
             refuse_unsuited(config, len(dataset.classes))
             origin = locate_origin(config, notes.filled)
         if config.data.reduction == "auto" and dataset.reduction > 1:
