@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -182,6 +184,25 @@ def test_a_signal_while_files_are_looked_for_is_answered(trained_run, photos, mo
     with pytest.raises(SystemExit) as ended:
         main()
     assert (ended.value.code, capfd.readouterr().err) == (128 + number, "oneway: Stopped.\n")
+
+
+def test_folders_that_cannot_be_listed_are_counted(photos, tmp_path, monkeypatch):
+    """Another user's, say; hidden ones are nobody's loss."""
+    usual = os.scandir
+
+    def refuse(folder):
+        if Path(folder).name in ("a", ".trash"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+        return usual(folder)
+
+    (photos / ".trash").mkdir()
+    monkeypatch.setattr(os, "scandir", refuse)
+    skipped = Skipped()
+    assert {source.name for source in find_sources([str(photos)], tmp_path / "out", skipped)} == {"b/x", "y"}
+    told = f"Left out: 1 folder that cannot be listed ({photos / 'a'} is the first: Permission denied)."
+    assert [*skipped.messages()] == [told]
+    with pytest.raises(UserError, match=f"no image or video in this folder. {re.escape(told)}"):
+        find_sources([str(photos / "a")], tmp_path / "out")
 
 
 def test_shards_are_not_predicted(photos, tmp_path):

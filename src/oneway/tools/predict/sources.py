@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 import shlex
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -60,6 +61,9 @@ class Skipped:
     links: list[Path] = field(default_factory=list)
     """To other folders, or to nothing."""
 
+    unlisted: list[OSError] = field(default_factory=list)
+    """Why some folders cannot be listed."""
+
     def messages(self) -> Iterator[str]:
         """A line for each kind."""
         if self.kinds:
@@ -71,6 +75,9 @@ class Skipped:
         if self.links:
             which = f"{counted(len(self.links), 'link')} to folders or to nothing ({self.links[0]} is the first)"
             yield f"Not followed, and left out: {which}. Name the folders too, to predict what is in them."
+        if self.unlisted:
+            first, what = self.unlisted[0], counted(len(self.unlisted), "folder")
+            yield f"Left out: {what} that cannot be listed ({first.filename} is the first: {first.strerror})."
         if self.masks:
             what = "1 file is a mask" if len(self.masks) == 1 else f"{len(self.masks)} files are masks"
             yield f"{what} of a data set, and left out ({self.masks[0]} is the first). To predict them, name the files."
@@ -114,11 +121,11 @@ def _matches(text: str, out: Path, skipped: Skipped) -> Iterator[tuple[Path, Pat
     path = Path(text)
     if path.is_dir() and not _below(path, out):
         is_mask = _masks(path)
-        inside = [file for file in _wanted(path.rglob("*"), path, skipped) if not _below(file, out)]
+        inside = [file for file in _wanted(_below_folder(path, skipped), path, skipped) if not _below(file, out)]
         masks = {file for file in inside if is_mask(file)}
         files = [(path, file) for file in inside if file not in masks]
         skipped.masks += sorted(masks)
-        if not files and (skipped.kinds or skipped.archives or skipped.links):
+        if not files and (skipped.kinds or skipped.archives or skipped.links or skipped.unlisted):
             raise UserError(f"{path}: no image or video in this folder. {next(skipped.messages())}")
         if not files:
             raise UserError(f"{path}: no image or video in this folder, apart from results and masks.")
@@ -147,6 +154,13 @@ def _matches(text: str, out: Path, skipped: Skipped) -> Iterator[tuple[Path, Pat
         if _below(file, out):
             raise UserError(f"{file}: lies in {out}, where results go. Choose another folder with --out.")
     yield from files
+
+
+def _below_folder(folder: Path, skipped: Skipped) -> Iterator[Path]:
+    """All that is not hidden in a folder and its subfolders. Links to folders are among it, and not followed."""
+    for here, folders, files in os.walk(folder, onerror=skipped.unlisted.append):
+        folders[:] = [name for name in folders if not hidden(Path(name))]
+        yield from (Path(here, name) for name in (*folders, *files))
 
 
 def _matching(folder: Path, part: str = "", *rest: str) -> Iterator[Path]:
