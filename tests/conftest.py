@@ -11,6 +11,7 @@ import torch
 
 from files import contents
 from oneway.data.published import cifar10
+from oneway.tools.predict import Predictor, load
 from small_runs import train_two
 
 # Tests run several to a machine; more threads each would only make them wait for one another.
@@ -30,6 +31,12 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]]:
 def trained_run(two_runs: list[Path]) -> Path:
     """The semi-supervised one."""
     return two_runs[1]
+
+
+@pytest.fixture(scope="module")
+def model(trained_run: Path) -> Predictor:
+    """Its model, ready to predict on the CPU."""
+    return load(trained_run, "cpu")
 
 
 @pytest.fixture

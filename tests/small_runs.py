@@ -31,6 +31,12 @@ SMALL: dict[str, Any] = {
 }
 """Who does not ask for other scenes gets those that the process has rendered already."""
 
+SMALL_FLAGS = (
+    "--data.images 16 --data.size 32 64 --jitter.crop 32 64 --model.width 0.125 --labels 4 "
+    "--train.batch-labelled 2 --train.batch-unlabelled 2 --train.iterations 4 --train.log-every 2"
+).split()
+"""The same on the command line, on the device that there is."""
+
 
 def small_streets(**changes: object) -> Config:
     """The recipe for street scenes, made small, and changed."""

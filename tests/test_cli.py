@@ -13,18 +13,14 @@ from PIL import Image
 
 from oneway.data.streets import render
 from processes import forked, oneway
-
-TINY = (
-    "--data.images 16 --data.size 32 64 --jitter.crop 32 64 --model.width 0.125 --labels 4 "
-    "--train.batch-labelled 2 --train.batch-unlabelled 2 --train.iterations 4 --train.log-every 2"
-).split()
+from small_runs import SMALL_FLAGS
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Path:
     """A finished run."""
     folder = tmp_path_factory.mktemp("runs")
-    done = oneway("train", "streets", *TINY, "--out", "run", cwd=folder)
+    done = oneway("train", "streets", *SMALL_FLAGS, "--out", "run", cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder / "run"
 
@@ -215,7 +211,7 @@ def test_weights_that_cannot_be_downloaded_are_a_user_error(tmp_path):
 def test_another_run_is_never_overwritten(run):
     """A folder that holds a run is refused, and the way out is named."""
     before = (run / "model.safetensors").read_bytes()
-    done = forked("train", "streets", *TINY, "--seed", "5", "--out", run, cwd=run.parent)
+    done = forked("train", "streets", *SMALL_FLAGS, "--seed", "5", "--out", run, cwd=run.parent)
     assert done.returncode == 1
     assert "holds a run already" in done.stderr
     assert "--resume" in done.stderr
@@ -271,7 +267,7 @@ def test_quickstart_refuses_an_impossible_seed(tmp_path):
 
 def test_a_crop_larger_than_the_scaled_image_trains(tmp_path):
     """It is padded: 32×64 images at half scale in crops of 48×80."""
-    larger = " ".join(TINY).replace("--jitter.crop 32 64", "--jitter.crop 48 80 --jitter.scale 0.5 0.6").split()
+    larger = " ".join(SMALL_FLAGS).replace("--jitter.crop 32 64", "--jitter.crop 48 80 --jitter.scale 0.5 0.6").split()
     done = forked("train", "streets", *larger, "--out", "run", cwd=tmp_path, report=False)
     assert done.returncode == 0, done.stderr
 

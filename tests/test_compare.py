@@ -31,13 +31,8 @@ from oneway.tools.report.facts import read_runs
 from oneway.tools.report.gain import describe_gain
 from oneway.tools.report.words import rests_on_few, signed
 from processes import forked
-from small_runs import SMALL, small_streets
+from small_runs import SMALL, SMALL_FLAGS, small_streets
 from test_check_cli import write_folder
-
-TINY = (
-    "--data.images 16 --data.size 32 64 --jitter.crop 32 64 --model.width 0.125 --labels 4 "
-    "--train.batch-labelled 2 --train.batch-unlabelled 2 --train.iterations 4 --train.log-every 2"
-).split()
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +40,7 @@ def both(tmp_path_factory) -> SimpleNamespace:
     """The folder of a comparison that has ended, and what it printed."""
     folder = tmp_path_factory.mktemp("compared")
     words = ["--method", "fixmatch", "--seed", "3", "--out", "both"]
-    done = forked("train", "streets", "--compare", *TINY, *words, cwd=folder)
+    done = forked("train", "streets", "--compare", *SMALL_FLAGS, *words, cwd=folder)
     assert done.returncode == 0, done.stderr
     return SimpleNamespace(out=folder / "both", said=done.stdout)
 
@@ -118,7 +113,7 @@ def test_a_report_about_the_folder_of_both_is_about_both(both, tmp_path):
 
 def test_a_comparison_that_was_stopped_says_how_to_go_on(tmp_path):
     """Ctrl-C ends both runs, and the command that continues both is printed."""
-    words = " ".join(TINY).replace("--train.iterations 4", "--train.iterations 100000").split()
+    words = " ".join(SMALL_FLAGS).replace("--train.iterations 4", "--train.iterations 100000").split()
     job = forks.start(tmp_path, command=["train", "streets", "--compare", *words, "--out", "both"])
     log, end = tmp_path / "both" / "simple-phtps" / "metrics.jsonl", time.monotonic() + 120
     while not (log.exists() and log.stat().st_size):

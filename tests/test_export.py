@@ -31,7 +31,7 @@ from oneway.tools.export.agreement import Agreement, compare, refuse_difference
 from oneway.tools.export.card import keep_edited, read_history
 from oneway.tools.export.formats import FORMATS, METADATA, Opened, make_onnx
 from oneway.tools.export.graph import pool_by_products
-from oneway.tools.predict import Predictor, load
+from oneway.tools.predict import load
 from small_runs import QUIET
 
 pytest.importorskip("onnxruntime")
@@ -40,11 +40,6 @@ pytest.importorskip("onnxscript")
 EXAMPLE = Path(__file__).parent.parent / "docs" / "examples" / "run_onnx.py"
 PAGE = EXAMPLE.parent.parent / "export.md"
 SIZES = [(64, 128), (97, 131), (130, 66)]
-
-
-@pytest.fixture(scope="module")
-def model(trained_run) -> Predictor:
-    return load(trained_run, "cpu")
 
 
 @pytest.fixture(scope="module")

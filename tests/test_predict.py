@@ -25,17 +25,12 @@ from oneway.data.streets import CLASSES, COLOURS, render
 from oneway.models import build as build_network
 from oneway.runs import TrainedModel, save_model
 from oneway.tools import evaluate
-from oneway.tools.predict import Outputs, Prediction, Predictor, load, predict_files
+from oneway.tools.predict import Outputs, Prediction, load, predict_files
 from oneway.tools.predict.batches import batches
 from oneway.tools.predict.sources import Source, find_sources
 from small_runs import QUIET
 
 FORMATS = {".jpg": "JPEG", ".png": "PNG", ".webp": "WEBP", ".bmp": "BMP", ".tif": "TIFF"}
-
-
-@pytest.fixture(scope="module")
-def model(trained_run) -> Predictor:
-    return load(trained_run, "cpu")
 
 
 def scene(index: int = 0, height: int = 64, width: int = 128) -> np.ndarray:

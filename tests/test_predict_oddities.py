@@ -12,16 +12,11 @@ import pytest
 from PIL import Image
 
 from oneway.data.streets import render
-from oneway.tools.predict import Outputs, Predictor, load, predict_files
+from oneway.tools.predict import Outputs, predict_files
 from small_runs import QUIET
 
 NAMES = (b"a\nb.png", b"\xff\xfe.png", b"x" * 245 + b".png", b"y" * 250 + b".png", b"-rf.png", b"\x1b[2J.png", b" .png")
 """With a newline, not UTF-8, of 249 and 254 bytes, an option, a terminal's escape, nothing to see."""
-
-
-@pytest.fixture(scope="module")
-def model(trained_run) -> Predictor:
-    return load(trained_run, "cpu")
 
 
 def scene(height: int = 64, width: int = 128) -> Image.Image:

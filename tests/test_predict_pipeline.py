@@ -34,17 +34,12 @@ from oneway.data.streets import CLASSES, COLOURS, render
 from oneway.models.favoured import favoured
 from oneway.models.mirrored import Mirrored
 from oneway.runs import atomic
-from oneway.tools.predict import Outputs, Predictor, batches, load, predict_files
+from oneway.tools.predict import Outputs, Predictor, batches, predict_files
 from oneway.tools.predict.command import pace
 from oneway.tools.predict.sources import Source
 from small_runs import QUIET
 
 SIZES = ((64, 128), (48, 40), (33, 71), (130, 75))
-
-
-@pytest.fixture(scope="module")
-def model(trained_run) -> Predictor:
-    return load(trained_run, "cpu")
 
 
 @pytest.fixture(scope="module")

@@ -18,14 +18,9 @@ from oneway.common import progress
 from oneway.common.errors import UserError
 from oneway.data.streets import render
 from oneway.tools.annotations import AnnotationSettings
-from oneway.tools.predict import Outputs, Predictor, load, predict_files, video
+from oneway.tools.predict import Outputs, predict_files, video
 from oneway.tools.predict.video import CODECS
 from small_runs import QUIET
-
-
-@pytest.fixture(scope="module")
-def model(trained_run) -> Predictor:
-    return load(trained_run, "cpu")
 
 
 def scene(index: int = 0, height: int = 64, width: int = 128) -> np.ndarray:
