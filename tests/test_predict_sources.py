@@ -150,6 +150,14 @@ def test_links_to_folders_are_counted_until_the_folders_are_named(photos, tmp_pa
     assert f"2 links to folders or to nothing ({photos / 'camera'} is the first). Name the folders too" in told
     (photos / "gone.png").unlink()
     assert found(photos, photos / "camera") == ({"x.png", "y.bmp", "z.png"}, [])
+    (photos / "latest").symlink_to("a")  # whose images are found in it
+    (photos / "b" / "above").symlink_to(photos)
+    assert found(photos, photos / "camera") == ({"x.png", "y.bmp", "z.png"}, [])
+    (photos / "this").symlink_to("that")
+    (photos / "that").symlink_to("this")
+    names, (told,) = found(photos, photos / "camera")
+    assert names == {"x.png", "y.bmp", "z.png"}
+    assert f"2 links to folders or to nothing ({photos / 'that'} is the first)" in told
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "camera").symlink_to(tmp_path / "disk")
     with pytest.raises(UserError, match=r"no image or video in this folder\. Not followed, and left out: 1 link"):

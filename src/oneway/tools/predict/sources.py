@@ -108,7 +108,7 @@ def find_sources(
         if target not in files or not path.is_symlink():
             found.setdefault(target, (root, path.relative_to(root)))
     named = {Path(text).resolve() for text in paths}
-    skipped.links = [link for link in skipped.links if link.resolve() not in named]
+    skipped.links = [link for link in skipped.links if not _leads_into(link, named)]
     for labelled in (_labelled(Path(text)) for text in paths if unlabelled):
         found = {path: name for path, name in found.items() if path not in labelled}
     if not found:
@@ -189,6 +189,13 @@ def _folders(top: Path) -> Iterator[Path]:
                 (waiting.append if inner.is_symlink() else waiting.appendleft)(inner)
 
 
+def _leads_into(link: Path, folders: set[Path]) -> bool:
+    """Whether a link leads to one of some folders or below it, where its images are found without it."""
+    target = Path(os.path.realpath(link))  # `resolve` raises an error where links lead in a circle
+    above = next((place for place in (target, *target.parents) if place in folders), None)
+    return above is not None and target.is_dir() and not hidden(target.relative_to(above))
+
+
 def _wanted(paths: Iterable[Path], root: Path, skipped: Skipped) -> list[Path]:
     """Images and videos among paths below a folder, in order of name: for all to see, and nothing we wrote."""
     ours = cache(is_output)
@@ -266,7 +273,7 @@ def _labelled(folder: Path) -> set[Path]:
 
 
 def _below(path: Path, folder: Path) -> bool:
-    return path.resolve().is_relative_to(folder.resolve())
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def _names(found: dict[Path, tuple[Path, Path]]) -> list[tuple[str, str]]:
