@@ -20,6 +20,17 @@ EMBEDDED = ("streets", "moons")
 
 def conflicts(config: Config) -> Iterator[str]:
     """Conflicts between settings, each as a message with a way out."""
+    yield from _method_conflicts(config)
+    yield from _model_conflicts(config)
+    yield from _norm_conflicts(config)
+    if (config.jitter.crop is None) != (config.data.name == "moons"):
+        yield "jitter.crop is for images, and every image needs it; the points of moons have none"
+    if config.jitter.crop is None and METHODS[config.method].of_images:
+        yield f"method {config.method} perturbs images, and {config.data.name} has points; use simple-noise"
+
+
+def _method_conflicts(config: Config) -> Iterator[str]:
+    """Conflicts of a method and its variant with one another, with the data and with the batch."""
     method, variant = METHODS[config.method], VARIANTS[config.variant]
     chosen = f"variant {config.variant} with method {config.method}"
     if variant.two_way and method.teacher == "mean":
@@ -51,20 +62,11 @@ def conflicts(config: Config) -> Iterator[str]:
         yield f"method {config.method} mixes labels of pixels, and {config.data.name} has one class for each input"
     if method.mixes and config.train.batch_unlabelled < 2:
         yield f"method {config.method} mixes pairs of images; use --train.batch-unlabelled 2"
-    yield from _model_conflicts(config)
-    if config.train.teacher_norm == "batch" and method.teacher == "mean":
-        yield "train.teacher_norm batch is for simple teachers, a mean teacher has averages; use population"
-    if config.train.teacher_norm == "batch" and config.train.batch_norm == "frozen":
-        yield "train.teacher_norm batch with train.batch_norm frozen: one uses the batch, the other never; choose one"
-    if (config.jitter.crop is None) != (config.data.name == "moons"):
-        yield "jitter.crop is for images, and every image needs it; the points of moons have none"
-    if config.jitter.crop is None and method.of_images:
-        yield f"method {config.method} perturbs images, and {config.data.name} has points; use simple-noise"
 
 
 def _model_conflicts(config: Config) -> Iterator[str]:
     """Conflicts between the network and other settings."""
-    model, train, name = config.model, config.train, config.model.name
+    model, name = config.model, config.model.name
     own = model.factory is not None
     segments = name in SEGMENTERS
     backbone = model.backbone or ("vit" if name == "vit" else "resnet18")
@@ -98,17 +100,27 @@ def _model_conflicts(config: Config) -> Iterator[str]:
             f"optimiser.layer_decay lowers the learning rate from block to block of a vit, and {having} is no vit; "
             "use --optimiser.layer-decay 1"
         )
+
+
+def _norm_conflicts(config: Config) -> Iterator[str]:
+    """Conflicts of batch norm with the network, its weights, the batch and the teacher."""
+    model, train, method = config.model, config.train, METHODS[config.method]
+    own = model.factory is not None
     if train.batch_norm == "frozen" and model.weights is None and not own:
         yield (
             "train.batch_norm frozen keeps the batch-norm statistics of model.weights, and there are none: statistics "
             "of random weights would be useless; give --model.weights, or use --train.batch-norm clean"
         )
-    alone = train.batch_labelled < 2 or (train.batch_unlabelled < 2 and not METHODS[config.method].supervised)
-    if name == "deeplabv3plus" and not own and alone and train.batch_norm != "frozen":
+    alone = train.batch_labelled < 2 or (train.batch_unlabelled < 2 and not method.supervised)
+    if model.name == "deeplabv3plus" and not own and alone and train.batch_norm != "frozen":
         yield (
             "deeplabv3plus has a batch norm of one value per image, which a batch of 1 leaves without a deviation; use "
             "batches of 2 or more"
         )
+    if train.teacher_norm == "batch" and method.teacher == "mean":
+        yield "train.teacher_norm batch is for simple teachers, a mean teacher has averages; use population"
+    if train.teacher_norm == "batch" and train.batch_norm == "frozen":
+        yield "train.teacher_norm batch with train.batch_norm frozen: one uses the batch, the other never; choose one"
 
 
 def unused_settings(data: Data) -> Iterator[str]:
