@@ -100,6 +100,27 @@ def test_packing_goes_on_where_it_was_interrupted(folder, tmp_path, monkeypatch)
         pack(folder, out, 5, QUIET)
 
 
+@pytest.mark.parametrize("length", [0, 100, 700])
+def test_a_shard_that_lost_its_end_is_named(folder, tmp_path, length):
+    """As after a power cut; without it, packing goes on."""
+    out = tmp_path / "shards"
+    whole = pack(folder, out, 4, QUIET)
+    content = (out / "00000.tar").read_bytes()
+    (out / "00000.tar").write_bytes(content[:length])
+    with pytest.raises(UserError, match=r"00000\.tar: damaged .*Remove it: it is packed again"):
+        pack(folder, out, 4, QUIET)
+    (out / "00000.tar").unlink()
+    assert pack(folder, out, 4, QUIET) == whole
+    assert (out / "00000.tar").read_bytes() == content
+
+
+def test_another_number_of_images_in_a_shard_is_refused(folder, tmp_path):
+    """Those behind would be in two shards."""
+    pack(folder, tmp_path / "shards", 4, QUIET)
+    with pytest.raises(UserError, match=r"00000\.tar: is there already, with more than 3 images.* --size"):
+        pack(folder, tmp_path / "shards", 3, QUIET)
+
+
 def test_a_folder_with_something_else_in_it_is_left_alone(folder, tmp_path):
     """And one without images is said."""
     (tmp_path / "out").mkdir()

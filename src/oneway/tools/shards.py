@@ -17,6 +17,7 @@ from oneway.data.pool.entries import PART, Shard, digest_entries, save
 from oneway.data.pool.files import LocalFiles, Status
 from oneway.data.pool.folder_index import list_images
 from oneway.data.pool.shard_index import BESIDE, entries_of, images_of
+from oneway.runs.atomic import sync
 
 DIGITS = 5  # of a shard's name, at least
 
@@ -91,6 +92,7 @@ def _write(shard: Path, images: list[tuple[str, Path]]) -> list[int]:
             info.size = len(content)
             tar.addfile(info, BytesIO(content))
             checks.append(zlib.crc32(content))
+    sync(new)
     new.rename(shard)
     return checks
 
@@ -100,14 +102,22 @@ def _check_existing(shard: Path, images: list[tuple[str, Path]]) -> list[int] | 
     if not shard.exists():
         return None
     checks = []
-    with tarfile.open(shard) as tar:
-        for name, path in images:
-            info = tar.next()
-            content = _read(path)
-            found = tar.extractfile(info) if info is not None else None
-            if info is None or found is None or info.name != name or found.read() != content:
-                raise UserError(f"{shard}: is there already, with other images than {name}. Choose another folder.")
-            checks.append(zlib.crc32(content))
+    try:
+        with tarfile.open(shard, "r:") as tar:
+            for name, path in images:
+                info = tar.next()
+                content = _read(path)
+                found = tar.extractfile(info) if info is not None else None
+                if info is None or found is None or info.name != name or found.read() != content:
+                    raise UserError(f"{shard}: is there already, with other images than {name}. Choose another folder.")
+                checks.append(zlib.crc32(content))
+            if tar.next() is not None:
+                raise UserError(
+                    f"{shard}: is there already, with more than {len(images)} images: another --size was given, or "
+                    "some are gone since. Give that --size, or choose another folder."
+                )
+    except tarfile.TarError as error:
+        raise UserError(f"{shard}: damaged ({error}). Remove it: it is packed again.") from None
     return checks
 
 
