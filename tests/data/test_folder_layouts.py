@@ -347,6 +347,9 @@ def test_folders_on_both_sides_of_a_hold_out_are_said(tmp_path):
     assert told.endswith("scores will be too high. To hold out whole folders, write `groups: folder` into dataset.yaml")
     assert not leaks(tmp_path / "patients", holdout=0)
     assert not leaks(patients(tmp_path / "grouped", yaml="groups: folder"))
+    grouped = listing(tmp_path / "grouped")
+    (held,) = {item.image.parent.relative_to(tmp_path / "grouped").as_posix() for item in grouped.val}
+    assert any(remark.endswith(f"are held out to validate, those of {held}.") for remark in grouped.remarks)
     assert not leaks(pairs(tmp_path / "flat", 8))
     for name in ("a", "b"):
         for index in range(4):

@@ -129,7 +129,7 @@ def list_described(
         val=found.val or held_out,
         read_labels=read_labels,
         warnings=tuple(doubts(found, held_out, classes)),
-        remarks=tuple(remarks_on(found, len(held_out), len(labelled), holdout)),
+        remarks=tuple(remarks_on(found, held_out, len(labelled), holdout)),
         label_coding=_label_coding(found, description),
         selection=_selection(found, chosen_by),
         unlabelled=found.unlabelled,

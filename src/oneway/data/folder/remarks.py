@@ -10,7 +10,7 @@ from oneway.common.terms import IGNORE
 from oneway.common.words import counted, listed
 from oneway.data.dataset import Item
 from oneway.data.decode.regions import undrawn_class
-from oneway.data.folder.description import FILE, read_description
+from oneway.data.folder.description import FILE, group_of, read_description
 from oneway.data.folder.doubts import doubts
 from oneway.data.folder.files import Found
 from oneway.data.folder.hold_out import may_validate
@@ -96,7 +96,7 @@ def _naming(root: Path, legend: str = "") -> str:
     return f"`oneway check --save` writes a {FILE} in which they {named}"
 
 
-def remarks_on(found: Found, held_out: int, labelled: int, holdout: float) -> Iterator[str]:
+def remarks_on(found: Found, held_out: Sequence[Item], labelled: int, holdout: float) -> Iterator[str]:
     """What was decided for the user."""
     if found.inferred and found.inferred.numbered:
         first, *others = found.inferred.remarks
@@ -112,8 +112,11 @@ def remarks_on(found: Found, held_out: int, labelled: int, holdout: float) -> It
     if found.description.resize_masks:
         yield f"Masks of another size than their image get its size, by the nearest pixel, as {FILE} says."
     if held_out:
-        are, what = "is" if held_out == 1 else "are", "annotations" if found.annotations else "a mask"
-        yield f"No validation set: {held_out} of the {labelled} images with {what} {are} held out to validate."
+        are, what = "is" if len(held_out) == 1 else "are", "annotations" if found.annotations else "a mask"
+        said = f"No validation set: {len(held_out)} of the {labelled} images with {what} {are} held out to validate"
+        groups = found.description.groups
+        whole = dict.fromkeys(group_of(item.name, groups) for item in held_out) if groups else ()
+        yield f"{said}, those of {listed(whole, SHOWN)}." if whole else f"{said}."
     elif not found.val and not holdout:
         yield "No image validates: all that are labelled train (--data.holdout 0), and no score will be known."
     if found.annotations and (given := found.description.names) and undrawn_class(given) == IGNORE:
