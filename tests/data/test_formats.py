@@ -220,6 +220,11 @@ BAD = {
             "result[1]: its run lengths are of",
         ),
         ("project-1.json", lambda text: text.replace('"data"', '"date"', 1), "project-1.json: [0]: 'data'"),
+        (
+            "project-1.json",
+            lambda text: text.replace('"image_rotation": 0', '"image_rotation": 90', 1),
+            "[0]: result[0]: drawn on an image that was turned by 90° in Label Studio. Turn it back there",
+        ),
         ("project-1.json", lambda text: text.replace('"original_width": 32', '"original_width": 31'), "labels for the"),
     ],
 }

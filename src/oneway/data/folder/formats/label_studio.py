@@ -88,8 +88,13 @@ def _regions_of(path: Path, task: int, results: list[Any], left_out: Counter[str
             continue  # a relation, a choice, or the outline to which a label belongs under another entry
         shape = _shape(kind, value)
         if shape is None:
-            left_out[kind.removesuffix("labels")] += 1
+            left_out[kind.removesuffix("labels") or kind] += 1
             continue
+        if turned := result.get("image_rotation"):  # regions then lie on the turned image, in percent of its sides
+            raise ValueError(
+                f"result[{index}]: drawn on an image that was turned by {turned!r:.20}° in Label Studio. Turn it back "
+                "there, and export again"
+            )
         if result.get("original_width") and result.get("original_height"):
             size = int(result["original_height"]), int(result["original_width"])
         place = f"[{task}].annotations[0].result[{index}]"
