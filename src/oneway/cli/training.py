@@ -63,7 +63,7 @@ def check(
     Args:
         folder: Folder or zip file of the data set.
         recipe: What kind of data set it is.
-        unlabelled: Further images without labels: a folder, a video, or tar shards, of which some are looked at.
+        unlabelled: Further images without labels: a folder of images or videos, or tar shards; some are looked at.
         holdout: Share of the labelled images that validate, where there is no validation set; 0.2 unless given, and 0
             for none.
         out: The contact sheet of images with their masks laid over; by default check-NAME.png here.
