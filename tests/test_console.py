@@ -76,7 +76,7 @@ def test_eval_prints_any_name_of_a_class(monkeypatch, capsys):
     found = {"samples": 1, "metric": "miou", "value": 5.0, "per_class": {"[/foo]": 5.0, "[bold]": None, ":car:": None}}
     found |= {"interval": None, "recall": (half := dict.fromkeys(found["per_class"], 50.0)), "precision": half}
     found |= {"absent": ["[bold]", ":car:"], "confusion": [[999, 1, 0], [0, 0, 0], [0, 0, 0]]}
-    monkeypatch.setattr("oneway.tools.evaluate.evaluate_run", lambda *arguments, **named: found)
+    monkeypatch.setattr("oneway.tools.evaluate_run.evaluate_run", lambda *arguments, **named: found)
     app(["eval", "run"], exit_on_error=False, result_action="return_value")
     text = capsys.readouterr().out
     assert "[/foo]" in text
