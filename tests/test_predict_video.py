@@ -156,3 +156,16 @@ def test_a_video_that_was_replaced_is_predicted_again(model, clip, tmp_path):
     assert written() > first
     written(frames=True)
     assert len(list((out / "masks/clip.frames").iterdir())) == 5
+
+
+def test_frames_of_a_longer_video_of_that_name_go(model, clip, tmp_path):
+    """They would be taken for those of the shorter one. What is no frame stays."""
+    out = tmp_path / "out"
+    predict_files(model, [str(clip)], Outputs(out, frames=True, facts=True), QUIET)
+    for name in ("masks/clip.frames/000006.png", "overlays/clip.frames/000006.jpg", "json/clip.frames/000006.json"):
+        (out / name).touch()
+    (out / "masks/clip.frames/notes.txt").touch()
+    predict_files(model, [str(clip)], Outputs(out, frames=True), QUIET)
+    for kind in ("overlays", "json"):
+        assert len(list((out / kind / "clip.frames").iterdir())) == 5
+    assert {path.stem for path in (out / "masks/clip.frames").iterdir()} == {*(f"{n:06}" for n in range(1, 6)), "notes"}

@@ -262,10 +262,12 @@ class _Job:
                 seen = self.model.image_style
                 raise UserError(f"{source.path}: a video has colours, and {self.model.source} sees {seen}.")
             if self.outputs.frames:
+                number = 0
                 for number, (pixels, _) in enumerate(prefetch(read_frames(source.path)), start=1):
                     (prediction,) = self.model.predict_batch([pixels], *self.how)
                     self._write(f"{source.name}.frames/{number:06}", source, prediction)
                     self._tell(source, "frame", number)
+                self.outputs.remove_frames(f"{source.name}.frames", number)
             else:
                 self._write_overlays(source)
         self.bar.show("")

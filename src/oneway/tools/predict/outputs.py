@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from oneway.common.errors import UserError
-from oneway.common.links import is_ordinary
+from oneway.common.links import is_ordinary, refuse_link
 from oneway.common.run_files import PREDICTIONS
 from oneway.common.words import listed
 from oneway.data.decode.georeference import Georeference, files_beside
@@ -132,6 +132,14 @@ class Outputs:
             with suppress(OSError):  # there is none, or its name would be too long
                 path.unlink()
         return facts
+
+    def remove_frames(self, name: str, last: int) -> None:
+        """Removes frames behind the last one: of an earlier video of that name, which was longer."""
+        for kind in ("masks", "overlays", "confidence", "json"):
+            with suppress(OSError):  # there are none
+                for frame in refuse_link(self.folder / kind / name).iterdir():
+                    if frame.stem.isdecimal() and int(frame.stem) > last:
+                        frame.unlink()
 
     def place(self, relative: str) -> Path:
         """A path below the folder; makes the folders on the way."""
