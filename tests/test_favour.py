@@ -229,7 +229,7 @@ def test_predict_writes_masks_with_factors_and_says_so(trained_run, tmp_path):
 )
 def test_what_is_no_factor_of_a_class_is_refused(trained_run, tmp_path, monkeypatch, verb, given, error, message):
     """Before data are read, a network is traced or anything is written."""
-    monkeypatch.setattr("oneway.tools.evaluate.read_split", lambda *_, **__: pytest.fail("read the data"))
+    monkeypatch.setattr("oneway.tools.evaluate_run.read_split", lambda *_, **__: pytest.fail("read the data"))
     Image.fromarray(render(0, 0, 64, 128)[0]).save(tmp_path / "photo.png")
     words = {
         "predict": ["predict", trained_run, tmp_path / "photo.png", "--out", tmp_path / "out"],
