@@ -13,6 +13,7 @@ from rich.console import Console
 from data.decoded import paint, photograph, refusal, same, settings, train
 from oneway.common.errors import UserError
 from oneway.data import load
+from oneway.data.cache import index
 
 
 def remove(path: Path) -> None:
@@ -72,15 +73,20 @@ def test_refresh_does_not_accept_what_cannot_be_decoded(root):
     assert same(train(root), before)
 
 
-def test_a_touched_or_copied_file_is_the_same(root):
-    """Its content tells."""
+def test_a_touched_or_copied_file_is_the_same(root, monkeypatch):
+    """Its content tells, which is read once, however often a command asks."""
     before = train(root)
     for path in root.glob("train/*/*"):
         copy = path.with_name("copy")
         copy.write_bytes(path.read_bytes())
         copy.replace(path)
         os.utime(path, (1, 1))
-    assert same(train(root), before)
+    read, digest = [], index._digest
+    monkeypatch.setattr(index, "_digest", lambda path: read.append(path) or digest(path))
+    again = load(settings(root))
+    assert same(again.read("train"), before)
+    again.review()
+    assert sorted(path for path in read if "/train/" in path) == sorted(map(str, root.glob("train/*/*")))
 
 
 def test_a_new_image_is_decoded_with_the_rest(root):

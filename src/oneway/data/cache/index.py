@@ -59,7 +59,9 @@ class Stamp(BaseModel):
         now = Stamp.of(self.path)
         if now.bytes != self.bytes:
             return False
-        return now.modified == self.modified or (by_content and _digest(self.path) == self.digest)
+        if by_content and now.modified != self.modified and _digest(self.path) == self.digest:
+            self.modified = now.modified  # what has been copied or touched is read once, and not at every question
+        return now.modified == self.modified
 
 
 class Record(Survey):
