@@ -6,6 +6,7 @@ Where rasterio is installed, GDAL is asked too; it reads what any GIS reads.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,17 @@ def results(path: Path, out: Path) -> Path:
     prediction = Prediction(image, labels, np.ones((height, width), np.float32), CLASSES, COLOURS)
     Outputs(out, confidence=True).write("a.b", path, prediction, read_georeference(path, height, width))
     return out
+
+
+def test_an_overlay_of_more_pixels_than_a_jpeg_has_is_smaller(tmp_path):
+    """And lies where its image lies; the mask has all pixels."""
+    place, size = Georeference(0.5, -0.25j, 400_000 + 5_000_000j, "EPSG:32633"), (3, 131_001)
+    prediction = Prediction(np.zeros((*size, 3), np.uint8), np.zeros(size, np.uint8), np.ones(0), CLASSES, COLOURS)
+    Outputs(tmp_path).write("a", tmp_path / "a.tif", prediction, place)
+    assert Image.open(tmp_path / "masks/a.png").size == (131_001, 3)
+    assert Image.open(tmp_path / "overlays/a.jpg").size == (43_667, 1)
+    assert located(tmp_path / "masks/a.png") == place
+    assert located(tmp_path / "overlays/a.jpg") == replace(place, right=1.5, down=-0.75j)
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,10 @@ class Georeference:
         right, down = (down, right) if sideways else (right, down)
         return replace(self, right=right, down=down, corner=corner)
 
+    def reduced(self, factor: int) -> Georeference:
+        """The same place of an image that is so many times smaller each way."""
+        return replace(self, right=factor * self.right, down=factor * self.down)
+
 
 def read_georeference(path: Path, height: int, width: int) -> Georeference | None:
     """Where an image lies that `read_image` gives with this height and width; None where nothing sensible says it.

@@ -26,6 +26,9 @@ from oneway.tools.predict.origin import origin_in
 from oneway.tools.predict.predictor import Prediction, png
 
 OVERLAY = {"quality": 92, "subsampling": 0}
+LONGEST_SIDE = 65_500
+"""Pixels of a side that a JPEG has at most."""
+
 STOPPED = {"stopped": True}
 """In the index, until all is done."""
 
@@ -115,13 +118,20 @@ class Outputs:
         facts: dict[str, Any] = {"image": str(image), "mask": str(self.folder / f"masks/{name}.png")}
         if prediction.confidence.size:  # nobody asks for facts without it
             facts |= prediction.facts()
-        files = {f"overlays/{name}.jpg": jpeg(prediction.overlay())}
+        overlay = prediction.overlay()
+        factor = -(-max(overlay.size) // LONGEST_SIDE)
+        files = {f"overlays/{name}.jpg": jpeg(overlay.reduce(factor) if factor > 1 else overlay)}
+        places = dict.fromkeys(files, place and place.reduced(factor))
         if self.confidence:
             grey = np.rint(255 * prediction.confidence).astype(np.uint8)
             files[f"confidence/{name}.png"] = encoded(Image.fromarray(grey), "PNG")
         mask = png(prediction.indices() if self.indices else prediction.mask(), origin)
         files[f"masks/{name}.png"] = mask
-        beside = {key: content for picture in files for key, content in files_beside(picture, place).items()}
+        beside = {
+            key: content
+            for picture in files
+            for key, content in files_beside(picture, places.get(picture, place)).items()
+        }
         if self.facts:
             beside[f"json/{name}.json"] = _json(facts)
         for relative, content in (beside | files).items():  # whoever finds a mask finds its place on the earth
