@@ -169,6 +169,14 @@ def test_yolo_may_name_the_images_that_train_to_validate_too(tmp_path):
     assert "all images of `train` are those of `val` as well" in refusal(tmp_path)
 
 
+def test_a_broken_file_of_settings_is_named(tmp_path):
+    """Without it, no labels would be found; a key that stands twice would number the classes one way or the other."""
+    root = export(tmp_path, "yolo")
+    write(root / "data.yaml", "train: images\nnames: [road, car]\nnames: [car, road]\n")
+    with pytest.raises(UserError, match=r"data\.yaml: not valid YAML \('names' stands there twice, line 3, column 1\)"):
+        listing(root)
+
+
 def test_two_files_of_one_format_are_training_and_validation(tmp_path):
     """COCO's own names, with the images in folders of the same names or all in one."""
     tree = json.loads(EXPORTS["coco"]["files"]["annotations.json"])

@@ -19,6 +19,7 @@ from oneway.data.folder.description import FILE, DatasetPart, Description
 from oneway.data.folder.formats.interface import Annotations, AnnotationSource, begins_with
 from oneway.data.folder.walk import Problem, choose_folder, entries_of, require_inside, stem_below, walk
 
+SETTINGS = "data.yaml"
 LISTS = ("classes.txt", "obj.names")  # of classes, where no YAML file is there
 SIGN = re.compile(rb"\A\s*\d+( +-?[\d.eE+-]+){6,}\s")
 MOST_BYTES = 2**26  # of a file of polygons
@@ -73,8 +74,10 @@ def _settings(root: Path) -> dict[Any, Any] | None:
         if entry.name.lower().endswith((".yaml", ".yml")) and entry.name != FILE and entry.is_file():
             try:
                 tree = read_yaml(require_inside(root / entry.name, root))
-            except (UserError, ValueError, RecursionError):
-                continue
+            except UserError:
+                if entry.name == SETTINGS and (root / "labels").is_dir():
+                    raise
+                continue  # it may be another program's
             if isinstance(tree, dict) and "names" in tree and ("train" in tree or "nc" in tree):
                 return tree
     return None
