@@ -40,7 +40,7 @@ def test_any_name_of_a_file_system_is_predicted(model, tmp_path, capfd):
 
 
 def test_what_cannot_be_handled_is_named_and_the_rest_predicted(model, tmp_path, capfd):
-    """Pipes, folders and links in the place of results, pictures that no JPEG can hold; status 1, and a count."""
+    """Pipes, folders and links in the place of results, pictures longer than a JPEG can be; status 1, and a count."""
     photos, out = tmp_path / "photos", tmp_path / "out"
     photos.mkdir()
     for name in ("a.png", "b.png", "c.png"):
@@ -49,7 +49,7 @@ def test_what_cannot_be_handled_is_named_and_the_rest_predicted(model, tmp_path,
     os.mkfifo(photos / "pipe.png")
     os.mkfifo(photos / "pipe.mp4")
     (out / "masks/b.png").mkdir(parents=True)
-    (out / "predictions.json").write_text("{}")
+    (out / "predictions.json").write_text('{"oneway": "0.1.0"}')
     paths = [str(photos), str(photos / "pipe.png"), str(photos / "pipe.mp4")]
     assert predict_files(model, paths, Outputs(out), QUIET) == 1
     errors = capfd.readouterr().err

@@ -125,8 +125,9 @@ def _links_to_write(outside: Path) -> Iterator[Attack]:
     for name in ("masks", "overlays"):
         earlier = _results(link(f"predictions/{name}", outside))
         yield Attack(f"predictions/{name} is a link: predict", earlier, PREDICT, status=REFUSED)
-    for name in ("masks/0.png", "overlays/0.jpg", "predictions.json"):
-        yield Attack(f"predictions/{name} is a link: predict", _results(link(f"predictions/{name}", secret)), PREDICT)
+    for name, status in (("masks/0.png", 0), ("overlays/0.jpg", 0), ("predictions.json", REFUSED)):
+        earlier = _results(link(f"predictions/{name}", secret))
+        yield Attack(f"predictions/{name} is a link: predict", earlier, PREDICT, status=status)
 
 
 def _data(outside: Path) -> Iterator[Attack]:
@@ -163,7 +164,7 @@ def _results(change: Action) -> Action:
     def prepare(here: Path) -> None:
         for name in ("masks", "overlays"):
             (here / "predictions" / name).mkdir(parents=True)
-        (here / "predictions" / "predictions.json").write_text("{}")
+        (here / "predictions" / "predictions.json").write_text('{"oneway": "0.1.0"}')
         change(here)
 
     return prepare

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from oneway.common.links import is_ordinary
+
 CONFIG = "config.yaml"
 ENVIRONMENT = "environment.json"
 SPLIT = "split.json"
@@ -41,9 +43,21 @@ def is_contact_sheet(path: Path) -> bool:
     return path.name == CONTACT_SHEET and path.with_name(SUGGESTIONS).is_file()
 
 
+def holds_predictions(folder: Path) -> bool:
+    """Whether a folder has results of `predict`: other programs, too, call a file so, and it is left alone."""
+    file = folder / PREDICTIONS
+    try:
+        if not is_ordinary(file):
+            return False
+        with file.open("rb") as opened:
+            return b'"oneway":' in opened.read(64)
+    except OSError:
+        return False
+
+
 def is_output(folder: Path) -> bool:
     """Whether a folder is a run, or holds predictions: what was found in images is nothing to learn from."""
-    if (folder / PREDICTIONS).is_file():
+    if holds_predictions(folder):
         return True
     beside = (ENVIRONMENT, SPLIT, METRICS, SUMMARY)
     return (folder / CONFIG).is_file() and any((folder / name).is_file() for name in beside)

@@ -15,7 +15,7 @@ from PIL import Image
 
 from oneway.common.errors import UserError
 from oneway.common.links import is_ordinary, refuse_link
-from oneway.common.run_files import PREDICTIONS
+from oneway.common.run_files import PREDICTIONS, holds_predictions
 from oneway.common.words import listed
 from oneway.data.decode.georeference import Georeference, files_beside
 from oneway.data.decode.json_files import read_json
@@ -58,7 +58,7 @@ class Outputs:
             occupied = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
         except OSError as error:
             raise UserError(f"{folder}: cannot be read ({error.strerror}). Choose another with --out.") from None
-        if occupied and not (folder / PREDICTIONS).is_file():
+        if occupied and not holds_predictions(folder):
             raise UserError(
                 f"{folder}: exists, and holds no earlier results that could be replaced. Choose another with --out."
             )
