@@ -105,12 +105,13 @@ def test_a_description_by_another_name_is_not_overlooked(tmp_path):
     assert "Call it dataset.yaml" in refusal(tmp_path)
 
 
-def test_references_within_yaml_do_not_explode(tmp_path):
-    """A few lines that would be written out as a billion names."""
+@pytest.mark.parametrize("last", ["", "? *i\n: 1", "x: {? *i : 1, ? *h : 1}"])
+def test_references_within_yaml_do_not_explode(tmp_path, last):
+    """A few lines that would be written out as a billion names, also where a key should be."""
     lines = ["classes:", "- &a [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"- &{name} [{', '.join([f'*{before}'] * 10)}]" for before, name in pairwise("abcdefghi")]
     pairs(tmp_path)
-    write(tmp_path / "dataset.yaml", "\n".join(lines))
+    write(tmp_path / "dataset.yaml", "\n".join([*lines, last]))
     assert len(refusal(tmp_path)) < 400 + len(str(tmp_path))
 
 

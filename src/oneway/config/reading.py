@@ -32,8 +32,9 @@ class _Loader(yaml.SafeLoader):
     def compose_mapping_node(self, anchor: dict[Any, yaml.Node]) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
         known = set[tuple[str, str]]()
-        for key, _ in node.value:
-            name = key.tag, str(key.value)
+        scalars = (key for key, _ in node.value if isinstance(key, yaml.ScalarNode))  # others are refused later
+        for key in scalars:
+            name = key.tag, key.value
             if name in known:
                 raise yaml.MarkedYAMLError(problem=f"{key.value!r:.80} stands there twice", problem_mark=key.start_mark)
             known.add(name)
