@@ -325,7 +325,7 @@ def test_what_a_stopped_job_did_not_reach_is_predicted_with_its_settings(resumed
 def test_two_calls_do_not_write_into_one_folder(model, photos, tmp_path):
     """As by default, beside each other: the second is refused before anything of it is written. Then it may."""
     out, beside = tmp_path / "out", replace(model, half=True)
-    with Outputs(out).claimed({}):
+    with Outputs(out).claimed({"oneway": "0.1.0"}):
         before = (out / "predictions.json").read_bytes()
         with pytest.raises(UserError, match=f"{out}: process {os.getpid()} on .* writes to it. Wait for it to end"):
             predict_files(beside, [str(photos / "00.jpg")], Outputs(out), QUIET)
