@@ -289,14 +289,19 @@ def test_a_model_that_was_replaced_by_an_older_one_predicts_all_again(resumed):
     assert again() == {"a", "b"}
 
 
-def test_a_mask_that_was_edited_is_kept(resumed):
-    """Until its photo is a newer one."""
-    photos, _, out, again = resumed
+def test_a_mask_that_was_edited_is_never_replaced(resumed):
+    """It is somebody's work. A newer photo, or a call without --resume, would need a new mask, and is refused."""
+    photos, mine, out, again = resumed
     Image.open(out / "masks/a.png").save(out / "masks/a.png")
+    edited = (out / "masks/a.png").read_bytes()
     assert again() == set()
+    with pytest.raises(UserError, match=r"a\.png: edited since"):
+        predict_files(mine, [str(photos)], Outputs(out), QUIET)
     later = time.time() + 100
     os.utime(photos / "a.png", (later, later))
-    assert again() == {"a"}
+    with pytest.raises(UserError, match=r"a\.png: edited since"):
+        again()
+    assert (out / "masks/a.png").read_bytes() == edited
 
 
 @pytest.mark.parametrize("finished", ["overlays", "masks"])

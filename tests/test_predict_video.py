@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -159,13 +160,24 @@ def test_a_video_that_was_replaced_is_predicted_again(model, clip, tmp_path):
 
 
 def test_frames_of_a_longer_video_of_that_name_go(model, clip, tmp_path):
-    """They would be taken for those of the shorter one. What is no frame stays."""
+    """They would be taken for those of the shorter one. What is no frame stays; edited ones are refused."""
     out = tmp_path / "out"
     predict_files(model, [str(clip)], Outputs(out, frames=True, facts=True), QUIET)
-    for name in ("masks/clip.frames/000006.png", "overlays/clip.frames/000006.jpg", "json/clip.frames/000006.json"):
-        (out / name).touch()
-    (out / "masks/clip.frames/notes.txt").touch()
+    folders = [out / kind / "clip.frames" for kind in ("masks", "overlays", "json")]
+    for folder in folders:
+        (first,) = folder.glob("000001.*")
+        shutil.copy(first, folder / f"000006{first.suffix}")
+    sixth = folders[0] / "000006.png"
+    (folders[0] / "notes.txt").touch()
+
+    predicted = sixth.read_bytes()
+    with Image.open(sixth) as mask:
+        edited = mask.copy()
+    edited.save(sixth)
+    with pytest.raises(UserError, match=r"000006\.png: edited since"):
+        predict_files(model, [str(clip)], Outputs(out, frames=True), QUIET)
+
+    sixth.write_bytes(predicted)
     predict_files(model, [str(clip)], Outputs(out, frames=True), QUIET)
-    for kind in ("overlays", "json"):
-        assert len(list((out / kind / "clip.frames").iterdir())) == 5
-    assert {path.stem for path in (out / "masks/clip.frames").iterdir()} == {*(f"{n:06}" for n in range(1, 6)), "notes"}
+    frames = {f"{number:06}" for number in range(1, 6)}
+    assert [{path.stem for path in folder.iterdir()} for folder in folders] == [{*frames, "notes"}, frames, frames]

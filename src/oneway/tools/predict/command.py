@@ -102,6 +102,7 @@ def predict_files(
         total = len(sources)
         sources = [source for source in sources if not _is_done(source, outputs, origins[source])]
         say(console, f"Left out: {total - len(sources):,} of {counted(total, 'file')}, which have results.")
+    outputs.refuse_edited(sources)
     images, videos = [[source for source in sources if source.is_video == kind] for kind in (False, True)]
     if videos:
         _require_videos(videos[0], outputs, export, alone=not images)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,16 @@ from PIL import Image
 from oneway.common.errors import UserError
 from oneway.common.links import is_ordinary, refuse_link
 from oneway.common.run_files import PREDICTIONS, holds_predictions
+from oneway.common.threads import in_threads
 from oneway.common.words import listed
 from oneway.data.decode.georeference import Georeference, files_beside
 from oneway.data.decode.json_files import read_json
-from oneway.data.pictures import encoded
+from oneway.data.pictures import encoded, is_marked
 from oneway.runs import lock
 from oneway.runs.atomic import place_below, write_atomically
 from oneway.tools.predict.origin import origin_in
 from oneway.tools.predict.predictor import Prediction, png
+from oneway.tools.predict.sources import Source
 
 OVERLAY = {"quality": 92, "subsampling": 0}
 LONGEST_SIDE = 65_500
@@ -90,6 +93,24 @@ class Outputs:
                 f"{self.folder}: cannot be continued with --resume: its results differ in {listed(others)} "
                 f"({PREDICTIONS} says which). Choose another folder with --out, or leave out --resume to replace them."
             )
+
+    def refuse_edited(self, sources: Iterable[Source]) -> None:
+        """Masks that were edited since they were predicted are somebody's work, and are not replaced."""
+        masks = [mask for source in sources for mask in self._masks_of(source) if is_ordinary(mask)]
+        ours = in_threads(partial(is_marked, verb="predict"), masks)
+        if edited := [mask for mask, is_ours in zip(masks, ours, strict=True) if not is_ours]:
+            them = "it" if len(edited) == 1 else "them"
+            raise UserError(
+                f"{listed(edited)}: edited since `oneway predict` wrote {them}, and would be replaced. Choose another "
+                f"folder with --out, or move {them} elsewhere."
+            )
+
+    def _masks_of(self, source: Source) -> list[Path]:
+        """Where the masks of an image or a video are; of frames, those that are there."""
+        if not source.is_video:
+            return [self.folder / f"masks/{source.name}.png"]
+        frames = (self.folder / f"masks/{source.name}.frames").glob("*.png") if self.frames else ()
+        return [frame for frame in frames if frame.stem.isdecimal()]
 
     def has(self, name: str, is_video: bool, origin: str, since: float) -> bool:
         """Whether all files about an image or a video are there, from this origin; frames are not known.
