@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from io import StringIO
@@ -22,7 +24,7 @@ from oneway.cli import app
 from oneway.common.errors import UserError
 from oneway.config import build, merge
 from oneway.data import streets
-from oneway.runs import open_run
+from oneway.runs import lock, open_run
 from oneway.runs.environment import hardware
 from oneway.tools.baseline import alike
 from oneway.tools.reproduce import EXPERIMENTS, Request, reproduce
@@ -31,6 +33,7 @@ from oneway.tools.reproduce.jobs import jobs_of
 from oneway.tools.reproduce.paired_tables import PAIRED_TABLES
 from oneway.tools.reproduce.tables import TABLES
 from oneway.tools.reproduce.two_moons import panel_config
+from reliability.harness import wait_until
 from small_runs import stub
 
 QUIET = Console(quiet=True)
@@ -251,6 +254,17 @@ def test_methods_are_paired_by_seed(tmp_path):
     assert "| `mt-phtps` | 45.5 ± 2.6 (+2.5 ± 0.6) |" in table
     assert "| `mt-phtps` | 33 % |" in table
     assert "over 3 seeds" in table
+
+
+def test_runs_are_saved_and_stop_when_the_table_is_killed(tmp_path):
+    """Else they would train on unseen, and be locked for the table that goes on with them."""
+    words = ["reproduce", "two-moons", "--iterations", "1000000", "--side-by-side", "1", "--out", str(tmp_path)]
+    with subprocess.Popen([sys.executable, "-m", "oneway", *words], stdout=subprocess.DEVNULL) as table:
+        wait_until(lambda: any(log.stat().st_size for log in tmp_path.rglob("metrics.jsonl")))
+        table.kill()
+    (log,) = tmp_path.rglob("metrics.jsonl")
+    wait_until(lambda: not (log.parent / lock.NAME).exists())
+    assert any((log.parent / "checkpoint").iterdir())
 
 
 def test_any_number_of_labels_is_a_column(tmp_path):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import product
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import torch
@@ -137,7 +140,7 @@ def train_all(jobs: Sequence[Job], side_by_side: int, console: Console) -> None:
     with ProcessPoolExecutor(
         processes,
         mp_context=context,
-        initializer=torch.set_num_threads,
+        initializer=_begin,
         initargs=(threads,),
         max_tasks_per_child=1,  # a process counts the most memory that it ever had
     ) as pool:
@@ -164,6 +167,19 @@ def require_validation(settings: Data) -> None:
             f"{found.root}: no image validates (data.holdout 0), and runs could not be compared. Leave data.holdout "
             "out of --config, or give the folder a validation set."
         )
+
+
+def _begin(threads: int) -> None:
+    """Prepares a process that trains a run."""
+    torch.set_num_threads(threads)
+    Thread(target=_stop_with_parent, name="parent", daemon=True).start()
+
+
+def _stop_with_parent() -> None:
+    """Stops a run, as `kill` would, when what has started it was killed: it would train on unseen, for hours."""
+    if (parent := parent_process()) is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _train(job: Job, quiet: bool) -> dict[str, Any]:
