@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import random
+import re
 import shutil
 import signal
 from collections.abc import Callable, Sequence
@@ -137,12 +138,17 @@ TIMED = ("seconds", "seal", "peak_memory_mib", "started", "command", "stretches"
 """What may differ between two runs, also since somebody changes our source meanwhile."""
 
 
+NOTED = re.compile(rb"tEXtOrigin\0[0-9a-f]{32}.{4}", re.DOTALL)
+"""What a predicted mask notes of the path and the time of its image, with its checksum."""
+
+
 def contents(place: Path) -> dict[str, Any]:
     """The files of a folder; JSON without what is timed, and without the name of the folder that all is in."""
     found: dict[str, Any] = {}
     for file in place.rglob("*"):
         if file.is_file() and file.name != ".lock":  # one that could not be removed locks nothing
             content = file.read_bytes().replace(str(place.parent).encode(), b"HERE")
+            content = NOTED.sub(b"", content)
             values = json.loads(content) if file.suffix == ".json" else {}
             timeless = {key: value for key, value in values.items() if key not in TIMED}
             found[str(file.relative_to(place))] = timeless or content
