@@ -67,7 +67,7 @@ PYTHON = {
     "oneway.config.tree.Config": "changed flat to_yaml",
     "oneway.runs.folder.Run": "summary metrics split environment",
     "oneway.tools.predict.predictor.Predictor": "predict predict_batch probabilities classify",
-    "oneway.tools.predict.predictor.Prediction": "mask indices overlay shares facts save",
+    "oneway.tools.predict.prediction.Prediction": "mask indices overlay shares facts save",
 }
 """What a user of the package calls and is given, with its methods."""
 SCIENCE = ("ops", "perturb", "models", "methods")

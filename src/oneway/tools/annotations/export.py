@@ -18,7 +18,8 @@ from oneway.runs.atomic import place_below, write_atomically
 from oneway.tools.annotations import coco, cvat, label_studio, labelme, voc, yolo
 from oneway.tools.annotations.interface import Picture, Scheme, Writer
 from oneway.tools.annotations.regions import find_regions
-from oneway.tools.predict.predictor import Prediction, Predictor
+from oneway.tools.predict.prediction import Prediction
+from oneway.tools.predict.predictor import Predictor
 
 FORMATS: Mapping[AnnotationFormat, Writer] = {
     "cvat": cvat,

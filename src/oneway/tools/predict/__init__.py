@@ -2,4 +2,5 @@
 
 from oneway.tools.predict.command import predict_files
 from oneway.tools.predict.outputs import Outputs
-from oneway.tools.predict.predictor import Prediction, Predictor, load
+from oneway.tools.predict.prediction import Prediction
+from oneway.tools.predict.predictor import Predictor, load

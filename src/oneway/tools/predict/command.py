@@ -42,7 +42,8 @@ from oneway.tools.predict.batches import (
 from oneway.tools.predict.oddities import Oddities
 from oneway.tools.predict.origin import origin_of
 from oneway.tools.predict.outputs import SETTINGS, STOPPED, Outputs
-from oneway.tools.predict.predictor import Prediction, Predictor, Size
+from oneway.tools.predict.prediction import Prediction
+from oneway.tools.predict.predictor import Predictor, Size
 from oneway.tools.predict.sources import Skipped, Source, find_sources
 from oneway.tools.predict.video import video_writer
 

@@ -25,7 +25,7 @@ from oneway.data.pictures import encoded, is_marked
 from oneway.runs import lock
 from oneway.runs.atomic import place_below, write_atomically
 from oneway.tools.predict.origin import origin_in
-from oneway.tools.predict.predictor import Prediction, png
+from oneway.tools.predict.prediction import Prediction, png
 from oneway.tools.predict.sources import Source
 
 OVERLAY = {"quality": 92, "subsampling": 0}

@@ -1,11 +1,10 @@
-"""A trained model as a function of images, and what it makes of one.
+"""A trained model as a function of images.
 
 Shapes: N images of H×W pixels, C classes.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +16,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from PIL import Image, ImageOps
 from torch import Tensor, nn
@@ -29,11 +27,10 @@ from oneway.common.terms import COARSEST_STRIDE
 from oneway.common.words import first_line
 from oneway.config import Precision
 from oneway.data.dataset import Bytes, Colour, factor_of
-from oneway.data.decode.images import STRIPE, read_image, reduced
+from oneway.data.decode.images import read_image, reduced
 from oneway.data.folder.classes import default_colours
 from oneway.data.image_style import COLOURS, ImageStyle
 from oneway.data.mask_style import MaskStyle
-from oneway.data.pictures import encoded, mark, palette
 from oneway.engine.replay import ReplayedFunction, on
 from oneway.models.favoured import Favoured, favoured
 from oneway.models.mirrored import Mirrored, average
@@ -43,8 +40,8 @@ from oneway.models.winograd import use_winograd
 from oneway.ops.losses import upsample
 from oneway.ops.most_probable import most_probable
 from oneway.runs import choose_device, load_model, no_run
-from oneway.runs.atomic import write_atomically
 from oneway.tools.evaluate import as_input
+from oneway.tools.predict.prediction import Floats, Prediction
 from oneway.tools.predict.tiles import SMALLEST_TILE, Box, Look, slide, spans, stride_of, survey
 
 PROBE = 64
@@ -57,75 +54,10 @@ TILE = (1536, 1536)
 """Height and width of the tiles of larger images, unless told otherwise."""
 
 Size = tuple[int, int]
-Floats = npt.NDArray[np.float32]
 Picture = Image.Image | Bytes | str | PathLike[str]
 
 Tell = Callable[[int, int], None]
 """Told which tile of how many comes now, counted from 1; some networks look at each of them twice."""
-
-
-@dataclass(frozen=True, eq=False)
-class Prediction:
-    """The class of every pixel of an image."""
-
-    image: Bytes  # H×W×3 in RGB
-    labels: Bytes  # H×W, indices into classes
-    confidence: Floats  # H×W, the probability of that class; none where `predict_batch` was told to leave it out
-    classes: tuple[str, ...]
-    colours: tuple[Colour, ...]
-    style: MaskStyle | None = None  # of the masks that the model learnt from, where that is known
-
-    def mask(self) -> Image.Image:
-        """As the masks that the model learnt from; class indices where it learnt from no masks."""
-        return self.indices() if self.style is None else self.style.picture(self.labels)
-
-    def indices(self) -> Image.Image:
-        """Class indices in a palette image: any viewer shows it in the colours of the classes."""
-        picture = Image.fromarray(self.labels)
-        picture.putpalette(palette(self.colours).tobytes())
-        return picture
-
-    def overlay(self, opacity: float = 0.5) -> Image.Image:
-        """The image with the colours of the classes laid over, but for black: it would only darken it.
-
-        By NumPy, since other threads would wait for Pillow. Of opacities, there are 256 between 0 and 1.
-        """
-        colours, share = palette(self.colours), round(256 * opacity)
-        clear = colours.max(axis=1) == 0
-        table, painted = colours.astype(np.uint16) * share, np.empty_like(self.image)
-        height = max(1, STRIPE // self.labels.shape[1])
-        for top in range(0, len(painted), height):
-            labels, image, target = (pixels[top : top + height] for pixels in (self.labels, self.image, painted))
-            mixed = np.multiply(image, 256 - share, dtype=np.uint16)
-            mixed += np.take(table, labels, axis=0)
-            mixed >>= 8
-            target[:] = mixed
-            if clear[: len(self.colours)].any():
-                np.copyto(target, image, where=np.take(clear, labels)[..., None])
-        return Image.fromarray(painted)
-
-    def shares(self) -> dict[str, float]:
-        """The share of each class in the pixels, from 0 to 1."""
-        counts = np.array(Image.fromarray(self.labels).histogram()[: len(self.classes)])
-        return dict(zip(self.classes, (counts / self.labels.size).tolist(), strict=True))
-
-    def facts(self) -> dict[str, Any]:
-        """What JSON files say: size, shares and, where it is known, mean confidence."""
-        height, width = self.labels.shape
-        known = {"confidence": float(self.confidence.mean(dtype=np.float64))} if self.confidence.size else {}
-        return {"height": height, "width": width, **known, "shares": self.shares()}
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Writes the mask as a PNG file: other formats would lose the class numbers."""
-        path = Path(path)
-        if path.suffix.lower() != ".png":
-            raise UserError(f"{path}: masks are PNG files, which keep class numbers and colours. Let it end in .png.")
-        write_atomically(path, png(self.mask()))
-
-
-def png(mask: Image.Image, origin: str = "") -> bytes:
-    """The content of a PNG file of classes: by runs of equal bytes, a quarter of the time, and no larger."""
-    return encoded(mask, "PNG", compress_type=zlib.Z_RLE, pnginfo=mark("predict", origin))
 
 
 @dataclass(frozen=True, eq=False)
