@@ -40,7 +40,7 @@ from oneway.tools.predict.batches import (
     threads,
 )
 from oneway.tools.predict.oddities import Oddities
-from oneway.tools.predict.origin import origin_of
+from oneway.tools.predict.origin import maker_of, origin_of
 from oneway.tools.predict.outputs import SETTINGS, STOPPED, Outputs
 from oneway.tools.predict.prediction import Prediction
 from oneway.tools.predict.predictor import Predictor, Size
@@ -96,8 +96,8 @@ def predict_files(
     if model.classifies:
         return _classify(model, sources, skipped, as_json)
     about = {**_about(model), **_asked(outputs, tile), "masks": _meanings(model, outputs)}
-    settings = {key: about.get(key) for key in SETTINGS}
-    origins = {source: origin_of(source, model.source, settings) for source in sources}
+    maker = maker_of(model.source, {key: about.get(key) for key in SETTINGS})
+    origins = {source: origin_of(source, maker) for source in sources}
     if resume:
         outputs.refuse_others(about)
         total = len(sources)

@@ -21,13 +21,23 @@ from oneway.tools.predict.sources import Source
 NOTED = re.compile(rb"tEXt" + ORIGIN.encode() + rb"\0([0-9a-f]{32})")
 
 
-def origin_of(source: Source, model: Path, settings: Mapping[str, Any]) -> str:
-    """A word that differs where a file, what lies beside it, the model or a setting does; none where it is unknown."""
+def maker_of(model: Path, settings: Mapping[str, Any]) -> str:
+    """What differs where the model or a setting does; none where the model's file has gone since it was loaded."""
     try:
-        files = [_state(path) for path in (model, source.path, *companions(source.path))]
+        return json.dumps([_state(model), settings])
+    except OSError:
+        return ""
+
+
+def origin_of(source: Source, maker: str) -> str:
+    """A word that differs where a file, what lies beside it, or the maker does; none where it is unknown."""
+    if not maker:
+        return ""
+    try:
+        files = [_state(path) for path in (source.path, *companions(source.path))]
     except OSError:  # it is said when it is read
         return ""
-    return blake2b(json.dumps([settings, files]).encode(), digest_size=16).hexdigest()
+    return blake2b(json.dumps([maker, files]).encode(), digest_size=16).hexdigest()
 
 
 def _state(path: Path) -> tuple[str, int, int]:
