@@ -22,6 +22,7 @@ from oneway.config import Config
 from oneway.config.recipes import recipe
 from oneway.data.splits import choose, places
 from oneway.draws import draw
+from oneway.engine.balance import class_weights
 from oneway.engine.start import plan_of, training_state
 from oneway.engine.store import Store
 from oneway.runs.environment import environment
@@ -40,8 +41,11 @@ def losses_of(engine: str, config: Config, iterations: int, device: torch.device
     config = config.changed(train=ENGINES[engine])
     dataset = data.load(config.data)
     samples = dataset.read("train")
-    plan = plan_of(config, *places(samples, choose(samples, config.labels, config.seed)))
-    state = training_state([models.build(config.model, len(dataset.classes), config.seed)], (), config, device)
+    labelled, unlabelled = places(samples, choose(samples, config.labels, config.seed))
+    weights = class_weights(samples, labelled, len(dataset.classes)) if config.train.balance == "frequency" else None
+    network = models.build(config.model, len(dataset.classes), config.seed)
+    state = training_state([network], (), config, device, class_weights=weights)
+    plan = plan_of(config, labelled, unlabelled, network=state.student)
     if engine.endswith("channels last"):
         state.student.to(memory_format=torch.channels_last)
     advance = make_iteration(state, config, Store.hold(samples, device))

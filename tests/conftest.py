@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from small_runs import train_two
 
 # Tests run several to a machine; more threads each would only make them wait for one another.
 torch.set_num_threads(1)
+# On a GPU, single precision is compared with single precision, also in processes that tests start.
+os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
 
 
 @pytest.fixture(scope="session")

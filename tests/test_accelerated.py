@@ -127,8 +127,9 @@ def test_what_every_method_computes_can_be_captured(method):
 
 @pytest.fixture
 def uncaptured(monkeypatch):
-    """A captured step whose warm-up is over, without a GPU: what it would run is counted instead."""
-    monkeypatch.setattr(torch.cuda, "Stream", object)
+    """A captured step whose warm-up is over: what it would run is counted instead, and no GPU is needed."""
+    if DEVICE.type == "cpu":
+        monkeypatch.setattr(torch.cuda, "Stream", object)
     monkeypatch.setattr(CapturedStep, "_compile", lambda self, consistent: None)
     said, ran = [], []
     captured = CapturedStep(*world(small_streets(method="simple-phtps")), small_streets(), said.append)
