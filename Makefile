@@ -4,7 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 INPUTS := pyproject.toml constraints.txt
 
-.PHONY: install quickstart test test-all test-reliability lint wheel docs clean
+# Tests are the same on every machine: without its GPUs, two at a time, one thread each.
+PYTEST := CUDA_VISIBLE_DEVICES= OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal
+
+.PHONY: install quickstart test test-all test-gpu test-reliability lint wheel docs clean
 
 quickstart: $(VENV)/.core
 	$(BIN)/oneway quickstart
@@ -33,15 +36,19 @@ lint: $(VENV)/.test
 	$(BIN)/mypy --num-workers 2
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal -m 'not slow'
+	$(PYTEST) -m 'not slow'
 
 # The slow proofs too.
 test-all: lint
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal
+	$(PYTEST)
+
+# Kernels, accelerated steps and replay, which the others test in Triton's interpreter, on a GPU.
+test-gpu: $(VENV)/.test
+	$(BIN)/pytest tests/test_kernels*.py tests/test_accelerated.py tests/test_replay.py tests/test_seed.py
 
 # What must not break, at full size, ending in a table: what was tried, and what survived it.
 test-reliability: $(VENV)/.test
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal tests/reliability
+	$(PYTEST) tests/reliability
 
 # Packages to install elsewhere: dist/oneway-VERSION-py3-none-any.whl, and the sources.
 wheel:

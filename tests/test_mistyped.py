@@ -131,6 +131,7 @@ def test_a_page_to_watch_names_what_it_may_have_been(place):
         ("train folder --method wrong", "method: unknown value 'wrong'. It should be 'supervised', "),
         ("train folder --crop 64 64", "Unknown flag '--crop'. Did you mean --jitter.crop? `oneway train --help` lists"),
         ("train folder --iteration 5", "Unknown flag '--iteration'. Did you mean --train.iterations?"),
+        ("train folder --data.path x", "Unknown flag '--data.path'. Did you mean --data? "),
         ("train folder --batch-size 5", "Unknown flag '--batch-size'. Did you mean --train.batch-labelled, --train."),
         ("train folder --lr 0.1", "Unknown flag '--lr'. Did you mean --optimiser.learning-rate? `oneway train --help`"),
         ("train folder --gpu 0", "Unknown flag '--gpu'. `oneway train --help` lists all."),

@@ -162,12 +162,12 @@ def _explain_option(error: UnknownOptionError) -> str:
     """The message for a flag that there is not: one spelt nearly so, or with its first word or letters (`--lr`)."""
     given = (error.token.keyword or error.token.value).partition("=")[0]
     word = given.lstrip("-").replace("_", "-")
-    settings = {
-        name: name.lstrip("-").rpartition(".")[2] for known in error.argument_collection for name in known.names
-    }
+    flags = dict.fromkeys(name for known in error.argument_collection if known.parse for name in known.names)
+    settings = {name: name.lstrip("-").rpartition(".")[2] for name in flags}
     nearest = get_close_matches(word, settings.values(), n=1, cutoff=0.8)
     near = (
         get_close_matches(given, settings, n=1, cutoff=0.8)
+        or [name for name in flags if given.startswith(f"{name}.")]  # as config.yaml has it: data.path
         or [name for name, setting in settings.items() if setting in nearest]
         or [name for name, setting in settings.items() if setting.partition("-")[0] == word.partition("-")[0]]
         or [name for name, setting in settings.items() if "-" in setting and _initials(setting) == word]
