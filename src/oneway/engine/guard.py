@@ -31,13 +31,13 @@ class StepGuard:
             buffers.setdefault(buffer.dtype, []).append(buffer)
         return cls(list(model.parameters()), [found for found in variances if isinstance(found, Tensor)], buffers)
 
-    def all_finite(self, losses: Iterable[Tensor | None]) -> Tensor:
+    def all_finite(self, losses: Iterable[Tensor]) -> Tensor:
         """Whether the losses, every gradient and batch norm's variances are finite: a bool on the device.
 
         Where activations are so large that their variance is infinite, what batch norm makes of them looks harmless.
         """
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        values = [loss.float() for loss in losses if loss is not None]
+        values = (loss.float() for loss in losses)
         return torch.stack([*values, *torch._foreach_norm([*gradients, *self.variances])]).isfinite().all()
 
     def snapshot(self) -> dict[torch.dtype, Tensor]:

@@ -47,11 +47,11 @@ def step(state: TrainingState, store: Store, draws: Draws, config: Config, consi
     method = METHODS[config.method if consistent else "supervised"]
     statistics = state.guard.snapshot()
     state.optimiser.zero_grad()
-    lower = in_bfloat16(config, device)
+    bfloat16 = in_bfloat16(config, device)
     # An unknown network (`model.factory`) may use its weights in other ways than its layers' forward.
-    ours = lower and kernels_run(device) and config.model.factory is None
-    networks = dict.fromkeys((*state.models.learning, *state.models.teachers) if ours else ())  # each once
-    with torch.autocast(device.type, torch.bfloat16, enabled=lower), weights_in(torch.bfloat16, *networks):
+    cast_together = bfloat16 and kernels_run(device) and config.model.factory is None
+    networks = dict.fromkeys((*state.models.learning, *state.models.teachers) if cast_together else ())  # each once
+    with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16), weights_in(torch.bfloat16, *networks):
         settings = settings_of(config, state.alpha, state.class_weights)
         losses = method.generator()(state.models, mixed_batch(store, draws, config), settings)
         measured = add_gradients(losses, state.guard.parameters)

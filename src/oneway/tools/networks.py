@@ -19,7 +19,7 @@ from oneway.common.terms import Task
 from oneway.common.words import listed
 from oneway.config import Config, Model
 from oneway.data.dataset import Dataset
-from oneway.engine.single_value_norm import refuse_single_value_batch_norm
+from oneway.engine.refusals import refuse_single_value_batch_norm
 from oneway.engine.start import training_state
 from oneway.engine.state import TrainingState
 from oneway.methods import METHODS

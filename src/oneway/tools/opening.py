@@ -27,7 +27,7 @@ from oneway.engine.balance import class_weights
 from oneway.engine.capture import one_training_on_gpu
 from oneway.engine.feed import Feed, feed
 from oneway.engine.ranks import Ranks
-from oneway.engine.shares import refuse_indivisible
+from oneway.engine.refusals import refuse_indivisible
 from oneway.engine.start import accelerated, batch_sizes, plan_of
 from oneway.engine.state import TrainingState
 from oneway.engine.warm import prewarm_gpu
@@ -128,7 +128,7 @@ class Turn:
             self.said.add(text)
 
 
-ALONE = Turn()
+ONLY_ONE = Turn()
 
 
 def require_agreement(config: Config, resume: bool, ranks: Ranks) -> None:

@@ -34,7 +34,7 @@ from oneway.runs import TrainedModel, continuation
 from oneway.runs.checkpoint.writer import Writer
 from oneway.tools.evaluate import METRIC_NAMES, as_json, by_image_as_json
 from oneway.tools.loggers import About, follow_run, require_services, services_of
-from oneway.tools.opening import ALONE, Training, Turn, find_ended, open_training, require_agreement
+from oneway.tools.opening import ONLY_ONE, Training, Turn, find_ended, open_training, require_agreement
 from oneway.tools.snapshots import Snapshots
 
 
@@ -45,7 +45,7 @@ def train(
     console: Console,
     allow_changes: bool = False,
     log: Sequence[str] = (),
-    turn: Turn = ALONE,
+    turn: Turn = ONLY_ONE,
     beside: Callable[[], object] | None = None,
 ) -> dict[str, Any]:
     """Trains as configured into the run folder `out`; returns the summary.
