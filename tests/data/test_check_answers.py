@@ -173,6 +173,16 @@ def test_an_image_that_exif_turns_is_doubted_beside_a_mask_alone(tmp_path, capsy
     assert not [one for one in findings(root / "drawn", capsys) if "EXIF" in one.message]
 
 
+def test_annotations_all_over_leave_no_background_and_no_doubt(tmp_path, capsys):
+    """Their 0 is what no region covers; no numbers of theirs can have been counted from 1."""
+    for number in range(4):
+        Image.new("L", (40, 40), 60 * number).save(tmp_path / f"{number}.png")
+        halves = {"lawn": [[0, 0], [40, 20]], "path": [[0, 20], [40, 40]]}
+        shapes = [{"label": name, "points": ends, "shape_type": "rectangle"} for name, ends in halves.items()]
+        (tmp_path / f"{number}.json").write_text(json.dumps({"shapes": shapes, "imagePath": f"{number}.png"}))
+    assert not [one for one in findings(tmp_path, capsys) if one.kind.startswith(("Labels that", "Classes that"))]
+
+
 def test_training_refuses_errors_and_tells_the_first_five(tmp_path):
     """Warnings do not stop it."""
     warning = Finding("warning", "Suspicious", "a.png", "looks like b.png")

@@ -119,11 +119,26 @@ def test_a_list_with_two_cases_tells_them_apart(tmp_path):
     """And one that neither has is asked for, since it could be either."""
     root = spelt(tmp_path, "road", "Road", "ROAD", "road ")
     write(root / "dataset.yaml", "classes: [background, road, Road, car]")
-    assert "`classes` lacks 'ROAD', which is drawn. Add it." in refusal(root)
+    assert "`classes` lacks 'ROAD', which is drawn (2.jpg is the first). Add it, or correct the labels." in refusal(
+        root
+    )
     write(root / "dataset.yaml", "classes: [background, road, Road, ROAD, car]")
     found = listing(root)
     drawn = [found.read_labels(item)[2, 3] for item in sorted((*found.train, *found.val), key=lambda item: item.name)]
     assert drawn == [1, 2, 3, 1]
+
+
+def test_a_label_that_is_listed_and_never_drawn_may_be_left_out(tmp_path):
+    """COCO lists a category that no region has; one that a region has is asked for, with its image."""
+    with_coco(tmp_path, "car")
+    tree = json.loads((tmp_path / "instances.json").read_text())
+    tree["categories"].append({"id": 3, "name": "pond"})
+    write(tmp_path / "instances.json", json.dumps(tree))
+    assert listing(tmp_path).classes == ("background", "road", "car", "pond")
+    write(tmp_path / "dataset.yaml", "classes: [background, road, car]")
+    assert listing(tmp_path).classes == ("background", "road", "car")
+    write(tmp_path / "dataset.yaml", "classes: [background, road]")
+    assert "`classes` lacks 'car', which is drawn (images/0.jpg is the first)." in refusal(tmp_path)
 
 
 def test_what_a_message_quotes_ends_with_a_word(tmp_path):

@@ -158,7 +158,8 @@ def absent_classes(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
                 message += f"; {about_alpha(first)}"
             yield Finding("error", "A single class: there is nothing to tell apart", WHOLE_SET, message)
         return
-    if 0 not in present:
+    numbered = any(item.mask and item.mask.suffix.lower() in MASK_SUFFIXES for item in listing.items)
+    if 0 not in present and numbered:  # of annotations, 0 is what no region covers
         zero = _named(0, listing).removeprefix("class ")
         message = f"classes from {min(present)} to {max(present)} occur, and never {zero}"
         yield Finding("warning", "Labels that may be counted from 1", WHOLE_SET, message)

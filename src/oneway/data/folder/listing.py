@@ -209,15 +209,32 @@ def _annotated_classes(found: Found, known: Known) -> tuple[str, ...]:
     """
     names = dict.fromkeys(name for one in found.annotations for name in one.names)
     if given := found.description.names:
-        if unknown := [name for name in names if spelled(name, given) is None and not is_background(name)]:
-            shown = listed((repr(name) for name in unknown), SHOWN)
-            is_drawn, it = ("is drawn", "it") if len(unknown) == 1 else ("are drawn", "them")
-            raise UserError(f"{found.root / FILE}: `classes` lacks {shown}, which {is_drawn}. Add {it}.")
+        unknown = [name for name in names if spelled(name, given) is None and not is_background(name)]
+        drawn_on = _first_images(found.annotations) if unknown else {}
+        if lacking := [name for name in unknown if name in drawn_on]:  # others are listed, and were never used
+            shown = listed((repr(name) for name in lacking), SHOWN)
+            is_drawn, it = ("is drawn", "it") if len(lacking) == 1 else ("are drawn", "them")
+            first = drawn_on[lacking[0]].relative_to(found.root).as_posix()
+            raise UserError(
+                f"{found.root / FILE}: `classes` lacks {shown}, which {is_drawn} ({first} is the first). Add {it}, or "
+                "correct the labels."
+            )
         same_undrawn = (undrawn_class(given) == IGNORE) == (undrawn_class(known.classes) == IGNORE)
         return known.classes if {*given} <= {*known.classes} and same_undrawn else given
     every = names if all(one.listed for one in found.annotations) else sorted(names)
     drawn = [name for name in every if not is_background(name)]
     return known.classes if {*drawn} <= {*known.classes} and known.classes else (BACKGROUND, *drawn)
+
+
+def _first_images(annotations: Sequence[Annotations]) -> dict[str, Path]:
+    """By the name of each class that is drawn: the first image on which it is."""
+    first: dict[str, Path] = {}
+    for one in annotations:
+        for image in one.files:
+            for region in one.regions(image).regions:
+                if region.name is not None:
+                    first.setdefault(region.name, image)
+    return first
 
 
 def _read_annotations(annotations: Sequence[Annotations], classes: Sequence[str], resize: bool, item: Item) -> Bytes:
