@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data.folders import SCENE, labelled, listing, mask, names, pairs, photo, refusal, write
+from data.folders import SCENE, coco, labelled, listing, mask, names, pairs, photo, refusal, write
 from oneway.config import Data
 from oneway.data import list_files
 from oneway.data.check import apply_rules
@@ -262,6 +262,16 @@ def test_one_folder_too_high_and_archives(tmp_path):
     told = refusal(tmp_path / "my export.zip")
     assert "an archive. Unpack it, and name the folder: unzip '" in told
     assert told.endswith(f"-d '{tmp_path / 'my export'}'")
+
+
+def test_annotations_in_a_folder_of_their_own_belong_beside_the_images(tmp_path):
+    """As an export without images is unpacked: that folder is no data set by itself."""
+    for index in range(4):
+        photo(tmp_path / f"{index}.jpg")
+    file = coco(tmp_path / "export" / "instances.json", [f"{index}.jpg" for index in range(4)])
+    assert f"{file} holds annotations, and no image lies beside it: move it into {tmp_path}" in refusal(tmp_path)
+    file.rename(tmp_path / file.name)
+    assert len(listing(tmp_path).items) == 4
 
 
 @pytest.mark.parametrize("inside", ["images", "masks", "train/images", "val/masks"])

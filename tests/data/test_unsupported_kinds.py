@@ -145,3 +145,15 @@ def test_a_folder_of_videos_alone(tmp_path):
     said = f"no image found, but videos: 1 of kind .mov and 1 of kind .mp4. {flag}"
     assert said in refusal(videos)
     assert said in refusal(pairs(tmp_path / "set"), videos)
+
+
+def test_an_archive_in_a_folder_is_named_itself_or_unpacked(tmp_path):
+    """As the only thing there, it may be the data set; among images, it may hold their labels."""
+    archive = write(tmp_path / "data" / "export.zip", "")
+    said = (
+        f"no image found, but archives: 1 of kind .zip. Name the archive instead of the folder ({archive}), or unpack"
+    )
+    assert said in refusal(tmp_path / "data")
+    photo(tmp_path / "data" / "0.jpg")
+    (problem,) = find(tmp_path / "data").problems
+    assert problem.message.startswith(f"left out: an archive. Unpack it if it is to be used: unzip {archive} -d ")

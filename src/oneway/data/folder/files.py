@@ -132,7 +132,16 @@ def name_another(root: Path) -> str:
             f"{listed(below)} look like data sets: name one of them. Where their masks mean the same, "
             f"`train: {{images: ., masks: .}}` in {root / FILE} reads all, and `classes` there names what they hold."
         )
+    if below and (file := _annotations_alone(below[0])):
+        return f"{file} holds annotations, and no image lies beside it: move it into {root}, beside the images."
     return f"{below[0]} looks like a data set: name that folder." if below else ""
+
+
+def _annotations_alone(folder: Path) -> Path | None:
+    """The file of annotations in a folder without images, as a tool's export without images is unpacked."""
+    annotated = (folder / part.annotations[1] for part in _labelled_parts(folder) if part.annotations)
+    file = next(annotated, folder)
+    return file if file.is_file() and not images_in(folder, folder, []) else None
 
 
 def _above(root: Path) -> Path | None:

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from oneway.common.errors import UserError
 from oneway.common.run_files import is_contact_sheet, is_output
 from oneway.common.words import command, composed
+from oneway.data.cache.unpack import ZIP, unzip_command
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.masks import MASK_SUFFIXES
 from oneway.data.decode.video import VIDEO_SUFFIXES
@@ -20,7 +21,7 @@ VOLUMES = frozenset(f".dcm .nii {VOLUME} .nrrd .mha .mhd".split())
 PICTURES = frozenset(".heic .heif .avif .jp2 .j2k .jxl .svg .psd .dng .nef .cr2 .arw .raw".split()) - SUFFIXES | VOLUMES
 """Suffixes of pictures that are not read, though a user may expect it."""
 
-UNSUPPORTED = PICTURES | VIDEO_SUFFIXES | frozenset(".npy .npz .mat .zip".split())
+UNSUPPORTED = PICTURES | VIDEO_SUFFIXES | frozenset((".npy", ".npz", ".mat", ZIP))
 """Suffixes of all files that are not read, though a user may expect it."""
 
 
@@ -68,6 +69,10 @@ def images_in(folder: Path, home: Path, problems: list[Problem], masks: bool = F
         if path.suffix.lower() in VIDEO_SUFFIXES:
             frames = command("--data.unlabelled", path)
             problems.append(Problem(path, f"left out: a video. `{frames}` trains on its frames, without labels."))
+        elif kind_of(path) == ZIP:
+            problems.append(
+                Problem(path, f"left out: an archive. Unpack it if it is to be used: {unzip_command(path)}")
+            )
         elif kind_of(path) in UNSUPPORTED - suffixes:
             problems.append(Problem(path, "left out: not read. Convert it to JPEG or PNG if it is to be used."))
     return [path for path in files if path.suffix.lower() in suffixes]
@@ -125,4 +130,6 @@ def unsupported_images(problems: Iterable[Problem]) -> str:
         read = command("--data.unlabelled", os.path.commonpath(files))
         way_out = f"`{read}` trains on their frames, without labels. To label some, save them as images"
         return f", but videos: {counts}. {way_out}"
+    if kinds.keys() == {ZIP}:
+        return f", but archives: {counts}. Name the archive instead of the folder ({files[0]}), or unpack it"
     return f", but files that are not read: {counts}. Convert them to JPEG or PNG" if kinds else ""
