@@ -16,6 +16,7 @@ import traceback
 from contextlib import suppress
 from importlib import import_module
 
+from oneway.common.extras import unreported
 from oneway.common.run_files import METRICS, SUMMARY
 from oneway.common.words import first_line
 from oneway.tools.loggers.interface import TITLES, About, Logger, read_point
@@ -80,7 +81,9 @@ def main() -> None:
 
 def follow(about: About, service: str, parent: Parent) -> None:
     """Takes all points of a run to a service, from the first on, until the run ends."""
-    logger: Logger = import_module(f"oneway.tools.loggers.{service}").Service(about, parent.tell)
+    with unreported():
+        module = import_module(f"oneway.tools.loggers.{service}")
+    logger: Logger = module.Service(about, parent.tell)
     number, rest, ended = 0, "", False
     with open(about.folder / METRICS, encoding="utf-8") as log:  # stays the same file when a continued run has another
         while not ended:
