@@ -134,3 +134,15 @@ def test_what_was_lost_from_the_cache_is_decoded_again(root, lose):
     after = train(root)
     assert np.array_equal(after.pixels[:], kept[0])
     assert np.array_equal(after.labels[:], kept[1])
+
+
+def test_a_user_without_a_home_folder_is_told_where_a_cache_can_be_named(root, monkeypatch):
+    """In a container, the number of a user may be one that the system has no entry for."""
+
+    def unknown(number: int) -> None:
+        raise KeyError(number)
+
+    for variable in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert "--data.cache" in refusal(settings(root, cache=None))

@@ -30,7 +30,7 @@ def import_extra(module: str, extra: str, purpose: str) -> Any:
 def unreported() -> Iterator[None]:
     """What is imported in the block tells its makers nothing, unless the user has set its variable otherwise.
 
-    OpenVINO has no such variable, and reports that it was imported; it does without where the package for that is missing.
+    OpenVINO has no such variable, and reports that it was imported; without its package for that, it does not.
     """
     for variable, off in NO_REPORTS.items():
         os.environ.setdefault(variable, off)

@@ -24,7 +24,14 @@ ANOTHER_CACHE = (
 
 def cache_root(chosen: Path | None) -> Path:
     """The folder that the user chose, or else one in the user's cache folder."""
-    return chosen or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oneway"
+    if chosen:
+        return chosen
+    if named := os.environ.get("XDG_CACHE_HOME"):
+        return Path(named) / "oneway"
+    try:
+        return Path.home() / ".cache" / "oneway"
+    except RuntimeError:  # without HOME, a number of a user that the system has no entry for, as containers are given
+        raise UserError(f"There is no place for the cache: this user has no home folder. {ANOTHER_CACHE}") from None
 
 
 @contextmanager
