@@ -31,6 +31,13 @@ SMALL: dict[str, Any] = {
 }
 """Who does not ask for other scenes gets those that the process has rendered already."""
 
+TINY: dict[str, Any] = {
+    "model": {"weights": None, "width": 0.125},
+    "jitter": {"crop": (32, 48)},
+    "train": {"batch_labelled": 2, "batch_unlabelled": 2, "device": "cpu"},
+}
+"""What makes runs of `reproduce` on photographs small."""
+
 SMALL_FLAGS = (
     "--data.images 16 --data.size 32 64 --jitter.crop 32 64 --model.width 0.125 --labels 4 "
     "--train.batch-labelled 2 --train.batch-unlabelled 2 --train.iterations 4 --train.log-every 2"

@@ -21,13 +21,7 @@ from oneway.tools.reproduce import Request, reproduce
 from oneway.tools.reproduce.jobs import Job
 from oneway.tools.reproduce.paired_tables import PAIRED_TABLES
 from oneway.tools.train import train
-from small_runs import QUIET, stub
-
-TINY: dict[str, Any] = {
-    "model": {"weights": None, "width": 0.125},
-    "jitter": {"crop": (32, 48)},
-    "train": {"batch_labelled": 2, "batch_unlabelled": 2, "device": "cpu"},
-}
+from small_runs import QUIET, TINY, stub
 
 
 @pytest.fixture(scope="module")
