@@ -145,4 +145,4 @@ def test_a_user_without_a_home_folder_is_told_where_a_cache_can_be_named(root, m
     for variable in ("HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr("pwd.getpwuid", unknown)
-    assert "--data.cache" in refusal(settings(root, cache=None))
+    assert "--data.cache" in refusal(root, cache=None)
