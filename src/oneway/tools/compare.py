@@ -55,7 +55,8 @@ def compare(
     before, after = values.values()
     folders, page = [out / config.method for config in (baseline, chosen)], out / "report.html"
     facts = read_runs(folders)
-    write_json(out / SUMMARY, {**values, "gain": after - before, "gain_interval": interval_between(*facts)})
+    interval = interval_between(*facts)
+    write_json(out / SUMMARY, {**values, "gain": after - before, "gain_interval": interval})
     write_report(folders, page, factory=configs[0].model.factory, trained=configs[0].data)
     last, gain = summaries[chosen.method], shown_gain(before, after)
     cause = "with unlabelled images" if facts[-1].further else "and every image is labelled"
@@ -64,7 +65,7 @@ def compare(
         f"{counted(last['labels'], 'label')}: {before:.1f} → {after:.1f} % {METRIC_NAMES[last['metric']]} "
         f"({gain:+.1f} {cause})",
     )
-    if doubt := with_other_images(*facts):
+    if doubt := with_other_images(interval):
         say(console, doubt)
     if gain < 0:
         say(console, f"The better model is that of labels alone: {folders[0]}")

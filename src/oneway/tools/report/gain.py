@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from oneway.common.words import command, counted
 from oneway.config.recipes import recipe
 from oneway.tools.baseline import BASELINE, is_baseline_of, train_command, with_method
-from oneway.tools.report.facts import RunFacts
+from oneway.tools.report.facts import RunFacts, interval_between
 from oneway.tools.report.words import hardly_moved, shown_gain, signed, too_short, with_other_images
 
 
@@ -43,7 +43,8 @@ def describe_gain(runs: Sequence[RunFacts]) -> Gain:
             what, verdict = run.name, f"is {-gain:.1f}"
             metric = f"{metric} below {baseline.name}"
         scores = f"{baseline.name} {baseline.value:.1f}, {run.name} {run.value:.1f}, {same}."
-        said = (f"{what} {verdict} points of {metric}: {scores}", with_other_images(baseline, run), caution)
+        doubt = with_other_images(interval_between(baseline, run))
+        said = (f"{what} {verdict} points of {metric}: {scores}", doubt, caution)
         return Gain(" ".join(filter(None, said)), of_a_pair=len(runs) == 2)
     gains = [f"{run.name} {signed(shown_gain(baseline.value, run.value))}" for baseline, run in compared]
     return Gain(f"What unlabelled images brought, in points of {metric} over labels alone {same}: {', '.join(gains)}.")

@@ -10,7 +10,7 @@ import numpy as np
 from oneway.common.words import counted, listed
 from oneway.config import Config
 from oneway.methods import METHODS
-from oneway.tools.intervals import FEWEST
+from oneway.tools.intervals import FEWEST, Interval
 from oneway.tools.report.confusion import NAMED
 from oneway.tools.report.facts import RunFacts, interval_between
 from oneway.tools.report.robustness import Robustness
@@ -78,7 +78,7 @@ def lead(runs: Sequence[RunFacts]) -> str:
     verdict = f"{-gain:.1f} points worse than" if gain < 0 else "no better and no worse than"
     worse = f"{others[0].name} is {verdict} {baseline.name}, with {conditions}."
     said = f"{signed(gain)} points from {conditions}." if gain > 0 else worse
-    return f"{said} {with_other_images(baseline, others[0])}".rstrip()
+    return f"{said} {with_other_images(interval_between(baseline, others[0]))}".rstrip()
 
 
 def caution(runs: Sequence[RunFacts]) -> str:
@@ -103,11 +103,11 @@ def rests_on_few(count: int, compared: bool) -> str:
     )
 
 
-def with_other_images(before: RunFacts, after: RunFacts) -> str:
+def with_other_images(difference: Interval | None) -> str:
     """How far the difference of two runs hangs on the images that validate; nothing where that is not known."""
-    if (found := interval_between(before, after)) is None:
+    if difference is None:
         return ""
-    low, high = found
+    low, high = difference
     close = ": too close to call" if low <= 0 <= high else ""
     return (
         f"With other validation images like these, the difference would lie between {signed(low)} and {signed(high)} "
