@@ -16,7 +16,7 @@ def test_a_process_on_one_core_has_few_threads():
 import os, threading
 os.cpu_count = lambda: 64
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-from oneway.common.cores import count_cores
+from oneway.common.threads import count_cores
 from oneway.common.threads import in_threads
 from oneway.tools.predict.batches import THREADS
 assert count_cores() == 1

@@ -32,9 +32,8 @@ def _substitute(error: UnicodeError) -> tuple[str, int]:
     """What replaces characters that cannot be encoded: the nearest that can, or else their numbers."""
     assert isinstance(error, UnicodeEncodeError)
     lacking = error.object[error.start : error.end]
-    return "".join(SUBSTITUTES.get(c) or visible(c).encode("ascii", "backslashreplace").decode() for c in lacking), (
-        error.end
-    )
+    written = (SUBSTITUTES.get(c) or visible(c).encode("ascii", "backslashreplace").decode() for c in lacking)
+    return "".join(written), error.end
 
 
 codecs.register_error(PLAIN, _substitute)

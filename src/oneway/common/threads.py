@@ -1,17 +1,21 @@
-"""Work on several threads, whose results come in order."""
+"""Work on several threads, whose results come in order; and how many threads or processes are of use."""
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from oneway.common.cores import count_cores
-
 AHEAD = 64
 Value = TypeVar("Value")
 Result = TypeVar("Result")
+
+
+def count_cores() -> int:
+    """Cores this process may use, which a container or `taskset` can make fewer than there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_threads(

@@ -93,9 +93,8 @@ class Listing:
     unlabelled: Path | str | None = None  # another folder, whose images are among those of training; or a pool
     masks: MaskStyle | None = None  # how its masks are stored; None where labels are in no masks
     image_style: ImageStyle = COLOURS  # what of its images is seen
-    read_as: str = (
-        ""  # how values that nothing names were taken for classes of a run; empty where there is nothing to say
-    )
+    read_as: str = ""
+    """How values that nothing names were taken for classes of a run; empty where there is nothing to say."""
 
     def factor(self, size: tuple[int, int]) -> int:
         """How many times smaller, each way, an image of this height and width is read."""

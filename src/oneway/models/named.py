@@ -33,24 +33,25 @@ def build(config: Model, classes: int, seed: int) -> nn.Module:
 
 def _named(config: Model, classes: int) -> nn.Module:
     """Build a network of this package. Imports are local: timm takes as long as PyTorch, and toys do not need it."""
+    backbone = config.backbone or BACKBONES.get(config.name, "")
     match config.name:
         case "swiftnet":
             from oneway.models.swiftnet import SwiftNet
 
-            return SwiftNet(classes, config.backbone or BACKBONES[config.name], config.width)
+            return SwiftNet(classes, backbone, config.width)
         case "deeplabv2":
             from oneway.models.deeplab import DeepLabV2
 
-            return DeepLabV2(classes, config.backbone or BACKBONES[config.name], config.width)
+            return DeepLabV2(classes, backbone, config.width)
         case "deeplabv3plus":
             from oneway.models.deeplab import DeepLabV3Plus
 
-            return DeepLabV3Plus(classes, config.backbone or BACKBONES[config.name], config.width)
+            return DeepLabV3Plus(classes, backbone, config.width)
         case "vit":
             import_timm()
             from oneway.models.vit import ViT
 
-            return ViT(classes, config.backbone or BACKBONES[config.name])
+            return ViT(classes, backbone)
         case "wrn-28-2":
             import_timm()
             from oneway.models.wrn import WideResNet

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from oneway.common.cores import count_cores
+from oneway.common.threads import count_cores
 from oneway.ops.backend import triton
 from oneway.ops.compilers import Compilers
 

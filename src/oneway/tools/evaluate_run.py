@@ -57,11 +57,10 @@ def evaluate_run(
     if not scores.confusion.any():
         where = data_path or run.config.data.path or run.config.data.name
         raise UserError(f"{where}: no pixel of its images to evaluate is labelled, and nothing can be scored.")
-    counted = samples.labelled - len(seen)
-    left_out = {"left_out": [samples.names[number] for number in seen]} if seen else {}
-    how: dict[str, Any] = ({"mirror": True} if mirror else {}) | ({"window": list(window)} if window else {})
-    how |= {"favour": dict(favour)} if favour else {}
-    about = {"run": str(path), "split": split, "samples": counted, **how, **left_out}
+    how = {"mirror": mirror, "window": list(window or ()), "favour": dict(favour or {})}
+    how["left_out"] = [samples.names[number] for number in seen]
+    asked = {name: value for name, value in how.items() if value}
+    about = {"run": str(path), "split": split, "samples": samples.labelled - len(seen), **asked}
     by_class: dict[str, Sequence[Any]] = {}
     if scores.by_image is not None:
         by_class["class_intervals"] = intervals_of_classes(scores.by_image)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from oneway.common.cores import count_cores
 from oneway.common.errors import UserError
 from oneway.common.streams import stream
+from oneway.common.threads import count_cores
 from oneway.common.words import say
 from oneway.config import Data
 from oneway.data.cache.locked import cache_root, locked

@@ -8,8 +8,8 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
-from oneway.common.cores import count_cores
 from oneway.common.errors import UserError
+from oneway.common.threads import count_cores
 from oneway.data.dataset import Bytes
 from oneway.data.decode.images import image_size, read_image
 from oneway.data.image_style import COLOURS, ImageStyle

@@ -331,11 +331,15 @@ def _append_overlay(
 
 
 def _about(model: Predictor) -> dict[str, Any]:
-    mirror = {"mirror": True} if model.mirror else {}
-    favour = {"favour": model.favour} if model.favour else {}
-    precision = "bfloat16" if model.half else "float32"
-    about = {"oneway": __version__, "model": str(model.source), **mirror, **favour, "precision": precision}
-    return {**about, "classes": model.classes, "colours": model.colours}
+    asked = {"mirror": model.mirror, "favour": model.favour}
+    return {
+        "oneway": __version__,
+        "model": str(model.source),
+        **{key: value for key, value in asked.items() if value},
+        "precision": "bfloat16" if model.half else "float32",
+        "classes": model.classes,
+        "colours": model.colours,
+    }
 
 
 def _asked(outputs: Outputs, tile: Size | None) -> dict[str, Any]:

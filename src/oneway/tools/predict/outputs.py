@@ -189,6 +189,5 @@ def jpeg(picture: Image.Image) -> bytes:
 
 def _json(values: dict[str, Any]) -> bytes:
     text = json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    return text.encode(
-        errors="backslashreplace"
-    )  # as JSON writes what is no character: a byte of a name in another encoding
+    # A byte of a name in another encoding is no character: JSON escapes it like this.
+    return text.encode(errors="backslashreplace")

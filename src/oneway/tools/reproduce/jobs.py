@@ -17,9 +17,9 @@ import torch
 from rich.console import Console
 
 from oneway.common import console as printing
-from oneway.common.cores import count_cores
 from oneway.common.errors import UserError, unknown
 from oneway.common.run_files import CONFIG
+from oneway.common.threads import count_cores
 from oneway.common.words import counted, listed, say
 from oneway.config import Config, Data, build, merge, names_of, unset_alternatives
 from oneway.data import list_files

@@ -10,9 +10,9 @@ import torch
 from rich.console import Console
 
 from oneway import data
-from oneway.common.cores import count_cores
 from oneway.common.drawing import Axes, Figure, LinearSegmentedColormap, style
 from oneway.common.errors import UserError
+from oneway.common.threads import count_cores
 from oneway.common.words import say
 from oneway.config import Config
 from oneway.config.recipes import recipe
