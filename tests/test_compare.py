@@ -178,7 +178,7 @@ def test_a_loss_is_called_one(values, further, line, validating, monkeypatch, tm
         "train",
         lambda config, *_: summary | {"value": found[config.method]},
     )
-    facts = SimpleNamespace(further=further, by_image=None)
+    facts = SimpleNamespace(further=further, by_image=None, validation_samples=validating)
     monkeypatch.setattr(compare_module, "read_runs", lambda folders: [facts] * len(folders))
     monkeypatch.setattr(compare_module, "write_report", lambda runs, out, factory, **more: out)
     configs = [small_streets(method=method) for method in found]
@@ -188,7 +188,7 @@ def test_a_loss_is_called_one(values, further, line, validating, monkeypatch, tm
         said = " ".join(capsys.readouterr().out.split())
         better = f" The better model is that of labels alone: {out / 'supervised'}" if values[0] > values[1] else ""
         start = f"Two trainings: {order[0].method}, then {order[1].method}."
-        caution = f" {rests_on_few(validating, compared=True)}" if validating < 10 else ""
+        caution = f" {rests_on_few([facts] * 2)}" if validating < 10 else ""
         short = " 200 iterations are few: labels alone learn faster at first. Compare 1,000 or more."
         caution = f"{short if better and validating < 10 else ''}{caution}"
         assert said == f"{start} {line}{better}{caution} Report: {out / 'report.html'}"

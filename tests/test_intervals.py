@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap
 
-from oneway.tools.intervals import FEWEST, interval_of, interval_of_gain, intervals_of_classes, miou_of_images
+from oneway.tools.intervals import (
+    FEWEST,
+    SELDOM,
+    interval_of,
+    interval_of_gain,
+    intervals_of_classes,
+    miou_of_images,
+    seldom_shown,
+)
 
 CLASSES = 4
 
@@ -81,6 +89,22 @@ def test_draws_without_a_class_leave_it_out():
     assert low < miou(np.delete(counts, 3, axis=2)) < miou(counts) < high
     nothing = np.concatenate([counts, np.zeros_like(counts[:1])])
     assert interval_of(nothing) == pytest.approx((low, high), abs=0.7)
+
+
+@pytest.mark.parametrize("showing", [1, SELDOM - 1, SELDOM])
+def test_a_class_that_few_images_show_is_not_lost_among_draws(showing):
+    """Of background and a rare defect, draws without the defect would score the background: an upper end near 100."""
+    counts = images(30, 0)[:, :, :2]
+    counts[:, 2] = counts[:, 1]  # as much is found as there is
+    counts[:, 0, 1] = counts[:, 1, 1] // 2  # half of the defects
+    counts[showing:, :, 1] = 0
+    found = [interval_of(counts), interval_of_gain(counts, counts)]
+    assert seldom_shown(counts) == ({1: showing} if showing < SELDOM else {})
+    if showing < SELDOM:
+        assert found == [None, None]
+    else:
+        assert found[0][1] < 75
+    assert not seldom_shown(np.concatenate([images(30, 0), counts[:, :, 1:]], axis=2))  # one class of five
 
 
 def test_an_image_has_the_mean_of_its_classes():

@@ -66,6 +66,23 @@ def test_a_warning_where_few_images_validate(folders: list[Path], count: int, wa
     assert bool(words.caution(runs)) == warned
 
 
+def test_a_warning_where_few_validation_images_show_a_class(folders: list[Path]) -> None:
+    """However many there are, where the classes are half of the mean or more: each by its name."""
+    (run,) = read_runs(folders[:1])
+    counts = np.zeros((12, 3, len(CLASSES)), dtype=np.int64)
+    counts[:, :, 0] = 5
+    counts[:2, :, 1] = 5
+    runs = [replace(run, validation_samples=12, by_image=counts)]
+    said = f"Of 12 validation images, 2 show {CLASSES[1]}, too few to mean much: others could change its IoU"
+    assert words.caution(runs).startswith(said)
+    assert words.caution(runs).endswith("Label more images that show it, for validation.")
+    counts[0, :, 2] = 5
+    said = f"Of 12 validation images, fewer than 4 show {CLASSES[1]} or {CLASSES[2]}, too few"
+    assert words.caution(runs).startswith(said)
+    counts[:4, :, 1:3] = 5
+    assert not words.caution(runs)
+
+
 def test_the_small_print_says_on_how_many_images_was_measured(copies: list[Path]) -> None:
     change_json(copies[0] / "summary.json", validation_samples=40)
     runs = read_runs(copies[:1])

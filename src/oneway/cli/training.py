@@ -223,16 +223,16 @@ def _train_one(config: Config, folder: Path, begun: bool, allow_changes: bool, l
     page = folder / "report.html"
     if not page.exists():
         write_report([folder], page, factory=config.model.factory, trained=config.data)
-    given = counted(summary["labels"], "label")
+    given, facts = counted(summary["labels"], "label"), read_runs([folder])
     if summary["value"] is None:
         say(console, f"Trained on {given}; no image validates, and no score is known")
     else:
         result = f"{summary['value']:.1f} % {METRIC_NAMES[summary['metric']]} on validation with {given}"
         say(console, f"{result}{in_brackets(summary.get('interval'))}")
-        if caution := rests_on_few(summary["validation_samples"], compared=False):
+        if caution := rests_on_few(facts):
             say(console, caution)
     say(console, f"Report: {page}")
-    say(console, str(describe_gain(read_runs([folder]))))
+    say(console, str(describe_gain(facts)))
 
 
 @verb(TRAIN)

@@ -69,7 +69,7 @@ def compare(
         say(console, doubt)
     if gain < 0:
         say(console, f"The better model is that of labels alone: {folders[0]}")
-    for caution in (too_short(chosen, last["iterations"], gain), rests_on_few(last["validation_samples"], True)):
+    for caution in (too_short(chosen, last["iterations"], gain), rests_on_few(facts)):
         if caution:
             say(console, caution)
     say(console, f"Report: {page}")

@@ -27,6 +27,9 @@ Interval = tuple[float, float]
 FEWEST = 10
 """Images: fewer say too little about how images differ."""
 
+SELDOM = 4
+"""Images: where fewer show a class, one draw in forty or more has none of it, and scores the other classes alone."""
+
 DRAWS = 2000
 TAILS = (2.5, 97.5)
 AT_ONCE = 2**24
@@ -34,13 +37,13 @@ AT_ONCE = 2**24
 
 
 def interval_of(counts: Counts) -> Interval | None:
-    """The interval of mIoU; None where too few images validate."""
-    return _interval(_mean(_scores(counts))) if len(counts) >= FEWEST else None
+    """The interval of mIoU; None where too few images validate, or show the classes that it is a mean of."""
+    return None if _too_few(counts) else _interval(_mean(_scores(counts)))
 
 
 def interval_of_gain(before: Counts, after: Counts) -> Interval | None:
     """That of the difference between two models on the same images, each draw of which both are scored on."""
-    if len(before) < FEWEST:
+    if _too_few(before):
         return None
     return _interval(_mean(_scores(after)) - _mean(_scores(before)))
 
@@ -54,6 +57,13 @@ def intervals_of_classes(counts: Counts) -> list[Interval | None]:
     return [_interval(score) if images >= FEWEST else None for score, images in zip(scores, occurs, strict=True)]
 
 
+def seldom_shown(counts: Counts) -> dict[int, int]:
+    """How many images show each of the classes that few do, if these are half of all that occur or more; else none."""
+    images = (counts[:, 1] > 0).sum(axis=0).tolist()
+    seldom = {label: count for label, count in enumerate(images) if 0 < count < SELDOM}
+    return seldom if 2 * len(seldom) >= np.count_nonzero(images) else {}
+
+
 def in_brackets(interval: Sequence[float] | None) -> str:
     """To stand behind a value in percent; nothing where none is known."""
     return f" (95\N{NO-BREAK SPACE}% interval {interval[0]:.1f} to {interval[1]:.1f})" if interval else ""
@@ -62,6 +72,11 @@ def in_brackets(interval: Sequence[float] | None) -> str:
 def miou_of_images(counts: Counts) -> Floats:
     """N: mIoU of each image by itself, over the classes it has; not a number where it has no label."""
     return _mean(_iou(counts.astype(np.float64)))
+
+
+def _too_few(counts: Counts) -> bool:
+    """Whether too few images validate, or half of their mean or more is of classes that hardly any of them shows."""
+    return len(counts) < FEWEST or bool(seldom_shown(counts))
 
 
 def _scores(counts: Counts) -> Floats:

@@ -10,7 +10,7 @@ import numpy as np
 from oneway.common.words import counted, listed
 from oneway.config import Config
 from oneway.methods import METHODS
-from oneway.tools.intervals import FEWEST, Interval
+from oneway.tools.intervals import FEWEST, SELDOM, Interval, seldom_shown
 from oneway.tools.report.confusion import NAMED
 from oneway.tools.report.facts import RunFacts, interval_between
 from oneway.tools.report.robustness import Robustness
@@ -88,18 +88,35 @@ def caution(runs: Sequence[RunFacts]) -> str:
             "No image was held out (--data.holdout 0), so nothing on this page says how good the model is. See what it "
             "predicts for images that it has not learnt from."
         )
-    return rests_on_few(runs[0].validation_samples, len(runs) > 1)
+    return rests_on_few(runs)
 
 
-def rests_on_few(count: int, compared: bool) -> str:
-    """A warning where so few images validate, one at the least, that numbers mean little; else nothing."""
+def rests_on_few(runs: Sequence[RunFacts]) -> str:
+    """A warning where so few images validate, one at the least, or show a class, that numbers mean little."""
+    count, compared = runs[0].validation_samples, len(runs) > 1
     if count >= FEWEST:
-        return ""
+        return _rests_on_few_of(runs[0])
     others = "another one" if count == 1 else f"another {count}"
     ahead = ", and which run is ahead" if compared else ""
     return (
         f"Every number here rests on {counted(count, 'validation image')}, too few to mean much: {others} could "
         f"change them by many points{ahead}. Look at the pictures, and label more images for validation."
+    )
+
+
+def _rests_on_few_of(run: RunFacts) -> str:
+    """A warning where a mean is largely of classes that hardly any validation image shows; else nothing."""
+    if run.by_image is None or not (seldom := seldom_shown(run.by_image)):
+        return ""
+    names, images = [run.classes[label] for label in seldom], [*seldom.values()]
+    if len(names) == 1:
+        show = f"{images[0]} {'shows' if images[0] == 1 else 'show'} {names[0]}"
+    else:
+        show = f"fewer than {SELDOM} show {listed(names, 6, 'or')}"
+    its, it = ("its", "it") if len(names) == 1 else ("their", "them")
+    return (
+        f"Of {run.validation_samples} validation images, {show}, too few to mean much: others could change {its} IoU, "
+        f"and so the mean, by many points. Label more images that show {it}, for validation."
     )
 
 
