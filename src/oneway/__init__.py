@@ -47,7 +47,7 @@ def configure(recipe: str, preset: PresetName | None = None, **changes: Any) -> 
 def fit(
     config: Config, out: str | PathLike[str], resume: bool = False, quiet: bool = False, log: Sequence[str] = ()
 ) -> Run:
-    """Trains as configured into a run folder, and returns the run: its `summary`, `metrics()` and `config`.
+    """Train as configured into a run folder, and return the run: its `summary`, `metrics()` and `config`.
 
     In the main thread, Ctrl-C and SIGTERM save a checkpoint and raise `oneway.common.interrupt.Interrupted`; in another
     thread, signals are left to the main thread.

@@ -52,12 +52,12 @@ Factory = Annotated[str | None, Parameter(name="--model.factory")]
 
 
 def list_names(meanings: dict[str, str]) -> None:
-    """Prints names and their meanings, in two columns."""
+    """Print names and their meanings, in two columns."""
     width = max(map(len, meanings))
     for name, meaning in meanings.items():
         results.print(Text.assemble((f"{name:{width}}", "bold"), f"  {meaning}"), soft_wrap=True)
 
 
 def verb(group: Group, name: str | None = None) -> Callable[[_Verb], _Verb]:
-    """Makes a function a verb. `--help` lists verbs in the order of their definition, in which they are used."""
+    """Make a function a verb. `--help` lists verbs in the order of their definition, in which they are used."""
     return app.command(name=name, group=group, sort_key=next(_position))

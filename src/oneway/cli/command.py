@@ -68,7 +68,7 @@ def run() -> None:
 
 
 def main() -> None:
-    """Runs the command. An error that the user can correct is a line or two, without a traceback."""
+    """Run the command. An error that the user can correct is a line or two, without a traceback."""
     # PyTorch's threads wait for one another many times in a step. By default they wait long in a busy loop, and on a
     # busy computer a step can take twenty times as long; without any such loop, a step would be slower on an idle one.
     # GNU's OpenMP, which PyTorch uses on Linux, reads this when PyTorch is loaded.

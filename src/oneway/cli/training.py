@@ -195,7 +195,7 @@ def train(
 
 
 def _train_both(config: Config, out: Path, resume: bool, allow_changes: bool, log: Sequence[str]) -> None:
-    """Trains with and without unlabelled images, and compares."""
+    """Train with and without unlabelled images, and compare."""
     from oneway.tools.baseline import with_method
     from oneway.tools.compare import compare
 
@@ -208,7 +208,7 @@ def _train_both(config: Config, out: Path, resume: bool, allow_changes: bool, lo
 
 
 def _train_one(config: Config, folder: Path, begun: bool, allow_changes: bool, log: Sequence[str]) -> None:
-    """Trains a run, and says how good the model is, and where the report is."""
+    """Train a run, and say how good the model is, and where the report is."""
     from oneway.engine.ranks import joined
     from oneway.tools.evaluate import METRIC_NAMES
     from oneway.tools.train import train

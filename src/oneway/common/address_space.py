@@ -63,14 +63,14 @@ def left() -> int | None:
 
 
 def require_margin() -> None:
-    """Raises a MemoryError while there still is memory for a message."""
+    """Raise a MemoryError while there still is memory for a message."""
     free = left()
     if free is not None and free < MARGIN:
         raise MemoryError(f"{free / 2**20:.0f} MiB of address space are left")
 
 
 def require_address_space() -> None:
-    """Refuses a limit under which PyTorch cannot be loaded and used: it would abort without a word.
+    """Refuse a limit under which PyTorch cannot be loaded and used: it would abort without a word.
 
     Where the limit is narrow, another process tries it first.
     """

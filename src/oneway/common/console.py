@@ -118,7 +118,7 @@ class Console(rich.console.Console):
 
 
 def print_result(text: str) -> None:
-    """Prints what a command was run for to the standard output, as it is.
+    """Print what a command was run for to the standard output, as it is.
 
     Raises:
         BrokenPipeError: Its reader has gone.
@@ -130,7 +130,7 @@ def print_result(text: str) -> None:
 
 
 def open_streams() -> None:
-    """Gives the process the standard streams that it was started without, leading nowhere.
+    """Give the process the standard streams that it was started without, leading nowhere.
 
     Else the next file that is opened takes the number of a stream, and whatever prints, prints into it.
     """
@@ -148,7 +148,7 @@ def open_streams() -> None:
 
 
 def close_streams() -> None:
-    """Flushes the standard streams; what cannot be written is dropped, for else Python ends with status 120."""
+    """Flush the standard streams; what cannot be written is dropped, for else Python ends with status 120."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

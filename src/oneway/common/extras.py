@@ -18,7 +18,7 @@ OPENVINO_REPORTS = "openvino_telemetry"
 
 
 def import_extra(module: str, extra: str, purpose: str) -> Any:
-    """Imports a module that comes with an extra of this package; a UserError has the command that installs it."""
+    """Import a module that comes with an extra of this package; a UserError has the command that installs it."""
     try:
         with unreported():
             return importlib.import_module(module)

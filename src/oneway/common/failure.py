@@ -56,7 +56,7 @@ def _run_folder(error: BaseException) -> Path | None:
 
 
 def _write_traceback(error: BaseException, folder: Path | None) -> Path | None:
-    """Writes the traceback into the run folder or a temporary file, and returns its path; None where neither works."""
+    """Write the traceback into the run folder or a temporary file, and return its path; None where neither works."""
     text = "".join(traceback.format_exception(error))
     try:
         if folder is not None:

@@ -67,7 +67,7 @@ _own_process = False
 
 
 def claim_process() -> None:
-    """Says that this process runs our command line, and nothing of anyone who has imported the package."""
+    """Say that this process runs our command line, and nothing of anyone who has imported the package."""
     global _own_process
     _own_process = True
 

@@ -36,7 +36,7 @@ def is_ordinary(path: Path) -> bool:
 
 
 def make_folders(home: Path, inner: Path) -> None:
-    """Makes `inner`, a folder below `home`, with all folders on the way; a UserError where one of those is a link."""
+    """Make `inner`, a folder below `home`, with all folders on the way; a UserError where one of those is a link."""
     home.mkdir(parents=True, exist_ok=True)
     for folder in [*reversed(inner.relative_to(home).parents), inner.relative_to(home)]:
         if folder.parts:
@@ -44,7 +44,7 @@ def make_folders(home: Path, inner: Path) -> None:
 
 
 def replace_file(path: Path, content: bytes | memoryview) -> None:
-    """Gives a file new content as a whole; a link of its name is replaced, and not followed.
+    """Give a file new content as a whole; a link of its name is replaced, and not followed.
 
     At any time it has all of the old content or all of the new one, and nothing is left of one that fails.
     """

@@ -21,7 +21,7 @@ def composed(name: str) -> str:
 
 
 def say(console: Console, text: str) -> None:
-    """Prints a text as it is: a path that a user typed is neither markup nor broken into lines."""
+    """Print a text as it is: a path that a user typed is neither markup nor broken into lines."""
     console.print(visible(text), markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 

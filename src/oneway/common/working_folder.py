@@ -12,7 +12,7 @@ DRIVER = "libcuda.so.1"
 
 
 def refuse_foreign_libraries() -> None:
-    """Refuses a working folder with a file that loading PyTorch would execute."""
+    """Refuse a working folder with a file that loading PyTorch would execute."""
     machine = platform.machine()
     folders = ["", "tls", machine, f"{machine}/{machine}", f"tls/{machine}", f"tls/{machine}/{machine}"]
     folders += [f"glibc-hwcaps/x86-64-v{level}" for level in (2, 3, 4)]

@@ -35,7 +35,7 @@ Colour = tuple[int, int, int]
 
 
 def class_name(text: str) -> str:
-    """Returns the text, composed and without blanks around it, if it can be the name of a class.
+    """Return the text, composed and without blanks around it, if it can be the name of a class.
 
     Raises:
         ValueError: Tables, pages and model files cannot have it; says why.

@@ -147,7 +147,7 @@ def _alternating(order: npt.NDArray[np.int64], classes: npt.NDArray[np.uint8]) -
 
 
 def refuse_unreadable(labels: str) -> None:
-    """Refuses what asks for labels in no way that is known, before anyone knows how many images there are."""
+    """Refuse what asks for labels in no way that is known, before anyone knows how many images there are."""
     _count(labels, None)
 
 

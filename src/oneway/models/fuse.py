@@ -162,7 +162,7 @@ def _fuse_pair(parent: nn.Module, norm: str, activation: str) -> None:
 
 
 def become(norm: nn.Module, kind: type[FusedNorm], activation: ops.Activation = "none") -> None:
-    """Turns a norm into a fused one."""
+    """Turn a norm into a fused one."""
     norm.__class__ = kind
     norm.activation = activation  # type: ignore[assignment]
 

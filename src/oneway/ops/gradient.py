@@ -105,7 +105,7 @@ def _merge(
 
 @triton.jit
 def store_contributions(contributions, gradient, share_down, share_right, column, w: tl.constexpr, RIGHT: tl.constexpr):
-    """Writes what the pixels of intervals contribute to the four cells around them, for one class and one row."""
+    """Write what the pixels of intervals contribute to the four cells around them, for one class and one row."""
     lower = tl.sum(gradient * share_down, axis=0, keep_dims=True)
     upper = tl.sum(gradient * (1 - share_down), axis=0, keep_dims=True)
     upper_left = tl.sum(upper * (1 - share_right), axis=2, keep_dims=True)
@@ -122,7 +122,7 @@ def store_contributions(contributions, gradient, share_down, share_right, column
 
 @triton.jit
 def store_sums(sums, loss, counted):
-    """Writes the program's share of the loss and of the pixels that count."""
+    """Write the program's share of the loss and of the pixels that count."""
     programs = tl.num_programs(0) * tl.num_programs(1) * tl.num_programs(2)
     program = (tl.program_id(2) * tl.num_programs(1) + tl.program_id(1)) * tl.num_programs(0) + tl.program_id(0)
     tl.store(sums + program, tl.sum(loss))

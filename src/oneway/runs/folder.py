@@ -110,7 +110,7 @@ class Run:
             raise
 
     def log(self, **values: Any) -> None:
-        """Adds a line to `metrics.jsonl`."""
+        """Add a line to `metrics.jsonl`."""
         file = self.path / METRICS
         line = (json.dumps(values, allow_nan=False) + "\n").encode()
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
@@ -131,17 +131,17 @@ class Run:
         return [line for line in records.refuse_damaged(lines, file) if line["iteration"] <= iteration]
 
     def write_lines(self, name: str, lines: Iterable[Mapping[str, Any]]) -> None:
-        """Writes a file of the folder with JSON in each line."""
+        """Write a file of the folder with JSON in each line."""
         with self._writing():
             write_atomically(self.path / name, "".join(json.dumps(line) + "\n" for line in lines).encode())
 
     def write(self, name: str, values: Any) -> None:
-        """Writes a JSON file of the folder."""
+        """Write a JSON file of the folder."""
         with self._writing():
             write_json(self.path / name, values)
 
     def write_settings(self, split: Split) -> None:
-        """Writes the split, and last the configuration: where there is one, the run has been started."""
+        """Write the split, and last the configuration: where there is one, the run has been started."""
         with self._writing():
             write_atomically(self.path / SPLIT, split.to_json().encode())
             write_atomically(self.path / CONFIG, self.config.to_yaml().encode())
@@ -232,7 +232,7 @@ def not_ended(path: Path) -> UserError:
 
 
 def refuse_links(path: Path) -> None:
-    """Refuses a run folder with a link among its files or its checkpoints, before anything is written there."""
+    """Refuse a run folder with a link among its files or its checkpoints, before anything is written there."""
     for folder in (path, refuse_link(path / "checkpoint")):
         for name in list_names(folder):
             refuse_link(folder / name)

@@ -28,7 +28,7 @@ def read_settings(path: Path, any_method: bool = False) -> Config:
 
 
 def refuse_own_method(path: Path, method: object) -> None:
-    """Refuses a run whose method is not ours, and names the program that trained it, where the run knows it."""
+    """Refuse a run whose method is not ours, and name the program that trained it, where the run knows it."""
     if not isinstance(method, str) or method in METHODS:
         return
     try:

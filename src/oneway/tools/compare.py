@@ -33,7 +33,7 @@ def compare(
     allow_changes: bool = False,
     log: Sequence[str] = (),
 ) -> None:
-    """Trains two runs in `out`, each in a folder named after its method; writes `summary.json` and `report.html` there.
+    """Train two runs in `out`, each in a folder named after its method; writes `summary.json` and `report.html` there.
 
     One of the configurations is supervised; they are trained in their order. Without `resume`, a run that is there is
     refused before anything is trained.

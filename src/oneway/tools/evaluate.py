@@ -105,7 +105,7 @@ class Tally:
         self.by_image = torch.zeros(len(samples), 3, classes, dtype=torch.int64, device=device)
 
     def add(self, items: Indices, predictions: Tensor, labels: Tensor) -> None:
-        """Counts a batch: which samples it has, and their classes as predicted and as labelled."""
+        """Count a batch: which samples it has, and their classes as predicted and as labelled."""
         matrices = confusion_matrices(predictions, labels, self.classes)
         self.confusion += matrices.sum(dim=0)
         counts = matrices.diagonal(dim1=1, dim2=2), matrices.sum(dim=2), matrices.sum(dim=1)

@@ -89,7 +89,7 @@ def _open(path: Path, split: SplitName, data_path: Path | None, device: str, fac
 
 
 def _refuse_unsuited(run: runs.Run, split: SplitName, mirror: bool, window: tuple[int, int] | None) -> None:
-    """Refuses what a run's data do not have, or its model cannot do, before anything is loaded."""
+    """Refuse what a run's data do not have, or its model cannot do, before anything is loaded."""
     path, name, classifies = run.path, run.config.data.name, run.config.data.task == "classification"
     if window and min(window) < COARSEST_STRIDE:
         crop = run.config.jitter.crop

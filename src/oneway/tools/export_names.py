@@ -11,7 +11,7 @@ INT8_SUFFIXES = (".onnx", ".xml")
 
 
 def refuse_export_name(to: Path, int8: bool) -> None:
-    """Raises a UserError for a file of another format, or a folder."""
+    """Raise a UserError for a file of another format, or a folder."""
     suffix = to.suffix.lower()
     if suffix not in SUFFIXES:
         raise UserError(f"{to}: unknown format. The name must end in {' or '.join(SUFFIXES)}.")

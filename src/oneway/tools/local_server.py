@@ -58,7 +58,7 @@ def listen(port: int | None, preferred: int = 0) -> socket.socket:
 
 
 def serve(app: ASGIApp, console: Console, port: int | None, preferred: int) -> None:
-    """Serves an application until it is interrupted; prints its address."""
+    """Serve an application until it is interrupted; prints its address."""
     with listen(port, preferred) as listening:
         address = f"http://{HOST}:{listening.getsockname()[1]}/"
         console.print(Text.assemble((address, "bold"), "  (Ctrl-C ends it)"), highlight=False, soft_wrap=True)
@@ -67,7 +67,7 @@ def serve(app: ASGIApp, console: Console, port: int | None, preferred: int) -> N
 
 
 def server(app: ASGIApp) -> uvicorn.Server:
-    """Serves an application on a socket given to its `run`, until it is interrupted."""
+    """Serve an application on a socket given to its `run`, until it is interrupted."""
     config = uvicorn.Config(
         app,
         http=Connection,

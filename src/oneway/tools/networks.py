@@ -75,7 +75,7 @@ class Prepared(NamedTuple):
 
 
 def refuse_unsuited(config: Config, classes: int) -> None:
-    """Refuses perturbations that there are not, and networks that do not fit: no data are needed.
+    """Refuse perturbations that there are not, and networks that do not fit: no data are needed.
 
     One of the user's own may be impossible to make, or lack what the method looks into. Others are known to fit their
     methods before anything is opened.

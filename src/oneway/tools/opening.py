@@ -121,7 +121,7 @@ class Turn:
     """What those before it have said of their data, which is not said again."""
 
     def say(self, console: Console, text: str) -> None:
-        """Prints what no training before it has said."""
+        """Print what no training before it has said."""
         if self.said is None or text not in self.said:
             words.say(console, text)
         if self.said is not None:
@@ -132,7 +132,7 @@ ONLY_ONE = Turn()
 
 
 def require_agreement(config: Config, resume: bool, ranks: Ranks) -> None:
-    """Refuses processes that were started otherwise than the first, or a batch that they cannot share."""
+    """Refuse processes that were started otherwise than the first, or a batch that they cannot share."""
     refuse_indivisible(config, ranks.world_size)
     ranks.require_equal({"oneway": __version__, "PyTorch": torch.__version__, "--resume": resume} | config.flat())
 
@@ -263,7 +263,7 @@ def _describe_images(config: Config, samples: Samples, fed: Feed, say: Callable[
 
 
 def _give_folder(training: Training, continued: Continued | None, resources: ExitStack) -> None:
-    """Gives the run its folder, or its last checkpoint; the other processes begin with the tensors of the first."""
+    """Give the run its folder, or its last checkpoint; the other processes begin with the tensors of the first."""
     ranks, state, out, say = training.ranks, training.state, training.out, training.say
     if continued is not None:
         training.run = continued.run

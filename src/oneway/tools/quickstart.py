@@ -14,7 +14,7 @@ COMPARED: tuple[str, str] = ("supervised", "simple-phtps")
 
 
 def quickstart(out: Path, seed: int, console: Console) -> None:
-    """Trains both methods with the same labels and iterations; writes `summary.json` and `report.html` beside them."""
+    """Train both methods with the same labels and iterations; writes `summary.json` and `report.html` beside them."""
     compare([quickstart_config(method, seed) for method in COMPARED], out, console)
 
 

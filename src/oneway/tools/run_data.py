@@ -113,7 +113,7 @@ def about_beginning(
 
 
 def refuse_trained_on(run: runs.Run, samples: Samples) -> None:
-    """Refuses validation images that the run was trained on, as a validation set that is named later may have."""
+    """Refuse validation images that the run was trained on, as a validation set that is named later may have."""
     known = set(run.split.labelled)
     if trained_on := [name for name in samples.names[: samples.labelled] if name in known]:
         raise UserError(
@@ -123,7 +123,7 @@ def refuse_trained_on(run: runs.Run, samples: Samples) -> None:
 
 
 def compare_validating(run: runs.Run, samples: Samples, console: Console) -> None:
-    """Says where the images that validate a run are not those that did so in training, or not as they were."""
+    """Say where the images that validate a run are not those that did so in training, or not as they were."""
     before, now = run.split.validating, samples.names
     if not before:  # of an earlier version
         return
@@ -243,7 +243,7 @@ def _classes_line(classes: Sequence[str], masks: MaskStyle | None) -> str:
 def _refuse_other_values(
     run: runs.Run, classes: Sequence[str], before: MaskStyle, now: MaskStyle, settings: Data
 ) -> None:
-    """Refuses classes without names of their own, such as `class 3`, that masks hold other values for than the run's.
+    """Refuse classes without names of their own, such as `class 3`, that masks hold other values for than the run's.
 
     Such names count the values, and say nothing about what they stand for.
     """
@@ -263,7 +263,7 @@ def _shown(values: Collection[int | Colour]) -> str:
 
 
 def refuse_other_style(path: Path | str, learnt: ImageStyle, dataset: Dataset) -> None:
-    """Refuses images of which other bands or bits are used than those that the model of a run has learnt from."""
+    """Refuse images of which other bands or bits are used than those that the model of a run has learnt from."""
     if dataset.image_style != learnt:
         raise UserError(
             f"{path}: has learnt from {learnt} of images, and {dataset.image_style} would be shown to "

@@ -31,7 +31,7 @@ class Packed(NamedTuple):
 
 
 def pack(folder: Path, out: Path, size: int, console: Console) -> Packed:
-    """Packs the images of a folder and its subfolders, in order of name and byte by byte as they are.
+    """Pack the images of a folder and its subfolders, in order of name and byte by byte as they are.
 
     Run again after an interruption, with the same `out`, it goes on behind the last complete shard.
 
@@ -75,14 +75,14 @@ def pack(folder: Path, out: Path, size: int, console: Console) -> Packed:
 
 
 def _require_free(out: Path, names: list[str]) -> None:
-    """Refuses a folder with something else in it, which would be taken for shards of this pool, or be lost."""
+    """Refuse a folder with something else in it, which would be taken for shards of this pool, or be lost."""
     found = {path.name for path in out.iterdir()} if out.is_dir() else set()
     if other := sorted(found - {*names, *(f"{name}.new" for name in names), BESIDE}):
         raise UserError(f"{out}: has {other[0]} in it, which is no shard of these images. Choose another folder.")
 
 
 def _write(shard: Path, images: list[tuple[str, Path]]) -> list[int]:
-    """Writes a shard, and returns the CRC-32 of each image; it has its name when it is complete."""
+    """Write a shard, and return the CRC-32 of each image; it has its name when it is complete."""
     checks = []
     new = shard.with_name(f"{shard.name}.new")
     with tarfile.open(new, "w", format=tarfile.PAX_FORMAT) as tar:

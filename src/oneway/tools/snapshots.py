@@ -52,12 +52,12 @@ class Snapshots:
         return self.shown
 
     def take(self, iteration: int, predictions: Sequence[Bytes]) -> None:
-        """Draws the classes that were predicted for the images."""
+        """Draw the classes that were predicted for the images."""
         for place, labels in enumerate(predictions, start=1):
             self._write(f"{iteration:08d}-{place}.png", encoded(draw_classes(labels, self.colours), "PNG"))
 
     def _write(self, name: str, content: bytes) -> None:
-        """Writes a file, not to be relied on after a power cut; where it cannot, there will be no others."""
+        """Write a file, not to be relied on after a power cut; where it cannot, there will be no others."""
         for again in (True, False):  # a disk may fail for a moment
             if not self.writable:
                 return

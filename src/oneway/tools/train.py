@@ -48,7 +48,7 @@ def train(
     turn: Turn = ONLY_ONE,
     beside: Callable[[], object] | None = None,
 ) -> dict[str, Any]:
-    """Trains as configured into the run folder `out`; returns the summary.
+    """Train as configured into the run folder `out`; returns the summary.
 
     Args:
         config: Every setting.
@@ -99,7 +99,7 @@ def _watched(training: Training, log: Sequence[str]) -> Iterator[None]:
 
 
 def _iterate(training: Training, console: Console, turn: str, beside: Callable[[], object] | None) -> int | None:
-    """Runs the iterations that are left: trains, logs, validates and saves.
+    """Run the iterations that are left: train, log, validate and save.
 
     Returns:
         A signal that came during the last iteration: nothing is left to stop then.
@@ -167,7 +167,7 @@ def _await_draws(training: Training, signal_received: Callable[[], int | None]) 
 
 
 def _stop(training: Training, signal: int) -> NoReturn:
-    """Saves a checkpoint, and ends training."""
+    """Save a checkpoint, and end training."""
     if training.done:
         _save_checkpoint(training, wait=True)
     training.ranks.broadcast(lambda: None)  # nobody leaves before it is on the disk
@@ -179,7 +179,7 @@ def _stopped(training: Training) -> str:
 
 
 def _save_checkpoint(training: Training, wait: bool = False) -> None:
-    """Saves a checkpoint, in the process that has the run folder; may wait until it is on the disk."""
+    """Save a checkpoint, in the process that has the run folder; may wait until it is on the disk."""
     if training.checkpoints is not None:
         with training.ranks.pause_watchdog():
             training.checkpoints.save(training.done, training.elapsed, training.state)
@@ -209,7 +209,7 @@ def _validate(training: Training, bar: ProgressBar) -> None:
 
 
 def _finish(training: Training) -> dict[str, Any]:
-    """Saves the model and the summary of a run that has done its iterations, and returns the summary."""
+    """Save the model and the summary of a run that has done its iterations, and return the summary."""
     config, dataset, run, pool = training.config, training.dataset, training.run, training.samples.pool
     if run is not None:
         run.require()

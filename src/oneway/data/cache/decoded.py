@@ -104,7 +104,7 @@ class Cache:
         return found
 
     def _locked(self, split: SplitName) -> AbstractContextManager[None]:
-        """Lets one process at a time into the block."""
+        """Let one process at a time into the block."""
         # Images are no less private than their folder; a cache that the user names may be meant for several.
         private = self.config.cache is None
         return locked(self.folder(split).parent, split, self.console, private, "decoded images")
@@ -169,7 +169,7 @@ class Cache:
         )
 
     def _decode(self, split: SplitName, items: Sequence[Item]) -> None:
-        """Decodes a split on all cores; it takes its place in the cache when it is complete."""
+        """Decode a split on all cores; it takes its place in the cache when it is complete."""
         with new_folder(self.folder(split)) as new:
             _require_space(self.listing, items, new)
             decoded = self._write(items, new)
@@ -177,7 +177,7 @@ class Cache:
             Index.write(new / INDEX, decoded, left_out)
 
     def _write(self, items: Sequence[Item], folder: Path) -> list[Record]:
-        """Decodes items into two files, pixels and labels, and returns what is known of them."""
+        """Decode items into two files, pixels and labels, and return what is known of them."""
         decoded: list[Record] = []
         decode = partial(self._decode_item, {})
         with (
@@ -248,7 +248,7 @@ class Cache:
 
 
 def _require_space(listing: Listing, items: Sequence[Item], folder: Path) -> None:
-    """Refuses a disk that is too small before the first image is decoded, not after half of them."""
+    """Refuse a disk that is too small before the first image is decoded, not after half of them."""
     needed = 0
     for item in items:
         try:

@@ -110,7 +110,7 @@ class Index(BaseModel):
 
     @classmethod
     def write(cls, path: Path, records: Sequence[Record], left_out: Collection[str]) -> None:
-        """Writes the index of items that have just been decoded, of which some, by name, could not be."""
+        """Write the index of items that have just been decoded, of which some, by name, could not be."""
         items, others = ([one for one in records if (one.name in left_out) == left] for left in (False, True))
         index = cls(made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), items=items, left_out=others)
         sealed = json.dumps(index.model_dump(mode="json")).encode()[:-1]

@@ -36,7 +36,7 @@ def cache_root(chosen: Path | None) -> Path:
 
 @contextmanager
 def locked(place: Path, name: str, console: Console, private: bool, kept: str) -> Iterator[None]:
-    """Makes a folder and lets one process at a time into the block; one that is killed leaves no lock behind.
+    """Make a folder and let one process at a time into the block; one that is killed leaves no lock behind.
 
     A private folder may be read by nobody else. Messages say what is kept there, such as `decoded images`.
     """

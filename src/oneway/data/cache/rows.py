@@ -83,7 +83,7 @@ class OnDisk:
         return found
 
     def read(self, start: int, into: Bytes) -> None:
-        """Fills an array, contiguous in memory, from a place in the row onwards; a UserError names the file."""
+        """Fill an array, contiguous in memory, from a place in the row onwards; a UserError names the file."""
         if self.originals is None:
             self._fill(start, into)
             return
@@ -113,7 +113,7 @@ class OnDisk:
         return right
 
     def _put_back(self, start: int, values: Bytes) -> None:
-        """Writes them into the file; where that cannot be done, the image is decoded again the next time.
+        """Write them into the file; where that cannot be done, the image is decoded again the next time.
 
         Every process that reads the file wants these bytes there, so none is disturbed.
         """

@@ -242,7 +242,7 @@ def _frames_in(folder: Path) -> list[int]:
 
 
 def _write_frames(path: Path, every: float, folder: Path, console: Console) -> str:
-    """Writes the frames of a video into a folder, and returns why it breaks off, where it does."""
+    """Write the frames of a video into a folder, and return why it breaks off, where it does."""
     folder.mkdir(parents=True, exist_ok=True)
     step, due, written, problem = Fraction(every), Fraction(0), 0, ""
 

@@ -36,7 +36,7 @@ OPACITY = 0.6  # how much of an overlay is the mask's colours; the rest is the i
 
 
 def write_contact_sheet(check: Check, path: Path) -> None:
-    """Draws a few images of each kind as a PNG: suspicious ones first, and every class among the rest if it can be."""
+    """Draw a few images of each kind as a PNG: suspicious ones first, and every class among the rest if it can be."""
     counts = check.counts | {"classes": len(check.listing.classes)}
     facts = "   ·   ".join(f"{count:,} {what}" for what, count in counts.items() if count)
     parts = [heading(check.name, facts), _legend(check)]

@@ -37,7 +37,7 @@ def apply_rules(listing: Listing, surveys: Surveys) -> list[Finding]:
 
 
 def refuse_errors(findings: Iterable[Finding], listing: Listing, where: str = "data", way_out: str = "") -> None:
-    """Raises a UserError with the first errors, if there are any; `where` names the part of the data they are in."""
+    """Raise a UserError with the first errors, if there are any; `where` names the part of the data they are in."""
     errors = [finding for finding in findings if finding.level == "error"]
     if errors:
         headline = f"{listing.root}: {counted(len(errors), 'error')} in the {where}."

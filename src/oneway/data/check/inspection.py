@@ -40,7 +40,7 @@ def check_folder(
     save: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Checks a folder of images and masks; the exit status is 1 if there is an error in it.
+    """Check a folder of images and masks; the exit status is 1 if there is an error in it.
 
     Args:
         root: The folder, or an archive of it.
@@ -96,7 +96,7 @@ def check_folder(
 
 
 def _advise(folder: Found, file: Path, inferred: bool, by_hand: str | None, console: Console) -> None:
-    """Prints a description that would be saved, or what one that is there could add."""
+    """Print a description that would be saved, or what one that is there could add."""
     if inferred:
         writes = f"unpack the archive ({by_hand}), and `--save` writes" if by_hand else "`--save` writes"
         say(console, f"There is no {FILE}; {writes} this one, which you can edit:")
@@ -124,7 +124,7 @@ def _refusal(root: Path, error: UserError) -> Finding:
 
 
 def print_refusal(root: Path, error: UserError, console: Console, as_json: bool, known: Sequence[Finding] = ()) -> int:
-    """Prints what keeps a folder from being a data set, and what else is known; the exit status."""
+    """Print what keeps a folder from being a data set, and what else is known; the exit status."""
     findings = [_refusal(root, error), *known]
     if as_json:
         tree = {"data": str(root), "findings": [asdict(finding) for finding in findings]}
@@ -143,7 +143,7 @@ def check_listing(
     as_json: bool = False,
     pool: Path | str | None = None,
 ) -> int:
-    """Checks a listed data set of any kind, and a pool beside it; the exit status is 1 if there is an error in it."""
+    """Check a listed data set of any kind, and a pool beside it; the exit status is 1 if there is an error in it."""
     sheet, progress = sheet_path(listing.root, out, as_json), Console(quiet=True) if as_json else console
     check, numbers = check_data(listing, progress, known), None
     if pool is not None:

@@ -36,7 +36,7 @@ class Look(NamedTuple):
 
 
 def look_at(pool: Pool, most: int, advance: Callable[[], None] = lambda: None) -> Look:
-    """Decodes some images of a pool, the same ones every time."""
+    """Decode some images of a pool, the same ones every time."""
     chosen = permuted(0, "a look at a pool", 0, len(pool), range(min(most, len(pool)))).tolist()
     digests: dict[str, str] = {}
     broken: dict[str, str] = {}
@@ -59,7 +59,7 @@ def look_at(pool: Pool, most: int, advance: Callable[[], None] = lambda: None) -
 
 
 def refuse_broken(pool: Pool) -> None:
-    """Raises a UserError where what can be seen of a pool at once is mostly unreadable."""
+    """Raise a UserError where what can be seen of a pool at once is mostly unreadable."""
     look = look_at(pool, AT_THE_START)
     if look.too_many:
         raise UserError(

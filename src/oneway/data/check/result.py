@@ -113,7 +113,7 @@ class Check:
 
 
 def check_data(listing: Listing, console: Console, known: Iterable[Finding] = ()) -> Check:
-    """Decodes every image and mask once, and applies all rules; `known` is what listing the files has found already."""
+    """Decode every image and mask once, and apply all rules; `known` is what listing the files has found already."""
     items = listing.items
     with progress_bar(console, "Checking images", len(items)) as advance:
         surveys = survey_all(listing, items, advance)

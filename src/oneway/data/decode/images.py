@@ -301,7 +301,7 @@ _pillow = PillowSettings(MOST_PIXELS)
 
 
 def _refuse_implausible(path: Path, image: ImageFile.ImageFile, file: BinaryIO, scans: int) -> None:
-    """Raises a UserError where a header announces more pixels than we decode, or than the file can hold."""
+    """Raise a UserError where a header announces more pixels than we decode, or than the file can hold."""
     width, height = image.size
     place = file.tell()
     pixels, size = width * height, file.seek(0, SEEK_END)

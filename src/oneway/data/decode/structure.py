@@ -195,7 +195,7 @@ def _markers(file: IO[bytes]) -> Iterator[tuple[int, int]]:
 
 
 def _refuse_chunks(file: IO[bytes], size: int) -> None:
-    """Raises a ValueError where a PNG has very many chunks, or long ones besides its pixels."""
+    """Raise a ValueError where a PNG has very many chunks, or long ones besides its pixels."""
     at, pieces, others, content = 8, 0, 0, 0
     while True:
         file.seek(at)

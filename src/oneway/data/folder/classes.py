@@ -79,7 +79,7 @@ def by_colour(colours: dict[str, Colour]) -> Classes:
 
 
 def parse_classes(value: Any) -> Classes | None:
-    """Parses `[name, …]`, `{number: name, …}` or `{name: colour, …}` in YAML; a ValueError says what is wrong."""
+    """Parse `[name, …]`, `{number: name, …}` or `{name: colour, …}` in YAML; a ValueError says what is wrong."""
     match value:
         case None | Classes():
             return value
@@ -124,7 +124,7 @@ def _undashed(entries: list[dict[Any, Any]]) -> dict[Any, Any]:
 
 
 def parse_values(value: Any) -> tuple[Value, ...] | None:
-    """Parses `[value, …]` in YAML, each a number or a colour; a ValueError says what is wrong."""
+    """Parse `[value, …]` in YAML, each a number or a colour; a ValueError says what is wrong."""
     if value is None:
         return None
     if not isinstance(value, list | tuple):
@@ -133,14 +133,14 @@ def parse_values(value: Any) -> tuple[Value, ...] | None:
 
 
 def parse_colours(value: Any) -> tuple[Colour, ...] | None:
-    """Parses `[colour, …]` in YAML; a ValueError says what is wrong."""
+    """Parse `[colour, …]` in YAML; a ValueError says what is wrong."""
     if value is not None and not isinstance(value, list | tuple):
         raise ValueError(f"write [[red, green, blue], …], and not {_short(value)}")
     return None if value is None else tuple(parse_colour(entry) for entry in value)
 
 
 def parse_colour(value: Any) -> Colour:
-    """Parses `[red, green, blue]` or `'#rrggbb'`."""
+    """Parse `[red, green, blue]` or `'#rrggbb'`."""
     if _is_hex(value):
         red, green, blue = bytes.fromhex(value[1:])
         return red, green, blue

@@ -61,7 +61,7 @@ MOST_ASTERISKS = 3  # more of them could take very long to compare
 
 
 def parse_pattern(text: str) -> str:
-    """Returns `folder` or a pattern with one part in parentheses; else raises a ValueError."""
+    """Return `folder` or a pattern with one part in parentheses; else raises a ValueError."""
     if text != FOLDER and (not re.fullmatch(r"[^()]*\([^()]+\)[^()]*", text) or text.count("*") > MOST_ASTERISKS):
         raise ValueError(
             f"write folder, or a pattern of names with the group in parentheses, such as '(*)_frame*', with up to "
@@ -99,7 +99,7 @@ class DatasetPart(Section):
 
     @property
     def identity(self) -> dict[str, str | None]:
-        """Tells it from others; what was added later is left out where it is not used, so that caches stay valid."""
+        """What tells it from others; keys that were added later only where they are used, so that caches stay valid."""
         given = self.model_dump()
         return {key: given[key] for key in given if key in ("images", "masks", "coco") or given[key] is not None}
 

@@ -65,7 +65,7 @@ class Found:
 
 
 def find(root: Path, unlabelled: Path | None = None) -> Found:
-    """Finds the training, validation and unlabelled images of a folder, with their masks.
+    """Find the training, validation and unlabelled images of a folder, with their masks.
 
     Args:
         root: The data folder; nothing outside is read.

@@ -231,7 +231,7 @@ def _numbers_in(summaries: Sequence[MaskSummary]) -> set[int]:
 
 
 def _refuse_unusable(values: Sequence[int], ignore: tuple[Value, ...] | None) -> None:
-    """Refuses values, in ascending order, that are none, negative, or too many."""
+    """Refuse values, in ascending order, that are none, negative, or too many."""
     if not values:
         raise UserError("Every pixel of every mask is ignored. Say in dataset.yaml which values are classes.")
     if values[0] < 0:
@@ -275,7 +275,7 @@ def _set_apart(found: set[int], filling: set[int], indexed: bool) -> tuple[int, 
 
 
 def _refuse_objects(summaries: Sequence[MaskSummary]) -> None:
-    """Raises a UserError where numbers are those of objects, and all of them may be one class."""
+    """Raise a UserError where numbers are those of objects, and all of them may be one class."""
     if numbers_objects(summaries):
         most = max(summaries, key=lambda summary: len(summary.values))
         raise UserError(
@@ -287,7 +287,7 @@ def _refuse_objects(summaries: Sequence[MaskSummary]) -> None:
 
 
 def _refuse_smoothed(summaries: Sequence[MaskSummary], found: set[int], filling: set[int]) -> None:
-    """Raises a UserError where most values fill no area: a border that was smoothed has all shades in between."""
+    """Raise a UserError where most values fill no area: a border that was smoothed has all shades in between."""
     if len(found) <= MOST_SCATTERED and _counts_up(sorted(found - {IGNORE})):
         return  # classes of thin things
     if 2 * len(filling) < len(found):

@@ -47,7 +47,7 @@ MOST_READ = 2**20  # bytes of such a file that are looked at
 
 
 def recognise(root: Path, names: tuple[str, ...] = IMAGES) -> Description:
-    """Finds the training, validation and unlabelled images of a folder by the names of its subfolders.
+    """Find the training, validation and unlabelled images of a folder by the names of its subfolders.
 
     `names` are what a folder of images beside one of masks may be called.
     """

@@ -34,7 +34,7 @@ from oneway.data.mask_style import style_of
 
 
 def describe(root: Path, unlabelled: Path | None = None, known: Known = NO_RUN) -> Found:
-    """Finds the files of a folder, and infers the classes from all masks where no description gives them.
+    """Find the files of a folder, and infer the classes from all masks where no description gives them.
 
     Args:
         root: The data folder; nothing outside is read.

@@ -163,7 +163,7 @@ Group = tuple[str, list[MaskSummary]]
 
 
 def refuse_two_codings(summaries: Sequence[MaskSummary], colours: frozenset[Colour], means_255: bool) -> None:
-    """Raises a UserError that names masks of each coding, if there are two.
+    """Raise a UserError that names masks of each coding, if there are two.
 
     `colours` stand for classes, where a table says so. `means_255`: the user has said that 255 is ignored.
     """

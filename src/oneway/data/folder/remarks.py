@@ -28,7 +28,7 @@ from oneway.data.folder.unread import (
 
 
 def refuse_too_few(found: Found, labelled: Sequence[Item], holdout: float) -> None:
-    """Refuses fewer labelled images than one that trains and, where none is named to validate, one that does."""
+    """Refuse fewer labelled images than one that trains and, where none is named to validate, one that does."""
     both = not found.val and holdout > 0
     if len(may_validate(labelled) if both else labelled) >= (2 if both else 1):
         return
@@ -53,7 +53,7 @@ def _class_folders(found: Found) -> Iterator[str]:
 
 
 def refuse_unnamed(found: Found) -> None:
-    """Refuses colours that nothing names."""
+    """Refuse colours that nothing names."""
     root, palette, inferred = found.root, found.description.palette, found.inferred
     if inferred and not inferred.named:
         shown = listed((list(colour) for colour in palette), SHOWN)

@@ -84,7 +84,7 @@ def stem_below(path: Path, folder: Path) -> str:
 
 
 def require_inside(path: Path, home: Path) -> Path:
-    """Returns the path if it leads to something inside `home`; raises a UserError if not."""
+    """Return the path if it leads to something inside `home`; raises a UserError if not."""
     try:
         target = path.resolve()
     except (OSError, RuntimeError, ValueError) as error:  # links in a circle; a name with a zero byte

@@ -70,6 +70,6 @@ def redirected(path: str, address: str, location: str | None) -> str:
 
 
 def drained(answer: http.client.HTTPResponse) -> bool:
-    """Reads the rest of an answer; whether it has ended, so that its connection can be used again."""
+    """Read the rest of an answer; whether it has ended, so that its connection can be used again."""
     answer.read(MOST_DRAINED)
     return answer.isclosed()

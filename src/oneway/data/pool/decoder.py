@@ -63,7 +63,7 @@ def _divide(memory: int, connections: list[Connection]) -> None:
 
 
 def serve(connection: Connection, reader: Reader, memory: mmap.mmap, room: int) -> None:
-    """Answers every request, (slot, image, choose), by the slot and what `decode` gives; an EOFError at the end.
+    """Answer every request, (slot, image, choose), by the slot and what `decode` gives; an EOFError at the end.
 
     Pixels go into the memory, in which a slot has so much room.
     """

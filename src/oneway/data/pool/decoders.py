@@ -96,7 +96,7 @@ class Processes:
     """Decode in other processes, into memory that is shared with them. Used by one thread at a time."""
 
     def __init__(self, reader: Reader, read: Read, seed: int, workers: int, slots: int, room: int) -> None:
-        """Starts so many workers, for as many images on their way as there are slots, each with room for so many bytes.
+        """Start so many workers, for as many images on their way as there are slots, each with room for so many bytes.
 
         What the reader cannot decode, `read` replaces: see `Pool.read`.
         """

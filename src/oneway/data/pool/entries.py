@@ -163,7 +163,7 @@ def build(
 def save(
     folder: Path, shards: Sequence[Shard], names: bytes = b"", subfolders: dict[str, int] | None = None
 ) -> PoolIndex:
-    """Makes an index of the entries that are in the folder, of these shards; what an interruption leaves is none.
+    """Make an index of the entries that are in the folder, of these shards; what an interruption leaves is none.
 
     Where the pool is a folder, `names` are those of its files, one after another.
     """

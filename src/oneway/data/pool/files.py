@@ -57,7 +57,7 @@ class Files(Protocol):
         """
 
     def close(self) -> None:
-        """Ends what is being waited for."""
+        """End what is being waited for."""
 
 
 class LocalFiles:

@@ -91,7 +91,7 @@ class Pool(Reader):
         raise self._too_many()
 
     def close(self) -> None:
-        """Ends what is waited for."""
+        """End what is waited for."""
         self.files.close()
 
     def _count(self, image: int, problem: str) -> None:

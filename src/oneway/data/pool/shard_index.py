@@ -114,7 +114,7 @@ def _is_image(member: Member) -> bool:
 
 @contextmanager
 def _reading(path: str, files: Files) -> Iterator[Read]:
-    """Reads parts of a shard: a local one stays open; of others more comes than is asked for, as it may be next."""
+    """Read parts of a shard: a local one stays open; of others more comes than is asked for, as it may be next."""
     if not files.waits:
         with opened(path) as file:
             yield lambda start, count: os.pread(file.fileno(), count, start)

@@ -45,7 +45,7 @@ def read_ids(table: Mapping[int, int], expected: str, item: Item) -> Bytes:
 
 
 def require_folder(root: Path | None, name: str) -> Path:
-    """Returns the folder of the data set called `name`; raises a UserError where it was not given, or is no folder."""
+    """Return the folder of the data set called `name`; raises a UserError where it was not given, or is no folder."""
     if root is None:
         raise UserError(f"{name} is read from a folder: give it with --data DIR.")
     if not root.is_dir():

@@ -90,7 +90,7 @@ def expected_of(tensors: Mapping[str, Tensor]) -> Expected:
 
 @contextmanager
 def open_file(path: Path) -> Iterator[safetensors.safe_open]:
-    """Opens a file whose header is of a plausible size; an error within the block becomes a UserError that names it."""
+    """Open a file whose header is of a plausible size; an error within the block becomes a UserError that names it."""
     if not path.is_file():  # a pipe would keep us waiting
         raise UserError(f"{path}: {'not a file' if path.exists() else 'no such file'}.")
     try:
@@ -121,7 +121,7 @@ def read_about(file: safetensors.safe_open, path: Path) -> dict[str, Any]:
 
 
 def check(file: safetensors.safe_open, path: Path, required: Expected) -> None:
-    """Refuses a file that lacks a required tensor, or announces one of another name, shape or type."""
+    """Refuse a file that lacks a required tensor, or announces one of another name, shape or type."""
     slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     found = {name: (torch.Size(part.get_shape()), DTYPES.get(part.get_dtype())) for name, part in slices.items()}
     _compare(found, path, required, {})

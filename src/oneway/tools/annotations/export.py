@@ -73,7 +73,7 @@ class Export:
         return FORMATS[self.settings.to]
 
     def add(self, path: Path, name: str, stem: str, prediction: Prediction) -> None:
-        """Writes what is written for each image, and keeps the rest.
+        """Write what is written for each image, and keep the rest.
 
         `name` is its path below the folder of images, with forward slashes; `stem` that of files about it, without a
         suffix and unlike that of every other image.
@@ -89,7 +89,7 @@ class Export:
         self.parts[name] = part, len(found), specks
 
     def finish(self) -> str:
-        """Writes the files about all images; returns a sentence about what there is."""
+        """Write the files about all images; returns a sentence about what there is."""
         self._write(self.writer.gather([self.parts[name][0] for name in sorted(self.parts)], self.scheme))
         self._describe_classes()
         if self.settings.to == "voc":

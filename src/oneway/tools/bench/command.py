@@ -50,7 +50,7 @@ BENCHES: dict[str, Bench] = {
 
 
 def bench(name: str, options: Options, console: Console, out: Path | None = None, as_json: bool = False) -> None:
-    """Runs a benchmark by its name, and prints what it found; into `out`, that goes as JSON.
+    """Run a benchmark by its name, and print what it found; into `out`, that goes as JSON.
 
     With `as_json`, the standard output has JSON in place of tables, and the console must not be there.
     """
@@ -78,7 +78,7 @@ def bench(name: str, options: Options, console: Console, out: Path | None = None
 
 
 def _refuse(name: str, options: Options, out: Path | None) -> None:
-    """Refuses what cannot be done, before minutes are spent on measuring."""
+    """Refuse what cannot be done, before minutes are spent on measuring."""
     if name not in BENCHES:
         raise unknown("benchmark", name, BENCHES)
     if options.profile and name != "step":

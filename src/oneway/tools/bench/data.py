@@ -33,7 +33,7 @@ SETUP = "simple-phtps"
 
 
 def bench_data(options: Options, say: Say) -> Findings:
-    """Measures every case by every feed."""
+    """Measure every case by every feed."""
     rows: list[Result] = []
     for case in options.choose(cases.training_cases(options.small)).values():
         with TemporaryDirectory() as folder:

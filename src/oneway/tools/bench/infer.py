@@ -46,7 +46,7 @@ ENDINGS: dict[str, Ending] = {"loss": as_in_the_paper, "classes": most_probable}
 
 
 def bench_infer(options: Options, say: Say) -> Findings:
-    """Measures every network that segments, at every size; or by several runtimes, where they are asked for."""
+    """Measure every network that segments, at every size; or by several runtimes, where they are asked for."""
     if options.runtimes:
         return bench_runtimes(options, say)
     rows = []

@@ -62,7 +62,7 @@ def memory_cases(small: bool) -> dict[str, Case]:
 
 
 def bench_memory(options: Options, say: Say) -> Findings:
-    """Measures and draws both ways of consistency, by both engines."""
+    """Measure and draw both ways of consistency, by both engines."""
     figure = options.figure
     if figure is not None and figure.suffix.removeprefix(".") not in FigureCanvasBase.filetypes:
         raise UserError(f"{figure}: unknown kind of picture '{figure.suffix}'. Use .png, .svg or .pdf.")
@@ -111,7 +111,7 @@ def memory_table(results: list[Result], unit: str) -> Table:
 
 
 def draw_memory(results: list[Result], file: Path, unit: str) -> None:
-    """Draws what `bench_memory` measured into a file, whose ending is its format."""
+    """Draw what `bench_memory` measured into a file, whose ending is its format."""
     rows, columns = (list(dict.fromkeys(row[key] for row in results)) for key in ("engine", "case"))
     with style({"svg.hashsalt": "memory", "font.size": 9}):
         figure = Figure(figsize=(4.2 * len(columns), 0.8 + 2.4 * len(rows)), layout="constrained")
@@ -173,7 +173,7 @@ def random_inputs(case: Case, device: torch.device) -> Inputs:
 
 
 def trace(state: TrainingState, inputs: Inputs, config: Config, meter: AllocatedMemory | SavedTensors) -> list[Result]:
-    """Runs Algorithm 1 itself, with a reading of the meter wherever one of its lines ends."""
+    """Run Algorithm 1 itself, with a reading of the meter wherever one of its lines ends."""
     x_l, y_l, x_u = inputs
     lines: list[Result] = []
 
@@ -247,7 +247,7 @@ class SavedTensors(torch.autograd.graph.saved_tensors_hooks):
         return packed.tensor if isinstance(packed, _Held) else packed
 
     def count(self, place: int, size: int, holders: int) -> None:
-        """Counts so many holders more of a piece of memory; it is held from the first of them to the last."""
+        """Count so many holders more of a piece of memory; it is held from the first of them to the last."""
         before = self.holders[place]
         self.holders[place] += holders
         self.now += size * (bool(self.holders[place]) - bool(before))

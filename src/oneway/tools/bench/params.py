@@ -29,7 +29,7 @@ WITHOUT_NORMS = ("deeplabv2-rn101",)
 
 
 def bench_params(options: Options, say: Say) -> Findings:
-    """Counts the parameters of every network."""
+    """Count the parameters of every network."""
     results = {}
     for name, (config, classes) in options.choose(NETWORKS).items():
         total, in_norms = count_parameters(config, classes)

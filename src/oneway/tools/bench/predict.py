@@ -47,7 +47,7 @@ STAGES = ("decode", "network", "write")
 
 
 def bench_predict(options: Options, say: Say) -> Findings:
-    """Measures the way from a folder of JPEGs to one of masks and overlays."""
+    """Measure the way from a folder of JPEGs to one of masks and overlays."""
     count, rounds = (FILES_ON_CPU, ROUNDS_ON_CPU) if options.small else (FILES, ROUNDS)
     rows: list[Result] = []
     with TemporaryDirectory(prefix="oneway-bench-") as folder:

@@ -77,7 +77,7 @@ class Clock:
             self.stack.pop()
 
     def count(self) -> None:
-        """Adds the time since the last count to the part that it belongs to."""
+        """Add the time since the last count to the part that it belongs to."""
         now = time.monotonic(), time.process_time()
         sums = self.parts.setdefault(self.stack[-1], [0.0, 0.0])
         for index in range(2):
@@ -143,7 +143,7 @@ def _counted_steps(advance: Callable[..., Any], clock: Clock) -> Callable[..., A
 
 
 def main() -> None:
-    """Runs the command line, and writes what was counted however it ends."""
+    """Run the command line, and write what was counted however it ends."""
     file, *sys.argv[1:] = sys.argv[1:]
     clock = Clock()
     watch(clock)

@@ -81,7 +81,7 @@ class Work:
 
 
 def count_work(call: Callable[[], object], *networks: nn.Module) -> Work:
-    """Counts while it calls, once; `networks` are those whose convolutions take part."""
+    """Count while it calls, once; `networks` are those whose convolutions take part."""
     work = Work()
 
     def count_traffic(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:

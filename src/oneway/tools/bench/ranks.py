@@ -52,7 +52,7 @@ NETWORKS = (
 
 
 def bench_ranks(options: Options, say: Say) -> Findings:
-    """Measures every case, alone and together in turns."""
+    """Measure every case, alone and together in turns."""
     ranks, rows = join_or_found(options.device), []
     device = torch.device(ranks.device(options.device.type))
     with ranks.watching():

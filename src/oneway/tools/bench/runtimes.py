@@ -39,7 +39,7 @@ RUNTIMES: dict[str, tuple[Onnx, bool]] = {
 
 
 def bench_runtimes(options: Options, say: Say) -> Findings:
-    """Measures every network that segments by the runtimes asked for, in turn, beside PyTorch."""
+    """Measure every network that segments by the runtimes asked for, in turn, beside PyTorch."""
     runtimes = choose_runtimes(options.runtimes, say)
     rows = []
     for name, config in options.choose(SEGMENTING).items():

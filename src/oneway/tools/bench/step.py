@@ -23,7 +23,7 @@ from oneway.tools.bench.timing import MIB, Rates, milliseconds, rates, release, 
 
 
 def bench_step(options: Options, say: Say) -> Findings:
-    """Measures every case by every setup and engine."""
+    """Measure every case by every setup and engine."""
     found = rates(options.device) if options.profile else None
     chosen = options.choose(cases.training_cases(options.small) | cases.compared_cases(options.small))
     rows = [row for case in chosen.values() for row in measure_case(case, options.device, found, say)]
@@ -75,7 +75,7 @@ def measure_case(case: Case, device: torch.device, found: Rates | None, say: Say
 
 
 def measure(case: Case, setup: str, engine: Engine, store: Store, profiled: bool = False) -> Result:
-    """Builds what a run would start with, warms it up, and times it."""
+    """Build what a run would start with, warm it up, and time it."""
     device = store.pixels.device
     on_gpu = device.type == "cuda"
     release(device)

@@ -52,13 +52,13 @@ def _elapsed(call: Callable[[], object], device: torch.device, calls: int) -> fl
 
 
 def synchronise(device: torch.device) -> None:
-    """Waits for the device; a CPU has nothing to wait for."""
+    """Wait for the device; a CPU has nothing to wait for."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def release(device: torch.device) -> None:
-    """Gives back what earlier measurements have left, so that the next starts like the first."""
+    """Give back what earlier measurements have left, so that the next starts like the first."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.synchronize(device)

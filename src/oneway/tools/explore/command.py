@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # needs packages that not everyone has
 
 
 def explore(page_content: PageContent, console: Console, port: int | None = None) -> None:
-    """Serves the page until it is interrupted; its address is printed on the console, its port 8421 or a free one."""
+    """Serve the page until it is interrupted; its address is printed on the console, its port 8421 or a free one."""
     from oneway.tools.explore.limits import Limits
     from oneway.tools.explore.server import Workers, application
     from oneway.tools.local_server import serve
@@ -102,7 +102,7 @@ def prepare(
 
 
 def _refuse_unlike(paths: Sequence[Path], models: Sequence[runs.TrainedModel]) -> None:
-    """Refuses models that do not see the same images, or give them other classes."""
+    """Refuse models that do not see the same images, or give them other classes."""
     first = models[0]
     for path, model in zip(paths, models, strict=True):
         if model.classes != first.classes:
@@ -118,7 +118,7 @@ def _refuse_unlike(paths: Sequence[Path], models: Sequence[runs.TrainedModel]) -
 
 
 def require_segmentation(run: runs.Run, what_for: str) -> None:
-    """Refuses a run that classifies whole inputs."""
+    """Refuse a run that classifies whole inputs."""
     if run.config.data.task != "segmentation":
         raise UserError(f"{run.path}: {what_for} segmentation, and {run.config.data.name} is classified.")
 

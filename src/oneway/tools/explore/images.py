@@ -101,7 +101,7 @@ class ImageStore:
         return Picture(key, name, shrink(seen, self.most))
 
     def add(self, picture: Picture) -> None:
-        """Keeps an uploaded picture, in place of the oldest."""
+        """Keep an uploaded picture, in place of the oldest."""
         self.uploaded[picture.key] = picture
         self.uploaded.move_to_end(picture.key)
         while len(self.uploaded) > KEPT_UPLOADS:

@@ -66,7 +66,7 @@ class Slots:
 
     @contextmanager
     def take(self) -> Iterator[None]:
-        """Occupies a slot within the block."""
+        """Occupy a slot within the block."""
         if self.taken >= self.most:
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, "Busy; try again in a second.", {"Retry-After": "1"})
         self.taken += 1
@@ -76,7 +76,7 @@ class Slots:
             self.taken -= 1
 
     def keep_until(self, work: Future[Any]) -> None:
-        """Occupies a slot until something is done that nobody waits for any more."""
+        """Occupy a slot until something is done that nobody waits for any more."""
         self.taken += 1
 
         def give_back(_: Future[Any]) -> None:
@@ -106,7 +106,7 @@ async def body(request: Request, most: int, timeout: float) -> bytes:
 
 
 def require_type(request: Request, *allowed: str) -> None:
-    """Refuses other content types. Before a page of another site sends one of these, a browser asks; we refuse that."""
+    """Refuse other content types. Before a page of another site sends one of these, a browser asks; we refuse that."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in allowed:
         raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"The Content-Type must be {' or '.join(allowed)}.")
@@ -120,7 +120,7 @@ class Guard:
         self.timeout = timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Checks the headers of a request, and adds those of the answer."""
+        """Check the headers of a request, and add those of the answer."""
         if scope["type"] != "http":
             return
 
@@ -160,7 +160,7 @@ class Connection(H11Protocol):
     idle_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Takes a connection, in place of another if there are too many."""
+        """Take a connection, in place of another if there are too many."""
         super().connection_made(transport)
         self.idle_since = self.loop.time()
         if len(self.connections) > MOST_CONNECTIONS:
@@ -175,7 +175,7 @@ class Connection(H11Protocol):
         return asked and not self.transport.is_closing() and not self.flow.write_paused
 
     def on_response_complete(self) -> None:
-        """Counts the answers, so that `_watch` knows whether the connection is idle."""
+        """Count the answers, so that `_watch` knows whether the connection is idle."""
         self.answered += 1
         self.idle_since = self.loop.time()
         super().on_response_complete()

@@ -75,7 +75,7 @@ class Workers:
         return asyncio.get_running_loop().run_in_executor(self.pools[1], function, *arguments)
 
     def stop(self, seconds: float) -> bool:
-        """Lets the threads end; whether they have done so within so many seconds."""
+        """Let the threads end; whether they have done so within so many seconds."""
         for pool in self.pools:
             pool.shutdown(wait=False, cancel_futures=True)
         deadline = time.monotonic() + seconds

@@ -78,6 +78,6 @@ def compare(network: nn.Module, file: Opened) -> Agreement:
 
 
 def refuse_difference(found: Agreement) -> None:
-    """Raises a UserError where a file is not what the network is."""
+    """Raise a UserError where a file is not what the network is."""
     if found.same_class < SAME_CLASS or not found.difference <= RELATIVE_DIFFERENCE * max(1.0, found.largest):
         raise UserError(f"The exported file does not do what the network does: {found}.")

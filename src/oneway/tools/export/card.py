@@ -54,7 +54,7 @@ def _sealed(text: str) -> str:
 
 
 def keep_edited(card: Path) -> Path | None:
-    """Renames a card that someone has changed since it was written, and returns its new name, which nothing had."""
+    """Rename a card that someone has changed since it was written, and return its new name, which nothing had."""
     if not os.path.lexists(card):
         return None
     text = card.read_text(encoding="utf-8", errors="replace") if is_ordinary(card) else ""

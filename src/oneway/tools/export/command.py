@@ -62,7 +62,7 @@ def export_model(
     int8: Int8 | None = None,
     favour: Mapping[str, float] | None = None,
 ) -> None:
-    """Exports the model of a run folder, or of a model.safetensors, with a model card beside it.
+    """Export the model of a run folder, or of a model.safetensors, with a model card beside it.
 
     Raises:
         UserError: Something is missing, the network cannot be exported, the file does not agree with it, or loses too
@@ -174,7 +174,7 @@ def _write(
     images: Images | None,
     int8: Int8 | None,
 ) -> tuple[dict[str, object], dict[str, Call]]:
-    """Writes a file, and compares it with the network: what was found, and what can be timed."""
+    """Write a file, and compare it with the network: what was found, and what can be timed."""
     graph = kind.write(network, output, path, about)
     opened = kind.open(path)
     agreement = compare(network, opened)
@@ -189,7 +189,7 @@ def _write(
 
 
 def _choose_format(to: Path, int8: Int8 | None) -> Onnx | Pt2:
-    """Refuses what cannot be written, before anything is loaded."""
+    """Refuse what cannot be written, before anything is loaded."""
     refuse_export_name(to, int8 is not None)
     kind = FORMATS[to.suffix.lower()]
     for beside in kind.files(to):
@@ -204,7 +204,7 @@ def _choose_format(to: Path, int8: Int8 | None) -> Onnx | Pt2:
 def _replace_by_int8(
     kind: Onnx, graph: Any, path: Path, about: About, before: Opened, images: Images, asked: Int8
 ) -> tuple[Opened, Cost]:
-    """Writes the INT8 form of a graph in place of the graph, with what it costs; a UserError where that is too much."""
+    """Write the INT8 form of a graph in place of the graph, with what it costs; a UserError where that is too much."""
     smaller = quantise(graph, images.calibration)
     kind.remove(path)  # a file is never written over while it is open
     kind.save(smaller, path, about)

@@ -47,7 +47,7 @@ class Format:
     """Packages of that extra, without which there is no such file."""
 
     def require(self) -> None:
-        """Raises a UserError with the command that installs what is missing."""
+        """Raise a UserError with the command that installs what is missing."""
         for module in self.needs:
             import_extra(module, self.extra, f"Export to {self.suffix}")
 
@@ -56,7 +56,7 @@ class Format:
         return (path,)
 
     def remove(self, path: Path) -> None:
-        """Removes what was written, as far as it can."""
+        """Remove what was written, as far as it can."""
         for file in self.files(path):
             with suppress(OSError):
                 file.unlink()

@@ -175,7 +175,7 @@ def measure(before: Opened, after: Opened, images: Images, classes: int) -> Cost
 
 
 def refuse_loss(cost: Cost, most: float) -> None:
-    """Raises a UserError where more is lost than the user accepts."""
+    """Raise a UserError where more is lost than the user accepts."""
     if cost.lost > most:
         raise UserError(
             f"INT8 loses {cost.lost:.2f} points of {METRIC_NAMES[cost.metric]} on the validation images "

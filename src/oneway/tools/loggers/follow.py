@@ -52,7 +52,7 @@ class Parent:
 
 
 def main() -> None:
-    """Takes the run to a service; where that fails, tells it, and tries again from the start."""
+    """Send the run to a service; where that fails, say so, and try again from the start."""
     service, about = sys.argv[1], About(**json.loads(sys.stdin.buffer.readline()))
     parent = Parent()
     with suppress(OSError):
@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def follow(about: About, service: str, parent: Parent) -> None:
-    """Takes all points of a run to a service, from the first on, until the run ends."""
+    """Send all points of a run to a service, from the first on, until the run ends."""
     with unreported():
         module = import_module(f"oneway.tools.loggers.{service}")
     logger: Logger = module.Service(about, parent.tell)

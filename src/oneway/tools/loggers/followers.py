@@ -46,7 +46,7 @@ class Follower:
             self.process.stdin.flush()
 
     def hear(self) -> bool:
-        """Says what the logger has said; False where it will say no more."""
+        """Say what the logger has said; False where it will say no more."""
         try:
             while content := os.read(self.output, 2**16):
                 self.heard = time.monotonic()
@@ -58,7 +58,7 @@ class Follower:
         return False
 
     def finish(self) -> None:
-        """Lets a logger that was left take what it lacks, and ends it where it does not; it has had the whole run."""
+        """Let a logger that was left take what it lacks, and end it where it does not; it has had the whole run."""
         deadline = time.monotonic() + MOST_SECONDS
         while self.hear() and time.monotonic() < min(deadline, self.heard + PATIENCE):
             select.select([self.output], [], [], 0.2)
@@ -73,12 +73,12 @@ class Follower:
         self.process.wait()
 
     def tell_failure(self) -> None:
-        """Says that the logger has ended, where it has, and not well."""
+        """Say that the logger has ended, where it has, and not well."""
         if self.process.poll():
             self._tell(f"{self.title} has failed (status {self.process.returncode}). metrics.jsonl has everything.")
 
     def leave(self) -> None:
-        """Tells the logger that the run has ended, or has been stopped: it does the rest by itself."""
+        """Tell the logger that the run has ended, or has been stopped: it does the rest by itself."""
         assert self.process.stdin is not None
         with suppress(OSError):
             self.process.stdin.close()
@@ -91,7 +91,7 @@ class Follower:
 
 @contextmanager
 def follow_run(services: Sequence[str], about: About, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
-    """Logs a run to services within the block; the function that it gives says what they have to say."""
+    """Log a run to services within the block; the function that it gives says what they have to say."""
     followers: list[Follower] = []
     if "tensorboard" in services:
         say(f"Curves: tensorboard --logdir {shlex.quote(about.path)}")

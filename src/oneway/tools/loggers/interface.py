@@ -77,7 +77,7 @@ class Logger(Protocol):
 
 
 def require_services(names: Sequence[str]) -> None:
-    """Refuses services that do not exist, or whose packages are not installed, with the command that installs them."""
+    """Refuse services that do not exist, or whose packages are not installed, with the command that installs them."""
     if unknown := [name for name in names if name not in TITLES]:
         raise UserError(f"log: {unknown[0]} is none of {', '.join(TITLES)}.")
     if missing := [name for name in names if not _is_installed(name)]:

@@ -57,7 +57,7 @@ class Service:
         return str(self.run.info.run_id)
 
     def log(self, points: Sequence[Point]) -> None:
-        """Takes the values that the server has not, and pictures in place of those of the same name."""
+        """Send the values that the server has not, and pictures in place of those of the same name."""
         now = int(1000 * time.time())
         metrics = [
             Metric(key, float(value), now, point.iteration)
@@ -75,7 +75,7 @@ class Service:
                     self.client.log_artifact(self.id, str(file), "pictures")
 
     def close(self, summary: Mapping[str, Any] | None) -> None:
-        """Ends the run with its summary, or as one that may be continued."""
+        """End the run with its summary, or as one that may be continued."""
         if summary is None:
             self.client.set_terminated(self.id, status="KILLED")
             return

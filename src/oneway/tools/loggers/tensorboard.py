@@ -46,7 +46,7 @@ class Service:
         self.writer.flush()
 
     def close(self, summary: Mapping[str, Any] | None) -> None:
-        """Ends the file, with the summary as text."""
+        """End the file, with the summary as text."""
         if summary is not None:
             plain = {key: value for key, value in summary.items() if not isinstance(value, (dict, list))}
             self._write(int(summary["iterations"]), summary=text_pb("summary", _table(plain)))

@@ -61,7 +61,7 @@ class Service:
         self.run.define_metric("*", step_metric="iteration")
 
     def log(self, points: Sequence[Point]) -> None:
-        """Takes the points that the server has not."""
+        """Send the points that the server has not."""
         for point in points:
             if point.number >= self.taken:
                 pictures = {
@@ -71,7 +71,7 @@ class Service:
                 self.run.log(values, step=point.number, commit=True)
 
     def close(self, summary: Mapping[str, Any] | None) -> None:
-        """Ends the run with its summary, or as one that may be continued."""
+        """End the run with its summary, or as one that may be continued."""
         if summary is not None:
             self.run.summary.update({key: value for key, value in summary.items() if not isinstance(value, list)})
         self.run.finish(exit_code=0 if summary is not None else 1)

@@ -63,7 +63,7 @@ class InOrder(Generic[Item, Result]):
             yield self.oldest()
 
     def submit(self, item: Item, pixels: int, work: Callable[..., Result], *arguments: Any) -> None:
-        """Has a piece of work done, for which there is room."""
+        """Have a piece of work done, for which there is room."""
         self.waiting.append((item, pixels, self.pool.submit(work, *arguments)))
         self.pixels += pixels
 

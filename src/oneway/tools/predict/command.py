@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _elsewhere() -> Iterator[None]:
-    """Says of a disk that takes no results how to choose another."""
+    """Say of a disk that takes no results how to choose another."""
     try:
         yield
     except CannotWrite as error:
@@ -72,7 +72,7 @@ def predict_files(
     unlabelled: bool = False,
     resume: bool = False,
 ) -> int:
-    """Predicts images, folders, patterns and videos; returns the exit status, 1 where a file could not be predicted.
+    """Predict images, folders, patterns and videos; returns the exit status, 1 where a file could not be predicted.
 
     Args:
         model: What predicts.
@@ -143,7 +143,7 @@ def predict_files(
 
 
 def _require_videos(first: Source, outputs: Outputs, export: Export | None, alone: bool) -> None:
-    """Refuses videos of which what was asked for cannot be written; where they are not alone, that is a warning."""
+    """Refuse videos of which what was asked for cannot be written; where they are not alone, that is a warning."""
     if export is not None and alone:
         frames = command("ffmpeg", "-i", first.path, "frames/%06d.png")
         raise UserError(
@@ -205,7 +205,7 @@ class _Job:
         self.writing: InOrder[Source, dict[str, Any]] = InOrder(pool)
 
     def run(self, images: Sequence[Source], videos: Sequence[Source]) -> int | None:
-        """Predicts all of them; the signal, where Ctrl-C or another came before the end: what had begun is written."""
+        """Predict all of them; the signal, where Ctrl-C or another came before the end: what had begun is written."""
         stopped = None
         try:
             for batch in batches(decode_ahead(images, self.pool, self.leave_out, self.model.image_style)):
@@ -219,7 +219,7 @@ class _Job:
         return stopped
 
     def failed(self, source: Source, error: Exception) -> None:
-        """Keeps and prints what is wrong with a file."""
+        """Keep and print what is wrong with a file."""
         text = str(error) if isinstance(error, UserError) else f"cannot be predicted ({type(error).__name__}: {error})."
         if not text.startswith(str(source.path)):
             text = f"{source.path}: {text}"
@@ -227,7 +227,7 @@ class _Job:
         warn(text)
 
     def leave_out(self, source: Source, error: Exception) -> None:
-        """Goes on without an image that cannot be read."""
+        """Go on without an image that cannot be read."""
         self.failed(source, error)
         self.bar.advance()
 
@@ -244,7 +244,7 @@ class _Job:
                 self.failed(source, error)
 
     def predict(self, batch: list[Decoded]) -> None:
-        """Predicts images of one size, and has the results written."""
+        """Predict images of one size, and have the results written."""
         predictions: list[Prediction] = []
         with self.handling(*(source for source, _ in batch)):
             tell = partial(self._tell, batch[0][0], "tile")
@@ -258,7 +258,7 @@ class _Job:
             self.bar.advance()
 
     def predict_video(self, source: Source) -> None:
-        """Predicts a video frame by frame, into another video or into files for each frame."""
+        """Predict a video frame by frame, into another video or into files for each frame."""
         with self.handling(source):
             if self.model.image_style.bands is not None:
                 seen = self.model.image_style
@@ -357,7 +357,7 @@ def _meanings(model: Predictor, outputs: Outputs) -> dict[str, Any]:
 
 
 def _classify(model: Predictor, sources: Sequence[Source], skipped: Skipped, as_json: bool) -> int:
-    """Prints a line for each image, as comma-separated values; or else all of them as JSON."""
+    """Print a line for each image, as comma-separated values; or else all of them as JSON."""
     warn(f"{model.source}: classifies whole images; their classes follow, and no masks are written.")
     output = Output("stdout", result=True)
     table = csv.writer(output, lineterminator="\n")
@@ -395,5 +395,5 @@ def _classify(model: Predictor, sources: Sequence[Source], skipped: Skipped, as_
 
 
 def warn(text: str) -> None:
-    """Prints a warning on the standard error, apart from results."""
+    """Print a warning on the standard error, apart from results."""
     Console(stderr=True).print(Text.assemble(("oneway: ", "bold red"), text), soft_wrap=True)

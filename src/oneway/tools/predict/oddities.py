@@ -33,7 +33,7 @@ class Oddities:
     """Images with a band besides their colours."""
 
     def inspect(self, path: Path, pixels: Bytes) -> None:
-        """Counts what is odd about an image that was read."""
+        """Count what is odd about an image that was read."""
         self.images += 1
         header, some = read_header(path), pixels[::16]
         if header.deep or some.max() < DARK:

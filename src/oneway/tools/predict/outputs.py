@@ -68,7 +68,7 @@ class Outputs:
 
     @contextmanager
     def claimed(self, about: dict[str, Any]) -> Iterator[None]:
-        """Makes the folder and marks it; a process that is killed leaves results whose meaning is known.
+        """Make the folder and mark it; a process that is killed leaves results whose meaning is known.
 
         Within the block, no other process may write results there: together they would be a medley.
         """
@@ -78,7 +78,7 @@ class Outputs:
             yield
 
     def write_index(self, about: dict[str, Any]) -> None:
-        """Writes the file that says what the results are, and marks the folder as one of results."""
+        """Write the file that says what the results are, and mark the folder as one of results."""
         write_atomically(self.folder / PREDICTIONS, _json(about))
 
     def refuse_others(self, about: dict[str, Any]) -> None:
@@ -131,7 +131,7 @@ class Outputs:
     def write(
         self, name: str, image: Path, prediction: Prediction, place: Georeference | None = None, origin: str = ""
     ) -> dict[str, Any]:
-        """Writes all files about one image, each of them whole or not at all; returns the facts about it.
+        """Write all files about one image, each of them whole or not at all; returns the facts about it.
 
         Beside pictures of a place on the earth are files that say which; those about an earlier picture are removed.
         The mask is the last: where it notes its origin, all others are from there too.
@@ -165,7 +165,7 @@ class Outputs:
         return facts
 
     def remove_frames(self, name: str, last: int) -> None:
-        """Removes frames behind the last one: of an earlier video of that name, which was longer."""
+        """Remove frames behind the last one: of an earlier video of that name, which was longer."""
         for kind in ("masks", "overlays", "confidence", "json"):
             with suppress(OSError):  # there are none
                 for frame in refuse_link(self.folder / kind / name).iterdir():

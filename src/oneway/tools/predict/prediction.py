@@ -74,7 +74,7 @@ class Prediction:
         return {"height": height, "width": width, **known, "shares": self.shares()}
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Writes the mask as a PNG file: other formats would lose the class numbers."""
+        """Write the mask as a PNG file: other formats would lose the class numbers."""
         path = Path(path)
         if path.suffix.lower() != ".png":
             raise UserError(f"{path}: masks are PNG files, which keep class numbers and colours. Let it end in .png.")

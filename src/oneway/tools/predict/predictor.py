@@ -340,7 +340,7 @@ def _classifies(network: nn.Module, device: torch.device) -> bool:
 
 @contextmanager
 def _explain_failures(height: int, width: int) -> Iterator[None]:
-    """Turns what a network raises about memory or sizes into a UserError that says what to do."""
+    """Turn what a network raises about memory or sizes into a UserError that says what to do."""
     try:
         yield
     except RuntimeError as error:

@@ -69,7 +69,7 @@ def write_report(
     cache: Path | None = None,
     trained: Data | None = None,
 ) -> Path:
-    """Writes the page about run folders, the baseline first, and returns its path; arguments as for `oneway report`.
+    """Write the page about run folders, the baseline first, and return its path; arguments as for `oneway report`.
 
     The folder of a comparison stands for its two runs. `trained` are the data settings of a last run that has just
     ended in this process, whose images are where they were.

@@ -187,7 +187,7 @@ def average(line: Line) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64
 
 
 def _label_ends(axes: Axes, ends: Sequence[tuple[float, str]]) -> None:
-    """Writes last values right of the axes, pushed apart where they would overlap."""
+    """Write last values right of the axes, pushed apart where they would overlap."""
     decimals = 1 if max(value for value, _ in ends) >= 10 else 2
     low, high = axes.get_ylim()
     gap = (high - low) * 0.075

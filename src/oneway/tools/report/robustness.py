@@ -41,7 +41,7 @@ class Robustness:
 
 
 def robustness(images: Samples, models: Sequence[TrainedModel], crop: tuple[int, int]) -> Robustness:
-    """Measures on images evenly spaced over all, and of large ones on the middle, as large as a training crop.
+    """Measure on images evenly spaced over all, and of large ones on the middle, as large as a training crop.
 
     Displacements are fractions of the height, so warps are then as strong as they were in training. Every model meets
     the same draws; between strengths, a draw differs by nothing else.

@@ -36,7 +36,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def reproduce(name: str, request: Request, console: Console) -> None:
-    """Runs an experiment by its name, in a folder of that name."""
+    """Run an experiment by its name, in a folder of that name."""
     if name not in EXPERIMENTS:
         raise unknown("experiment", name, EXPERIMENTS)
     EXPERIMENTS[name].run(replace(request, out=request.out / name), console)

@@ -32,7 +32,7 @@ NARROWEST = 0.5
 
 
 def draw_settings(folder: Path, cells: Sequence[Cell]) -> list[Path]:
-    """Draws what these cells have of each figure, by number of labels, as PNG and SVG; returns them without ending."""
+    """Draw what these cells have of each figure, by number of labels, as PNG and SVG; returns them without ending."""
     drawn = []
     for column in dict.fromkeys(cell.column for cell in cells):
         rows = {cell.row: cell for cell in cells if cell.column == column}
@@ -53,7 +53,7 @@ def draw_settings(folder: Path, cells: Sequence[Cell]) -> list[Path]:
 
 
 def save(figure: Figure, file: Path) -> None:
-    """Saves a figure as PNG and SVG, without a date, so that equal figures are equal files."""
+    """Save a figure as PNG and SVG, without a date, so that equal figures are equal files."""
     for kind in ("png", "svg"):
         figure.savefig(
             file.with_name(f"{file.name}.{kind}"), dpi=200, metadata={"Date": None} if kind == "svg" else None

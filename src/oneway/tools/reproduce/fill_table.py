@@ -28,7 +28,7 @@ Lines = Sequence[Sequence[str]]
 
 
 def fill_table(name: str, request: Request, console: Console) -> None:
-    """Trains the missing runs of those asked for; prints the results of all runs, and writes them beside the runs."""
+    """Train the missing runs of those asked for; prints the results of all runs, and writes them beside the runs."""
     table = with_columns(ALL_TABLES[name], request)
     if not request.table_only:
         train_all(jobs_of(name, table, request), request.side_by_side or 1, console)

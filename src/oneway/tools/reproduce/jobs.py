@@ -93,7 +93,7 @@ def check_request(
     drives: Collection[str] = (),
     decided: Collection[str] = (),
 ) -> None:
-    """Refuses what there is not, and changes of what a table decides: cells would hold other runs than they say."""
+    """Refuse what there is not, and changes of what a table decides: cells would hold other runs than they say."""
     for row in request.rows:
         if row not in rows:
             raise unknown(f"row of {name}", row, rows)
@@ -122,7 +122,7 @@ def cell_folder(out: Path, row: str, column: str) -> Path:
 
 
 def train_all(jobs: Sequence[Job], side_by_side: int, console: Console) -> None:
-    """Trains all runs, as many at once as `side_by_side`: ended ones are skipped, and stopped ones continued.
+    """Train all runs, as many at once as `side_by_side`: ended ones are skipped, and stopped ones continued.
 
     They start in their order, except that a run which waits for another lets those behind it pass.
 
@@ -161,7 +161,7 @@ def train_all(jobs: Sequence[Job], side_by_side: int, console: Console) -> None:
 
 
 def require_validation(settings: Data) -> None:
-    """Refuses a folder in which no image validates: runs would have no score."""
+    """Refuse a folder in which no image validates: runs would have no score."""
     if settings.name == "folder" and not settings.holdout and not (found := list_files(settings)).val:
         raise UserError(
             f"{found.root}: no image validates (data.holdout 0), and runs could not be compared. Leave data.holdout "
@@ -170,13 +170,13 @@ def require_validation(settings: Data) -> None:
 
 
 def _begin(threads: int) -> None:
-    """Prepares a process that trains a run."""
+    """Prepare a process that trains a run."""
     torch.set_num_threads(threads)
     Thread(target=_stop_with_parent, name="parent", daemon=True).start()
 
 
 def _stop_with_parent() -> None:
-    """Stops a run, as `kill` would, when what has started it was killed: it would train on unseen, for hours."""
+    """Stop a run, as `kill` would, when what has started it was killed: it would train on unseen, for hours."""
     if (parent := parent_process()) is not None:
         parent.join()
         os.kill(os.getpid(), signal.SIGTERM)

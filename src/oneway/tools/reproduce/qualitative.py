@@ -49,7 +49,7 @@ QUALITATIVE: dict[str, Qualitative] = {
 
 
 def draw_qualitative(name: str, request: Request, console: Console) -> None:
-    """Trains what is missing of the first seed, and draws the figure; runs are in the folder of their table."""
+    """Train what is missing of the first seed, and draw the figure; runs are in the folder of their table."""
     one = QUALITATIVE[name]
     if len(request.columns) > 1 or len(request.drives) > 1 or request.seeds > 1:
         raise UserError(f"reproduce {name}: is one figure, of one number of labels, one drive and the first seed.")

@@ -40,7 +40,7 @@ ITERATIONS = 2000
 
 
 def run_rounds(request: Request, console: Console) -> None:
-    """Trains the missing runs of those asked for; prints the results of all runs, and writes them beside the runs."""
+    """Train the missing runs of those asked for; prints the results of all runs, and writes them beside the runs."""
     columns = _columns(request)
     refuse_other_rounds(request.out, columns)
     if not request.table_only:
@@ -89,7 +89,7 @@ def refuse_other_rounds(out: Path, columns: Sequence[str]) -> None:
 
 
 def _refuse_too_few(settings: Data, most: int) -> None:
-    """Refuses a folder that has not enough masks for the last round."""
+    """Refuse a folder that has not enough masks for the last round."""
     found = list_files(settings)
     if (masks := sum(item.mask is not None for item in found.train)) < most:
         raise UserError(f"--labels {most}: {found.root} has {counted(masks, 'image')} with a mask to train on.")

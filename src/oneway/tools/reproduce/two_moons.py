@@ -36,7 +36,7 @@ STYLE = {"svg.hashsalt": "two-moons", "font.size": 9}
 
 
 def two_moons(request: Request, console: Console) -> None:
-    """Trains the four panels for each seed, draws the figure of the first seed, and prints the means."""
+    """Train the four panels for each seed, draw the figure of the first seed, and print the means."""
     if request.data or request.rows or request.columns or request.changes or request.drives or request.table_only:
         raise UserError(
             "two-moons draws its own points: it takes no --data, --row, --column, --drives, --table-only or --config."

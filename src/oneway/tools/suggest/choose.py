@@ -44,7 +44,7 @@ def choose_among(
     by: SuggestBy | None,
     console: Console,
 ) -> Choice:
-    """Scores all candidates, and chooses up to `count` of them.
+    """Score all candidates, and choose up to `count` of them.
 
     By `doubt`, the model's entropy with every class weighing the same; by `features`, the distance to all labelled
     images in the encoder's features; or by `both`, their product, the default where the model has an encoder.

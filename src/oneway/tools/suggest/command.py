@@ -65,7 +65,7 @@ def suggest(
     factory: str | None = None,
     device: str = "auto",
 ) -> Suggestions:
-    """Writes a table of the images to label next, and a contact sheet that shows where they are difficult.
+    """Write a table of the images to label next, and a contact sheet that shows where they are difficult.
 
     Arguments as for `oneway suggest`; `folder` is its `--data`, the images to choose from.
     """
@@ -167,7 +167,7 @@ def draw_sheet(cells: Sequence[Image.Image]) -> bytes:
 
 
 def _refuse_place(table: Path, home: Path | None) -> None:
-    """Refuses a folder with other content, where labels that someone has corrected would be lost; or a bad file."""
+    """Refuse a folder with other content, where labels that someone has corrected would be lost; or a bad file."""
     if home is not None and home.exists() and (not home.is_dir() or any(home.iterdir())):
         there = "holds earlier suggestions, perhaps corrected ones" if table.is_file() else "exists"
         raise UserError(f"{home}: {there}, and nothing is overwritten. Choose another folder with --out.")
@@ -177,7 +177,7 @@ def _refuse_place(table: Path, home: Path | None) -> None:
 
 
 def _pre_annotate(model: Predictor, images: Sequence[Candidate], export: Export, console: Console) -> str:
-    """Copies images, each of which has a file, beside what a model predicts for them; returns a sentence about it."""
+    """Copy images, each of which has a file, beside what a model predicts for them; returns a sentence about it."""
     names = [PurePosixPath(*(part for part in Path(image.name).parts if part not in ("..", "/"))) for image in images]
     count = Counter(name.with_suffix("").as_posix().casefold() for name in names)
     with progress_bar(console, f"Predicting for {export.settings.to}", len(images)) as advance:

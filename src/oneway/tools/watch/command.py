@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # needs packages that not everyone has
 
 
 def watch(path: Path, console: Console, port: int | None = None) -> None:
-    """Serves the page about a run, or about those in a folder; its address is printed, its port 8422 or a free one."""
+    """Serve the page about a run, or about those in a folder; its address is printed, its port 8422 or a free one."""
     for package in ("starlette", "uvicorn"):
         import_extra(package, "explore", "oneway watch")
     from oneway.tools.local_server import serve

@@ -124,7 +124,7 @@ class Watcher:
         return (iterations - done) * (now - began) / (done - before) if done > before else None
 
     def _read(self, run: WatchedRun) -> None:
-        """Reads a run if one of its files is another than before."""
+        """Read a run if one of its files is another than before."""
         signature = tuple(_signature(run.path / name) for name in WATCHED)
         began = time.monotonic()
         if signature == run.signature or began < run.rest_until:
