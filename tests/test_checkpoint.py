@@ -234,6 +234,8 @@ def test_out_of_memory_names_batch_and_crop():
         torch.empty(2**58)
     with pytest.raises(RuntimeError, match="must match the size"), memory.explain_out_of_memory(config):
         torch.zeros(2) + torch.zeros(3)
+    with pytest.raises(RuntimeError, match="new thread"), memory.explain_out_of_memory(config):
+        raise RuntimeError("can't start new thread")  # where too many run, whatever the batch
     assert (memory.available(CPU) or 2**40) > 2**20
 
 

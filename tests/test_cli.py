@@ -57,6 +57,20 @@ def test_a_process_that_ends_at_once_ends_like_any_other(end, status, tmp_path):
     assert (done.stdout.split(), done.returncode) == (["joined", "cleaned"], status), done.stderr
 
 
+def test_a_limit_of_processes_is_not_taken_for_want_of_memory(tmp_path):
+    """As Python says it where the system starts no further thread; a smaller batch would not help."""
+    script = (
+        "import sys\n"
+        "from oneway.cli import command\n"
+        "def app(*words, **options):\n"
+        '    raise RuntimeError("can\'t start new thread")\n'
+        "command.app, sys.argv = app, ['oneway', 'check', '.']\n"
+        "command.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, "ulimit -u" in done.stderr) == (1, True), done.stderr
+
+
 def test_run_folder_holds_what_it_promises(run):
     """Every file of the contract; the summary has its fields and the value of the last iteration."""
     names = {path.name for path in run.iterdir()}

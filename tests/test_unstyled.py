@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -82,3 +83,11 @@ def test_no_library_is_loaded_from_the_working_folder(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "")
     assert f"{tmp_path / 'libcuda.so.1'}: PyTorch would run this file" in " ".join(done.stderr.split())
+
+
+def test_a_working_folder_that_is_gone_is_said(tmp_path):
+    """Removed, or replaced by a copy, under a shell that is still there; Intel's MKL would abort."""
+    command = f"mkdir gone; cd gone; rmdir ../gone; exec {shlex.join([sys.executable, '-m', 'oneway', 'runs'])}"
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "The working folder is no longer there" in done.stderr

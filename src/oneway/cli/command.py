@@ -26,13 +26,13 @@ from rich.text import Text
 from oneway import config as configuration
 from oneway.cli import studying, training, using  # noqa: F401 (they add the verbs)
 from oneway.cli.app import app
-from oneway.common.address_space import is_out_of_memory, require_address_space
+from oneway.common.address_space import is_out_of_memory, is_out_of_threads, require_address_space
 from oneway.common.console import Console, close_streams, open_streams
 from oneway.common.errors import UnknownName, UserError, describe_system_error
 from oneway.common.failure import BUG_STATUS, describe_bug
 from oneway.common.importing import claim_process
 from oneway.common.words import PROGRAM, command, first_line, listed, visible
-from oneway.common.working_folder import refuse_foreign_libraries
+from oneway.common.working_folder import refuse_foreign_libraries, require_working_folder
 from oneway.methods import METHODS
 
 EXAMPLES = {
@@ -80,6 +80,7 @@ def main() -> None:
         PROGRAM[:] = ["python", sys.argv[0]]
     words = [word for word in sys.argv[1:] if word != "--traceback"]
     try:
+        require_working_folder()
         refuse_foreign_libraries()
         if words and words[0] != "check" and not {"-h", "--help", "--version"} & {*words}:
             require_address_space()
@@ -121,6 +122,11 @@ def _explain(error: BaseException) -> tuple[str, int]:
             return str(error), error.exit_status
         case _ if is_out_of_memory(error):
             return f"Out of memory ({first_line(error)}).", 1
+        case _ if is_out_of_threads(error):
+            return (
+                f"No further thread or process can be started ({first_line(error)}): their number is limited, "
+                "or memory is used up. Raise the limit (`ulimit -u`; of a container, that of pids), or end others."
+            ), 1
         case Stopped():
             return "Stopped.", 128 + error.number
         case KeyboardInterrupt():

@@ -33,17 +33,28 @@ OUT_OF_MEMORY = (
     "cannot allocate memory",
     "bad_alloc",
     "could not create a primitive",
-    "can't start new thread",
     "failed to map segment",
-    "resource temporarily unavailable",
 )
 """How Python, PyTorch and the libraries below them say, in lower case, that there is no memory."""
+
+OUT_OF_THREADS = ("can't start new thread", "resource temporarily unavailable")
+"""The same for a thread or a process that cannot be started, for want of memory or because there are too many."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error says that there is no memory left."""
+    phrases = OUT_OF_MEMORY if limit() is None else (*OUT_OF_MEMORY, *OUT_OF_THREADS)
+    return isinstance(error, MemoryError) or _says(error, phrases)
+
+
+def is_out_of_threads(error: BaseException) -> bool:
+    """Whether an error says that no thread or process can be started, and address space is not what it lacks."""
+    return limit() is None and _says(error, OUT_OF_THREADS)
+
+
+def _says(error: BaseException, phrases: tuple[str, ...]) -> bool:
     known = isinstance(error, RuntimeError | ImportError | OSError)
-    return isinstance(error, MemoryError) or (known and any(words in str(error).lower() for words in OUT_OF_MEMORY))
+    return known and any(words in str(error).lower() for words in phrases)
 
 
 def limit() -> int | None:

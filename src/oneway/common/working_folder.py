@@ -1,4 +1,4 @@
-"""The working folder may hold files of anyone's; some libraries obey what they find there."""
+"""The working folder may hold files of anyone's, some of which libraries obey; or it may be gone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,16 @@ from oneway.common.errors import UserError
 
 DRIVER = "libcuda.so.1"
 """A library of NVIDIA's that comes with PyTorch (cuSPARSELt) looks for this one in the working folder, and runs it."""
+
+
+def require_working_folder() -> None:
+    """Refuses a working folder that has been removed or replaced: paths mean nothing there, and Intel's MKL aborts."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise UserError(
+            f"The working folder is no longer there ({error.strerror}). Change to one that is, and repeat the command."
+        ) from error
 
 
 def refuse_foreign_libraries() -> None:
