@@ -93,7 +93,7 @@ def test_what_goes_wrong_for_long_stops_the_run_with_the_address_and_a_checkpoin
 
         return broken
 
-    monkeypatch.setattr("oneway.engine.feed.BATCHES_AHEAD", 1)
+    monkeypatch.setattr("oneway.engine.prefetch.BATCHES_AHEAD", 1)
     monkeypatch.setattr("oneway.data.pool.pool.THREADS_THAT_WAIT", 1)
     with monkeypatch.context() as patch:
         patch.setattr(training, "choose_step", choose_and_break)

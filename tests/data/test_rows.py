@@ -12,7 +12,7 @@ import pytest
 
 from oneway.common.errors import UserError
 from oneway.data.cache.rows import OnDisk
-from oneway.engine import feed
+from oneway.engine.refilled_store import copy_region
 
 WHOLE = np.random.default_rng(0).integers(256, size=(1000, 3), dtype=np.uint8)
 
@@ -40,7 +40,7 @@ def test_an_array_is_filled_from_either(path):
         for box in ((0, 0, 5, 10), (1, 0, 4, 10), (1, 2, 4, 9)):
             top, left, bottom, right = box
             part = np.zeros((bottom - top, right - left, 3), np.uint8)
-            feed._copy(row, 100, 10, box, part.reshape(-1, 3))
+            copy_region(row, 100, 10, box, part.reshape(-1, 3))
             assert np.array_equal(part, image[top:bottom, left:right])
 
 
