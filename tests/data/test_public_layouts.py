@@ -173,7 +173,7 @@ def test_tables_with_the_colour_first(tmp_path):
 
 
 def test_ade20k(tmp_path):
-    """Its folders, its table of names, of which several may be one class, and 0 for what has none."""
+    """Its folders, its table of names, and 0 for what has none."""
     for part in ("training", "validation"):
         for name in ("a", "b"):
             photo(tmp_path / "images" / part / f"{name}.jpg")

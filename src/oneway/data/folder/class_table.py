@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,8 +67,7 @@ def _read_table(path: Path) -> Classes:
             rows = [line.partition(",") for line in lines[1:] if line]  # Roboflow's: a number and a name
             return by_number(dict(sorted((int(number), class_name(name.strip())) for number, _, name in rows)))
         if path.name.lower() == ADE20K:
-            columns = [line.split("\t") for line in lines[1:] if line]
-            return by_number({int(first): class_name(last.split(",")[0].strip()) for first, *_, last in columns})
+            return by_number(ade20k_names(lines))
         entries = {number: _entry(line) for number, line in enumerate(lines, 1) if line and not line.startswith("#")}
         if all(colour is None for _, colour in entries.values()):
             return by_index(name for name, _ in entries.values())
@@ -87,6 +86,15 @@ def _read_table(path: Path) -> Classes:
             f"{path}: not a table of lines `name: red,green,blue`, nor a list of names, one on each line ({error}). "
             "Correct it, or call it something else if it is not meant to name the classes."
         ) from None
+
+
+def ade20k_names(lines: Sequence[str]) -> dict[int, str]:
+    """ADE20K's table: the first name of each class by its number, with the number where an earlier one has the name."""
+    names: dict[int, str] = {}
+    for number, *_, synonyms in (line.split("\t") for line in lines[1:] if line):
+        name = class_name(re.split("[,;]", synonyms)[0])
+        names[int(number)] = f"{name} ({number})" if name in names.values() else name
+    return names
 
 
 def _entry(line: str) -> tuple[str, Colour | None]:

@@ -13,7 +13,8 @@ from pathlib import Path
 from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
-from oneway.data.dataset import Listing, class_name
+from oneway.data.dataset import Listing
+from oneway.data.folder.class_table import MOST_BYTES, ade20k_names
 from oneway.data.folder.classes import default_colours
 from oneway.data.published.shared import first_with, incomplete, pairs, read_ids, require_folder
 
@@ -22,7 +23,6 @@ IDS = {0: IGNORE} | {number: number - 1 for number in range(1, COUNT + 1)}
 EXPECTED = f"Masks of ADE20K hold 1 to {COUNT}, and 0 for what is none of these."
 OFFICIAL_COUNTS = {"training": 20_210, "validation": 2_000}
 TABLE = "objectInfo150.txt"
-MOST_BYTES = 2**20
 
 
 def list_ade20k(root: Path | None) -> Listing:
@@ -45,17 +45,12 @@ def list_ade20k(root: Path | None) -> Listing:
 
 
 def _names(path: Path) -> tuple[str, ...]:
-    """The first name of each class; where several have it, with the number."""
+    """The name of each class, in order of number."""
     lines = read_bounded(path, MOST_BYTES).decode("utf-8-sig", errors="replace").splitlines()
-    rows = [line.split("\t") for line in lines[1:] if line.strip()]
     try:
-        numbered = {int(row[0]): class_name(row[4].split(",")[0].split(";")[0].strip()) for row in rows}
-    except (IndexError, ValueError) as error:
+        numbered = ade20k_names([line.strip() for line in lines])
+    except ValueError as error:
         raise UserError(f"{path}: not the table of ADE20K ({str(error)[:100]}). Unpack its archive again.") from None
     if sorted(numbered) != list(range(1, COUNT + 1)):
         raise UserError(f"{path}: lists {len(numbered)} classes, and not 1 to {COUNT}. Unpack the archive again.")
-    names: list[str] = []
-    for number in range(1, COUNT + 1):
-        name = numbered[number]
-        names.append(f"{name} ({number})" if name in names else name)
-    return tuple(names)
+    return tuple(numbered[number] for number in range(1, COUNT + 1))
