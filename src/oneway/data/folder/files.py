@@ -37,8 +37,8 @@ from oneway.data.folder.pairing import (
     unmarked,
 )
 from oneway.data.folder.walk import Problem, folders_in, images_in, require_inside, unsupported_images
+from oneway.data.name_lists import names_in_list
 from oneway.data.pictures import is_marked
-from oneway.data.splits import names_in_list
 
 ELSEWHERE = "unlabelled"  # what the names of images from another folder begin with
 MOST_BELOW = 32  # subfolders that are looked at
