@@ -9,10 +9,12 @@ import pytest
 from PIL import Image
 
 from oneway.common.terms import IGNORE
+from oneway.data import Samples
 from oneway.data.pictures import GROUND, MOST_HEIGHT, SHOWN_WIDTH, STROKE, draw_classes
 from oneway.tools.evaluate import evenly_spaced
 from oneway.tools.report import plots
 from oneway.tools.report.gallery import photo
+from oneway.tools.scenes import choose_scenes
 
 
 def test_absent_class_is_marked() -> None:
@@ -58,6 +60,21 @@ def test_scenes_are_evenly_spaced() -> None:
     """The middles of equal parts; all of them where there are few."""
     assert evenly_spaced(100, 4) == [12, 37, 62, 87]
     assert evenly_spaced(3, 4) == [0, 1, 2]
+
+
+def test_scenes_show_what_only_few_images_have() -> None:
+    """Four of 100 are as before while they show every class; else each is one of its 25, the one with what is rare."""
+    labels = np.zeros((100, 4, 4), dtype=np.uint8)
+    labels[[12, 40], 0] = 1
+    samples = Samples.stacked(tuple(map(str, range(100))), np.zeros((100, 4, 4, 3), dtype=np.uint8), labels)
+    assert choose_scenes(samples, 4) == evenly_spaced(100, 4)
+    labels[12] = IGNORE
+    labels[[70, 71], 1] = 2
+    labels[71, 2] = 3
+    chosen = choose_scenes(samples, 4)
+    assert [index // 25 for index in chosen] == [0, 1, 2, 3]
+    assert chosen[1:3] == [40, 71]
+    assert choose_scenes(samples, 200) == list(range(100))
 
 
 def pixels_of(picture: Image.Image) -> np.ndarray:

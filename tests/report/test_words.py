@@ -88,7 +88,7 @@ def test_the_small_print_says_on_how_many_images_was_measured(copies: list[Path]
     runs = read_runs(copies[:1])
     assert words.subtitle(runs)[-1] == "the last iteration’s model on 40 validation images"
     assert words.measurement_note(runs, Robustness([], [], 8, (64, 128))) == (
-        "Measured on 8 of 40 validation images, the middle 128×64 pixels of each."
+        "Measured on 8 of 40 validation images, 128×64 pixels of each."
     )
 
 
@@ -145,11 +145,12 @@ def test_small_differences_decide_nothing(
     assert expected in words.robustness_text(read_runs(folders), found)
 
 
-def test_figures_of_middles_are_said_to_be_so(folders: list[Path]) -> None:
+def test_figures_of_parts_are_said_to_be_so(folders: list[Path]) -> None:
     """In the sentence that has them: the headline has others, of whole images."""
     sentence = words.robustness_text(read_runs(folders[:1]), Robustness([[40.0, 30.0]], [[40.0, 20.0]], 8, (96, 128)))
     assert sentence.endswith(
-        "Only the middle 128×96 pixels of each image were measured, so scores differ from those of whole images."
+        "Of each image, only 128×96 pixels were measured, those around the rarest class that it shows, so scores "
+        "differ from those of whole images."
     )
 
 

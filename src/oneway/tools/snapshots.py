@@ -19,7 +19,7 @@ from oneway.common.run_files import PICTURES
 from oneway.data.dataset import Bytes, Dataset, Samples
 from oneway.data.pictures import draw_classes, encoded, shown_size
 from oneway.runs.atomic import place_below
-from oneway.tools.evaluate import evenly_spaced
+from oneway.tools.scenes import choose_scenes
 
 SCENES = 4
 CLASSES = "classes.json"
@@ -30,11 +30,11 @@ MOST_TIMES = 20
 
 
 class Snapshots:
-    """Predictions of a run for images evenly spaced over its validation set."""
+    """Predictions of a run for a few images of its validation set (see `choose_scenes`)."""
 
     def __init__(self, run: Path, dataset: Dataset, images: Samples, say: Callable[[str], None]) -> None:
         self.folder, self.images, self.colours, self.say = run / PICTURES, images, dataset.colours, say
-        self.shown = evenly_spaced(len(images), SCENES) if images.dense and len(images) else []
+        self.shown = choose_scenes(images, SCENES) if images.dense else []
         self.writable = len(images) > 0
         known = {"classes": dataset.classes, "colours": dataset.colours}
         self._write(CLASSES, json.dumps(known).encode())

@@ -21,7 +21,8 @@ from oneway.data.pictures import Mask, as_pixels, draw_classes, hatched, resize_
 from oneway.draws import PerturbationDraw, draw_perturbation, on_device
 from oneway.perturb import perturb_labels, phtps
 from oneway.runs import TrainedModel
-from oneway.tools.evaluate import CPU, Scores, as_input, confusion_matrices, evenly_spaced, predict
+from oneway.tools.evaluate import CPU, Scores, as_input, confusion_matrices, predict
+from oneway.tools.scenes import choose_scenes
 
 SCENES = 4
 SEED = 0
@@ -53,9 +54,9 @@ class GalleryRow:
 
 
 def gallery(images: Samples, models: Sequence[TrainedModel], config: Perturb) -> list[GalleryRow]:
-    """Clean and perturbed rows in turn, of images evenly spaced over all."""
+    """Clean and perturbed rows in turn, of a few images (see `choose_scenes`)."""
     rows = []
-    for number, index in enumerate(evenly_spaced(len(images), SCENES)):
+    for number, index in enumerate(choose_scenes(images, SCENES)):
         x, y, draw = example(images, index, number, device_of(models))
         perturbation = phtps(draw, x, config)
         rows.append(_row(images.names[index], x, y, None, models))

@@ -9,16 +9,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from oneway.common.terms import IGNORE
 from oneway.config import Perturb
 from oneway.data import Samples
 from oneway.draws import PerturbationDraw
 from oneway.perturb import UNCHANGED, Perturbation, perturb_labels, ph, tps
 from oneway.runs import TrainedModel
-from oneway.tools.evaluate import Scores, confusion_matrices, evenly_spaced, predict
+from oneway.tools.evaluate import Scores, confusion_matrices, predict
 from oneway.tools.report.gallery import device_of, example
+from oneway.tools.scenes import choose_scenes, pixels_of_classes
 
 STRENGTHS = (0.0, 0.5, 1.0, 1.5, 2.0)
 """Values of one strength, s_P or s_G, while the other is 0. The paper trains at 1."""
@@ -37,21 +40,23 @@ class Robustness:
     geometric: list[list[float]]
     images: int
     cropped_to: tuple[int, int] | None
-    """Height and width of their middles, where images are larger."""
+    """Height and width of the parts that were measured, where images are larger."""
 
 
 def robustness(images: Samples, models: Sequence[TrainedModel], crop: tuple[int, int]) -> Robustness:
-    """Measure on images evenly spaced over all, and of large ones on the middle, as large as a training crop.
+    """Measure on a few images, and of large ones on a part as large as a training crop, where it shows what is rare.
 
     Displacements are fractions of the height, so warps are then as strong as they were in training. Every model meets
     the same draws; between strengths, a draw differs by nothing else.
     """
-    chosen = evenly_spaced(images.labelled, min(MOST, max(FEWEST, PIXELS // math.prod(crop))))
+    chosen = choose_scenes(images, min(MOST, max(FEWEST, PIXELS // math.prod(crop))))
+    frequency = torch.from_numpy(np.sum([pixels_of_classes(images, index) for index in chosen], axis=0))
     classes, device = len(models[0].classes), device_of(models)
     confusion = torch.zeros(len(models), 2 * len(STRENGTHS) - 1, classes, classes, dtype=torch.int64, device=device)
     for number, index in enumerate(chosen):
         x, y, draw = example(images, index, number, device)
-        x, y = _middle(x, crop), _middle(y, crop)
+        rows, columns = part_with_rare(y[0].cpu(), frequency, crop)
+        x, y = x[..., rows, columns], y[..., rows, columns]
         perturbations = _each(draw, x)
         inputs = torch.cat([perturbation.image(x) for perturbation in perturbations])
         labels = torch.cat([perturb_labels(y, perturbation) for perturbation in perturbations])
@@ -75,9 +80,18 @@ def _each(draw: PerturbationDraw, x: Tensor) -> list[Perturbation]:
     ]
 
 
-def _middle(values: Tensor, size: tuple[int, int]) -> Tensor:
-    """The middle of …×H×W values, where they are larger than `size`."""
-    for axis, most in zip((-2, -1), size, strict=True):
-        spare = max(0, values.shape[axis] - most)
-        values = values.narrow(axis, spare // 2, values.shape[axis] - spare)
-    return values
+def part_with_rare(y: Tensor, frequency: Tensor, size: tuple[int, int]) -> tuple[slice, slice]:
+    """The rows and columns of a part of H×W labels, of this size at most, around the rarest class that they show.
+
+    Its middle is the middle one of the pixels of that class, unless the part would then leave the image.
+    """
+    classes = y.unique()
+    classes = classes[classes != IGNORE].long()
+    places = (y == classes[frequency[classes].argmin()]).nonzero() if len(classes) else torch.tensor(y.shape)[None] // 2
+    middle = places[len(places) // 2].tolist()
+    parts = []
+    for length, most, centre in zip(y.shape, size, middle, strict=True):
+        extent = min(length, most)
+        start = min(max(centre - extent // 2, 0), length - extent)
+        parts.append(slice(start, start + extent))
+    return parts[0], parts[1]

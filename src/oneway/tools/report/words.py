@@ -235,19 +235,22 @@ def robustness_text(runs: Sequence[RunFacts], found: Robustness) -> str:
             f"changed colours bring {listed(colours, most=None)} % mIoU{_doubt(found.photometric)}; "
             f"a warp brings {listed(warped, most=None)}{_doubt(found.geometric)}"
         )
-    part = f" Only {_middle(found)} of each image were measured, so scores differ from those of whole images."
+    part = (
+        f" Of each image, only {_part(found)} were measured, those around the rarest class that it shows, so scores "
+        "differ from those of whole images."
+    )
     return f"At twice the paper’s strength, {changed}.{'' if found.cropped_to is None else part}"
 
 
 def measurement_note(runs: Sequence[RunFacts], found: Robustness) -> str:
     """On which images robustness was measured, for the small print."""
-    part = "" if found.cropped_to is None else f", {_middle(found)} of each"
+    part = "" if found.cropped_to is None else f", {_part(found)} of each"
     return f"Measured on {found.images} of {_validation_images(runs[0])}{part}."
 
 
-def _middle(found: Robustness) -> str:
+def _part(found: Robustness) -> str:
     height, width = found.cropped_to or (0, 0)
-    return f"the middle {width}×{height} pixels"
+    return f"{width}×{height} pixels"
 
 
 def _validation_images(run: RunFacts) -> str:
