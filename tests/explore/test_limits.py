@@ -221,7 +221,7 @@ def test_fifty_requests_at_once(client):
 
 def test_a_silent_connection_is_closed(page_content, monkeypatch):
     """One that says nothing, and one that begins a request and does not go on."""
-    monkeypatch.setattr("oneway.tools.explore.limits.IDLE_SECONDS", 0.3)
+    monkeypatch.setattr("oneway.tools.local_guard.IDLE_SECONDS", 0.3)
     with serving(page_content, Limits()) as address:
         host, port = address.removeprefix("http://").split(":")
         for beginning in (b"", b"GET / HT"):

@@ -16,8 +16,8 @@ import uvicorn
 
 from explore.serving import SAMPLE, png, serving
 from oneway.common.errors import UserError
-from oneway.tools import local_server
-from oneway.tools.explore import images, limits, server
+from oneway.tools import local_guard, local_server
+from oneway.tools.explore import images, server
 from oneway.tools.explore.limits import Limits
 
 PNG = {"Content-Type": "image/png"}
@@ -48,7 +48,7 @@ def deaf_clients(address: str, count: int, asking: bytes) -> Iterator[None]:
 
 def test_clients_that_do_not_read_keep_nobody_out(address, client):
     """Two hundred of them, as many as there may be: a further one is answered at once."""
-    with deaf_clients(address, limits.MOST_CONNECTIONS, LAST):
+    with deaf_clients(address, local_guard.MOST_CONNECTIONS, LAST):
         for _ in range(3):
             began = time.monotonic()
             assert httpx.get(f"{address}/health", timeout=5).status_code == 200
@@ -57,7 +57,7 @@ def test_clients_that_do_not_read_keep_nobody_out(address, client):
 
 def test_answers_that_nobody_reads_are_given_up(page_content, monkeypatch):
     """Also where the server has closed the connection, and what it has to say still waits."""
-    monkeypatch.setattr(limits, "IDLE_SECONDS", 0.3)
+    monkeypatch.setattr(local_guard, "IDLE_SECONDS", 0.3)
     serves = local_server.server(server.application(page_content, Limits(timeout=0.3)))
     serves.config.log_level = "critical"
     with local_server.listen(0) as listening:

@@ -1,4 +1,4 @@
-"""The server of a page for this computer alone: its socket, its answers to errors, and what guards it."""
+"""The server of a page for this computer alone: its socket, its files, and its answers to errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from oneway.common.errors import UserError
-from oneway.tools.explore.limits import Connection, Guard
+from oneway.tools.local_guard import Connection, Guard
 
 HOST = "127.0.0.1"
 SHARED = Path(__file__).parent / "static"

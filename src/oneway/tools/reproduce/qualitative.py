@@ -96,8 +96,7 @@ def _figure(names: Sequence[str], folders: Sequence[Path], request: Request, con
 
 
 def _draw_row(panels: Sequence[Axes], row: GalleryRow) -> None:
-    pictures = (row.image, row.truth, *(attempt.picture for attempt in row.attempts))
-    for axes, picture in zip(panels, pictures, strict=True):
+    for axes, picture in zip(panels, row.pictures, strict=True):
         axes.imshow(picture, interpolation="nearest")
         axes.set(xticks=[], yticks=[])
     for axes, attempt in zip(panels[2:], row.attempts, strict=True):
