@@ -23,7 +23,7 @@ from oneway.tools.networks import prepare
 from oneway.tools.train import train
 from processes import oneway
 from reliability.guards import write_data
-from small_runs import QUIET, small_streets, stub
+from small_runs import QUIET, assert_resumes, small_streets, stub
 
 PAGE = Path(__file__).parent.parent / "docs" / "models.md"
 
@@ -151,12 +151,10 @@ def test_a_file_that_cannot_be_read_names_its_line(networks, tmp_path):
 
 
 def test_what_can_train_but_looks_odd_is_remarked_on(networks):
-    """Parameters that never learn, randomness that no seed decides, and sizes that a network refuses."""
+    """Parameters that never learn, and sizes that a network refuses."""
     (frozen, unreached) = prepare(Model(factory=f"{networks}:Spare"), 5, 0, "segmentation", (64, 64)).remarks
     assert "2 parameters do not require gradients" in frozen
     assert "no gradient reaches the parameters spare.weight and spare.bias" in unreached
-    (random,) = prepare(Model(factory=f"{networks}:dropping"), 5, 0, "segmentation", (64, 64)).remarks
-    assert "draws random numbers (dropout?)" in random
     (size,) = prepare(Model(factory=f"{networks}:Divided"), 5, 0, "segmentation", (64, 64)).remarks
     assert "fails on one image of 65×67 pixels (the width must be a multiple of 32)" in size
 
@@ -210,6 +208,26 @@ def test_a_network_that_comes_in_evaluation_mode_is_trained(networks, tmp_path):
     weights = safetensors.torch.load_file(tmp_path / "run" / "model.safetensors")
     assert weights["layers.1.num_batches_tracked"] == 4
     assert weights["layers.1.running_mean"].any()
+
+
+def test_dropout_follows_the_seed(networks, tmp_path):
+    """A run is resumed and repeated to the bit, whatever the user has drawn before; the next numbers stay the same."""
+    config = small_streets(method="mt-phtps", model={"factory": f"{networks}:dropping"}, train={"checkpoint_every": 2})
+    assert not prepare(config.model, 5, 0, "segmentation", (64, 64)).remarks
+    expected, before = assert_resumes(config, tmp_path / "run"), torch.random.get_rng_state()
+    torch.rand(3)
+    other = config.changed(seed=1)
+    for which, out in ((config, "again"), (other, "other")):
+        train(which, tmp_path / out, resume=False, console=QUIET)
+    weights = [safetensors.torch.load_file(tmp_path / out / "model.safetensors") for out in ("again", "other")]
+    name = "1.layers.0.weight"
+    assert torch.equal(weights[0][name], expected[f"model.{name}"])
+    assert not torch.equal(weights[1][name], weights[0][name])
+    torch.random.set_rng_state(before)
+    drawn = torch.rand(3)
+    torch.random.set_rng_state(before)
+    train(config.changed(train={"iterations": 1}), tmp_path / "short", resume=False, console=QUIET)
+    assert torch.equal(torch.rand(3), drawn)
 
 
 def test_steps_that_were_skipped_are_told(networks, tmp_path):

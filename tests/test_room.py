@@ -195,6 +195,18 @@ def test_what_a_method_of_the_page_remembers_is_resumed(methods, tmp_path):
     assert not any("value" in name for name in safe_open(tmp_path / "model.safetensors", "pt").keys())  # noqa: SIM118
 
 
+def test_what_a_method_draws_by_itself_is_resumed(methods, tmp_path):
+    """From PyTorch's generator, as dropout in a module of its own does."""
+
+    def losses(models, batch, settings):
+        x = batch.unlabelled()
+        yield from supervised.losses(models, batch, settings)
+        yield Loss("noisy", models.student(x + torch.rand_like(x)).square().mean())
+
+    methods["noisy"] = Method(losses)
+    assert_resumes(small_streets(method="noisy", train={"checkpoint_every": 2}), tmp_path)
+
+
 def test_a_module_of_a_methods_own_learns_from_weights_of_the_seed(methods):
     """Beside the projector that the method may ask for; it is made for the student and the number of its classes."""
     methods["own"] = Method("cac", head=lambda student, classes: nn.Linear(classes, 2), needs_pairs=True)

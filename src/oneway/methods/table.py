@@ -115,6 +115,11 @@ class Method:
         """Whether it has perturbations for images alone: points have no colours, and cannot be warped."""
         return any(name != "noise" for name in (*self.perturb, *self.augment))
 
+    @property
+    def own(self) -> bool:
+        """Whether it is none of this package, but one of the user's own."""
+        return not isinstance(self.losses, str)
+
     def generator(self) -> LossesOf:
         """The function that yields its losses."""
         if isinstance(self.losses, str):

@@ -1,4 +1,4 @@
-"""Initial weights that depend on a seed and on nothing else, and leave the caller's random numbers alone."""
+"""PyTorch's own random numbers as a function of a seed, which leave the caller's alone."""
 
 from __future__ import annotations
 
@@ -21,4 +21,16 @@ def seed_cpu(seed: int) -> Iterator[None]:
     """
     with _GENERATOR, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def seed_device(seed: int, device: torch.device) -> Iterator[None]:
+    """`seed_cpu`, and likewise the generator of the current device."""
+    if device.type == "cpu":
+        with seed_cpu(seed):
+            yield
+        return
+    with seed_cpu(seed), torch.random.fork_rng(devices=[device]):
+        torch.cuda.manual_seed(seed)
         yield

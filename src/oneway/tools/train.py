@@ -24,12 +24,15 @@ from oneway.common.failure import note_run_folder
 from oneway.common.interrupt import Interrupted, defer_signals
 from oneway.common.progress import ProgressBar
 from oneway.common.run_files import SUMMARY, VALIDATION
+from oneway.common.streams import stream
 from oneway.config import Config
 from oneway.draws import Draws, draw
 from oneway.engine import memory, optim
 from oneway.engine.capture import WARM_UP, choose_step
 from oneway.engine.ranks import join
 from oneway.engine.step import Measured
+from oneway.methods import METHODS
+from oneway.models.seed import seed_device
 from oneway.runs import TrainedModel, continuation
 from oneway.runs.checkpoint.writer import Writer
 from oneway.tools.evaluate import METRIC_NAMES, as_json, by_image_as_json
@@ -124,7 +127,8 @@ def _iterate(training: Training, console: Console, turn: str, beside: Callable[[
             draws = _await_draws(training, signal_received)
             rate = optim.set_learning_rate(state.optimiser, config.optimiser.schedule, done, iterations)
             alpha, warm_up = optim.alpha_at(config.train, done, iterations), optim.warm_up_at(config.train, done)
-            losses = advance(draws, alpha, warm_up)
+            with _seeded(training):
+                losses = advance(draws, alpha, warm_up)
             require_margin()
             training.done += 1
             bar.update(training.done)
@@ -144,6 +148,18 @@ def _iterate(training: Training, console: Console, turn: str, beside: Callable[[
             if signal is not None and training.done < iterations:
                 _stop(training, signal)
         return ranks.agree_on_signal(signal_received(), now=True)
+
+
+def _seeded(training: Training) -> AbstractContextManager[None]:
+    """Within the block, what code of the user's draws by itself, as dropout does, is a function of the iteration.
+
+    Ours draws nothing by itself. Each process has numbers of its own.
+    """
+    config, ranks = training.config, training.ranks
+    if config.model.factory is None and not METHODS[config.method].own:
+        return nullcontext()
+    purpose = f"own code in process {ranks.rank}"
+    return seed_device(int(stream(config.seed, purpose, training.done).integers(2**32)), training.device)
 
 
 def _await_draws(training: Training, signal_received: Callable[[], int | None]) -> Draws:
