@@ -58,7 +58,7 @@ class ResNetEncoder(Encoder):
     encoder gets them rectified, as in any ResNet.
     """
 
-    def __init__(self, backbone: str, width: float = 1.0) -> None:
+    def __init__(self, backbone: str, width: float) -> None:
         super().__init__(backbone, num_classes=0, global_pool="", **_narrowed(width))
         last = [getattr(self.net, stage)[-1] for stage in STAGES]
         norm, activation = ("bn3", "act3") if hasattr(last[0], "conv3") else ("bn2", "act2")

@@ -109,7 +109,7 @@ class ViT(ImageModel):
     logits are aligned with the pixels, whatever the size. From coarse to fine, a sum and a convolution join them.
     """
 
-    def __init__(self, classes: int, backbone: str = "vit_small_patch14_dinov2") -> None:
+    def __init__(self, classes: int, backbone: str) -> None:
         encoder = TokenEncoder(backbone)
         super().__init__(encoder.mean, encoder.deviation)
         self.encoder = encoder

@@ -89,9 +89,7 @@ class _Norm(torch.autograd.Function):
         return *found, of_residual if ctx.with_residual else None, None, None, None
 
 
-def sum_norm(
-    a: Tensor, b: Tensor | None, layer: nn.BatchNorm2d, activation: Activation = "relu"
-) -> tuple[Tensor, Tensor]:
+def sum_norm(a: Tensor, b: Tensor | None, layer: nn.BatchNorm2d, activation: Activation) -> tuple[Tensor, Tensor]:
     """The sum of a and b, or a alone, and its norm and activation."""
     if b is not None and kernel_sums_and_normalises(a, b):
         statistics = population(layer), following(layer)

@@ -126,7 +126,7 @@ def valid_points(points: Tensor) -> Tensor:
     return (column >= 0) & (column <= width - 1) & (row >= 0) & (row <= height - 1)
 
 
-def basis_matrix(height: int, width: int, at: tuple[float, float] = QUADRANTS) -> Matrix:
+def basis_matrix(height: int, width: int, at: tuple[float, float]) -> Matrix:
     """(H·W)×4: the dense displacement field of a unit displacement in each control point.
 
     Solves the interpolation system of φ(r) = r² ln r with an affine part, once, for the four unit displacements.
@@ -147,9 +147,7 @@ def _radial(points: Matrix, centres: Matrix) -> Matrix:
 
 
 @lru_cache(maxsize=8)
-def basis_on(
-    height: int, width: int, device: torch.device, dtype: torch.dtype, control: tuple[float, float] = QUADRANTS
-) -> Tensor:
+def basis_on(height: int, width: int, device: torch.device, dtype: torch.dtype, control: tuple[float, float]) -> Tensor:
     """The basis matrix on a device, cached for each image size."""
     return torch.from_numpy(basis_matrix(height, width, control)).to(device, dtype)
 

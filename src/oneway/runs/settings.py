@@ -14,7 +14,7 @@ from oneway.methods import METHODS
 from oneway.runs import records
 
 
-def read_settings(path: Path, any_method: bool = False) -> Config:
+def read_settings(path: Path, any_method: bool) -> Config:
     """The settings in a run folder; with `any_method`, also those of a method that only another program knows."""
     file = refuse_link(path / CONFIG)
     tree = read_yaml(file)

@@ -139,9 +139,9 @@ def check_listing(
     console: Console,
     *,
     known: Iterable[Finding] = (),
-    out: Path | None = None,
-    as_json: bool = False,
-    pool: Path | str | None = None,
+    out: Path | None,
+    as_json: bool,
+    pool: Path | str | None,
 ) -> int:
     """Check a listed data set of any kind, and a pool beside it; the exit status is 1 if there is an error in it."""
     sheet, progress = sheet_path(listing.root, out, as_json), Console(quiet=True) if as_json else console

@@ -51,7 +51,7 @@ class Regions:
     size: tuple[int, int] | None = None  # height and width as the file says; None where it does not
 
 
-def paint_over(image: Path, found: Regions, classes: Sequence[str], any_size: bool = False) -> Bytes:
+def paint_over(image: Path, found: Regions, classes: Sequence[str], any_size: bool) -> Bytes:
     """The label map of an image; where annotations claim another size, it has that.
 
     Nothing is painted then, unless `any_size` asks for it, and the size can be that of an image.

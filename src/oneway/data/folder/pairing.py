@@ -130,7 +130,7 @@ def _beginning_of(stem: str, images: Stems) -> str | None:
     return next((stem[:end] for end in ends if stem[:end] in images), None)
 
 
-def mismatches(images: Stems, masks: Stems, predicted: Collection[Path] = ()) -> Iterator[Problem]:
+def mismatches(images: Stems, masks: Stems, predicted: Collection[Path]) -> Iterator[Problem]:
     """What is wrong with files that pair up with none, or with several; some of the masks are predictions."""
     for first, *others in images.values():
         for path in others:

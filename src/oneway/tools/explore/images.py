@@ -152,7 +152,7 @@ def load_pictures(
     return pictures
 
 
-def part_in_training(splits: Sequence[Split], name: str, digest: str | None = None) -> Part | None:
+def part_in_training(splits: Sequence[Split], name: str, digest: str | None) -> Part | None:
     """What an image was to some runs, the most to any of them; known by its pixels where a digest of them is given."""
     if not splits:
         return None

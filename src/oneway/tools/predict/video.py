@@ -30,7 +30,7 @@ Frames are stored in the order in which they are shown (`bf`), or those of uneve
 
 
 @contextmanager
-def video_writer(path: Path, origin: str = "") -> Iterator[Callable[[Bytes, Fraction | None], None]]:
+def video_writer(path: Path, origin: str) -> Iterator[Callable[[Bytes, Fraction | None], None]]:
     """A function that appends a frame; the file has its name, and notes its origin, once the block has ended well."""
     av = require_video()
     temporary = temporary_for(path)

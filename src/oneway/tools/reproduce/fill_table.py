@@ -88,7 +88,7 @@ def report_command(out: Path, runs: Runs) -> str:
     return command("oneway", "report", *max(groups.values(), key=len)[:RUN_COLOURS])
 
 
-def to_rich(table: RunTable, cells: Sequence[Cell], drive: str = "") -> Table:
+def to_rich(table: RunTable, cells: Sequence[Cell], drive: str) -> Table:
     """A line for each cell, those of one number of labels together, then what is quoted for it."""
     beside: tuple[str, ...] = ("the paper",) if table.published else ()
     if table.paired:
@@ -186,7 +186,7 @@ def as_markdown(lines: Lines) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in (head, ["---"] * len(head), *rows))
 
 
-def as_rich(lines: Lines, title: str, caption: str | None = None) -> Table:
+def as_rich(lines: Lines, title: str, caption: str) -> Table:
     """The same for a terminal. Names are whole in a narrow one too: they are what the next command is given."""
     (first, *others), *rows = lines
     printed = Table(title=title, caption=caption)

@@ -74,7 +74,7 @@ class Candidate:
 
 
 def candidates_of_run(
-    run: runs.Run, style: ImageStyle, console: Console, *, refresh: bool = False, cache: Path | None = None
+    run: runs.Run, style: ImageStyle, console: Console, *, refresh: bool = False, cache: Path | None
 ) -> tuple[list[Candidate], list[Candidate]]:
     """A run's training images that it has no labels for, and those that it has; as its model has learnt to see them."""
     known = data.load(runs.data_of(run, console, refresh=refresh, cache=cache), console)
@@ -89,7 +89,7 @@ def candidates_of_run(
     return [one for one in images if one.name not in labelled], [one for one in images if one.name in labelled]
 
 
-def candidates_in_folder(folder: Path, style: ImageStyle = COLOURS, reduction: int = 1) -> list[Candidate]:
+def candidates_in_folder(folder: Path, style: ImageStyle, reduction: int) -> list[Candidate]:
     """Images of a folder that have no mask there, as a model sees them, and at most so many times smaller."""
 
     def read(path: Path) -> Bytes:
