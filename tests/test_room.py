@@ -173,6 +173,22 @@ def test_a_number_beside_a_loss_is_logged_and_teaches_nothing(methods, tmp_path)
     assert learnt[0] == learnt[1]
 
 
+def test_a_schedule_follows_the_progress_of_the_run(methods, tmp_path):
+    """Whatever its length, and after it was resumed."""
+
+    def losses(models, batch, settings):
+        value = models.student(batch.unlabelled()).square().mean()
+        yield Loss("size", value, settings.progress), Loss("done", settings.progress, 0)
+
+    methods["ramped"] = Method(losses)
+    for iterations in (4, 8):
+        config = small_streets(method="ramped", train={"iterations": iterations, "log_every": 1, "checkpoint_every": 2})
+        run = oneway.fit(config, tmp_path / str(iterations), quiet=True)
+        done = [line["done"] for line in run.metrics() if "done" in line]
+        assert done == [iteration / iterations for iteration in range(iterations)]
+    assert_resumes(config.changed(train={"iterations": 4}), tmp_path / "resumed")
+
+
 def test_misspelt_choices_of_a_method_are_refused(methods, tmp_path, monkeypatch):
     """A teacher that is none trained as a simple one; perturbations are known when training begins, before images."""
     with pytest.raises(UserError, match=r"Unknown teacher of a method 'ema'.* Known: simple, mean\."):

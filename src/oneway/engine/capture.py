@@ -50,8 +50,8 @@ def one_training_on_gpu(device: torch.device) -> Iterator[None]:
 class Advance(Protocol):
     """A function that does one iteration."""
 
-    def __call__(self, draws: Draws, alpha: float, warm_up: float = 0.0) -> Measured:
-        """Do an iteration, given its draws, α, and the least weight of the student in the EMA."""
+    def __call__(self, draws: Draws, alpha: float, warm_up: float = 0.0, progress: float = 0.0) -> Measured:
+        """Do an iteration, given its draws, α, the least weight of the student in the EMA, and what share is done."""
 
 
 def choose_step(
@@ -75,8 +75,9 @@ def choose_step(
 
     last: tuple[float, float] | None = None
 
-    def advance(draws: Draws, alpha: float, warm_up: float = 0.0) -> Measured:
+    def advance(draws: Draws, alpha: float, warm_up: float = 0.0, progress: float = 0.0) -> Measured:
         nonlocal last
+        state.progress.fill_(progress)
         if (alpha, warm_up) != last:
             state.alpha.fill_(alpha)
             state.warm_up.fill_(warm_up)

@@ -26,6 +26,9 @@ class TrainingState:
     warm_up: Tensor = field(init=False)
     """The least weight of the student in its average, for the warm-up of the EMA; 0 after it. Read like α."""
 
+    progress: Tensor = field(init=False)
+    """The share of the run's iterations that is done. Read like α."""
+
     skips: Tensor = field(init=False)
     """How many steps were skipped since the run began, and how many in a row up to now."""
 
@@ -36,6 +39,7 @@ class TrainingState:
         device = next(self.student.parameters()).device
         self.alpha = torch.zeros((), device=device)
         self.warm_up = torch.zeros((), device=device)
+        self.progress = torch.zeros((), device=device)
         self.skips = torch.zeros(2, dtype=torch.int64, device=device)
 
     @property

@@ -52,7 +52,7 @@ def step(state: TrainingState, store: Store, draws: Draws, config: Config, consi
     cast_together = bfloat16 and kernels_run(device) and config.model.factory is None
     networks = dict.fromkeys((*state.models.learning, *state.models.teachers) if cast_together else ())  # each once
     with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16), weights_in(torch.bfloat16, *networks):
-        settings = settings_of(config, state.alpha, state.class_weights)
+        settings = settings_of(config, state.alpha, state.class_weights, state.progress)
         losses = method.generator()(state.models, mixed_batch(store, draws, config), settings)
         measured = add_gradients(losses, state.guard.parameters)
     if (group := current()) is not None:
@@ -147,7 +147,9 @@ def in_bfloat16(config: Config, device: torch.device) -> bool:
     return config.train.precision == "bfloat16" or (config.train.precision == "auto" and device.type == "cuda")
 
 
-def settings_of(config: Config, alpha: Tensor | float, class_weights: Tensor | None = None) -> Settings:
+def settings_of(
+    config: Config, alpha: Tensor | float, class_weights: Tensor | None = None, progress: Tensor | float = 0.0
+) -> Settings:
     """The settings that a method's losses receive."""
     return Settings(
         alpha=alpha,
@@ -158,6 +160,7 @@ def settings_of(config: Config, alpha: Tensor | float, class_weights: Tensor | N
         adversarial_norm=config.perturb.adversarial_norm,
         balance=config.train.balance,
         class_weights=class_weights,
+        progress=progress,
     )
 
 

@@ -97,6 +97,9 @@ class Settings:
     class_weights: Tensor | None = None
     """C factors of the classes' losses, where the balance is by frequency."""
 
+    progress: Tensor | float = 0.0
+    """The share of the run's iterations that is done, for schedules; on the device, as α is."""
+
 
 LossesOf = Callable[["Models", Batch, Settings], Losses]
 """A method: a generator of losses."""

@@ -128,7 +128,7 @@ def _iterate(training: Training, console: Console, turn: str, beside: Callable[[
             rate = optim.set_learning_rate(state.optimiser, config.optimiser.schedule, done, iterations)
             alpha, warm_up = optim.alpha_at(config.train, done, iterations), optim.warm_up_at(config.train, done)
             with _seeded(training):
-                losses = advance(draws, alpha, warm_up)
+                losses = advance(draws, alpha, warm_up, done / iterations)
             require_margin()
             training.done += 1
             bar.update(training.done)
