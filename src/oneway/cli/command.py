@@ -21,13 +21,12 @@ from cyclopts import (
     UnusedCliTokensError,
 )
 from cyclopts.argument import Argument
-from rich.text import Text
 
 from oneway import config as configuration
 from oneway.cli import studying, training, using  # noqa: F401 (they add the verbs)
 from oneway.cli.app import app
 from oneway.common.address_space import is_out_of_memory, is_out_of_threads, require_address_space
-from oneway.common.console import Console, close_streams, open_streams
+from oneway.common.console import Console, close_streams, open_streams, warn
 from oneway.common.errors import UnknownName, UserError, describe_system_error
 from oneway.common.failure import BUG_STATUS, describe_bug
 from oneway.common.importing import claim_process
@@ -206,5 +205,5 @@ def _verb(error: CycloptsError) -> str:
 def _fail(message: str, status: int) -> None:
     rank, of = os.environ.get("RANK"), os.environ.get("WORLD_SIZE", "1")
     who = f"process {rank} of {of} on {platform.node()}: " if of != "1" else ""  # one of several that torchrun started
-    Console(stderr=True).print(Text.assemble(("oneway: ", "bold red"), who, message), soft_wrap=True)
+    warn(f"{who}{message}")
     sys.exit(status)

@@ -129,6 +129,11 @@ def print_result(text: str) -> None:
     output.flush()
 
 
+def warn(text: str) -> None:
+    """Print a warning on the standard error, apart from results."""
+    Console(stderr=True).print(Text.assemble(("oneway: ", "bold red"), text), soft_wrap=True)
+
+
 def open_streams() -> None:
     """Give the process the standard streams that it was started without, leading nowhere.
 
