@@ -32,7 +32,8 @@ from oneway.tools.export.formats import FORMATS, About, Call, Onnx, Opened, Pt2
 from oneway.tools.export.graph import Output
 from oneway.tools.export.int8 import Cost, Images, Int8, measure, quantise, read_images, refuse_loss
 from oneway.tools.export_names import refuse_export_name
-from oneway.tools.predict.predictor import Predictor, load
+from oneway.tools.predict.loading import load
+from oneway.tools.predict.predictor import Predictor
 
 TIMED_SIZES = {False: (256, 512), True: (32, 32)}
 """Sizes of images that are timed, by whether the model classifies."""

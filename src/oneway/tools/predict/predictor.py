@@ -9,43 +9,32 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.util import find_spec
 from itertools import count
 from os import PathLike
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image, ImageOps
 from torch import Tensor, nn
 
-from oneway.common.errors import UserError, unknown
-from oneway.common.links import refuse_link
-from oneway.common.run_files import CONFIG, MODEL, describe_exported
+from oneway.common.errors import UserError
 from oneway.common.terms import COARSEST_STRIDE
 from oneway.common.words import first_line
-from oneway.config import Precision
 from oneway.data.dataset import Bytes, Colour, factor_of
 from oneway.data.decode.images import read_image, reduced
-from oneway.data.folder.classes import default_colours
 from oneway.data.image_style import COLOURS, ImageStyle
 from oneway.data.mask_style import MaskStyle
 from oneway.engine.replay import ReplayedFunction, on
-from oneway.models.favoured import Favoured, favoured
+from oneway.models.favoured import Favoured
 from oneway.models.mirrored import Mirrored, average
-from oneway.models.mlp import Perceptron
 from oneway.models.tiles import TileableNetwork, TilePosition
-from oneway.models.winograd import use_winograd
 from oneway.ops.losses import upsample
 from oneway.ops.most_probable import most_probable
-from oneway.runs import choose_device, load_model, no_run
 from oneway.tools.evaluate import as_input
 from oneway.tools.predict.prediction import Floats, Prediction
 from oneway.tools.predict.tiles import SMALLEST_TILE, Box, Look, slide, spans, stride_of, survey
-
-PROBE = 64
-"""Side of the black image that shows whether a network predicts for pixels or for whole images."""
 
 ONE_PASS = 2**24
 """Most pixels of an image that is seen as a whole: a few GB of memory."""
@@ -245,53 +234,6 @@ class Predictor:
             return function(*inputs)
 
 
-def load(
-    run: str | PathLike[str],
-    device: str = "auto",
-    factory: str | None = None,
-    mirror: bool = False,
-    precision: Precision = "auto",
-    favour: Mapping[str, float] | None = None,
-) -> Predictor:
-    """The model of a run folder, or of a model.safetensors alone; with `mirror`, averaged over mirrored images too.
-
-    It computes in bfloat16 on a GPU and in float32 on a CPU, unless `precision` says otherwise. Probabilities of the
-    classes in `favour` are multiplied by its factors.
-    """
-    if precision not in (known := get_args(Precision)):
-        raise unknown("precision", precision, known)
-    path = Path(run)
-    file = refuse_link(path / MODEL) if path.is_dir() else path
-    if (not file.exists() and not (path / CONFIG).exists()) or describe_exported(path):
-        raise no_run(path)
-    chosen = choose_device(device)
-    if chosen.type == "cuda":  # by its number: another thread, or a later call, may have another current one
-        chosen = torch.device("cuda", torch.cuda.current_device())
-    trained = load_model(file, chosen, factory)
-    if isinstance(trained.network, Perceptron):
-        raise UserError(f"{file}: predicts for points in the plane, and not for images.")
-    network = trained.network.requires_grad_(False)
-    classifies = _classifies(network, chosen)  # before its weights are rounded, which wants inputs that are so too
-    if mirror and classifies:
-        raise UserError(f"{file}: classifies whole images; only masks are averaged over mirrored ones.")
-    half = precision == "bfloat16" or (precision == "auto" and chosen.type == "cuda")
-    if chosen.type == "cuda":
-        network = network.to(memory_format=torch.channels_last)
-        if half and factory is None and find_spec("triton") is not None:
-            from oneway.models.fuse import for_prediction
-
-            network = for_prediction(network)
-    elif not half and factory is None:
-        network = use_winograd(network)
-    if mirror:
-        network = Mirrored(network)
-    network = favoured(network, trained.classes, favour, chosen)
-    colours = trained.colours or default_colours(trained.classes)
-    factors = {name: float(factor) for name, factor in (favour or {}).items()}
-    how = trained.masks, trained.image_style, trained.reduction, half, factors
-    return Predictor(network, trained.classes, colours, chosen, file, classifies, *how)
-
-
 def _together(images: Sequence[Bytes]) -> Tensor:
     """N×H×W×3 of images of one size; a single one is not copied."""
     alone = len(images) == 1 and images[0].flags.writeable  # else PyTorch would warn
@@ -327,15 +269,6 @@ def pixels_of(image: Picture, style: ImageStyle = COLOURS) -> Bytes:
     if not image.size:
         raise UserError(f"image: {image.shape[0]}×{image.shape[1]} pixels are none.")
     return np.ascontiguousarray(image)  # PyTorch takes no view that runs backwards, as from BGR
-
-
-@torch.inference_mode()
-def _classifies(network: nn.Module, device: torch.device) -> bool:
-    try:
-        logits: Tensor = network(torch.zeros(1, 3, PROBE, PROBE, device=device))
-    except Exception:  # a network of the user's own may want another size
-        return False
-    return logits.ndim == 2
 
 
 @contextmanager
