@@ -11,6 +11,7 @@ import os
 import platform
 import shutil
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from oneway.runs.checkpoint import restore_newest
 from oneway.runs.environment import add_stretch, begin_stretches
 from oneway.runs.reading import CannotRead, list_names, read_whole
 from reliability.damage import trained, write
+from reliability.disks import small_disk
 
 PASSING = (errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENOMEM, errno.EACCES)
 
@@ -168,6 +170,20 @@ def test_a_folder_that_is_removed_is_noticed(tmp_path):
     with lock.hold(tmp_path / "run") as held:
         shutil.rmtree(tmp_path / "run")
         with pytest.raises(UserError, match="was removed while it trained"):
+            held.require()
+
+
+def test_a_folder_whose_disk_is_gone_is_not_taken_for_renamed(tmp_path):
+    """Unmounted while it was in use, or below another disk: the system has a path for it that leads elsewhere."""
+    with small_disk(tmp_path / "disk", 2**16) as mounted:
+        if not mounted:
+            pytest.skip("only root may mount a disk")
+        (tmp_path / "disk" / "run").mkdir()
+        with lock.hold(tmp_path / "disk" / "run") as held:
+            subprocess.run(["mount", "-t", "tmpfs", "tmpfs", tmp_path / "disk"], check=True)
+            with pytest.raises(UserError, match="unmounted or covered"):
+                held.require()
+            subprocess.run(["umount", tmp_path / "disk"], check=True)
             held.require()
 
 

@@ -59,22 +59,27 @@ class Held:
             pass
         except OSError:
             return
-        now = self._where()
-        if now is None:
+        if os.fstat(self.descriptor).st_nlink == 0:
             raise UserError(f"{self.path}: the folder of this run was removed while it trained; the run has stopped.")
+        stopped = "The run has stopped, so as not to write into another folder."
+        if (now := self._where()) is None:
+            raise UserError(
+                f"{self.path}: the folder of this run is no longer there: it was renamed, or its disk was unmounted or "
+                f"covered by another one, while it trained. {stopped} --resume continues it from its last checkpoint, "
+                "once the folder is there again."
+            )
         raise UserError(
-            f"{self.path}: the folder of this run was renamed while it trained, and is now {now}. The run has stopped, "
-            f"so as not to write into another folder. With --resume --out {now} it continues from its last checkpoint."
+            f"{self.path}: the folder of this run was renamed while it trained, and is now {now}. {stopped} "
+            f"With --resume --out {now} it continues from its last checkpoint."
         )
 
     def _where(self) -> str | None:
-        """The folder's current path; None if it was removed."""
-        if os.fstat(self.descriptor).st_nlink == 0:
-            return None
-        try:
-            return os.readlink(f"/proc/self/fd/{self.descriptor}")
-        except OSError:  # only Linux tells
-            return "elsewhere"
+        """The folder's current path; None where the system does not tell, or it has none."""
+        with suppress(OSError):
+            now = os.readlink(f"/proc/self/fd/{self.descriptor}")  # only Linux tells
+            if os.path.samestat(os.stat(now), os.fstat(self.descriptor)):
+                return now
+        return None
 
 
 @contextmanager
