@@ -67,8 +67,8 @@ def check_folder(
         return print_refusal(root, error, console, as_json)
     file, share = root / FILE, defaults.holdout if holdout is None else holdout
     inferred = not file.exists()
-    understood = not save or _makes_a_set(folder, share, defaults.seed)
-    if save and understood:
+    written = save and _makes_a_set(folder, share, defaults.seed)
+    if written:
         with _writing(file):
             file.write_text(folder.description.to_yaml(), encoding="utf-8")
         folder = describe(root, further)  # as it is read from now on
@@ -76,21 +76,19 @@ def check_folder(
         Finding("warning", "Files that are not used, or do not pair up", relative(problem.file, root), problem.message)
         for problem in folder.problems
     ]
-    folder = replace(folder, problems=())  # which are said now
+    listing = None
     try:
-        listing = list_described(folder, share, defaults.seed)
+        listing = list_described(replace(folder, problems=()), share, defaults.seed)
     except UserError as error:
         status = print_refusal(root, error, console, as_json, known)
-        understood = as_json or _makes_a_set(folder, share, defaults.seed)
     else:
         status = check_listing(listing, console, known=known, out=out, as_json=as_json, pool=pool)
     if as_json:
         return status
-    if save and understood:
-        say(console, f"Written: {file}")
-    elif save:
-        say(console, f"Not written: {file}. Nothing that can be trained on was understood.")
-    elif understood or not inferred:
+    if save:
+        not_written = f"Not written: {file}. Nothing that can be trained on was understood."
+        say(console, f"Written: {file}" if written else not_written)
+    elif listing or not inferred or _makes_a_set(folder, share, defaults.seed):
         _advise(folder, file, inferred, by_hand, console)
     return status
 
