@@ -115,6 +115,29 @@ def test_names_in_two_cases_are_doubted_and_a_list_decides(tmp_path):
         assert all((found.read_labels(item) == 1).sum() == 15 for item in (*found.train, *found.val))
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "doubted"),
+    [
+        ("Straße", "Strase", True),
+        ("pavement", "Pavment", True),
+        ("cobblestone", "cobblestones", True),
+        ("building", "bulding", True),
+        ("window", "vindow", True),
+        ("house", "horse", False),  # short ones are often two words
+        ("zone 1 left", "zone 2 left", False),
+        ("kidney l", "kidney r", False),
+        ("defect", "defects on edges", False),
+    ],
+)
+def test_names_that_are_a_letter_apart_are_doubted(tmp_path, one, other, doubted):
+    """One of them may be misspelt, and would be a class of its own; a list of classes says that it is meant."""
+    root = spelt(tmp_path, one, one, other)
+    headings = [heading for heading, _ in listing(root).warnings]
+    assert headings == ["Classes whose names are a letter apart"] * doubted
+    write(root / "dataset.yaml", json.dumps({"classes": ["background", "car", one, other]}))
+    assert not listing(root).warnings
+
+
 def test_a_list_with_two_cases_tells_them_apart(tmp_path):
     """And one that neither has is asked for, since it could be either."""
     root = spelt(tmp_path, "road", "Road", "ROAD", "road ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 from oneway.common.words import listed
 from oneway.data.dataset import Item
@@ -12,6 +13,7 @@ from oneway.data.folder.files import Found
 from oneway.data.folder.palettes import conflict_with
 
 SEVERAL = 3  # folders from which on, each with two labelled images or more, they may be patients, places or videos
+LONG = 6  # letters from which on names that are one letter apart are rarely two words; COCO-Stuff has no such pair
 SHOWN = 8  # names or numbers that a message lists
 
 Doubts = Iterator[tuple[str, str]]
@@ -22,6 +24,7 @@ def doubts(found: Found, held_out: Sequence[Item] = (), classes: Sequence[str] =
     """All of them; `held_out` are images that validate for want of a validation set."""
     yield from _divided_folders(found, held_out)
     yield from _spellings(found, classes)
+    yield from _misspelt(found, classes)
     yield from _strays(found)
     yield from _palettes(found)
     yield from _bare(found)
@@ -53,6 +56,33 @@ def _spellings(found: Found, classes: Sequence[str]) -> Doubts:
             f"{'; '.join(several[:SHOWN])} are different classes. If they are not meant to be, correct the labels, or "
             f"write the spelling that all shall have into {FILE}: `classes: {line}`",
         )
+
+
+def _misspelt(found: Found, classes: Sequence[str]) -> Doubts:
+    """Names in annotations that are a letter apart, and are different classes."""
+    if not found.annotations or found.description.names:
+        return
+    if pairs := [f"{one!r} and {other!r}" for one, other in combinations(classes, 2) if _a_letter_apart(one, other)]:
+        yield (
+            "Classes whose names are a letter apart",
+            f"{'; '.join(pairs[:SHOWN])} are different classes. If one is misspelt, correct the labels",
+        )
+
+
+def _a_letter_apart(one: str, other: str) -> bool:
+    """Whether long names differ by a letter, added or exchanged; not by their last, as those of kinds a and b do."""
+    short, long = sorted((one.casefold(), other.casefold()), key=len)
+    if len(short) < LONG or short == long:
+        return False
+    letters = [place for place, character in enumerate(long) if character.isalpha()]
+    if len(short) < len(long):
+        return any(short == _without(long, place) for place in letters)
+    inner = (place for place in letters if place < len(long) - 1 and short[place].isalpha())
+    return len(short) == len(long) and any(_without(short, place) == _without(long, place) for place in inner)
+
+
+def _without(name: str, place: int) -> str:
+    return name[:place] + name[place + 1 :]
 
 
 def _strays(found: Found) -> Doubts:
