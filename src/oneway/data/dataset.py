@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -64,6 +64,11 @@ class Item:
     mask: Path | None = None  # the file that holds its labels; None for an unlabelled image
     further: tuple[Path, ...] = ()  # files that hold more of its labels
     predicted: bool = False  # whether its mask is as `oneway predict` wrote it, and no program has saved it since
+
+
+def in_order(items: Iterable[Item]) -> tuple[Item, ...]:
+    """The items: those with labels first, each kind in order of name."""
+    return tuple(sorted(items, key=lambda item: (item.mask is None, item.name)))
 
 
 @dataclass(frozen=True)

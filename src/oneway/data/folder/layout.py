@@ -11,13 +11,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from pydantic import ValidationError
+
 from oneway.common.errors import UserError
 from oneway.common.run_files import is_output
 from oneway.data.dataset import Item
 from oneway.data.decode.images import hidden
 from oneway.data.decode.masks import MASK_SUFFIXES
 from oneway.data.folder.class_table import TABLES
-from oneway.data.folder.description import FILE, DatasetPart, Description
+from oneway.data.folder.description import FILE, DatasetPart, Description, read_description
 from oneway.data.folder.formats import FINDERS, LAYOUTS, TWO_FILES, begins_with
 from oneway.data.folder.names import IMAGES, MASKS, TEST, TRAIN, UNLABELLED, VAL
 from oneway.data.folder.walk import choose_folder, require_inside
@@ -44,6 +46,23 @@ WAYS_OUT = {
 }
 
 MOST_READ = 2**20  # bytes of such a file that are looked at
+
+
+def read_layout(root: Path, names: tuple[str, ...] = IMAGES) -> Description:
+    """The description in the folder, if there is one, with the folders it does not name; see `recognise`."""
+    file = require_inside(root / FILE, root)
+    if (misnamed := file.with_suffix(".yml")).exists():
+        raise UserError(f"{misnamed}: would not be read. Call it {FILE}.")
+    given = read_description(file) if file.is_file() else Description()
+    if given.train is not None:
+        return given
+    try:
+        layout = recognise(root, names)
+        said = {key: getattr(given, key) for key in given.model_fields_set}
+        unlabelled = tuple(dict.fromkeys((*layout.unlabelled, *given.unlabelled)))
+        return Description(**said | {"train": layout.train, "val": layout.val, "unlabelled": unlabelled})
+    except ValidationError as error:
+        raise UserError(f"{file}: {error.errors()[0]['msg'].removeprefix('Value error, ')}.") from None
 
 
 def recognise(root: Path, names: tuple[str, ...] = IMAGES) -> Description:

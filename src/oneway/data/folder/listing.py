@@ -18,11 +18,12 @@ from oneway.data.dataset import NO_RUN, Bytes, Item, Known, Listing
 from oneway.data.decode.images import MOST_PIXELS, image_size
 from oneway.data.decode.masks import Coding, read_mask
 from oneway.data.decode.regions import BACKGROUND, is_background, paint_over, spelled, undrawn_class
+from oneway.data.folder.another import name_another
 from oneway.data.folder.class_table import find_legend, find_table
 from oneway.data.folder.classes import default_colours
 from oneway.data.folder.description import FILE, Description
 from oneway.data.folder.doubts import doubts
-from oneway.data.folder.files import Found, find, name_another
+from oneway.data.folder.files import Found, find
 from oneway.data.folder.formats import Annotations
 from oneway.data.folder.hold_out import hold_out, may_validate, with_all_classes
 from oneway.data.folder.infer import SHOWN, infer

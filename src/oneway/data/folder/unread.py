@@ -21,7 +21,7 @@ from oneway.data.decode.images import SUFFIXES
 from oneway.data.decode.masks import MASK_SUFFIXES
 from oneway.data.decode.video import VIDEO_SUFFIXES
 from oneway.data.folder.description import FILE, Description, to_flow
-from oneway.data.folder.files import MOST_BELOW, Found
+from oneway.data.folder.files import Found
 from oneway.data.folder.formats import FINDERS
 from oneway.data.folder.formats.interface import begins_with, files_with
 from oneway.data.folder.layout import BELOW, CAMVID, recognise
@@ -29,6 +29,7 @@ from oneway.data.folder.mask_summary import looks_like_mask
 from oneway.data.folder.names import IMAGES, INSTANCES, MASK_FOLDERS, MASKS, PHOTOS, TEST
 from oneway.data.folder.pairing import pair_beside, pair_masks, stems, stems_below, unmarked
 from oneway.data.folder.walk import (
+    MOST_BELOW,
     UNSUPPORTED,
     choose_folder,
     entries_of,

@@ -21,6 +21,8 @@ VOLUMES = frozenset(f".dcm .nii {VOLUME} .nrrd .mha .mhd".split())
 PICTURES = frozenset(".heic .heif .avif .jp2 .j2k .jxl .svg .psd .dng .nef .cr2 .arw .raw".split()) - SUFFIXES | VOLUMES
 """Suffixes of pictures that are not read, though a user may expect it."""
 
+MOST_BELOW = 32  # subfolders that are looked at
+
 UNSUPPORTED = PICTURES | VIDEO_SUFFIXES | frozenset((".npy", ".npz", ".mat", ZIP))
 """Suffixes of all files that are not read, though a user may expect it."""
 

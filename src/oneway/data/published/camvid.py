@@ -16,9 +16,9 @@ from pathlib import Path
 
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
-from oneway.data.dataset import Colour, Item, Listing
+from oneway.data.dataset import Colour, Item, Listing, in_order
 from oneway.data.decode.images import SUFFIXES
-from oneway.data.published.shared import in_order, pairs, read_ids, require_folder
+from oneway.data.published.shared import pairs, read_ids, require_folder
 
 TABLE: dict[str, Colour] = {
     "sky": (128, 128, 128),

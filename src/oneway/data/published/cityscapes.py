@@ -14,8 +14,8 @@ from typing import Literal
 
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
-from oneway.data.dataset import Bytes, Colour, Item, Listing
-from oneway.data.published.shared import in_order, incomplete, read_ids, require_folder, visible_files
+from oneway.data.dataset import Bytes, Colour, Item, Listing, in_order
+from oneway.data.published.shared import incomplete, read_ids, require_folder, visible_files
 
 TABLE: dict[int, tuple[str, Colour]] = {
     7: ("road", (128, 64, 128)),

@@ -12,7 +12,7 @@ import numpy as np
 
 from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
-from oneway.data.dataset import Bytes, Item, Listing
+from oneway.data.dataset import Bytes, Item, Listing, in_order
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.masks import read_raw
 
@@ -103,11 +103,6 @@ def incomplete(name: str, official: Mapping[str, int], *found: Sized) -> tuple[s
 def visible_files(folder: Path, pattern: str) -> list[Path]:
     """Files that match, without hidden ones among them; nothing where there is no such folder."""
     return [path for path in folder.glob(pattern) if not hidden(path.relative_to(folder)) and path.is_file()]
-
-
-def in_order(items: Iterable[Item]) -> tuple[Item, ...]:
-    """The items: those with labels first, each kind in order of name."""
-    return tuple(sorted(items, key=lambda item: (item.mask is None, item.name)))
 
 
 def with_further_images(listing: Listing, folder: Path | None) -> Listing:

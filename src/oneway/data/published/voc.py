@@ -16,10 +16,9 @@ from pathlib import Path
 
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
-from oneway.data.dataset import Colour, Item, Listing
+from oneway.data.dataset import Colour, Item, Listing, in_order
 from oneway.data.published.shared import (
     first_with,
-    in_order,
     incomplete,
     read_ids,
     read_list,

@@ -1,0 +1,129 @@
+"""The images of the parts that train and that validate, each with its labels: a mask, or an entry of annotations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from oneway.common.errors import UserError
+from oneway.common.threads import in_threads
+from oneway.data.dataset import Item
+from oneway.data.folder.description import DatasetPart, Description
+from oneway.data.folder.formats import READERS, Annotations, AnnotationSource
+from oneway.data.folder.names import IMAGES, MASKS
+from oneway.data.folder.pairing import mismatches, pair_beside, pair_flat_masks, pair_masks, stems, stems_below
+from oneway.data.folder.walk import Problem, images_in, require_inside
+from oneway.data.name_lists import names_in_list
+from oneway.data.pictures import is_marked
+
+
+def name_below(root: Path, path: Path) -> str:
+    """The name of an image: its path below a folder, with forward slashes."""
+    return path.relative_to(root).as_posix()
+
+
+def subfolder(root: Path, name: str, key: str) -> Path:
+    """The folder that `key` of a description names; a UserError if it is missing or outside."""
+    folder = require_inside(root / name, root)
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder, though `{key}` names it.")
+    return folder
+
+
+class Parts(NamedTuple):
+    """The images of both parts of a folder in order of name, with their labels."""
+
+    train: list[Item]
+    val: list[Item]
+    annotations: tuple[Annotations, ...]
+    problems: list[Problem]
+
+
+def read_parts(root: Path, description: Description) -> Parts:
+    """The images of both parts of a folder, and their labels."""
+    problems: list[Problem] = []
+    (train, taught), (val, validated) = (read_part(root, description, key, problems) for key in ("train", "val"))
+    return Parts(train, val, tuple(found for found in (taught, validated) if found), problems)
+
+
+def read_part(
+    root: Path, description: Description, key: str, problems: list[Problem]
+) -> tuple[list[Item], Annotations | None]:
+    """The images of a part of the folder in order of name, which a description calls `key`, and their labels."""
+    part: DatasetPart | None = getattr(description, key)
+    if part is None:
+        return [], None
+    folder = subfolder(root, part.images, f"{key}.images")
+    files = images_in(folder, root, problems)
+    annotations = None
+    if part.annotations is not None:
+        reader, place = part.annotations
+        labels, crowds = require_inside(root / place, root), description.crowds == "ignore"
+        annotations = READERS[reader](AnnotationSource(root, folder, files, labels, problems, crowds))
+        without = annotations.empty if description.unannotated == "unlabelled" else ()
+        masks = {image: file for image, file in annotations.files.items() if image not in without}
+        further = {image: annotations.further.get(image, ()) for image in masks}
+        items = [
+            Item(name_below(root, image), image, masks.get(image), further.get(image, ()))
+            for image in files
+            if image not in annotations.pictures
+        ]
+    else:
+        items = _masked(root, folder, files, part, key, problems)
+    if part.list is not None:
+        items = _only_listed(require_inside(root / part.list, root), items, problems)
+    return sorted(items, key=lambda item: item.name), annotations
+
+
+def _only_listed(file: Path, items: list[Item], problems: list[Problem]) -> list[Item]:
+    """The items, of which those that a file does not list are without labels."""
+    named, unknown = names_in_list(file, [item.name for item in items])
+    for entry in unknown:
+        problems.append(Problem(file, f"lists {entry!r:.200}, and there is no such image."))
+    without = [item.name for item in items if item.name in named and item.mask is None]
+    if without:
+        problems.append(Problem(file, f"lists {len(without)} images without labels, {without[0]} among them."))
+    return [item if item.name in named else replace(item, mask=None, further=(), predicted=False) for item in items]
+
+
+def _masked(
+    root: Path, folder: Path, files: list[Path], part: DatasetPart, key: str, problems: list[Problem]
+) -> list[Item]:
+    """Images with masks beside them, or in a folder of their own; a prediction serves where there is no other mask."""
+    if part.masks is None:
+        images, masks = pair_beside(stems(files, folder))
+        predicted = _predictions([path for paths in masks.values() for path in paths])
+        masks = {stem: sorted(paths, key=predicted.__contains__) for stem, paths in masks.items()}
+    else:
+        place = subfolder(root, part.masks, f"{key}.masks")
+        found = images_in(place, root, problems, masks=True)
+        if place == folder:
+            images, drawn = (stems_below(paths, folder, names) for paths, names in ((files, IMAGES), (found, MASKS)))
+        else:
+            images = stems(sorted({*files} - {*found}), folder)  # where one folder is inside the other
+            drawn = stems(found, place)
+        predicted = _predictions(found)
+        sides = [
+            {stem: [path for path in drawn[stem] if (path in predicted) == made] for stem in drawn} for made in (0, 1)
+        ]
+        pair = pair_masks
+        if folder != root and pair_masks(images, drawn).keys().isdisjoint(images):
+            pair = pair_flat_masks
+        masks, further = (pair(images, {stem: paths for stem, paths in side.items() if paths}) for side in sides)
+        for stem, paths in further.items():
+            masks[stem] = [*masks.get(stem, ()), *paths]
+    problems += mismatches(images, masks, predicted)
+    first = {stem: paths[0] for stem, paths in masks.items()}
+    return [
+        Item(name_below(root, image), image, first.get(stem), predicted=first.get(stem) in predicted)
+        for stem, (image, *_) in images.items()
+    ]
+
+
+def _predictions(masks: list[Path]) -> set[Path]:
+    """The masks that `oneway predict` wrote, and no program has saved since."""
+    pictures = [path for path in masks if path.suffix.lower() == ".png"]
+    made = in_threads(partial(is_marked, verb="predict"), pictures)
+    return {path for path, is_made in zip(pictures, made, strict=True) if is_made}
