@@ -173,6 +173,11 @@ class Samples:
         areas = self.sizes.prod(axis=1)
         return np.cumsum(areas) - areas
 
+    @property
+    def pool_record(self) -> PoolRecord | None:
+        """What identifies the pool; None without one."""
+        return None if self.pool is None else self.pool.record
+
     def name(self, number: int) -> str:
         """The name of an input, or of an image of the pool."""
         if number < len(self) or self.pool is None:

@@ -115,16 +115,15 @@ def choose(samples: Samples, labels: str, seed: int, validation: tuple[str, ...]
     candidates = samples.names[: samples.labelled]
     if not candidates:
         raise UserError("No training image has labels; a few are needed to learn the classes from.")
-    pool = None if samples.pool is None else samples.pool.record
     count = _count(labels, len(candidates))
     if count is None:
         listed = images_in_list(Path(labels), candidates, samples.names, validation)
-        return Split(listed, samples.names, samples.content, pool=pool)
+        return Split(listed, samples.names, samples.content, pool=samples.pool_record)
     order = stream(seed, "split").permutation(len(candidates))
     if not samples.dense:
         order = _alternating(order, samples.labels[order])
     chosen = tuple(candidates[index] for index in sorted(order[:count]))
-    return Split(chosen, samples.names, samples.content, pool=pool)
+    return Split(chosen, samples.names, samples.content, pool=samples.pool_record)
 
 
 def _alternating(order: npt.NDArray[np.int64], classes: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:

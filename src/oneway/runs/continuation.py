@@ -138,12 +138,8 @@ def keep_split(continued: Continued, samples: Samples, held_out: Samples) -> Spl
     """The split of a resumed run: the stored one, even if a list of labels has changed since."""
     stored, now, before = continued.run.split, continued.run.config, continued.before
     continued.require_allowed(list(_compare_data(stored, samples, held_out)))
-    pool = None if samples.pool is None else samples.pool.record
-    if (
-        stored.unlabelled == samples.names
-        and stored.pool == pool
-        and (now.labels, now.seed) == (before.labels, before.seed)
-    ):
+    same_images = stored.unlabelled == samples.names and stored.pool == samples.pool_record
+    if same_images and (now.labels, now.seed) == (before.labels, before.seed):
         return replace(stored, content=samples.content, validation=held_out.content)
     # What the labels of before have taught stays in the weights, whichever images have labels or validate now.
     begun = checkpoint.read_notes(continued.run.checkpoints) is not None
@@ -267,8 +263,8 @@ def _compare_data(stored: Split, samples: Samples, held_out: Samples) -> Iterato
     for names, kind in ((was - now, "gone"), (now - was, "new")):
         if names:
             yield f"training images: {len(stored.unlabelled)} → {kind}: {listed(sorted(names))}"
-    if stored.pool != (pool := None if samples.pool is None else samples.pool.record):
-        yield f"pool of unlabelled images: {_describe_pool(stored.pool)} → {_describe_pool(pool)}"
+    if stored.pool != samples.pool_record:
+        yield f"pool of unlabelled images: {_describe_pool(stored.pool)} → {_describe_pool(samples.pool_record)}"
     if stored.content != samples.content:
         yield f"content of the training data, as they are read: {stored.content[:8]} → {samples.content[:8]}"
     if stored.validation != held_out.content:

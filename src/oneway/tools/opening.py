@@ -223,8 +223,7 @@ def _read_images(dataset: Dataset, origin: Origin, ranks: Ranks) -> tuple[Sample
     with ranks.local_rank_zero_first():
         samples, held_out = dataset.read("train"), dataset.read("val")
     facts = {"training images": samples.content, "validation images": held_out.content, "classes": dataset.classes}
-    pool = None if samples.pool is None else samples.pool.record
-    ranks.require_equal(facts | {"teacher": origin.teacher_digest, "pool": pool})
+    ranks.require_equal(facts | {"teacher": origin.teacher_digest, "pool": samples.pool_record})
     return samples, held_out
 
 
