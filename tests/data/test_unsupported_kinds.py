@@ -45,6 +45,16 @@ def test_masks_of_a_kind_that_is_not_read_are_counted(tmp_path):
     assert "masks holds 3 files of kind .npy, not read: save masks as PNG." in refusal(tmp_path)
 
 
+def test_brush_strokes_exported_one_by_one_are_told_the_format_to_export(tmp_path):
+    """Their names have numbers of tasks alone."""
+    for index in range(3):
+        photo(tmp_path / "images" / f"{index}.jpg")
+        mask(tmp_path / "png" / f"task-{index}-annotation-7-by-1-tag-crack-0.png")
+    said = "3 masks of Label Studio (png/task-0-annotation-7-by-1-tag-crack-0.png is the first) are not read"
+    assert said in refusal(tmp_path)
+    assert "export as JSON" in refusal(tmp_path)
+
+
 def test_videos_are_named_with_the_flag_that_reads_them(tmp_path):
     """Beside the folders of a set, and among its images."""
     pairs(tmp_path, 4)

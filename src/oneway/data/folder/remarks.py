@@ -17,6 +17,7 @@ from oneway.data.folder.hold_out import may_validate
 from oneway.data.folder.infer import SHOWN
 from oneway.data.folder.layout import unsupported_labels
 from oneway.data.folder.unread import (
+    brushed_masks,
     remark_masks_beside_annotations,
     remark_other_masks,
     remark_unread_annotations,
@@ -36,7 +37,7 @@ def refuse_too_few(found: Found, labelled: Sequence[Item], holdout: float) -> No
     pair: tuple[str, ...] = ()
     if not labelled and not (found.root / FILE).is_file():
         pair = tuple(suggest_pair(found.root)) or tuple(_class_folders(found))
-    unread = () if labelled else unread_masks(found)
+    unread = () if labelled else (*unread_masks(found), *brushed_masks(found))
     hints = (*pair, *warned, *unread, *unsupported_labels(found.root, found.train), *_misfits(found))
     raise UserError(f"{_too_few(found, labelled, holdout, bool(pair))}{''.join(f' {hint}' for hint in hints)}")
 

@@ -48,6 +48,9 @@ ANNOTATIONS = {
 }
 """Suffixes of files that hold the annotations of many images, and what tells them from others."""
 
+BRUSHED = re.compile(r"task-\d+-annotation-\d+-by-\d+-tag-.+-\d+\.(png|npy)")
+"""The names that Label Studio gives to masks of brush strokes."""
+
 SHOWN = 4  # folders that a remark names
 
 
@@ -222,6 +225,17 @@ def unread_masks(found: Found) -> Iterator[str]:
             for suffix, count in kinds.most_common(1):
                 folder = (place / name).as_posix()
                 yield f"{folder} holds {counted(count, 'file')} of kind {suffix}, not read: save masks as PNG."
+
+
+def brushed_masks(found: Found) -> Iterator[str]:
+    """Masks of Label Studio that cannot be paired, where labels are missing."""
+    files = [file for file in walk(found.root, found.root, []) if BRUSHED.fullmatch(file.name)]
+    if files:
+        first, are = files[0].relative_to(found.root).as_posix(), "is" if len(files) == 1 else "are"
+        yield (
+            f"{counted(len(files), 'mask')} of Label Studio ({first} is the first) {are} not read, since the names do "
+            "not say of which images: export as JSON, which has brush strokes too."
+        )
 
 
 def _say_tests(found: Found, tests: dict[str, int], labels: str) -> str:
