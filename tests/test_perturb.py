@@ -19,7 +19,7 @@ from oneway.models import build
 from oneway.ops.cutmix import box_mask
 from oneway.ops.losses import masked_kl
 from oneway.ops.warp import sampling_points, splat, valid_points, warp
-from oneway.perturb import PERTURBATIONS, UNCHANGED, compose, perturb_labels, phtps, tps
+from oneway.perturb import PERTURBATIONS, UNCHANGED, compose, perturb_labels, perturbation, phtps, tps
 from oneway.perturb.named import cutmix, cutout, noise
 
 HEIGHT, WIDTH = 48, 80
@@ -299,3 +299,32 @@ class TestVirtualAdversary:
         model, x = self.world()
         adversarial(model, x, self.directions(1)[0], self.norm)
         assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_phtps_then_cutmix_by_hand():
+    """Inside its box, an image has the warped and recoloured partner, with the partner's target and validity."""
+    x = torch.rand(2, 3, 24, 32, generator=torch.Generator().manual_seed(0))
+    drawn = draw_perturbation(0, 0, 2)
+    both = perturbation(("phtps", "cutmix"), drawn, x, Perturb(geometric=2.0))
+    first = perturbation(("phtps",), drawn, x, Perturb(geometric=2.0))
+    inside = ops.cutmix(torch.stack((torch.zeros(1, 24, 32), torch.ones(1, 24, 32))), drawn.boxes)[0, 0].bool()
+    assert 0.4 < inside.float().mean() < 0.6
+    for whole, parts in (
+        (both.image(x), first.image(x)),
+        (both.prediction(x), first.prediction(x)),
+        (both.valid[:, None], first.valid[:, None]),
+    ):
+        assert torch.equal(whole[0], torch.where(inside, parts[1], parts[0]))
+        assert torch.equal(whole[1], torch.where(inside, parts[0], parts[1]))
+    assert not first.valid.all()
+
+
+@pytest.mark.parametrize("names", [("cutmix", "phtps"), ("tps", "cutmix", "tps"), ("ph", "cutmix"), ()])
+def test_any_order_composes(names):
+    """Where predictions are the pixels themselves, both branches agree on every valid pixel, whatever the order."""
+    x = torch.rand(4, 3, 16, 20, generator=torch.Generator().manual_seed(0))
+    changes = perturbation(names, draw_perturbation(0, 0, 4), x, Perturb(photometric=0.0))
+    valid = changes.valid if changes.valid is not None else torch.ones(4, 16, 20, dtype=torch.bool)
+    difference = (changes.image(x) - changes.prediction(x)).abs().amax(dim=1)
+    assert difference[valid].max() < 1e-6
+    assert valid.float().mean() > 0.5

@@ -1,11 +1,10 @@
-"""What new methods may need has its place: students, views, compositions, weights of pixels, shares of a batch."""
+"""Methods and perturbations of a user's own: what they may need has its place, and what is wrong is refused by name."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,21 +16,15 @@ from torch import nn
 
 import forks
 import oneway
-from algorithms import batch_of, settings
 from kernel_facts import DEVICE, assert_facts
 from oneway import models, ops
 from oneway.common.errors import UserError
-from oneway.common.terms import IGNORE
 from oneway.config import Perturb
-from oneway.draws import Draws, Plan, columns_of, draw, draw_perturbation, part
-from oneway.engine.jitter import jitter_inputs
+from oneway.draws import draw_perturbation
 from oneway.engine.start import training_state
-from oneway.engine.store import Store
 from oneway.methods import METHODS, Method, supervised
-from oneway.methods.consistency import consistency
 from oneway.methods.interface import Loss
-from oneway.models.roles import Models
-from oneway.perturb import PERTURBATIONS, UNCHANGED, CutMix, Perturbation, perturbation
+from oneway.perturb import PERTURBATIONS, CutMix, Perturbation, perturbation
 from oneway.runs import open_run
 from oneway.tools.evaluate_run import evaluate_run
 from own_method import codes, remembering
@@ -286,136 +279,3 @@ def fact_own_movements_of_predictions_are_those_of_kernels_too():
         (half, divergence(p)[..., :12].mean()),
     ):
         torch.testing.assert_close(ops.moved_kl(target, logits, changes, (20, 24)), expected, rtol=1e-4, atol=1e-6)
-
-
-def test_phtps_then_cutmix_by_hand():
-    """Inside its box, an image has the warped and recoloured partner, with the partner's target and validity."""
-    x = torch.rand(2, 3, 24, 32, generator=torch.Generator().manual_seed(0))
-    drawn = draw_perturbation(0, 0, 2)
-    both = perturbation(("phtps", "cutmix"), drawn, x, Perturb(geometric=2.0))
-    first = perturbation(("phtps",), drawn, x, Perturb(geometric=2.0))
-    inside = ops.cutmix(torch.stack((torch.zeros(1, 24, 32), torch.ones(1, 24, 32))), drawn.boxes)[0, 0].bool()
-    assert 0.4 < inside.float().mean() < 0.6
-    for whole, parts in (
-        (both.image(x), first.image(x)),
-        (both.prediction(x), first.prediction(x)),
-        (both.valid[:, None], first.valid[:, None]),
-    ):
-        assert torch.equal(whole[0], torch.where(inside, parts[1], parts[0]))
-        assert torch.equal(whole[1], torch.where(inside, parts[0], parts[1]))
-    assert not first.valid.all()
-
-
-@pytest.mark.parametrize("names", [("cutmix", "phtps"), ("tps", "cutmix", "tps"), ("ph", "cutmix"), ()])
-def test_any_order_composes(names):
-    """Where predictions are the pixels themselves, both branches agree on every valid pixel, whatever the order."""
-    x = torch.rand(4, 3, 16, 20, generator=torch.Generator().manual_seed(0))
-    changes = perturbation(names, draw_perturbation(0, 0, 4), x, Perturb(photometric=0.0))
-    valid = changes.valid if changes.valid is not None else torch.ones(4, 16, 20, dtype=torch.bool)
-    difference = (changes.image(x) - changes.prediction(x)).abs().amax(dim=1)
-    assert difference[valid].max() < 1e-6
-    assert valid.float().mean() > 0.5
-
-
-def test_facts_about_weights_hold():
-    """Of pixels, in the kernels."""
-    assert_facts(__file__, "weight")
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_weights_of_pixels_scale_their_losses(dtype):
-    """Cross-entropy and KL: the mean counts the same pixels, each loss times its weight; by PyTorch's own losses."""
-    _check_weights(torch.device("cpu"), dtype)
-
-
-def fact_weights_of_pixels_scale_their_losses():
-    """The same by the kernels, with gradients."""
-    _check_weights(DEVICE, torch.float32)
-
-
-def _check_weights(device: torch.device, dtype: torch.dtype) -> None:
-    generator = torch.Generator().manual_seed(0)
-    logits, target = (torch.randn(2, 4, 5, 6, generator=generator).to(device, dtype) for _ in range(2))
-    weight = torch.rand(2, 20, 24, generator=generator).to(device, dtype)
-    labels = torch.randint(4, (2, 20, 24), generator=generator).to(device)
-    labels[0, :3] = IGNORE
-    exact = logits.double().requires_grad_()
-    large = F.interpolate(exact, (20, 24), mode="bilinear")
-    losses = F.cross_entropy(large, labels, ignore_index=IGNORE, reduction="none")
-    p = F.interpolate(target.double(), (20, 24), mode="bilinear").softmax(dim=1)
-    divergence = F.kl_div(large.log_softmax(dim=1), p, reduction="none").sum(dim=1)
-    for ours, expected in (
-        (lambda x: ops.cross_entropy(x, labels, weight), (weight.double() * losses).sum() / (labels != IGNORE).sum()),
-        (lambda x: ops.moved_kl(target, x, UNCHANGED, (20, 24), True), (p.amax(dim=1) * divergence).mean()),
-    ):
-        x = logits.clone().requires_grad_()
-        value = ours(x)
-        torch.testing.assert_close(value.double(), expected, rtol=1e-5, atol=1e-7)
-        (gradient,) = torch.autograd.grad(value, x)
-        (wanted,) = torch.autograd.grad(expected, exact, retain_graph=True)
-        torch.testing.assert_close(gradient.double(), wanted, rtol=1e-4, atol=1e-7)
-
-
-PLAN = Plan(0, tuple(range(6)), tuple(range(16)), 4, 8, (0.7, 1.4), True, views=2, augmented=2)
-
-
-@pytest.mark.parametrize("of", [1, 2])
-def test_shares_of_a_table_are_the_whole_table(of):
-    """Every row of every column goes to one process, and pairs stay together."""
-    whole = draw(PLAN, 3)
-    shares = [part(whole, rank, of) for rank in range(of)]
-    items = [item for share in shares for item in share.unlabelled.item.tolist()]
-    assert sorted(items) == sorted(whole.unlabelled.item.tolist())
-    assert sum(len(share.views[1].boxes.height) for share in shares) == len(whole.views[1].boxes.height)
-    assert torch.equal(
-        torch.cat([share.augmentation.displacements for share in shares]), whole.augmentation.displacements
-    )
-    half = len(whole.unlabelled.item) // 2
-    partner = dict(zip(whole.unlabelled.item[:half].tolist(), whole.unlabelled.item[half:].tolist(), strict=True))
-    for share in shares:
-        first, second = share.unlabelled.item.tolist()[: half // of], share.unlabelled.item.tolist()[half // of :]
-        assert [partner[item] for item in first] == second
-
-
-def test_perturbations_stay_with_their_labelled_images():
-    """Where all of them are perturbed, each process gets those of its own images."""
-    whole = draw(replace(PLAN, augmented=4), 3)
-    of_item = dict(zip(whole.labelled.item.tolist(), whole.augmentation.displacements, strict=True))
-    for share in (part(whole, rank, 2) for rank in range(2)):
-        for item, displacements in zip(share.labelled.item.tolist(), share.augmentation.displacements, strict=True):
-            assert torch.equal(displacements, of_item[item])
-
-
-def test_a_batch_that_does_not_divide_is_refused():
-    """With its size."""
-    with pytest.raises(ValueError, match="4 images do not divide into shares for 3 processes"):
-        part(draw(PLAN, 0), 0, 3)
-
-
-def test_losses_of_shares_are_the_loss_of_the_whole():
-    """A share's consistency loss counts its own pixels; weighted by them, the shares' mean is the whole batch's."""
-    from oneway import data
-
-    config = small_streets(method="mt-cutmix")
-    dataset = data.load(config.data)
-    store = Store.hold(dataset.read("train"), torch.device("cpu"))
-    network = models.build(config.model, len(dataset.classes), seed=0).eval()
-
-    def loss(draws: Draws) -> tuple[float, int]:
-        x = jitter_inputs(store, draws.unlabelled, config.jitter)
-        changes = perturbation(("phtps", "cutmix"), draws.views[0], x, config.perturb)
-        batch = batch_of(x, x, x, [changes])
-        frozen = Models((network,), (network,), models.NormPolicy("frozen"))
-        return float(consistency(frozen, batch, settings()).detach()), int(changes.valid.sum())
-
-    whole = draw(PLAN, 3)
-    parts = [loss(part(whole, rank, 2)) for rank in range(2)]
-    value, count = loss(whole)
-    assert sum(pixels for _, pixels in parts) == count
-    assert sum(mean * pixels for mean, pixels in parts) / count == pytest.approx(value, rel=1e-4)
-
-
-def test_a_table_of_draws_may_have_any_number_of_views():
-    """They are columns like all others."""
-    found = columns_of(draw(Plan(**{**PLAN.__dict__, "views": 5}), 0))
-    assert sum(len(column.shape) == 3 and column.shape[1:] == (4, 2) for column in found) == 6
