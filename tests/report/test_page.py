@@ -9,6 +9,7 @@ from html import escape, unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from explore import chromium
@@ -19,7 +20,7 @@ from oneway.tools.report import write_report
 from oneway.tools.report.facts import read_runs
 from oneway.tools.report.gallery import SCENES
 from oneway.tools.report.next_steps import next_steps
-from oneway.tools.report.page import _file_name, _origin
+from oneway.tools.report.page import _file_name, _origin, _precision
 from small_runs import METHODS
 
 
@@ -146,6 +147,16 @@ def test_few_validation_images_are_warned_of(copies: list[Path]) -> None:
     page = write_report(copies[:1], None).read_text(encoding="utf-8")
     assert '<p class="caution">Every number here rests on 2 validation images, too few' in page
     assert page.index('class="caution"') < page.index('class="facts"')
+
+
+def test_false_alarms_of_a_rare_class_are_on_the_page(copies: list[Path], page: str) -> None:
+    """By hand: all 10 pixels of the second class are found, with 30 of the first, and none is taken for the third."""
+    matrix = np.zeros((len(CLASSES), len(CLASSES)), dtype=int)
+    matrix[0, :2], matrix[1, 1], matrix[2, 0] = (99_970, 30), 10, 2
+    change_json(copies[0] / "summary.json", confusion=matrix.tolist(), absent=list(CLASSES[3:]))
+    assert _precision(read_runs(copies[:1])) == {CLASSES[0]: ["100.0 %"], CLASSES[1]: ["25.0 %"]}
+    table = page[page.index("Right, of what is taken for it (precision)") : page.index("<h2>The runs</h2>")]
+    assert re.findall(r"<tr><th>(.*?)</th><td", table) == list(_precision(read_runs(copies[1:])))
 
 
 def test_a_commit_with_uncommitted_changes_is_named_as_such(copies: list[Path]) -> None:

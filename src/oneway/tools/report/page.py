@@ -24,6 +24,7 @@ from oneway.ops import references
 from oneway.runs import TrainedModel, data_of, load_model
 from oneway.runs.atomic import refuse_unwritable, write_atomically
 from oneway.tools.baseline import compared_runs
+from oneway.tools.evaluate import Scores
 from oneway.tools.intervals import miou_of_images
 from oneway.tools.report import confusion, plots, words
 from oneway.tools.report.facts import RunFacts, common_images, curve_titles, differing_settings, read_runs
@@ -208,6 +209,7 @@ def _gather(
         "heat_maps": _heat_maps(runs, shown),
         "matrix_note": words.matrix_note(len(shown), len(last.classes)),
         "confused": _confused(runs),
+        "precision": _precision(runs),
         "differences": differing_settings(runs),
         "origin": _origin(runs),
         "next_steps": next_steps(runs, segmentation),
@@ -284,6 +286,14 @@ def _confused(runs: Sequence[RunFacts]) -> dict[str, list[str]]:
         name: [f"{other[0]} {other[1]:.1f} %" if (other := of_run[name]) else "–" for of_run in found]
         for name in words.present_classes(runs[0])
     }
+
+
+def _precision(runs: Sequence[RunFacts]) -> dict[str, list[str]]:
+    """For each class and each run: the share of the pixels taken for it that are of it."""
+    found = [Scores(torch.from_numpy(run.confusion)).precision for run in runs]
+    rows = zip(runs[0].classes, zip(*found, strict=True), strict=True)
+    shown = {name: ["–" if value is None else f"{value:.1f} %" for value in values] for name, values in rows}
+    return {name: values for name, values in shown.items() if {*values} != {"–"}}
 
 
 def _origin(runs: Sequence[RunFacts]) -> dict[str, list[str]]:
