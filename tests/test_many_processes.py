@@ -8,17 +8,23 @@ import re
 import shutil
 import signal
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import safetensors.torch
 import torch
 from PIL import Image
+from torch import nn
 
-from oneway import data, models
+from oneway import data, models, ops
 from oneway.engine import optim, watchdog
 from oneway.engine.ranks import Ranks
+from oneway.methods import METHODS, Method, supervised
+from oneway.methods.interface import Batch, Losses, Settings
+from oneway.models.roles import Models
 from oneway.tools import evaluate, opening
 from oneway.tools.train import train
 from ranks import in_ranks
@@ -101,6 +107,35 @@ def test_what_cannot_be_shared_out_is_refused_before_anything_is_read(changes, m
     """With batch and number of processes."""
     assert message in " ".join(in_ranks(2, trains, tmp_path / "run", {0: changes, 1: changes}, False, None))
     assert not (tmp_path / "run").exists()
+
+
+class Certainty(nn.Module):
+    """What a method remembers of its teacher."""
+
+    def __init__(self, student: nn.Module, classes: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(()))
+        self.register_buffer("iteration", torch.zeros((), dtype=torch.int64))
+
+
+def remembers(models: Models, batch: Batch, settings: Settings, of_all: bool) -> Losses:
+    (memory,) = models.heads
+    yield from supervised.losses(models, batch, settings)
+    certainty = models.teacher(batch.unlabelled()).softmax(dim=1).amax(dim=1)
+    memory.mean.lerp_(ops.mean_of_all(certainty) if of_all else certainty.mean(), 0.1)
+    memory.iteration += 1
+
+
+@pytest.mark.parametrize("of_all", [True, False])
+def test_processes_that_remember_different_things_are_refused(of_all, tmp_path):
+    """A checkpoint would have what the first remembers; the message has the buffer and the way out."""
+    with patch.dict(METHODS, {"remembers": Method(partial(remembers, of_all=of_all), head=Certainty)}):
+        said = in_ranks(2, trains, tmp_path / "run", {rank: {"method": "remembers"} for rank in (0, 1)}, False, None)
+    if of_all:
+        assert said == ["6 iterations"] * 2
+    else:
+        assert "not the same in all processes: mean. Change it by values" in " ".join(said)
+        assert not list((tmp_path / "run" / "checkpoint").glob("*"))
 
 
 def test_processes_that_differ_are_refused_and_the_one_that_does_is_named(tmp_path):

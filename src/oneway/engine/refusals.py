@@ -1,21 +1,27 @@
-"""Refuses settings with which a run would learn something else than it says, or nothing.
+"""Refuses settings and methods with which a run would learn something else than it says, or nothing.
 
 Shapes: N images, C channels, H×W pixels.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from oneway.common.errors import UserError
+from oneway.common.words import listed
 from oneway.config import Config
+from oneway.engine.ranks import Ranks
 from oneway.engine.start import batch_sizes
 from oneway.methods import METHODS
 from oneway.models.seed import seed_cpu
+
+APART = 1e-5
+"""Differences of sums, relative to the sums of absolute values, that are more than rounding on other hardware."""
 
 
 def refuse_indivisible(config: Config, processes: int) -> None:
@@ -83,3 +89,24 @@ def refuse_single_value_batch_norm(network: nn.Module, config: Config) -> None:
             f"In a batch of 1 image, batch norm would see a single value of a crop of {crop[0]}×{crop[1]}, which has "
             f"no deviation. Use {flag} 2 or a larger --jitter.crop."
         )
+
+
+def refuse_different_memory(heads: Sequence[nn.Module], ranks: Ranks) -> None:
+    """Refuse a method whose processes remember different things: a checkpoint would keep those of the first alone."""
+    tensors = {name: tensor for head in heads for name, tensor in head.state_dict().items()}
+    if ranks.group is None or not tensors:
+        return
+    of_all = ranks.group.gather(torch.stack([_sums(tensor) for tensor in tensors.values()])).cpu()
+    sums, sizes = of_all.unbind(dim=-1)
+    apart = ((sums - sums[0]).abs() > APART * sizes[0]).any(dim=0)
+    if names := [name for name, differs in zip(tensors, apart.tolist(), strict=True) if differs]:
+        raise UserError(
+            f"What the method remembers is not the same in all processes: {listed(names)}. Change it by values of the "
+            "whole batch: ops.mean_of_all(values) is the mean over all processes, ops.gathered(rows) all their rows."
+        )
+
+
+def _sums(tensor: Tensor) -> Tensor:
+    """The sum of the values, and of their absolute values."""
+    values = tensor.detach().float()
+    return torch.stack((values.sum(dtype=torch.float64), values.abs().sum(dtype=torch.float64)))

@@ -30,6 +30,7 @@ from oneway.draws import Draws, draw
 from oneway.engine import memory, optim
 from oneway.engine.capture import WARM_UP, choose_step
 from oneway.engine.ranks import join
+from oneway.engine.refusals import refuse_different_memory
 from oneway.engine.step import Measured
 from oneway.methods import METHODS
 from oneway.models.seed import seed_device
@@ -136,6 +137,8 @@ def _iterate(training: Training, console: Console, turn: str, beside: Callable[[
                 Thread(target=beside, name="beside", daemon=True).start()
                 beside = None
 
+            if training.done == begun + 1 or training.is_due(training.checkpoint_every):
+                refuse_different_memory(state.models.heads, ranks)
             if training.is_due(config.train.log_every) or training.is_due(config.train.most_skipped):
                 skipped = _stop_if_stuck(training, rate)  # waits for the device
             if training.is_due(config.train.log_every):
