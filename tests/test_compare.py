@@ -72,7 +72,9 @@ def test_two_runs_differ_in_the_method_alone(both):
         f"With other validation images like these, the difference would lie between {signed(low)} and {signed(high)} "
         f"(95\N{NO-BREAK SPACE}% interval){': too close to call' if low <= 0 <= high else ''}."
     )
-    assert both.said.splitlines()[-3 - len(worse) :] == [line, with_others, *worse, "Report: both/report.html"]
+    said = both.said.splitlines()[-4 - len(worse) :]
+    assert "has the lowest IoU" in said.pop(2)
+    assert said == [line, with_others, *worse, "Report: both/report.html"]
     page = (both.out / "report.html").read_text()
     assert page.count("with the same labels, seed and number of iterations") == 1
     assert "the same 4 labels" not in page, "what was gained is said twice"
@@ -178,7 +180,7 @@ def test_a_loss_is_called_one(values, further, line, validating, monkeypatch, tm
         "train",
         lambda config, *_: summary | {"value": found[config.method]},
     )
-    facts = SimpleNamespace(further=further, by_image=None, validation_samples=validating)
+    facts = SimpleNamespace(further=further, by_image=None, validation_samples=validating, per_class={}, metric="miou")
     monkeypatch.setattr(compare_module, "read_runs", lambda folders: [facts] * len(folders))
     monkeypatch.setattr(compare_module, "write_report", lambda runs, out, factory, **more: out)
     configs = [small_streets(method=method) for method in found]

@@ -83,6 +83,15 @@ def test_a_warning_where_few_validation_images_show_a_class(folders: list[Path])
     assert not words.caution(runs)
 
 
+def test_the_worst_class_is_named(copies: list[Path]) -> None:
+    """That of the last run, with its value in each; a class that no image has is none."""
+    known = dict.fromkeys(CLASSES[2:], 80.0)
+    change_json(copies[0] / "summary.json", per_class={CLASSES[0]: 99.9, CLASSES[1]: None, **known, "car": 70.0})
+    change_json(copies[1] / "summary.json", per_class={CLASSES[0]: 99.9, CLASSES[1]: None, **known, "car": 48.41})
+    said = words.lowest_class(read_runs(copies)).replace("\N{NO-BREAK SPACE}", " ")
+    assert said == "Of the classes, car has the lowest IoU: 70.0 → 48.4 %."
+
+
 def test_the_small_print_says_on_how_many_images_was_measured(copies: list[Path]) -> None:
     change_json(copies[0] / "summary.json", validation_samples=40)
     runs = read_runs(copies[:1])

@@ -218,7 +218,7 @@ def _train_one(config: Config, folder: Path, begun: bool, allow_changes: bool, l
         return
     from oneway.tools.intervals import in_brackets
     from oneway.tools.report import describe_gain, read_runs, write_report
-    from oneway.tools.report.words import rests_on_few
+    from oneway.tools.report.words import lowest_class, rests_on_few
 
     page = folder / "report.html"
     if not page.exists():
@@ -229,8 +229,8 @@ def _train_one(config: Config, folder: Path, begun: bool, allow_changes: bool, l
     else:
         result = f"{summary['value']:.1f} % {METRIC_NAMES[summary['metric']]} on validation with {given}"
         say(console, f"{result}{in_brackets(summary.get('interval'))}")
-        if caution := rests_on_few(facts):
-            say(console, caution)
+        for sentence in filter(None, (lowest_class(facts), rests_on_few(facts))):
+            say(console, sentence)
     say(console, f"Report: {page}")
     say(console, str(describe_gain(facts)))
 

@@ -21,7 +21,7 @@ from oneway.tools.evaluate import METRIC_NAMES
 from oneway.tools.opening import Turn
 from oneway.tools.report import write_report
 from oneway.tools.report.facts import interval_between, read_runs
-from oneway.tools.report.words import rests_on_few, shown_gain, too_short, with_other_images
+from oneway.tools.report.words import lowest_class, rests_on_few, shown_gain, too_short, with_other_images
 from oneway.tools.train import train
 
 
@@ -65,13 +65,10 @@ def compare(
         f"{counted(last['labels'], 'label')}: {before:.1f} → {after:.1f} % {METRIC_NAMES[last['metric']]} "
         f"({gain:+.1f} {cause})",
     )
-    if doubt := with_other_images(interval):
-        say(console, doubt)
-    if gain < 0:
-        say(console, f"The better model is that of labels alone: {folders[0]}")
-    for caution in (too_short(chosen, last["iterations"], gain), rests_on_few(facts)):
-        if caution:
-            say(console, caution)
+    better = f"The better model is that of labels alone: {folders[0]}" if gain < 0 else ""
+    cautions = too_short(chosen, last["iterations"], gain), rests_on_few(facts)
+    for sentence in filter(None, (with_other_images(interval), lowest_class(facts), better, *cautions)):
+        say(console, sentence)
     say(console, f"Report: {page}")
 
 

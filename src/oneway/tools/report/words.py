@@ -221,6 +221,17 @@ def class_by_class(runs: Sequence[RunFacts]) -> str:
     return sentence
 
 
+def lowest_class(runs: Sequence[RunFacts]) -> str:
+    """The class that the last run sees worst: a mean with an easy background hides it. Nothing where there is none."""
+    last = runs[-1]
+    values = {name: value for name, value in last.per_class.items() if value is not None}
+    if last.metric != "miou" or len(values) < 2:
+        return ""
+    name = min(values, key=values.__getitem__)
+    shown = " → ".join(f"{value:.1f}" for run in runs if (value := run.per_class[name]) is not None)
+    return f"Of the classes, {name} has the lowest IoU: {shown}\N{NO-BREAK SPACE}%."
+
+
 def robustness_text(runs: Sequence[RunFacts], found: Robustness) -> str:
     """What the strongest perturbations leave of each run, or of the best of several; no verdict where that is close."""
     colours = [f"{name} from {values[0]:.1f} to {values[-1]:.1f}" for name, values in _named(runs, found.photometric)]
