@@ -23,7 +23,7 @@ def codes() -> list[str]:
 def remembering() -> Method:
     """As the page says: labels have to exceed a threshold that follows the teacher; and a mean over a share."""
     found: dict[str, Any] = {"__name__": "two_views"}
-    whole, _, module = codes()
+    whole, _, module, _ = codes()
     with patch.dict(METHODS):  # to which the file adds its own
         exec(whole.replace("certainty > settings.confidence", "certainty > models.heads[0].follow(certainty)"), found)
     exec(module, found)

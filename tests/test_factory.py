@@ -6,21 +6,26 @@ import io
 import json
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import safetensors.torch
 import torch
 from rich.console import Console
 
+import oneway as oneway_api
 from oneway import config as configuration
 from oneway.cli import app
 from oneway.common.errors import UserError
-from oneway.config import Model, confirm_factory
+from oneway.config import Model, Optimiser, confirm_factory
 from oneway.config.recipes import recipe
+from oneway.engine.optim import optimiser_for
+from oneway.methods import METHODS
 from oneway.models import build
 from oneway.runs import open_run
-from oneway.tools.networks import prepare
+from oneway.tools.networks import locate_weights, prepare
 from oneway.tools.train import train
+from own_method import codes
 from processes import oneway
 from reliability.guards import write_data
 from small_runs import QUIET, assert_resumes, small_streets, stub
@@ -62,6 +67,20 @@ class Spare(Segmenter):
         super().__init__(classes)
         self.spare = nn.Linear(2, 2)
         self.layers[1].requires_grad_(False)
+
+class Layered(Segmenter):
+    def __init__(self, classes):
+        super().__init__(classes)
+        self.encoder = Encoder(3, 4, 3, padding=1)
+        self.auxiliary = nn.Conv2d(4, classes, 1)
+    def forward(self, x):
+        features = self.encoder(x)
+        self.auxiliary(features)
+        return self.layers(self.normalise(x) + features[:, :3])
+
+class Encoder(nn.Conv2d):
+    def layers_behind(self):
+        return {self.weight: 2, self.bias: 1}
 
 def dropping(classes):
     return nn.Sequential(nn.Dropout2d(), Segmenter(classes))
@@ -189,6 +208,7 @@ def test_the_command_of_the_page_trains_a_network_that_the_default_method_refuse
         ("Segmenter", "mt-colour-cutmix-drop", "Segmenter has no `encoder`"),
         ("Segmenter", "cac", "Segmenter has no `head`"),
         ("Segmentor", "mt-colour-cutmix", "cannot be imported"),
+        ("Segmenter", "mt-phtps", "has no `encoder` with a method `layers_behind`"),
     ],
 )
 def test_a_network_that_does_not_suit_is_refused_before_images_are_decoded(
@@ -196,7 +216,8 @@ def test_a_network_that_does_not_suit_is_refused_before_images_are_decoded(
 ):
     """Which may take minutes; the classes are known from the files."""
     monkeypatch.setattr("oneway.tools.opening._read_images", lambda *_: pytest.fail("images were read"))
-    config = small_streets(method=method, model={"name": "swiftnet", "factory": f"{networks}:{network}"})
+    named = {"name": "swiftnet", "factory": f"{networks}:{network}"}
+    config = small_streets(method=method, model=named, optimiser={"layer_decay": 0.9})
     with pytest.raises(UserError, match=message):
         train(config, tmp_path / "run", resume=False, console=QUIET)
     assert not (tmp_path / "run").exists()
@@ -228,6 +249,36 @@ def test_dropout_follows_the_seed(networks, tmp_path):
     torch.random.set_rng_state(before)
     train(config.changed(train={"iterations": 1}), tmp_path / "short", resume=False, console=QUIET)
     assert torch.equal(torch.rand(3), drawn)
+
+
+def test_an_auxiliary_head_learns_by_the_method_of_the_page(networks, tmp_path):
+    """Beside the main one, from the labels; what the network returns is unchanged."""
+    factory, found = f"{networks}:Layered", {}
+    with patch.dict(METHODS):
+        exec(codes()[3], found)
+        config = small_streets(method="deep", model={"factory": factory}, train={"log_every": 1})
+        run = oneway_api.fit(config, tmp_path / "run", quiet=True)
+    before = build(config.model, 9, seed=0).state_dict()
+    after = safetensors.torch.load_file(tmp_path / "run" / "model.safetensors")
+    assert not torch.equal(after["auxiliary.weight"], before["auxiliary.weight"])
+    assert run.metrics()[0].keys() >= {"supervised", "auxiliary", "consistency"}
+    assert found["METHODS"] is METHODS
+
+
+def test_part_of_a_network_may_come_from_a_file_and_learn_at_rates_of_its_own(networks, tmp_path):
+    """By the names of its tensors; its encoder says how far from the decoder each parameter is."""
+    config = Model(factory=f"{networks}:Layered", weights=str(tmp_path / "part.pth"))
+    network = build(config, 5, seed=1)
+    torch.save({f"encoder.{name}": value for name, value in network.encoder.state_dict().items()}, config.weights)
+    prepared = prepare(config, 5, 0, "segmentation", (32, 32), locate_weights(config))
+    assert prepared.filled == ("encoder.weight", "encoder.bias")
+    assert torch.equal(prepared.network.encoder.weight, network.encoder.weight)
+    assert "It lacks layers.0.weight, layers.0.bias, layers.1.weight and" in prepared.remarks[-1]
+    rates = Optimiser(learning_rate=1.0, learning_rate_pretrained=0.1, layer_decay=0.5)
+    groups = optimiser_for([prepared.network], rates, prepared.pretrained).param_groups
+    found = {id(each): group["initial_lr"] for group in groups for each in group["params"]}
+    parameters = prepared.network.encoder.weight, prepared.network.encoder.bias, prepared.network.auxiliary.weight
+    assert [found[id(parameter)] for parameter in parameters] == [0.025, 0.05, 1.0]
 
 
 def test_steps_that_were_skipped_are_told(networks, tmp_path):

@@ -94,10 +94,9 @@ def _model_conflicts(config: Config) -> Iterator[str]:
             f"model.width {model.width} is for ResNets, and {model.backbone or name} comes in one width; "
             "use --model.width 1"
         )
-    if config.optimiser.layer_decay != 1 and (own or name != "vit"):
-        having = model.factory or name
+    if config.optimiser.layer_decay != 1 and not own and name != "vit":
         yield (
-            f"optimiser.layer_decay lowers the learning rate from block to block of a vit, and {having} is no vit; "
+            f"optimiser.layer_decay lowers the learning rate from block to block of a vit, and {name} is no vit; "
             "use --optimiser.layer-decay 1"
         )
 

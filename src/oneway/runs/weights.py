@@ -151,7 +151,8 @@ def _conflicts(match: _Match, source: Weights) -> str:
 def _remarks(match: _Match, source: Weights, filled: int) -> Iterator[str]:
     """What fitted and what did not."""
     own, anew = match.own, match.anew
-    missing = [name for name in own if name not in match.there and not name.endswith("num_batches_tracked")]
+    not_random = "num_batches_tracked", "mean", "deviation"  # the last two normalise colours, in networks of ours
+    missing = [name for name in own if name not in match.there and name.rpartition(".")[2] not in not_random]
     yield f"fills {filled} of the {match.part}'s {len(own)} tensors."
     if missing:
         yield f"It lacks {listed(missing)}: random."

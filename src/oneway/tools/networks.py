@@ -19,6 +19,7 @@ from oneway.common.terms import Task
 from oneway.common.words import listed
 from oneway.config import Config, Model
 from oneway.data.dataset import Dataset
+from oneway.engine.optim import layer_factors
 from oneway.engine.refusals import refuse_single_value_batch_norm
 from oneway.engine.start import training_state
 from oneway.engine.state import TrainingState
@@ -91,6 +92,12 @@ def refuse_unsuited(config: Config, classes: int) -> None:
         feature_channels(network)
     if method.needs_pairs:
         classifier_of(network)
+    if config.optimiser.layer_decay != 1 and not layer_factors([network], config.optimiser.layer_decay):
+        raise UserError(
+            f"optimiser.layer_decay: what model.factory {config.model.factory} makes has no `encoder` with a method "
+            "`layers_behind`, which returns by how many layers each parameter lies behind the decoder. Write it, or "
+            "use --optimiser.layer-decay 1."
+        )
 
 
 def locate_origin(config: Config, filled: Collection[str]) -> Origin:
