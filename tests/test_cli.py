@@ -171,6 +171,8 @@ def test_an_ended_run_is_not_trained_again(run):
     ("arguments", "message"),
     [
         ("train streats", "Unknown recipe 'streats'. Did you mean 'streets'?"),
+        ("train ./occupid --resume", "occupid: no such file or folder. Did you mean occupied?"),
+        ("train set.zip", "set.zip: a file, and not a recipe. Use: oneway train folder --data set.zip"),
         ("train streets --method simple-phtp", "'simple-phtps'"),
         ("train streets --variant 1w", "'1w-ct'"),
         ("train streets --train.iteration 5", "Did you mean --train.iterations?"),
@@ -202,6 +204,7 @@ def test_an_ended_run_is_not_trained_again(run):
 def test_bad_input_is_answered_before_any_training(arguments, message, tmp_path):
     """One readable message with the value in it, a status of failure, no traceback, and nothing left behind."""
     (tmp_path / "wrong.yaml").write_text("train: {iteration: 5}\n")
+    (tmp_path / "set.zip").write_text("")
     (tmp_path / "occupied").mkdir()
     (tmp_path / "occupied" / "thesis.txt").write_text("precious")
     before = sorted(tmp_path.rglob("*"))

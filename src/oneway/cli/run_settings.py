@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from oneway.common.errors import UserError
+from oneway.common.errors import UserError, missing
 from oneway.common.run_files import CONFIG, is_output
 from oneway.common.words import command, say
 from oneway.config import Config, build, merge, read_yaml, unset_alternatives
@@ -42,12 +42,19 @@ def resolve(
     return config, changes
 
 
+def is_place(named: Path) -> bool:
+    """Whether what was named in a recipe's place is a folder or an archive, or a path at which there is none."""
+    return named.is_dir() or named.suffix.lower() == ".zip" or (len(named.parts) > 1 and not named.exists())
+
+
 def recipe_of(run: Path, resume: bool) -> str:
     """The recipe of a run folder that was named in a recipe's place.
 
     Raises:
         UserError: It is no run, or not to be continued; says which command was probably meant.
     """
+    if not run.exists():
+        raise missing(run)
     if not (is_output(run) and (run / CONFIG).is_file()):
         raise _no_recipe(run)
     if not resume:
@@ -70,7 +77,8 @@ def _no_recipe(folder: Path) -> UserError:
     inside = sorted(file.parent for file in folder.glob(f"*/{CONFIG}") if is_output(file.parent))
     if not inside:
         use = command("oneway", "train", "folder", "--data", folder)
-        return UserError(f"{folder}: a folder, and not a recipe. Use: {use}")
+        kind = "a folder" if folder.is_dir() else "a file"
+        return UserError(f"{folder}: {kind}, and not a recipe. Use: {use}")
     use = command("oneway", "train", inside[0], "--resume")
     both = command("oneway", "train", recipe_of(inside[0], resume=True), "--compare", "--resume", "--out", folder)
     return UserError(f"{folder}: holds runs, and is not a recipe. To continue one: {use}; a comparison: {both}")
