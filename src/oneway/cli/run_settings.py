@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,10 @@ def resolve(
     return config, changes
 
 
-def is_place(named: Path) -> bool:
-    """Whether what was named in a recipe's place is a folder or an archive, or a path at which there is none."""
-    return named.is_dir() or named.suffix.lower() == ".zip" or (len(named.parts) > 1 and not named.exists())
+def is_place(named: str) -> bool:
+    """Whether what was named in a recipe's place is a folder or an archive, or a path at which there is nothing."""
+    place = Path(named)
+    return place.is_dir() or place.suffix.lower() == ".zip" or (os.sep in named and not place.exists())
 
 
 def recipe_of(run: Path, resume: bool) -> str:

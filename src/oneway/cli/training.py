@@ -167,7 +167,8 @@ def train(
     if allow_changes and not resume:
         raise UserError("--allow-changes: a new run has nothing to change. Add --resume, or leave it out.")
     earlier: dict[str, Any] = {}
-    if recipe_name not in RECIPES and run_settings.is_place(place := Path(recipe_name)):
+    if recipe_name not in RECIPES and run_settings.is_place(recipe_name):
+        place = Path(recipe_name)
         recipe_name, out = run_settings.recipe_of(place, resume and out is None and not compare), place
         earlier = run_settings.settings_of(place)
     source = str(config or "command line")
