@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from rich.console import Console
 from safetensors import safe_open
 from torch import nn
 
@@ -27,6 +30,7 @@ from oneway.methods.interface import Loss
 from oneway.perturb import PERTURBATIONS, CutMix, Perturbation, perturbation
 from oneway.runs import open_run
 from oneway.tools.evaluate_run import evaluate_run
+from oneway.tools.train import train
 from own_method import codes, remembering
 from small_runs import QUIET, assert_resumes, small_streets
 
@@ -279,3 +283,33 @@ def fact_own_movements_of_predictions_are_those_of_kernels_too():
         (half, divergence(p)[..., :12].mean()),
     ):
         torch.testing.assert_close(ops.moved_kl(target, logits, changes, (20, 24)), expected, rtol=1e-4, atol=1e-6)
+
+
+WRITTEN = """
+from oneway.methods import METHODS, Method, supervised
+def losses(models, batch, settings):
+    yield from supervised.losses(models, batch, settings)
+METHODS["written"] = Method(losses)
+"""
+
+
+def test_a_changed_file_of_a_method_is_said(methods, tmp_path):
+    """Of a run that has ended, and of one that goes on; the folder has the digest of the file."""
+    file = tmp_path / "written.py"
+    config_of = partial(small_streets, method="written", train={"checkpoint_every": 2})
+
+    def trained(code: str) -> str:
+        file.write_text(code)
+        exec(compile(code, str(file), "exec"), {"__name__": "written"})
+        told = Console(file=io.StringIO(), width=1000)
+        train(config_of(), tmp_path / "run", (tmp_path / "run").exists(), told)
+        return told.file.getvalue()
+
+    trained(WRITTEN)
+    noted = json.loads((tmp_path / "run" / "environment.json").read_text())
+    assert noted["code"] == {"written.py": hashlib.sha256(WRITTEN.encode()).hexdigest()[:12]}
+    assert "Note" not in trained(WRITTEN)
+    assert "written.py was another when this run ended" in trained(WRITTEN + "# otherwise")
+    (tmp_path / "run" / "summary.json").unlink()
+    (tmp_path / "run" / "checkpoint" / "00000004.json").unlink()
+    assert "not as in the iterations before: written.py " in trained(WRITTEN + "# otherwise")

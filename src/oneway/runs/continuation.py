@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +18,9 @@ from oneway.data.splits import Split, choose
 from oneway.engine.state import TrainingState
 from oneway.runs import atomic, checkpoint, lock, records
 from oneway.runs.checkpoint.state import bytes_needed
-from oneway.runs.environment import add_stretch, begin_stretches, choose_device, environment
+from oneway.runs.environment import add_stretch, begin_stretches, environment_of
 from oneway.runs.folder import Run, open_run, refuse_links
+from oneway.runs.own_code import own_code
 from oneway.runs.reading import CannotRead, is_there
 
 MAY_CHANGE = (
@@ -193,9 +194,24 @@ def restore(
     if differences:
         say(
             f"Note: not as in the iterations before: {'; '.join(differences)}. The run continues, and its numbers may "
-            "differ from those of an uninterrupted one in their last digits."
+            "differ from those of an uninterrupted one."
         )
     return done, seconds
+
+
+def changed_code(path: Path, config: Config) -> str:
+    """A note on a run that has ended whose method or network was written otherwise than the one here; or nothing."""
+    now, changed = own_code(config), list[str]()
+    if now:
+        with suppress(UserError):  # its environment.json is gone or damaged, and says nothing
+            then = open_run(path).environment.get("code", {})
+            changed = [name for name in now if then.get(name, now[name]) != now[name]]
+    if not changed:
+        return ""
+    return (
+        f"{path}: {listed(changed)} was another when this run ended, and its numbers are of that. If what has changed "
+        "matters to them, train again with another --out."
+    )
 
 
 def keep_teacher(continued: Continued, then: str | None, now: str) -> None:
@@ -209,7 +225,7 @@ def keep_teacher(continued: Continued, then: str | None, now: str) -> None:
 
 def _update_environment(run: Run, done: int, say: Callable[[str], None]) -> tuple[dict[str, Any] | None, list[str]]:
     """The new content of `environment.json`, None to leave it as it is; and what has changed, in words."""
-    now = environment(choose_device(run.config.train.device))
+    now = environment_of(run.config)
     if not is_there(run.path / ENVIRONMENT):
         return begin_stretches(now, done), []
     try:

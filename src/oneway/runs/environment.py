@@ -20,7 +20,9 @@ import torch
 from oneway import __version__
 from oneway.common.errors import UserError
 from oneway.common.words import counted
+from oneway.config import Config
 from oneway.engine.ranks import joined
+from oneway.runs.own_code import own_code
 
 
 def choose_device(name: str) -> torch.device:
@@ -60,6 +62,12 @@ def environment(device: torch.device) -> dict[str, Any]:
         "commit": commit,
         "uncommitted": uncommitted,
     }
+
+
+def environment_of(config: Config) -> dict[str, Any]:
+    """The environment of a run that this process trains, with digests of what the user wrote for it."""
+    now = environment(choose_device(config.train.device))
+    return now | ({"code": code} if (code := own_code(config)) else {})
 
 
 def begin_stretches(now: Mapping[str, Any], iteration: int = 0) -> dict[str, Any]:
@@ -104,6 +112,8 @@ def _decisive(stretch: Mapping[str, Any]) -> dict[str, str]:
     versions = stretch.get("versions")
     found |= versions if isinstance(versions, dict) else {}
     found["Python"] = stretch.get("python")
+    code = stretch.get("code")
+    found |= code if isinstance(code, dict) else {}
     if isinstance(commit := stretch.get("commit"), str):
         found["commit"] = commit[:12] + (" with uncommitted changes" if stretch.get("uncommitted") else "")
     return {key: str(value)[:100] for key, value in found.items() if value is not None}

@@ -37,7 +37,7 @@ from oneway.data.pool import is_pool
 from oneway.data.splits import Split
 from oneway.runs import atomic, checkpoint, lock, records
 from oneway.runs.atomic import write_atomically, write_json
-from oneway.runs.environment import begin_stretches, choose_device, environment
+from oneway.runs.environment import begin_stretches, environment_of
 from oneway.runs.reading import is_there, list_names, reading
 from oneway.runs.settings import read_settings
 
@@ -189,7 +189,7 @@ def start_run(path: Path, config: Config, split: Split, checkpoint_bytes: int) -
             atomic.sweep(path)
             run = Run(path, config, held)
             checkpoint.require_room(run.checkpoints, checkpoint_bytes)
-            run.write(ENVIRONMENT, begin_stretches(environment(choose_device(config.train.device))))
+            run.write(ENVIRONMENT, begin_stretches(environment_of(config)))
             write_atomically(path / METRICS, b"")
             run.write_settings(split)
             yield run

@@ -108,6 +108,7 @@ class Environment(_Record):
     hardware: str
     commit: str | None
     uncommitted: bool | None = None
+    code: dict[str, str] = {}
 
 
 class MetricsLine(_Record):

@@ -143,6 +143,8 @@ def find_ended(config: Config, out: Path, ranks: Ranks, say: Callable[[str], Non
     if ended is not None:
         of = ranks.broadcast(lambda: "" if config.data.path is None else f" of {runs.open_run(out).config.data.path}")
         say(f"{out}: this run{of} has ended; nothing to do.")
+        if note := ranks.broadcast(partial(continuation.changed_code, out, config)):
+            say(f"Note: {note}")
     return ended
 
 
