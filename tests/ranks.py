@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from oneway.engine import ranks as engine
+from oneway.engine.rendezvous import join
 
 
 def free_port() -> int:
@@ -60,7 +60,7 @@ def _run(
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(of), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(of)}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     try:
-        sender.send((None, function(engine.join("cpu"), *arguments)))
+        sender.send((None, function(join("cpu"), *arguments)))
     except BaseException:
         sender.send((traceback.format_exc(), None))
     sender.close()

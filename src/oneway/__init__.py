@@ -66,7 +66,7 @@ def fit(
 
     from oneway.common.console import Console
     from oneway.common.run_files import CONFIG
-    from oneway.engine.ranks import join
+    from oneway.engine.rendezvous import join
     from oneway.runs import open_run
     from oneway.tools.train import train
 

@@ -94,7 +94,7 @@ def continue_run(
     Returns:
         The settings, and whether there is a run.
     """
-    from oneway.engine.ranks import join
+    from oneway.engine.rendezvous import join
     from oneway.runs import open_run, refuse_occupied
 
     def find() -> tuple[Config, bool]:

@@ -210,7 +210,7 @@ def _train_both(config: Config, out: Path, resume: bool, allow_changes: bool, lo
 
 def _train_one(config: Config, folder: Path, begun: bool, allow_changes: bool, log: Sequence[str]) -> None:
     """Train a run, and say how good the model is, and where the report is."""
-    from oneway.engine.ranks import joined
+    from oneway.engine.rendezvous import joined
     from oneway.tools.evaluate import METRIC_NAMES
     from oneway.tools.train import train
 

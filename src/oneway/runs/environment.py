@@ -21,7 +21,7 @@ from oneway import __version__
 from oneway.common.errors import UserError
 from oneway.common.words import counted
 from oneway.config import Config
-from oneway.engine.ranks import joined
+from oneway.engine.rendezvous import joined
 from oneway.runs.own_code import own_code
 
 

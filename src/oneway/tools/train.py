@@ -29,8 +29,8 @@ from oneway.config import Config
 from oneway.draws import Draws, draw
 from oneway.engine import memory, optim
 from oneway.engine.capture import WARM_UP, choose_step
-from oneway.engine.ranks import join
 from oneway.engine.refusals import refuse_different_memory
+from oneway.engine.rendezvous import join
 from oneway.engine.step import Measured
 from oneway.methods import METHODS
 from oneway.models.seed import seed_device

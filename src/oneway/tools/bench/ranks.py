@@ -19,7 +19,8 @@ from torch import Tensor
 from oneway.common.words import counted
 from oneway.draws import on_device
 from oneway.engine.capture import WARM_UP, choose_step
-from oneway.engine.ranks import ALONE, Ranks, join
+from oneway.engine.ranks import ALONE, Ranks
+from oneway.engine.rendezvous import join
 from oneway.engine.step import step
 from oneway.engine.store import Store
 from oneway.ops import Group, sharing_batches
