@@ -120,6 +120,16 @@ def test_an_entry_of_a_list_that_is_no_image_is_named(tmp_path):
     assert "lists 1 images without labels, JPEGImages/f.jpg among them." in told
 
 
+def test_a_table_of_parts_is_no_list(tmp_path):
+    """Read as one, it would train on what is to validate; a column that is the same on all lines does no harm."""
+    pairs(tmp_path, 4)
+    write(tmp_path / "dataset.yaml", "train: {images: images, masks: masks, list: split.csv}")
+    write(tmp_path / "split.csv", "file,split,cells\n0.jpg,train,7\n1.jpg,train,9\n2.jpg,val,3\n")
+    assert f"{tmp_path / 'split.csv'}: a table of images for train and val, which would all be" in refusal(tmp_path)
+    write(tmp_path / "split.csv", "0.jpg,train,7\n1.jpg,train,9\n")
+    assert len(labelled(find(tmp_path).train)) == 2
+
+
 def test_lists_in_a_description(tmp_path):
     """Of any images, by path, name or stem, perhaps with the mask behind."""
     pairs(tmp_path, 4)

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
-from oneway.common.words import composed
+from oneway.common.words import composed, listed
 from oneway.data.decode.images import SUFFIXES
 
 MOST_BYTES = 16 * 2**20
@@ -17,6 +17,9 @@ MOST_BYTES = 16 * 2**20
 
 FIRST_PATH = re.compile(rf".+?(?:{'|'.join(map(re.escape, SUFFIXES))})(?=[\s,;]|$)", re.IGNORECASE)
 """The first path on a line: it ends with an image's extension, since names have spaces and commas in them too."""
+
+PART = re.compile(r'[,;\t]\s*"?(train|training|val|valid|validation|test)"?\s*(?=[,;\t]|$)', re.IGNORECASE)
+"""A column that says of which part an image is."""
 
 
 def images_in_list(
@@ -78,7 +81,14 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         text = read_bounded(path, MOST_BYTES).decode("utf-8-sig")  # with or without the mark that some editors write
     except UnicodeDecodeError:
         raise UserError(f"{path}: not a text file in UTF-8. Give one with an image name per line.") from None
-    for number, line in enumerate(re.split(r"\r\n?|\n", text), start=1):
+    lines = re.split(r"\r\n?|\n", text)
+    parts = {found[1].lower(): None for line in lines if (found := PART.search(line))}
+    if len(parts) > 1:  # or images meant to validate would train
+        raise UserError(
+            f"{path}: a table of images for {listed(parts)}, which would all be read as one list. Write those of each "
+            "into a file of their own, and name it as `list` of `train` or of `val` in dataset.yaml."
+        )
+    for number, line in enumerate(lines, start=1):
         if (stripped := line.strip()) and not stripped.startswith("#"):
             yield number, stripped
 
