@@ -70,7 +70,7 @@ def assert_same(pool, decoders, choose):
 
 def processes_of(decoders):
     """Those that decode."""
-    parents = {family.pid for family in decoders.families}
+    parents = {forker.pid for forker in decoders.forkers}
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -116,7 +116,7 @@ def test_signals_to_all_of_a_run_are_for_the_one_that_decides(pool, decoders):
     begin_all(decoders, whole)
     assert_same(pool, decoders, whole)
     before = processes_of(decoders)
-    for process in [*before, *(family.pid for family in decoders.families)]:
+    for process in [*before, *(forker.pid for forker in decoders.forkers)]:
         for each in (signal.SIGINT, signal.SIGTERM):
             os.kill(process, each)
     begin_all(decoders, inner)
@@ -176,7 +176,7 @@ from pools import opened
 decoders = opened(*sys.argv[2:]).decoders(0, 8, 64 * 64)
 begin_all(decoders, whole)
 decoders.result(7)
-print(*processes_of(decoders), *(family.pid for family in decoders.families), flush=True)
+print(*processes_of(decoders), *(forker.pid for forker in decoders.forkers), flush=True)
 time.sleep(100)
 """
     given = (Path(__file__).parent, pool.source.name, tmp_path / "cache")

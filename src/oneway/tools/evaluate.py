@@ -96,7 +96,7 @@ class Scores:
 
 
 class Tally:
-    """Counts what a model makes of samples, batch by batch; nobody waits for a GPU."""
+    """The confusion of samples, batch by batch; it stays on the device, so that nobody waits for a GPU."""
 
     def __init__(self, samples: Samples, classes: int, skip: Collection[int] = (), device: torch.device = CPU) -> None:
         self.samples, self.classes = samples, classes

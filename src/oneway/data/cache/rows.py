@@ -33,7 +33,7 @@ def checksum(values: Bytes) -> int:
 
 @dataclass(frozen=True)
 class Originals:
-    """What the values of each image in a row are, and where to get them again."""
+    """The checksum of each image in a file, and a function that decodes an image again."""
 
     bounds: npt.NDArray[np.int64]
     """Where each image begins, and where the last one ends."""
@@ -46,7 +46,7 @@ class Originals:
     """Where values are labels, only those below this one occur, and IGNORE."""
 
     def agree(self, image: int, found: Bytes) -> bool:
-        """Whether these are the values of an image; no label that stands for nothing is one."""
+        """Whether these are the values of an image; labels that stand for nothing never are."""
         if self.classes is not None and (found + np.uint8(1)).max(initial=0) > self.classes:  # IGNORE becomes 0
             return False
         return checksum(found) == self.checksums[image]
@@ -103,7 +103,7 @@ class OnDisk:
                     part[:] = right[low - begin : high - begin]
 
     def _check(self, image: int, found: Bytes) -> Bytes | None:
-        """What should be there, where it is something else."""
+        """The true values of an image where those found are not; they are put back. None where all is well."""
         assert self.originals is not None
         if self.originals.agree(image, found):
             self.checked[image] = True
@@ -136,7 +136,7 @@ class OnDisk:
         return self.nbytes // max(len(self), 1)
 
     def _state(self) -> tuple[int, ...]:
-        """Changes with every write, but for what a disk does by itself."""
+        """A state of the file that is another after every write; what a disk changes by itself does not show in it."""
         status = os.fstat(self.file)
         return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 

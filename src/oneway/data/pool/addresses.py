@@ -17,7 +17,7 @@ MOST_DRAINED = 2**16  # bytes of an answer that nobody wants; with more, the con
 
 
 class Connection(NamedTuple):
-    """To a server, or to the proxy before it."""
+    """A connection to a server, or to the proxy before it."""
 
     link: http.client.HTTPConnection
     prefix: str  # of what is asked for: a proxy is told the whole address
@@ -52,7 +52,7 @@ def connect(scheme: str, netloc: str, timeout: float) -> Connection:
 
 
 def redirected(path: str, address: str, location: str | None) -> str:
-    """Where a redirect leads that an address answers, on the way to a file.
+    """The address that a server redirects to, on the way to a file.
 
     Raises:
         UserError: Out of HTTP, or from an encrypted connection to one that is not.
@@ -70,6 +70,6 @@ def redirected(path: str, address: str, location: str | None) -> str:
 
 
 def drained(answer: http.client.HTTPResponse) -> bool:
-    """Read the rest of an answer; whether it has ended, so that its connection can be used again."""
+    """Read the rest of an answer; returns whether it has ended, so that its connection can be used again."""
     answer.read(MOST_DRAINED)
     return answer.isclosed()

@@ -23,7 +23,7 @@ from oneway.data.pool.reader import Reader
 
 
 def main() -> None:
-    """With the numbers of open files: the shared memory, and a connection for each process."""
+    """Fork a process for each connection; the arguments are numbers of open files, the shared memory first."""
     memory, *connections = map(int, sys.argv[1:])
     for ignored in (signal.SIGINT, signal.SIGTERM):  # which may be sent to all that belong to a run; it decides
         signal.signal(ignored, signal.SIG_IGN)
@@ -63,7 +63,7 @@ def _divide(memory: int, connections: list[Connection]) -> None:
 
 
 def serve(connection: Connection, reader: Reader, memory: mmap.mmap, room: int) -> None:
-    """Answer every request, (slot, image, choose), by the slot and what `decode` gives; an EOFError at the end.
+    """Decode each image that is asked for as (slot, image, choose), and answer with its slot; an EOFError at the end.
 
     Pixels go into the memory, in which a slot has so much room.
     """

@@ -32,7 +32,7 @@ Read = Callable[..., ImageRegion]
 
 CODE = "from oneway.data.pool.decoder import main; main()"
 END = signal.SIGUSR1 if hasattr(signal, "SIGUSR1") else signal.SIGTERM
-"""The signal at which a family of processes ends, see `decoder`."""
+"""The signal at which a forker ends its processes and itself, see `decoder`."""
 
 KEEP = 2**25
 ENVIRONMENT = {
@@ -49,12 +49,12 @@ PAGE = mmap.PAGESIZE
 
 
 def can_divide() -> bool:
-    """Whether there can be processes that decode."""
+    """Whether this system can fork processes to decode in."""
     return hasattr(os, "fork") and bool(sys.executable)
 
 
 class Threads:
-    """Decode in this process."""
+    """Decoders that are threads of this process."""
 
     def __init__(self, read: Read, seed: int, workers: int) -> None:
         self.read, self.seed = read, seed
@@ -75,28 +75,28 @@ class Threads:
 
 
 class _Worker:
-    """One of the processes, as the other end of a connection."""
+    """A process that decodes: the connection to it, and the process that forked it."""
 
-    def __init__(self, connection: Connection, family: subprocess.Popen[bytes]) -> None:
-        self.connection, self.family = connection, family
+    def __init__(self, connection: Connection, forker: subprocess.Popen[bytes]) -> None:
+        self.connection, self.forker = connection, forker
         self.slots: deque[int] = deque()  # that it has been given, in their order
         self.status: int | None = None
 
     def end(self) -> str:
-        """What ended it, in words; where its family has not said so, what ended that."""
+        """What ended it, in words: as the process that forked it has said, or else what ended that one."""
         if self.status is None:
             with suppress(subprocess.TimeoutExpired):
-                self.status = self.family.wait(1)
+                self.status = self.forker.wait(1)
         if self.status is None:
             return "something unknown"
         return signal.Signals(-self.status).name if self.status < 0 else f"status {self.status}"
 
 
 class Processes:
-    """Decode in other processes, into memory that is shared with them. Used by one thread at a time."""
+    """Decoders that are processes, and write into memory that is shared with them. For one thread at a time."""
 
     def __init__(self, reader: Reader, read: Read, seed: int, workers: int, slots: int, room: int) -> None:
-        """Start so many workers, for as many images on their way as there are slots, each with room for so many bytes.
+        """Start the workers, with shared memory for as many images as there are slots, of at most `room` bytes each.
 
         What the reader cannot decode, `read` replaces: see `Pool.read`.
         """
@@ -109,7 +109,7 @@ class Processes:
         self.outcomes: dict[int, Any] = {}  # by slot, of those that are done
         self.deaths: Counter[int] = Counter()  # of processes, by the image that each was decoding
         self.all_deaths = 0
-        self.families: list[subprocess.Popen[bytes]] = []
+        self.forkers: list[subprocess.Popen[bytes]] = []
         self.selector = selectors.DefaultSelector()
         self.workers: list[_Worker] = []
         self.closed = False
@@ -130,11 +130,11 @@ class Processes:
 
     def close(self) -> None:
         self.closed = True
-        for family in self.families:
-            family.send_signal(END)
-        for family in self.families:
+        for forker in self.forkers:
+            forker.send_signal(END)
+        for forker in self.forkers:
             with suppress(subprocess.TimeoutExpired):
-                family.wait(1)
+                forker.wait(1)
 
     def _decode(self, slot: int, image: int, choose: Choose) -> ImageRegion:
         if self.asked[slot][0] != image:  # the one that was asked for is known to be broken
@@ -155,7 +155,7 @@ class Processes:
             worker.connection.send((slot, *self.asked[slot]))
 
     def _receive(self, timeout: float | None = None) -> None:
-        """What has come, or waits for something."""
+        """Note the answers that have come; without a timeout, wait for the next."""
         for key, _ in self.selector.select(timeout):
             worker: _Worker = key.data
             try:
@@ -170,7 +170,7 @@ class Processes:
                 self.outcomes[slot] = outcome
 
     def _replace(self, worker: _Worker) -> None:
-        """Another takes over what a dead one had; the image at which two of them died is given up."""
+        """Start another worker for the images of a dead one; an image at which DEATHS of them died is given up."""
         self.selector.unregister(worker.connection)
         self.workers.remove(worker)
         worker.connection.close()
@@ -205,7 +205,7 @@ class Processes:
         ours, theirs = zip(*(Pipe() for _ in range(count)), strict=True)
         numbers = self.file, *(connection.fileno() for connection in theirs)
         path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
-        family = subprocess.Popen(
+        forker = subprocess.Popen(
             [sys.executable, "-c", CODE, *map(str, numbers)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -213,18 +213,18 @@ class Processes:
             pass_fds=(*numbers, self.reader.index.file),
             start_new_session=True,  # out of reach of Ctrl-C
         )
-        self.families.append(family)
+        self.forkers.append(forker)
         for connection in theirs:
             connection.close()
         with suppress(OSError):
             ours[0].send_bytes(pickle.dumps((self.reader, self.room)))
         for connection in ours:
-            self.workers.append(worker := _Worker(connection, family))
+            self.workers.append(worker := _Worker(connection, forker))
             self.selector.register(connection, selectors.EVENT_READ, worker)
 
 
 def _shared(size: int) -> int:
-    """The number of an open file without a name, in memory where the system has such."""
+    """The number of an open file without a name, for memory that processes share."""
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("oneway")
     else:

@@ -35,7 +35,7 @@ Result = TypeVar("Result")
 
 
 class Status(NamedTuple):
-    """Tells whether a file is the one it was."""
+    """Size and version of a file, which tell whether it is the one it was."""
 
     size: int
     stamp: str  # when it was written, or what its server calls this version of it; empty where nobody says
@@ -57,11 +57,11 @@ class Files(Protocol):
         """
 
     def close(self) -> None:
-        """End what is being waited for."""
+        """End requests that are waited for."""
 
 
 class LocalFiles:
-    """On this machine."""
+    """Files on this machine."""
 
     waits = False
 
@@ -93,7 +93,7 @@ def opened(path: Path | str) -> Iterator[BinaryIO]:
 
 
 class HttpFiles:
-    """On a server that answers requests for parts of a file, or redirects them; connections are kept by each thread."""
+    """Files on a server that answers requests for parts of them, or redirects; each thread keeps its connections."""
 
     waits = True
 
@@ -159,7 +159,7 @@ class HttpFiles:
 
 
 class OtherFiles:
-    """Where fsspec finds them: object stores and others."""
+    """Files that fsspec reads, from object stores and others."""
 
     waits = True
 
@@ -222,11 +222,11 @@ def _settings(scheme: str) -> dict[str, Any]:
 
 
 class Again(Exception):
-    """What may go better another time."""
+    """A failure that may pass: the request is made again."""
 
 
 def patiently(path: str, ask: Callable[[], Result], closed: threading.Event) -> Result:
-    """What the function gives, at the latest in its last attempt; a UserError names the address and what went wrong."""
+    """The result of a request, which is made again after failures that may pass; a UserError after the last attempt."""
     began = time.monotonic()
     for pause in (*PAUSES, None):
         try:
@@ -243,7 +243,7 @@ def patiently(path: str, ask: Callable[[], Result], closed: threading.Event) -> 
 
 
 def files_for(path: str) -> Files:
-    """What reads a file of this address."""
+    """The reader for an address, or for a path on this machine."""
     scheme = scheme_of(path)
     if scheme is None:
         return LocalFiles()
@@ -274,7 +274,7 @@ def _status(path: str, headers: http.client.HTTPMessage) -> Status:
 def _taken(
     path: str, answer: http.client.HTTPResponse, start: int, count: int, remembered: bool
 ) -> tuple[http.client.HTTPMessage, bytes]:
-    """Headers and bytes of an answer, of an address to which requests have been redirected before or not."""
+    """Headers and bytes of an answer; `remembered`: requests have been redirected to this address before."""
     if answer.status == 416:  # from beyond its end
         answer.read()
         return answer.headers, b""

@@ -64,7 +64,7 @@ def time_stamp(status: os.stat_result) -> int:
 
 
 def _times(folder: Path, names: Collection[str]) -> dict[str, int]:
-    """When folders were written, -1 for those that are gone; adding, removing and renaming files write them."""
+    """When files were last added to folders, removed or renamed there; -1 for folders that are gone."""
     found = {}
     for name in names:
         try:

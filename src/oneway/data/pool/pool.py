@@ -70,9 +70,9 @@ class Pool(Reader):
     def read(
         self, image: int, seed: int, choose: Choose, decode: Callable[[int, Choose], ImageRegion] | None = None
     ) -> ImageRegion:
-        """As `decode`, or what does that in its place; for one that cannot be decoded, the first of others that can.
+        """The region of an image, by `decode`; where it cannot be decoded, that of a substitute.
 
-        Which others depends on the seed alone.
+        Which other image that is depends on the seed alone.
 
         Raises:
             UserError: Too many cannot be decoded; or as in `decode`.
@@ -91,7 +91,7 @@ class Pool(Reader):
         raise self._too_many()
 
     def close(self) -> None:
-        """End what is waited for."""
+        """End requests that are waited for."""
         self.files.close()
 
     def _count(self, image: int, problem: str) -> None:

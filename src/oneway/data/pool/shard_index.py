@@ -100,7 +100,7 @@ def member_name(index: PoolIndex, files: Files, image: int) -> str:
 
 
 def first_member(shard: Shard, content: bytes) -> Member:
-    """The one that bytes of a shard begin with."""
+    """The member that some bytes of a shard begin with."""
     try:
         return next(members(lambda start, count: content[start : start + count], shard.status.size, shard.path))
     except (Damaged, StopIteration):
@@ -146,7 +146,7 @@ def _scan(
 
 
 def _given_index(paths: tuple[str, ...], files: Files, place: Path) -> PoolIndex | None:
-    """The index beside shards, where there is one; of those on another machine, a copy."""
+    """The index that lies beside shards, where there is one; a copy of it where it is on another machine."""
     if len({posixpath.dirname(path) for path in paths}) != 1:
         return None
     folder = posixpath.join(posixpath.dirname(paths[0]), BESIDE)

@@ -73,7 +73,7 @@ class Export:
         return FORMATS[self.settings.to]
 
     def add(self, path: Path, name: str, stem: str, prediction: Prediction) -> None:
-        """Write what is written for each image, and keep the rest.
+        """Write the files about one image, and keep what those about all images need.
 
         `name` is its path below the folder of images, with forward slashes; `stem` that of files about it, without a
         suffix and unlike that of every other image.
@@ -108,7 +108,7 @@ class Export:
         return said
 
     def _describe_classes(self) -> None:
-        """As a data set, together with its images, the folder has all classes of the model, in its order."""
+        """Write a description: with its images, the folder is a data set of all the model's classes, in their order."""
         heading = "# The classes of the model that drew this, in the order of their numbers.\n"
         given = voc.describe_classes(self.scheme) if self.settings.to == "voc" else {"classes": [*self.scheme.classes]}
         content = yaml.safe_dump(given, allow_unicode=True, sort_keys=False, default_flow_style=None)

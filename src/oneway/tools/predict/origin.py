@@ -22,7 +22,7 @@ NOTED = re.compile(rb"tEXt" + ORIGIN.encode() + rb"\0([0-9a-f]{32})")
 
 
 def maker_of(model: Path, settings: Mapping[str, Any]) -> str:
-    """What differs where the model or a setting does; none where the model's file has gone since it was loaded."""
+    """A text that is another for another model or other settings; empty where the model's file is gone by now."""
     try:
         return json.dumps([_state(model), settings])
     except OSError:
@@ -30,7 +30,7 @@ def maker_of(model: Path, settings: Mapping[str, Any]) -> str:
 
 
 def origin_of(source: Source, maker: str) -> str:
-    """A word that differs where a file, what lies beside it, or the maker does; none where it is unknown."""
+    """A digest of a file, of what lies beside it and of the maker of its results; empty where one is unknown."""
     if not maker:
         return ""
     try:
