@@ -112,6 +112,12 @@ def test_a_contact_sheet_replaces_nothing_but_its_like(place):
     assert not (place / "check-photos-3.png").exists()
 
 
+def test_a_screen_that_matplotlib_does_not_know_is_not_asked_for(place):
+    """As a profile may still name it for an older version; the sheet is a file, whatever screen there is."""
+    done = oneway("check", "photos", cwd=place, MPLBACKEND="Qt4Agg")
+    assert "Contact sheet: check-photos.png" in done.stdout, done.stderr
+
+
 def test_check_answers_without_torch(place):
     """It decodes images and knows no model."""
     script = (

@@ -74,6 +74,9 @@ def main() -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
     # What is in the working folder is nobody's module: not for the Python processes that this one starts either.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
+    # Figures go into files. The screen that another program would draw on (Jupyter says so here) may be one that
+    # Matplotlib does not know, or no longer: importing it would fail, after days of training.
+    os.environ.pop("MPLBACKEND", None)
     open_streams()
     if any(callable(method.losses) for method in METHODS.values()):  # a method of the file that was started
         PROGRAM[:] = ["python", sys.argv[0]]

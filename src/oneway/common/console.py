@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import shutil
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -99,8 +100,11 @@ class Console(rich.console.Console):
 
     def __init__(self, *, stderr: bool = False, result: bool = False, unbroken: bool = False, **options: Any) -> None:
         output = Output("stderr" if stderr else "stdout", result)
-        if unbroken and not output.isatty() and "COLUMNS" not in os.environ:
+        columns = os.environ.get("COLUMNS", "0")
+        if unbroken and not output.isatty() and columns == "0":
             options["width"] = LONGEST_LINE
+        elif columns == "0" and "COLUMNS" in os.environ:  # unknown; rich would print nothing at all
+            options.setdefault("width", shutil.get_terminal_size().columns)
         options.setdefault("file", output)
         super().__init__(**{"markup": False, "emoji": False, "highlight": False, **options})
 
