@@ -49,7 +49,7 @@ def test_every_name_has_its_row(tmp_path):
 
 def test_a_method_of_your_own_can_be_chosen_by_its_name(monkeypatch):
     """Once it is in the table, and its α wins over the recipe's; a flag wins over both. Before, it is unknown."""
-    with pytest.raises(UserError, match=r"method: unknown value 'mine'. It should be .*'simple-phtps'"):
+    with pytest.raises(UserError, match=r"'mine'. It should be .*'simple-phtps'.*where its file is imported"):
         configured("streets", {"method": "mine"}, source="test")
     monkeypatch.setitem(METHODS, "mine", Method("supervised", train={"alpha": 0.3}))
     assert recipe("streets").train.alpha != 0.3

@@ -62,7 +62,8 @@ def _importable(name: str | None) -> str | None:
 
 def _known_method(name: str) -> str:
     if name not in METHODS:
-        raise ValueError(f"should be {', '.join(map(repr, METHODS))}")
+        own = "one of your own where its file is imported: `python FILE.py train …`, or `import` in Python"
+        raise ValueError(f"should be {', '.join(map(repr, METHODS))}, or {own}")
     return name
 
 
