@@ -27,7 +27,7 @@ AT_THE_START, MOST_LOOKED_AT = 32, 1000
 
 
 class Look(NamedTuple):
-    """What was seen."""
+    """What a look at some images of a pool has shown."""
 
     images: int  # that were looked at
     digests: dict[str, str]  # names of images, by what `Survey` has of the same pixels

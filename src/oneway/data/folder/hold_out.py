@@ -19,7 +19,7 @@ MOST_LOOKED_AT = 100  # labelled images up to which a draw may miss a class, and
 
 
 def may_validate(labelled: Sequence[Item]) -> list[Item]:
-    """Those that may validate: a model is judged by what no model has drawn."""
+    """The labelled images that may validate: a model is judged by what no model has drawn."""
     return [item for item in labelled if not item.predicted]
 
 

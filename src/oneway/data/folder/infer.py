@@ -168,7 +168,7 @@ def _from_table(summaries: Sequence[MaskSummary], table: Classes) -> Classes:
 
 
 def _renamed(inferred: Inferred, table: Table) -> Inferred:
-    """With the names of a table: one for each class, or for more numbers than masks hold; else a UserError."""
+    """What was inferred, with the names of a table: one for each class, or for more numbers; else a UserError."""
     names, values = table.classes.names, [*inferred.classes.table]
     remarks = (_source(table), *inferred.remarks[1:])
     if len(names) == len(inferred.classes.names):

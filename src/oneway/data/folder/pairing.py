@@ -75,7 +75,7 @@ def pair_masks(images: Stems, drawn: Stems) -> Stems:
 
 
 def pair_flat_masks(images: Stems, drawn: Stems) -> Stems:
-    """The same for images in subfolders, and masks in none: by bare names, if no two images share one."""
+    """As `pair_masks`, for images in subfolders and masks in none: by bare names, if no two images share one."""
     bare = {PurePosixPath(stem).name: stem for stem in images}
     if len(bare) < len(images) or any("/" in stem for stem in drawn):
         return pair_masks(images, drawn)

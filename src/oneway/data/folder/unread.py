@@ -303,7 +303,7 @@ def _used(description: Description) -> set[str]:
 
 
 def _named(description: Description) -> set[str]:
-    """Those, and the ones around them."""
+    """The folders of `_used`, and those around them."""
     used = _used(description)
     return used | {above.as_posix() for path in used for above in PurePosixPath(path).parents}
 

@@ -58,7 +58,7 @@ class Case:
 
     @property
     def batch(self) -> str:
-        """As the paper writes it."""
+        """The batch size, as the paper writes it."""
         return f"({self.config.train.batch_labelled}, {self.config.train.batch_unlabelled})"
 
 
@@ -92,7 +92,7 @@ EFFICIENT = {"lite0": Model(backbone="tf_efficientnet_lite0"), "mnv4m": Model(ba
 
 
 def training_cases(small: bool) -> dict[str, Case]:
-    """Those of the paper and efficient encoders beside them, or small ones that a CPU can do."""
+    """The cases of the paper with efficient encoders beside them, or small cases that a CPU can do."""
     rn18, rn34 = Model(backbone="resnet18"), Model(backbone="resnet34")
     full = [
         segmentation("rn18-768", rn18, 768, (1024, 2048)),
@@ -113,7 +113,7 @@ def training_cases(small: bool) -> dict[str, Case]:
 
 
 def compared_cases(small: bool) -> dict[str, Case]:
-    """The other rows of the paper's table of time and memory: networks and methods that it compares with."""
+    """The cases of the other rows of the paper's table of time and memory: networks and methods it compares with."""
     half, full = (512, 1024), (1024, 2048)
     if small:
         v2, v3plus = (Model(name=name, width=0.125) for name in ("deeplabv2", "deeplabv3plus"))
@@ -144,13 +144,13 @@ def random_samples(case: Case) -> Samples:
 
 
 def random_plan(case: Case, setup: str = "simple-phtps", network: nn.Module | None = None) -> Plan:
-    """A run of which every image is in both roles, as in the paper; a network says how many channels can be dropped."""
+    """The plan of a run in which every image has both roles, as in the paper; from the network, its channels."""
     items = tuple(range(case.images))
     return start.plan_of(configured(case, setup, "oneway"), items, items, network=network)
 
 
 def random_draws(case: Case, setup: str = "simple-phtps", network: nn.Module | None = None) -> Iterator[Draws]:
-    """Those of eight iterations over and over, made beforehand."""
+    """The draws of eight iterations over and over, made beforehand."""
     plan = random_plan(case, setup, network)
     return cycle([draw(plan, iteration) for iteration in range(8)])
 
@@ -163,13 +163,13 @@ def configured(case: Case, setup: str, engine: Engine) -> Config:
 
 
 def engines(case: Case, device: torch.device) -> tuple[Engine, ...]:
-    """In single precision on a CPU, the two are one and the same."""
+    """The engines to compare; in single precision on a CPU, the two are one and the same."""
     differ = device.type == "cuda" or case.config.train.precision == "bfloat16"
     return ("oneway", "plain") if differ else ("oneway",)
 
 
 def fresh_state(config: Config, classes: int, device: torch.device) -> TrainingState:
-    """What a run would start with."""
+    """The training state that a run would start with."""
     balanced = torch.ones(classes) if config.train.balance == "frequency" else None
     return start.training_state([models.build(config.model, classes, seed=0)], (), config, device, None, balanced)
 
@@ -185,4 +185,4 @@ def make_iteration(state: TrainingState, config: Config, store: Store) -> Advanc
 
 
 class CannotCapture(Exception):
-    """A step that fell back to a slower way would be measured as the fast one."""
+    """The step cannot be captured; falling back, it would be measured as the fast way that it is not."""

@@ -88,7 +88,7 @@ def measure(case: Case, feed_name: str, samples: Samples, device: torch.device) 
 
 
 def open_feed(config: Config, name: str, samples: Samples, device: torch.device) -> Feed:
-    """Every image in both roles, as in the paper; but with a pool, those without labels are of it alone."""
+    """The feed of a case: every image has both roles, as in the paper; with a pool, the unlabelled ones are its."""
     items, pool = range(len(samples)), samples.pool
     if name == "resident":
         return resident(samples, plan_of(config, items, items), device)
@@ -114,7 +114,7 @@ def pool_of_photographs(case: Case, folder: Path) -> Pool:
 
 
 def _seconds(call: Callable[[int], object], iterations: int, device: torch.device) -> tuple[float, float]:
-    """Wall time of one of so many calls in a row, and the CPU cores that were busy meanwhile."""
+    """Seconds of a call, one of so many in a row, and the number of CPU cores that were busy meanwhile."""
     call(0)
     synchronise(device)
     wall, processor = time.perf_counter(), processor_seconds()
@@ -126,7 +126,7 @@ def _seconds(call: Callable[[int], object], iterations: int, device: torch.devic
 
 
 def processor_seconds() -> float:
-    """Of this process, and where the system tells, of those that it has started and they have."""
+    """Processor time of this process and, where the system tells, of its children and theirs."""
     parents, seconds, tick = {}, {}, 1 / os.sysconf("SC_CLK_TCK")
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # one that has ended
@@ -141,7 +141,7 @@ def processor_seconds() -> float:
 
 
 def data_table(rows: list[Result]) -> Table:
-    """Ours against what the step needs."""
+    """Images per second that our feed gives, against those that the step needs."""
     columns = {
         "case": "{case}",
         "batch": "{batch}",

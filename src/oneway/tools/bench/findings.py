@@ -24,7 +24,7 @@ Named = TypeVar("Named")
 
 @dataclass(frozen=True)
 class Options:
-    """What may be asked of every benchmark; each uses what concerns it."""
+    """The options of all benchmarks; each uses those that concern it."""
 
     device: torch.device
     cases: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ def table_of(title: str, results: Iterable[Result], columns: Mapping[str, str], 
 
 
 def _filled(text: str, values: Result) -> str:
-    """A dash where a value that it names is None."""
+    """A format filled with the values that it names; a dash where one of them is None."""
     try:
         return text.format_map(values)
     except TypeError:
@@ -105,10 +105,10 @@ def number(value: float | None, decimals: int = 1) -> str:
 
 
 def times(value: float | None) -> str:
-    """A ratio."""
+    """A ratio as text."""
     return NOTHING if value is None else f"{value:.2f}×"
 
 
 def ratio(value: float | None, baseline: float | None) -> float | None:
-    """None where either is unknown."""
+    """The ratio of two values; None where either is unknown."""
     return None if value is None or not baseline else value / baseline

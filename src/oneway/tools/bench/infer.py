@@ -38,7 +38,7 @@ def as_in_the_paper(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def most_probable(logits: Tensor, labels: Tensor) -> Tensor:
-    """What a user wants: the class of each pixel."""
+    """The class of each pixel, which is what a user wants."""
     return upsample(logits, pixels_of(labels)).argmax(dim=1)
 
 
@@ -108,7 +108,7 @@ def optimise(model: nn.Module, example: Tensor) -> Callable[[Tensor], Tensor]:
 
 
 def capture(call: Callable[[], Tensor], device: torch.device) -> Callable[[], object]:
-    """The call as one launch, on a GPU; on a CPU, the call."""
+    """The call as a CUDA graph of one launch; on a CPU, the call itself."""
     if device.type != "cuda":
         return _warm(call, device)
     stream = torch.cuda.Stream()
@@ -130,7 +130,7 @@ def _warm(call: Callable[[], Tensor], device: torch.device) -> Callable[[], Tens
 
 
 def infer_table(rows: list[Result], ending: str) -> Table:
-    """Ours beside the paper's."""
+    """Our images per second beside the paper's."""
     columns = {
         "network": "{network}",
         "size": "{size[0]}×{size[1]}",

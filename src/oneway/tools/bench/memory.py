@@ -137,12 +137,12 @@ def _draw_panel(axes: Axes, results: list[Result]) -> None:
 
 
 def peak_of(lines: list[Result]) -> float:
-    """The most of several lines."""
+    """The largest memory of several lines."""
     return max(line["during_mib"] for line in lines)
 
 
 def measure(case: Case, setup: str, engine: Engine, device: torch.device) -> list[Result]:
-    """The lines of the second iteration, as in the paper: the optimiser has its memory, and algorithms are chosen."""
+    """The memory of each line of the second iteration, as in the paper: by then, the optimiser has its moments."""
     release(device)
     on_gpu = device.type == "cuda"
     meter: AllocatedMemory | SavedTensors = AllocatedMemory(device) if on_gpu else SavedTensors()
@@ -247,7 +247,7 @@ class SavedTensors(torch.autograd.graph.saved_tensors_hooks):
         return packed.tensor if isinstance(packed, _Held) else packed
 
     def count(self, place: int, size: int, holders: int) -> None:
-        """Count so many holders more of a piece of memory; it is held from the first of them to the last."""
+        """Add holders of a piece of memory (or take some away); it counts as held while it has any."""
         before = self.holders[place]
         self.holders[place] += holders
         self.now += size * (bool(self.holders[place]) - bool(before))

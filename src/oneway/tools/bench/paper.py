@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Training(NamedTuple):
-    """A row of its table of training times and memory, which includes loading the data."""
+    """A row of the paper's table of training times and memory, which includes loading the data."""
 
     mib: int
     minutes: int
@@ -14,7 +14,7 @@ class Training(NamedTuple):
 
     @property
     def milliseconds(self) -> float:
-        """Of one iteration."""
+        """Milliseconds of one iteration."""
         return 60_000 * self.minutes / self.iterations
 
 

@@ -86,7 +86,7 @@ def make_photos(folder: Path, count: int) -> list[Path]:
 
 
 def make_predictor(config: Model, device: torch.device) -> Predictor:
-    """As `oneway predict` has it, with random weights."""
+    """A predictor as `oneway predict` has it, with random weights."""
     network = models.build(config, CLASSES, seed=0).eval().requires_grad_(False).to(device)
     if device.type == "cuda":
         from oneway.models.fuse import for_prediction
@@ -169,7 +169,7 @@ def _by_threads(work: Callable[[Path], object], files: list[Path]) -> None:
 
 
 def rates_table(rows: list[Result]) -> Table:
-    """The whole way beside its stages and the plain loop."""
+    """Files per second of the whole way, beside those of its stages and of the plain loop."""
     columns = {
         "case": "{case}",
         **{way: f"{{files_per_second[{way}]:,.2f}}" for way in (*STAGES, "pipeline")},
@@ -181,6 +181,6 @@ def rates_table(rows: list[Result]) -> Table:
 
 
 def work_table(rows: list[Result]) -> Table:
-    """What the same ways take of all cores together."""
+    """Processor time of the same ways, on all cores together."""
     ways = {way: f"{{processor_seconds_per_file[{way}]:,.2f}}" for way in (*STAGES, "pipeline", "plain")}
     return table_of("Processor seconds per file", rows, {"case": "{case}", **ways})

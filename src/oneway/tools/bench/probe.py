@@ -64,7 +64,7 @@ class Clock:
 
     @contextmanager
     def part(self, name: str) -> Any:
-        """Within the block, time is that of a part."""
+        """Within the block, time counts for a part."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -77,7 +77,7 @@ class Clock:
             self.stack.pop()
 
     def count(self) -> None:
-        """Add the time since the last count to the part that it belongs to."""
+        """Add the time since the last count to the current part."""
         now = time.monotonic(), time.process_time()
         sums = self.parts.setdefault(self.stack[-1], [0.0, 0.0])
         for index in range(2):
@@ -86,7 +86,7 @@ class Clock:
 
 
 def watch(clock: Clock) -> None:
-    """From now on imports are counted, and the functions of `PARTS` once they are there."""
+    """Count imports from now on, and the functions of `PARTS` as soon as they are imported."""
     load, pending = builtins.__import__, {*PARTS, STEPS}
 
     def load_timed(name: str, *arguments: Any, **options: Any) -> Any:

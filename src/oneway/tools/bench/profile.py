@@ -51,7 +51,7 @@ def kind_of(kernel: str) -> str:
 
 
 def milliseconds_by_kind(call: Callable[[], object], device: torch.device) -> dict[str, float]:
-    """Time of one call in kernels of each kind, and in those of none; on a CPU, in operations."""
+    """Milliseconds of one call in kernels of each kind, and in all others; on a CPU, in operations."""
     on_gpu = device.type == "cuda"
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler would report its own start and stop
     calls = 3 if on_gpu else 1
@@ -75,13 +75,13 @@ class Work:
     """How many values of activations are read or written."""
 
     def milliseconds(self, rates: Rates, device: torch.device) -> dict[str, float]:
-        """The two floors."""
+        """The least milliseconds that the work takes: by the device's arithmetic, and by its memory."""
         size = 2 if device.type == "cuda" else 4
         return {"arithmetic_ms": 1000 * self.flops / rates.flops, "bytes_ms": 1000 * size * self.numbers / rates.bytes}
 
 
 def count_work(call: Callable[[], object], *networks: nn.Module) -> Work:
-    """Count while it calls, once; `networks` are those whose convolutions take part."""
+    """Call a function once and count its work; `networks` are those whose convolutions take part."""
     work = Work()
 
     def count_traffic(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:

@@ -86,7 +86,7 @@ def bench_ranks(options: Options, say: Say) -> Findings:
 
 
 def join_or_found(device: torch.device) -> Ranks:
-    """The processes that torchrun has started, or a group of this one alone."""
+    """Join the processes that torchrun has started, or make a group of this one alone."""
     if "WORLD_SIZE" not in os.environ:
         os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     return join(device.type, group_of_one=True)
@@ -165,7 +165,7 @@ def counting(ranks: Ranks) -> tuple[list[int], Group]:
 
 
 def efficiency(row: Result, one_ms: float, network: Network) -> float:
-    """What one of many GPUs does in a second, by what one does alone."""
+    """The work of one of many GPUs in a second, as a share of what one does alone."""
     more = row["exchanges"] * network.microseconds * 1e-3 + gradient_ms(row, network)
     return float(row["alone_ms"] / (one_ms + more))
 
@@ -181,7 +181,7 @@ def gradient_ms(row: Result, network: Network) -> float:
 
 
 def cost_table(rows: list[Result]) -> Table:
-    """What the processes cost."""
+    """A table of what training by several processes costs."""
     columns = {
         "case": "{case}",
         "setup": "{setup}",
@@ -200,7 +200,7 @@ def cost_table(rows: list[Result]) -> Table:
 
 
 def model_table(rows: list[Result]) -> Table:
-    """What may be expected of more."""
+    """A table of what may be expected of more GPUs."""
     networks = {
         f"{each.gpus} at {each.bytes_per_second / 1e9:.3g} GB/s": f"{{model[{place}][efficiency]:.1%}}"
         for place, each in enumerate(NETWORKS)

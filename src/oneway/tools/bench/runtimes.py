@@ -55,7 +55,7 @@ def bench_runtimes(options: Options, say: Say) -> Findings:
 
 
 def choose_runtimes(names: tuple[str, ...], say: Say) -> list[str]:
-    """Those asked for beside PyTorch that are installed; says which are not."""
+    """The runtimes asked for beside PyTorch that are installed; says which are not."""
     for name in names:
         if name not in (known := (PYTORCH, *RUNTIMES)):
             raise unknown("runtime", name, known)

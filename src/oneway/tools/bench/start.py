@@ -53,7 +53,7 @@ def bench_start(options: Options, say: Say) -> Findings:
 
 
 def verbs_in(home: Path, device: str, small: bool) -> dict[str, list[str]]:
-    """What is run. On a GPU, a second training finds the compiled kernels that the first has left."""
+    """The verbs to run. On a GPU, a second training finds the compiled kernels that the first has left."""
     run, length = str(home / "run"), "12" if small else "400"
     train = ["train", "streets", "--train.iterations", length, "--train.device", device]
     lite = [*train, "--model.backbone", "tf_efficientnet_lite0", "--model.width", "1"]

@@ -110,7 +110,7 @@ def measure(case: Case, setup: str, engine: Engine, store: Store, profiled: bool
 
 
 def count_work_of_step(case: Case, setup: str, store: Store) -> Work:
-    """What an iteration has to do at least; counted in an ordinary step, since a captured one hides its operations."""
+    """The least work of an iteration; counted in an ordinary step, since a captured one hides its operations."""
     device = store.pixels.device
     release(device)
     config = cases.configured(case, setup, "oneway")

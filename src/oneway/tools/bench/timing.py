@@ -32,7 +32,7 @@ def milliseconds_apart(call: Callable[[], object], device: torch.device) -> floa
 
 
 def _calls(device: torch.device) -> int:
-    """Enough for a steady median on a GPU; on a CPU, enough to show that it runs."""
+    """The number of calls: enough for a steady median on a GPU; on a CPU, enough to show that it runs."""
     return 10 if device.type == "cuda" else 1
 
 
@@ -58,7 +58,7 @@ def synchronise(device: torch.device) -> None:
 
 
 def release(device: torch.device) -> None:
-    """Give back what earlier measurements have left, so that the next starts like the first."""
+    """Free the memory that earlier measurements have left, so that the next starts like the first."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -68,7 +68,7 @@ def release(device: torch.device) -> None:
 
 @contextmanager
 def tf32_allowed(device: torch.device) -> Iterator[None]:
-    """A fair baseline: matrix products of a GPU may use what its convolutions use anyway."""
+    """Within the block, matrix products use TF32, as convolutions do anyway: a fair baseline."""
     before = torch.get_float32_matmul_precision()
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
@@ -79,14 +79,14 @@ def tf32_allowed(device: torch.device) -> Iterator[None]:
 
 
 class Rates(NamedTuple):
-    """What the device can do at most, measured and not promised."""
+    """The most that the device can do, measured and not promised."""
 
     flops: float  # per second, in matrix products
     bytes: float  # per second, read and written
 
 
 def rates(device: torch.device) -> Rates:
-    """Of a large matrix product (bfloat16 on a GPU, dense), and of copying more than any cache holds."""
+    """Measure the rates of a large matrix product (bfloat16 on a GPU), and of copying more than any cache holds."""
     on_gpu = device.type == "cuda"
     side, room = (8192, 2**30) if on_gpu else (512, 2**25)
     dtype = torch.bfloat16 if on_gpu else torch.float32

@@ -45,7 +45,7 @@ class Agreement:
 
 
 def batches(factor: int) -> list[tuple[int, int, int]]:
-    """`BATCHES` for a network that makes images smaller: so many times larger, and no multiples of it."""
+    """The shapes to compare at; for a network that reduces images, larger ones, and no multiples of its factor."""
     return [(count, height * factor + factor // 2, width * factor + factor // 2) for count, height, width in BATCHES]
 
 

@@ -26,7 +26,7 @@ Rows = Mapping[str, object]
 
 
 def model_card(name: str, file: Rows, model: Predictor, folder: Path, where: str, speeds: dict[str, float]) -> str:
-    """The text, with the history of the run folder, if it is one.
+    """The text of the card, with the history of the run, where there is its folder.
 
     `file` is what is known about the file; `where` a sentence about the images and the hardware of the speeds, which
     are images per second of each runtime.
@@ -49,7 +49,7 @@ def model_card(name: str, file: Rows, model: Predictor, folder: Path, where: str
 
 
 def _sealed(text: str) -> str:
-    """With a last line that no reader of Markdown is shown, and that fits this text alone."""
+    """The text with a last line that Markdown does not show, a digest of it: an edited card is recognised."""
     return f"{text}\n<!-- as written by oneway: {hashlib.sha256(text.encode()).hexdigest()} -->\n"
 
 

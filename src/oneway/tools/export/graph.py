@@ -97,7 +97,7 @@ class PoolingByProducts(TorchFunctionMode):
 
 
 def pool_by_products(input: Tensor, output_size: int | tuple[int | None, int | None]) -> Tensor:
-    """Equals `F.adaptive_avg_pool2d`."""
+    """The result of `F.adaptive_avg_pool2d`, by one matrix product for each axis."""
     sizes = output_size if isinstance(output_size, tuple | list) else (output_size, output_size)
     rows, columns = (
         averaging_matrix(length, length if cells is None else cells, input)

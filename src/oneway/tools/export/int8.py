@@ -38,7 +38,7 @@ OPERATIONS = ("Conv", "Add", "Relu", "MaxPool", "Concat")
 
 @dataclass(frozen=True)
 class Int8:
-    """What is asked of an INT8 file."""
+    """What a user asks of an INT8 file."""
 
     most_lost: float = MOST_LOST
     """Points of mIoU, or of accuracy, that may be lost on the validation images."""
@@ -143,7 +143,7 @@ class Cost:
 
     @property
     def lost(self) -> float:
-        """Points; below zero where it has gained."""
+        """Points of mIoU that are lost; below zero where some are gained."""
         return self.before - self.after
 
     def __str__(self) -> str:
@@ -159,7 +159,7 @@ class Cost:
 
 @torch.inference_mode()
 def measure(before: Opened, after: Opened, images: Images, classes: int) -> Cost:
-    """Both files on the validation images."""
+    """The scores of both files on the validation images."""
 
     def scored(file: Opened) -> Any:
         def classify(inputs: torch.Tensor) -> torch.Tensor:

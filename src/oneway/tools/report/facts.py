@@ -142,7 +142,7 @@ def read_runs(paths: list[Path]) -> list[RunFacts]:
 
 
 def common_images(facts: Sequence[RunFacts]) -> list[str]:
-    """Those by which runs of one folder can be compared that were validated by different images.
+    """The images by which runs of one folder can be compared that were validated by different ones.
 
     They validated one of the runs, and their labels taught none. None where all validation images are the same, or
     where more than these differs.

@@ -187,7 +187,7 @@ def as_markdown(lines: Lines) -> str:
 
 
 def as_rich(lines: Lines, title: str, caption: str) -> Table:
-    """The same for a terminal. Names are whole in a narrow one too: they are what the next command is given."""
+    """A table for a terminal. Names are whole in a narrow one too: they are what the next command is given."""
     (first, *others), *rows = lines
     printed = Table(title=title, caption=caption)
     printed.add_column(first, no_wrap=True)

@@ -105,7 +105,7 @@ class Mean:
         return f"{round(self.mean, 1) + 0.0:{sign}.1f}{_spread(self.standard_error)}"  # never −0.0
 
     def as_json(self) -> dict[str, Any]:
-        """With the values, seed by seed."""
+        """The mean and what belongs to it, with the values seed by seed."""
         return {
             "mean": self.mean,
             "deviation": self.deviation,

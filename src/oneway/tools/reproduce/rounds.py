@@ -76,7 +76,7 @@ def _columns(request: Request) -> tuple[str, ...]:
 
 
 def refuse_other_rounds(out: Path, columns: Sequence[str]) -> None:
-    """What a model chose depends on every round before: runs of other rounds are not those asked for."""
+    """Refuse a folder with runs of other rounds: what a model chose depends on every round before."""
     asked = [int(column) for column in columns[1:]]
     for row in ROWS:
         numbers = {file.parent.name.removeprefix(f"{row}-") for file in out.glob(f"{row}-*/seed*.txt")}
