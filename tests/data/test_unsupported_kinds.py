@@ -114,6 +114,21 @@ def test_a_mask_with_an_unknown_ending_is_told_its_name(tmp_path):
     assert all("Add the image, or remove the mask." in told[stem] for stem in ("expanse", "a"))
 
 
+def test_masks_beside_images_with_an_unknown_ending_are_told_one(tmp_path):
+    """Of photographs alone, one called like another is no mask; and a number behind a name is none of these endings."""
+    for index in (1, 12, 3):
+        photo(tmp_path / f"part {index}.jpg", index)
+        photo(tmp_path / f"part {index} detail.jpg", index + 100)
+    assert "let them end with" not in refusal(tmp_path)
+    for index in (1, 12, 3):
+        mask(tmp_path / f"part {index}_Maske.png")
+    said = refusal(tmp_path)
+    assert "3 files end with '_Maske' behind the name of an image (part 12_Maske.png is the first)" in said
+    for file in tmp_path.glob("*_Maske.png"):
+        file.rename(file.with_name(file.name.replace("_Maske", "_mask")))
+    assert len(labelled(find(tmp_path).train)) == 3
+
+
 @pytest.mark.parametrize("names", [("a_roof", "a_lawn"), ("a", "a_lawn")])
 def test_several_masks_of_one_image_are_not_given_the_same_name(tmp_path, names):
     """They show a class each, or one of them has the name already."""

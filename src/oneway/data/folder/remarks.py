@@ -23,6 +23,7 @@ from oneway.data.folder.unread import (
     remark_unread_annotations,
     remark_unread_videos,
     remark_unused_images,
+    suggest_ending,
     suggest_pair,
     unread_masks,
 )
@@ -36,7 +37,7 @@ def refuse_too_few(found: Found, labelled: Sequence[Item], holdout: float) -> No
     warned = (f"{message[:1].upper()}{message[1:]}." for _, message in doubts(found))
     pair: tuple[str, ...] = ()
     if not labelled and not (found.root / FILE).is_file():
-        pair = tuple(suggest_pair(found.root)) or tuple(_class_folders(found))
+        pair = (*suggest_pair(found.root), *suggest_ending(found)) or tuple(_class_folders(found))
     unread = () if labelled else (*unread_masks(found), *brushed_masks(found))
     hints = (*pair, *warned, *unread, *unsupported_labels(found.root, found.train), *_misfits(found))
     raise UserError(f"{_too_few(found, labelled, holdout, bool(pair))}{''.join(f' {hint}' for hint in hints)}")

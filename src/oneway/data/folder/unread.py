@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import permutations
@@ -119,6 +119,23 @@ def suggest_pair(root: Path) -> Iterator[str]:
             line = to_flow({"images": images, "masks": masks})
             said = f"Files in {masks} have the names of those in {images}"
             yield f"{said}: if they are masks, write `train: {line}` into {FILE}."
+            return
+
+
+def suggest_ending(found: Found) -> Iterator[str]:
+    """What to call masks beside their images whose names have an unknown ending; nothing where there are none such."""
+    beside = {(item.image.parent, item.image.stem): item.image for item in found.train}
+    endings: dict[str, list[Path]] = defaultdict(list)
+    for (folder, stem), image in beside.items():
+        begun = (length for length in range(len(stem) - 1, 0, -1) if (folder, stem[:length]) in beside)
+        if (length := next(begun, 0)) and re.search("[a-z]", stem[length:], re.IGNORECASE):
+            endings[stem[length:]].append(image)
+    for ending, files in sorted(endings.items(), key=lambda item: -len(item[1]))[:SHOWN]:
+        if len(files) > 1 and all(map(looks_like_mask, files[:2])):
+            yield (
+                f"{len(files)} files end with {ending!r} behind the name of an image ({files[0].name} is the first): "
+                "if they are masks, let them end with '_mask' instead."
+            )
             return
 
 
