@@ -39,8 +39,8 @@ from oneway.runs.continuation import Continued, Notes
 from oneway.tools.crops import fit_crops
 from oneway.tools.evaluate import Scores
 from oneway.tools.networks import Origin, compare_teacher, initial_state, locate_origin, refuse_unsuited
-from oneway.tools.run_data import about_beginning, taught_before
 from oneway.tools.snapshots import Snapshots
+from oneway.tools.trained_on import about_beginning, taught_before
 from oneway.tools.validation import Validator
 
 QUICK_ON_A_CPU = 1e9

@@ -33,14 +33,8 @@ from oneway.tools.report.gallery import gallery
 from oneway.tools.report.next_steps import next_steps
 from oneway.tools.report.rescore import rescore, without_predictions
 from oneway.tools.report.robustness import STRENGTHS, Robustness, robustness
-from oneway.tools.run_data import (
-    about_beginning,
-    about_predictions,
-    compare_validating,
-    load_data,
-    refuse_other_style,
-    refuse_trained_on,
-)
+from oneway.tools.run_data import load_data, refuse_other_style
+from oneway.tools.trained_on import about_beginning, about_predictions, compare_validating, refuse_trained_on
 
 HERE = Path(__file__).parent
 LONGEST_NAME = 80
