@@ -220,6 +220,24 @@ def test_what_a_method_draws_by_itself_is_resumed(methods, tmp_path):
     assert_resumes(small_streets(method="noisy", train={"checkpoint_every": 2}), tmp_path)
 
 
+def test_memory_that_is_replaced_is_refused(methods, tmp_path):
+    """On a CPU it would do no harm; a step captured on a GPU would never see it change."""
+
+    def losses(models, batch, settings):
+        (threshold,) = models.heads
+        yield from supervised.losses(models, batch, settings)
+        threshold.value = threshold.value * 0.9
+
+    class Threshold(nn.Module):
+        def __init__(self, student, classes):
+            super().__init__()
+            self.register_buffer("value", torch.ones(()))
+
+    methods["replacing"] = Method(losses, head=Threshold)
+    with pytest.raises(UserError, match=r"replaces what it remembers by new tensors: value\. Change it in place"):
+        oneway.fit(small_streets(method="replacing"), tmp_path / "run", quiet=True)
+
+
 def test_a_module_of_a_methods_own_learns_from_weights_of_the_seed(methods):
     """Beside the projector that the method may ask for; it is made for the student and the number of its classes."""
     methods["own"] = Method("cac", head=lambda student, classes: nn.Linear(classes, 2), needs_pairs=True)

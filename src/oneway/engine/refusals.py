@@ -17,6 +17,7 @@ from oneway.common.words import listed
 from oneway.config import Config
 from oneway.engine.ranks import Ranks
 from oneway.engine.start import batch_sizes
+from oneway.engine.state import TrainingState
 from oneway.methods import METHODS
 from oneway.models.seed import seed_cpu
 
@@ -103,6 +104,20 @@ def refuse_different_memory(heads: Sequence[nn.Module], ranks: Ranks) -> None:
         raise UserError(
             f"What the method remembers is not the same in all processes: {listed(names)}. Change it by values of the "
             "whole batch: ops.mean_of_all(values) is the mean over all processes, ops.gathered(rows) all their rows."
+        )
+
+
+def refuse_replaced_memory(state: TrainingState) -> None:
+    """Refuse a method that puts new tensors in the places of its buffers.
+
+    A captured step would go on reading and writing the first ones, and a step that is skipped would restore those.
+    """
+    first = {id(buffer) for buffers in state.guard.buffers.values() for buffer in buffers}
+    now = [named for head in state.models.heads for named in head.named_buffers()]
+    if names := [name for name, buffer in now if id(buffer) not in first]:
+        raise UserError(
+            f"The method replaces what it remembers by new tensors: {listed(names)}. Change it in place, by copy_ or "
+            "lerp_: a step that is captured on a GPU does not see others."
         )
 
 

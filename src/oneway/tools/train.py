@@ -29,7 +29,7 @@ from oneway.config import Config
 from oneway.draws import Draws, draw
 from oneway.engine import memory, optim
 from oneway.engine.capture import WARM_UP, choose_step
-from oneway.engine.refusals import refuse_different_memory
+from oneway.engine.refusals import refuse_different_memory, refuse_replaced_memory
 from oneway.engine.rendezvous import join
 from oneway.engine.step import Measured
 from oneway.methods import METHODS
@@ -137,6 +137,8 @@ def _iterate(training: Training, console: Console, turn: str, beside: Callable[[
                 Thread(target=beside, name="beside", daemon=True).start()
                 beside = None
 
+            if training.done == begun + 1:
+                refuse_replaced_memory(state)
             if training.done == begun + 1 or training.is_due(training.checkpoint_every):
                 refuse_different_memory(state.models.heads, ranks)
             if training.is_due(config.train.log_every) or training.is_due(config.train.most_skipped):
