@@ -21,6 +21,7 @@ from oneway.tools.evaluate_run import evaluate_run
 from oneway.tools.explore import prepare
 from oneway.tools.report import write_report
 from oneway.tools.train import train
+from processes import forked
 from small_runs import QUIET, SMALL
 
 CHANGED = r"b\.png has other content.*--data\.refresh"
@@ -120,3 +121,13 @@ def test_a_run_is_not_scored_on_what_it_was_trained_on(run: Path) -> None:
         evaluate_run(run, "val", None, QUIET)
     evaluate_run(run, "train", None, QUIET)
     evaluate_run(run, "val", run.parent / "photos", QUIET)  # told to, and to blame for it
+
+
+def test_a_run_whose_images_are_gone_when_it_ends_is_said_to_be_complete(run, tmp_path):
+    """Its score is told first; after days, nobody should take it for one that failed."""
+    shutil.rmtree(tmp_path / "photos")
+    done = forked("train", run, "--resume", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "% mIoU on validation with 2 labels" in done.stdout
+    said = " ".join(done.stderr.split())
+    assert f"{run} is complete; only its report is missing, which this writes: oneway report {run}" in said

@@ -218,12 +218,9 @@ def _train_one(config: Config, folder: Path, begun: bool, allow_changes: bool, l
     if not joined().is_first:
         return
     from oneway.tools.intervals import in_brackets
-    from oneway.tools.report import describe_gain, read_runs, write_report
+    from oneway.tools.report import after_training, describe_gain, read_runs, write_report
     from oneway.tools.report.words import lowest_class, rests_on_few
 
-    page = folder / "report.html"
-    if not page.exists():
-        write_report([folder], page, factory=config.model.factory, trained=config.data)
     given, facts = counted(summary["labels"], "label"), read_runs([folder])
     if summary["value"] is None:
         say(console, f"Trained on {given}; no image validates, and no score is known")
@@ -232,6 +229,10 @@ def _train_one(config: Config, folder: Path, begun: bool, allow_changes: bool, l
         say(console, f"{result}{in_brackets(summary.get('interval'))}")
         for sentence in filter(None, (lowest_class(facts), rests_on_few(facts))):
             say(console, sentence)
+    page = folder / "report.html"
+    if not page.exists():
+        with after_training(folder):
+            write_report([folder], page, factory=config.model.factory, trained=config.data)
     say(console, f"Report: {page}")
     say(console, str(describe_gain(facts)))
 

@@ -19,7 +19,7 @@ from oneway.runs import refuse_occupied
 from oneway.runs.atomic import write_json
 from oneway.tools.evaluate import METRIC_NAMES
 from oneway.tools.opening import Turn
-from oneway.tools.report import write_report
+from oneway.tools.report import after_training, write_report
 from oneway.tools.report.facts import interval_between, read_runs
 from oneway.tools.report.words import lowest_class, rests_on_few, shown_gain, too_short, with_other_images
 from oneway.tools.train import train
@@ -57,7 +57,6 @@ def compare(
     facts = read_runs(folders)
     interval = interval_between(*facts)
     write_json(out / SUMMARY, {**values, "gain": after - before, "gain_interval": interval})
-    write_report(folders, page, factory=configs[0].model.factory, trained=configs[0].data)
     last, gain = summaries[chosen.method], shown_gain(before, after)
     cause = "with unlabelled images" if facts[-1].further else "and every image is labelled"
     say(
@@ -69,6 +68,8 @@ def compare(
     cautions = too_short(chosen, last["iterations"], gain), rests_on_few(facts)
     for sentence in filter(None, (with_other_images(interval), lowest_class(facts), better, *cautions)):
         say(console, sentence)
+    with after_training(out):
+        write_report(folders, page, factory=configs[0].model.factory, trained=configs[0].data)
     say(console, f"Report: {page}")
 
 
