@@ -27,6 +27,7 @@ from oneway.draws import draw_perturbation
 from oneway.engine.start import training_state
 from oneway.methods import METHODS, Method, supervised
 from oneway.methods.interface import Loss
+from oneway.models.features import classified_features, classifier_of, encoded_features
 from oneway.perturb import PERTURBATIONS, CutMix, Perturbation, perturbation
 from oneway.runs import open_run
 from oneway.tools.evaluate_run import evaluate_run
@@ -218,6 +219,23 @@ def test_what_a_method_draws_by_itself_is_resumed(methods, tmp_path):
 
     methods["noisy"] = Method(losses)
     assert_resumes(small_streets(method="noisy", train={"checkpoint_every": 2}), tmp_path)
+
+
+def test_a_method_may_look_into_the_teacher(methods, tmp_path):
+    """What its classifier receives, and the maps of its encoder; they learn nothing."""
+    seen = []
+
+    def losses(models, batch, settings):
+        yield from supervised.losses(models, batch, settings)
+        with classified_features(models.teachers[0]) as found, encoded_features(models.teachers[0]) as maps:
+            logits = models.teacher(batch.unlabelled())
+        (features,), ((*_, coarsest),) = found, maps
+        seen.append(torch.equal(classifier_of(models.teachers[0])(features), logits) and not features.requires_grad)
+        yield Loss("pull", (models.student(batch.unlabelled()).mean() - coarsest.mean()).square())
+
+    methods["looking"] = Method(losses, teacher="mean")
+    oneway.fit(small_streets(method="looking"), tmp_path / "run", quiet=True)
+    assert seen == [True] * 4
 
 
 def test_memory_that_is_replaced_is_refused(methods, tmp_path):
