@@ -75,7 +75,7 @@ def test_a_warning_where_few_validation_images_show_a_class(folders: list[Path])
     runs = [replace(run, validation_samples=12, by_image=counts)]
     said = f"Of 12 validation images, 2 show {CLASSES[1]}, too few to mean much: others could change its IoU"
     assert words.caution(runs).startswith(said)
-    assert words.caution(runs).endswith("Label more images that show it, for validation.")
+    assert words.caution(runs).endswith("Label more images that show it, and name some as val in dataset.yaml.")
     counts[0, :, 2] = 5
     said = f"Of 12 validation images, fewer than 4 show {CLASSES[1]} or {CLASSES[2]}, too few"
     assert words.caution(runs).startswith(said)

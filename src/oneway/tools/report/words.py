@@ -116,7 +116,7 @@ def _rests_on_few_of(run: RunFacts) -> str:
     its, it = ("its", "it") if len(names) == 1 else ("their", "them")
     return (
         f"Of {run.validation_samples} validation images, {show}, too few to mean much: others could change {its} IoU, "
-        f"and so the mean, by many points. Label more images that show {it}, for validation."
+        f"and so the mean, by many points. Label more images that show {it}, and name some as val in dataset.yaml."
     )
 
 
