@@ -82,6 +82,26 @@ class Encoder(nn.Conv2d):
     def layers_behind(self):
         return {self.weight: 2, self.bias: 1}
 
+class Two(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.channels = channels
+        self.first, self.second = nn.Conv2d(3, 4, 3, 2, 1), nn.Conv2d(4, 6, 3, 2, 1)
+    def forward(self, x):
+        first = self.first(x)
+        return [first, self.second(first.relu())]
+
+class Encoding(ImageModel):
+    def __init__(self, classes, channels=(4, 6)):
+        super().__init__()
+        self.encoder, self.decoder = Two(channels), nn.Conv2d(10, classes, 1)
+    def forward(self, x):
+        fine, coarse = self.encoder(self.normalise(x))
+        return self.decoder(torch.cat((fine, nn.functional.interpolate(coarse, fine.shape[-2:])), dim=1))
+
+def wrong_channels(classes):
+    return Encoding(classes, (4, 5))
+
 def dropping(classes):
     return nn.Sequential(nn.Dropout2d(), Segmenter(classes))
 
@@ -279,6 +299,16 @@ def test_part_of_a_network_may_come_from_a_file_and_learn_at_rates_of_its_own(ne
     found = {id(each): group["initial_lr"] for group in groups for each in group["params"]}
     parameters = prepared.network.encoder.weight, prepared.network.encoder.bias, prepared.network.auxiliary.weight
     assert [found[id(parameter)] for parameter in parameters] == [0.025, 0.05, 1.0]
+
+
+@pytest.mark.parametrize("method", ["mt-colour-cutmix-drop", "unimatch", "unimatch-v2"])
+def test_features_of_an_own_encoder_are_dropped(networks, tmp_path, method):
+    """It says how many channels each of its maps has; where that is wrong, it is said."""
+    config = small_streets(method=method, model={"factory": f"{networks}:Encoding"})
+    train(config, tmp_path / "run", resume=False, console=QUIET)
+    assert (tmp_path / "run" / "model.safetensors").exists()
+    with pytest.raises(UserError, match=r"`channels` are \(4, 5\), and its feature maps have \(4, 6\)"):
+        train(config.changed(model={"factory": f"{networks}:wrong_channels"}), tmp_path / "2", False, QUIET)
 
 
 def test_steps_that_were_skipped_are_told(networks, tmp_path):

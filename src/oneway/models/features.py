@@ -7,35 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor, nn
 
 from oneway.common.errors import UserError
 
-if TYPE_CHECKING:
-    from oneway.models.encoder import Encoder
-
 
 def has_encoder(network: nn.Module) -> bool:
-    """Whether the network has an encoder of this package, and so features between encoder and decoder."""
-    from oneway.models.encoder import Encoder  # with timm, which toys do without
-
-    return isinstance(getattr(network, "encoder", None), Encoder)
+    """Whether the network has an encoder that says how many channels its feature maps have."""
+    return isinstance(getattr(getattr(network, "encoder", None), "channels", None), tuple)
 
 
 def feature_channels(network: nn.Module) -> tuple[int, ...]:
     """The number of channels of each feature map that the decoder receives."""
-    return _encoder_of(network).channels
+    channels: tuple[int, ...] = _encoder_of(network).channels
+    return channels
 
 
 @contextmanager
 def scaled_features(network: nn.Module, factors: Tensor) -> Iterator[None]:
     """Within the block, each channel of the encoder's feature maps is multiplied by one of N×K factors."""
-    encoder = _encoder_of(network)
-    parts = factors[:, :, None, None].split(encoder.channels, dim=1)
+    encoder, channels = _encoder_of(network), feature_channels(network)
+    parts = factors[:, :, None, None].split(channels, dim=1)
 
     def scale(module: nn.Module, inputs: Any, maps: list[Tensor]) -> list[Tensor]:
+        if (found := tuple(each.shape[1] for each in maps)) != channels:
+            raise UserError(f"The encoder's `channels` are {channels}, and its feature maps have {found}: mend either.")
         return [each * factor.to(each.dtype) for each, factor in zip(maps, parts, strict=True)]
 
     with encoder.register_forward_hook(scale):
@@ -70,12 +68,11 @@ def classifier_of(network: nn.Module) -> nn.Conv2d:
     return convolutions[-1]
 
 
-def _encoder_of(network: nn.Module) -> Encoder:
+def _encoder_of(network: nn.Module) -> Any:
     if not has_encoder(network):
         raise UserError(
-            f"This needs the features between encoder and decoder, and {type(network).__name__} has no `encoder` of "
-            "the class oneway.models.encoder.Encoder. Leave out --model.factory, or use another --method, such as "
-            "mt-colour-cutmix (with `suggest`, another --by)."
+            f"This needs the features between encoder and decoder, and {type(network).__name__} has no `encoder` with "
+            "a tuple `channels`, those of each feature map that it returns. Give it one, leave out --model.factory, or "
+            "use another --method, such as mt-colour-cutmix (with `suggest`, another --by)."
         )
-    encoder: Encoder = network.encoder  # type: ignore[assignment]
-    return encoder
+    return network.encoder
