@@ -162,6 +162,11 @@ def open_training(
 
     Nothing is written before everything has been checked.
     """
+
+    def note(*remarks: str) -> None:
+        for remark in filter(None, remarks):
+            say(f"Note: {remark}")
+
     device = runs.choose_device(ranks.device(config.train.device))
     with ExitStack() as resources:
         resources.enter_context(one_training_on_gpu(device))
@@ -187,20 +192,16 @@ def open_training(
 
         samples, held_out = _read_images(dataset, origin, ranks)
         config, fitted = fit_crops(config, samples.sizes[: samples.labelled])
-        for remark in filter(None, (*dataset.review(), fitted)):
-            say(f"Note: {remark}")
+        note(*dataset.review(), fitted)
         split = ranks.broadcast(partial(_find_split, config, continued, dataset, samples, held_out))
-        doubts = about_beginning(out, split, dataset, held_out.names), _about_labels(config, split, dataset)
-        for doubt in filter(None, doubts):
-            say(f"Note: {doubt}")
-        if origin.teacher is not None and (doubt := compare_teacher(origin.teacher, dataset, config)):
-            say(f"Note: {doubt}")
+        note(about_beginning(out, split, dataset, held_out.names), _about_labels(config, split, dataset))
+        if origin.teacher is not None:
+            note(compare_teacher(origin.teacher, dataset, config))
         labelled, unlabelled = places(samples, split)
         balanced = config.train.balance == "frequency"
         weights = class_weights(samples, labelled, len(dataset.classes)) if balanced else None
         state, student = initial_state(config, len(dataset.classes), device, origin, weights)
-        for remark in student.remarks:
-            say(f"Note: {remark}")
+        note(*student.remarks)
         memory.require(state.student, bytes_needed(state), config, device)
 
         iterations = config.train.total_iterations(len(split.labelled))
@@ -208,8 +209,8 @@ def open_training(
         fed = feed(samples, plan, device, config.jitter, ranks.share)
         resources.callback(fed.close)
         _describe_images(config, samples, fed, say)
-        if device.type == "cpu" and (note := slow_on_cpu(config, iterations)):
-            say(note)
+        if device.type == "cpu":
+            note(slow_on_cpu(config, iterations))
         captured = accelerated(config, device) and device.type == "cuda" and config.model.factory is None
         validator = Validator(state.kept, held_out, len(dataset.classes), say, ranks, captured)
         training = Training(
@@ -294,7 +295,7 @@ def slow_on_cpu(config: Config, iterations: int) -> str:
     if config.data.task != "segmentation" or pixels * config.model.width**2 <= QUICK_ON_A_CPU:
         return ""
     if torch.cuda.is_available():
-        return f"Note: with --train.device {config.train.device} this will take hours. Leave it out to use the GPU."
+        return f"with --train.device {config.train.device} this will take hours. Leave it out to use the GPU."
     by_hand = "--model.width 0.25 --model.weights none --jitter.crop 160 160 --train.iterations 300"
     quick = "--preset cpu" if config.recipe in PHOTOGRAPHS else by_hand
-    return f"Note: there is no GPU here, and this will take hours. For a first result in minutes, add {quick}."
+    return f"there is no GPU here, and this will take hours. For a first result in minutes, add {quick}."
