@@ -18,8 +18,9 @@ from data.encoders import png
 from forks import run_code
 from oneway.common.errors import UserError
 from oneway.data.decode.header import read_header
-from oneway.data.decode.images import AS_STORED, MOST_PIXELS, SUFFIXES, bits_in_use, image_size, read_image
+from oneway.data.decode.images import AS_STORED, SUFFIXES, bits_in_use, image_size, read_image
 from oneway.data.decode.masks import read_raw
+from oneway.data.decode.plausible import MOST_PIXELS
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Pillow's, about damaged files
 

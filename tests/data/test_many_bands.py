@@ -17,8 +17,9 @@ from oneway.data import load
 from oneway.data.check import apply_rules
 from oneway.data.check.survey import survey_all
 from oneway.data.decode.header import read_header
-from oneway.data.decode.images import Unreadable, image_size, read_image
+from oneway.data.decode.images import image_size, read_image
 from oneway.data.decode.masks import read_raw
+from oneway.data.decode.plausible import Unreadable
 from oneway.data.folder import list_folder
 from oneway.data.image_style import ImageStyle
 from oneway.tools.predict import Outputs, predict_files

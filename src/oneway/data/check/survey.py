@@ -20,7 +20,8 @@ from oneway.common.errors import UserError
 from oneway.common.threads import in_threads
 from oneway.data.dataset import Bytes, Item, Listing
 from oneway.data.decode.header import read_header
-from oneway.data.decode.images import PLAUSIBLE_PIXELS, STRIPE, Unreadable, read_image, reduced
+from oneway.data.decode.images import STRIPE, read_image, reduced
+from oneway.data.decode.plausible import PLAUSIBLE_PIXELS, Unreadable
 
 GRID = 16
 """Rows and columns of a fingerprint: few enough for neighbouring frames to agree, enough for other places to differ."""

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
 from oneway.common.extras import import_extra
-from oneway.data.decode.images import MOST_PIXELS, Unreadable
+from oneway.data.decode.plausible import MOST_PIXELS, Unreadable
 
 SUFFIX = ".mat"
 MOST_BYTES = 2**29  # of a file, and of all that is packed in it

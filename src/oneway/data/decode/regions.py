@@ -17,8 +17,9 @@ import numpy as np
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.data.dataset import Bytes
-from oneway.data.decode.images import MOST_PIXELS, image_size
+from oneway.data.decode.images import image_size
 from oneway.data.decode.outlines import Mask
+from oneway.data.decode.plausible import MOST_PIXELS
 
 BACKGROUND = "background"
 

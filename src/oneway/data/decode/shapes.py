@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from oneway.data.decode.images import MOST_PIXELS
 from oneway.data.decode.outlines import Mask, polygon_mask
+from oneway.data.decode.plausible import MOST_PIXELS
 from oneway.data.decode.regions import Shape
 
 CORNERS = 64  # of the polygon that stands for a circle

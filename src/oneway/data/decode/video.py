@@ -17,7 +17,7 @@ from oneway.common.bounded import open_regular
 from oneway.common.errors import UserError
 from oneway.common.extras import import_extra
 from oneway.data.dataset import Bytes
-from oneway.data.decode.images import MOST_PIXELS
+from oneway.data.decode.plausible import MOST_PIXELS
 
 VIDEO_SUFFIXES = frozenset({".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg"})
 CONTAINERS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpeg,mpegvideo"

@@ -15,8 +15,9 @@ from oneway.common.terms import IGNORE, SplitName
 from oneway.common.words import listed
 from oneway.data.check.survey import ALIKE_SHAPES
 from oneway.data.dataset import NO_RUN, Bytes, Item, Known, Listing
-from oneway.data.decode.images import MOST_PIXELS, image_size
+from oneway.data.decode.images import image_size
 from oneway.data.decode.masks import Coding, read_mask
+from oneway.data.decode.plausible import MOST_PIXELS
 from oneway.data.decode.regions import BACKGROUND, is_background, paint_over, spelled, undrawn_class
 from oneway.data.folder.another import name_another
 from oneway.data.folder.class_table import find_legend, find_table

@@ -18,9 +18,9 @@ from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.common.words import listed
 from oneway.data.dataset import class_name
-from oneway.data.decode.images import MOST_PIXELS
 from oneway.data.decode.json_files import read_json, read_model
 from oneway.data.decode.outlines import outline_mask
+from oneway.data.decode.plausible import MOST_PIXELS
 from oneway.data.decode.regions import Region, Regions, is_background
 from oneway.data.folder.description import FILE, Description
 from oneway.data.folder.formats.interface import Annotations, AnnotationSource, files_with, of_one_file, two_files

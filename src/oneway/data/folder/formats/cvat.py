@@ -12,7 +12,7 @@ from oneway.common.bounded import read_bounded
 from oneway.common.errors import UserError
 from oneway.common.words import composed
 from oneway.data.dataset import class_name
-from oneway.data.decode.images import MOST_PIXELS
+from oneway.data.decode.plausible import MOST_PIXELS
 from oneway.data.decode.regions import Region, Regions, Shape
 from oneway.data.decode.shapes import Turn, box_runs, ellipse, polygon, rectangle
 from oneway.data.folder.description import Description
