@@ -118,6 +118,17 @@ def test_a_screen_that_matplotlib_does_not_know_is_not_asked_for(place):
     assert "Contact sheet: check-photos.png" in done.stdout, done.stderr
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder where nobody may write")
+def test_a_folder_where_no_sheet_can_be_written_does_not_spoil_the_verdict(place):
+    """As a container may start in; a sheet that was asked for is another matter."""
+    cache = {"XDG_CACHE_HOME": str(place / "cache")}
+    done = forked("check", place / "photos", cwd=Path("/proc"), **cache)
+    assert done.returncode == 0, done.stderr
+    assert "Contact sheet: none here (check-photos.png: cannot be written" in " ".join(done.stdout.split())
+    asked = forked("check", place / "photos", "--out", "sheet.png", cwd=Path("/proc"), **cache)
+    assert (asked.returncode, "sheet.png: cannot be written" in asked.stderr) == (1, True)
+
+
 def test_check_answers_without_torch(place):
     """It decodes images and knows no model."""
     script = (

@@ -152,14 +152,20 @@ def check_listing(
             check = replace(check, findings=(unusable, *check.findings))
     if not as_json:
         console.print(summary(check), Text(), findings_text(check.findings), highlight=False)
+    where = "inside the data unless asked for"
     if sheet is not None:
-        with _writing(sheet):
-            write_contact_sheet(check, sheet)
+        try:
+            with _writing(sheet):
+                write_contact_sheet(check, sheet)
+        except UserError as error:
+            if out is not None:
+                raise
+            sheet, where = None, f"here ({str(error).rstrip('.')})"  # nobody asked for it, and the data are judged
     if as_json:
         tree = check.to_json() | ({"pool": numbers} if numbers else {}) | {"sheet": str(sheet) if sheet else None}
         print_result(json.dumps(tree, indent=1, allow_nan=False))
     else:
-        say(console, f"Contact sheet: {sheet or 'none inside the data unless asked for; --out FILE.png draws it.'}")
+        say(console, f"Contact sheet: {sheet or f'none {where}; --out FILE.png draws it.'}")
     return int(check.has_errors)
 
 
