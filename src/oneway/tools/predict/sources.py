@@ -116,44 +116,61 @@ def find_sources(
     return [Source(path, *names) for path, names in zip(found, _names(found), strict=True)]
 
 
-def _matches(text: str, out: Path, skipped: Skipped) -> Iterator[tuple[Path, Path]]:
-    """Pairs of a folder and a file below it."""
+def _matches(text: str, out: Path, skipped: Skipped) -> list[tuple[Path, Path]]:
+    """Pairs of a folder and a file below it; a UserError where there is none, or one lies where results go."""
     path = Path(text)
     if path.is_dir() and not _below(path, out):
-        is_mask = _masks(path)
-        inside = [file for file in _wanted(_below_folder(path, skipped), path, skipped) if not _below(file, out)]
-        masks = {file for file in inside if is_mask(file)}
-        files = [(path, file) for file in inside if file not in masks]
-        skipped.masks += sorted(masks)
-        if not files and (skipped.kinds or skipped.archives or skipped.links or skipped.unlisted):
-            raise UserError(f"{path}: no image or video in this folder. {next(skipped.messages())}")
-        if not files:
-            raise UserError(f"{path}: no image or video in this folder, apart from results and masks.")
+        files = _in_folder(path, out, skipped)
     elif path.exists() or not glob.has_magic(text):
-        if "://" in text:
-            saved = command("ffmpeg", "-i", text, "-t", 60, "saved.mp4")
-            raise UserError(
-                f"{text}: an address, and files are predicted. Save it first; a minute of a stream: {saved}"
-            )
-        if not path.exists():
-            raise UserError(f"{path}: no such file or folder.")
-        if kind_of(path) in ARCHIVES and path.is_file():
-            raise UserError(f"{path}: shards and archives are not predicted. {_unpack(path)}")
-        files = [(path.parent, path)]
+        files = [_named_file(text)]
     else:
-        root = next(folder for folder in path.parents if not glob.has_magic(str(folder)))  # above the first wildcard
-        passed = Skipped()
-        files = [(root, file) for file in _wanted(_matching(root, *path.relative_to(root).parts), root, passed)]
-        if not files and passed.archives:
-            raise UserError(f"{text}: no image or video matches. {next(passed.messages())}")
-        if not files:
-            raise UserError(f"{text}: no image or video matches, apart from results.")
-        skipped.kinds += passed.kinds
-        skipped.archives += passed.archives
+        files = _by_pattern(text, skipped)
     for _, file in files:
         if _below(file, out):
             raise UserError(f"{file}: lies in {out}, where results go. Choose another folder with --out.")
-    yield from files
+    return files
+
+
+def _in_folder(folder: Path, out: Path, skipped: Skipped) -> list[tuple[Path, Path]]:
+    """What there is to predict in a folder and its subfolders; neither results nor masks of a data set."""
+    is_mask = _masks(folder)
+    inside = [file for file in _wanted(_below_folder(folder, skipped), folder, skipped) if not _below(file, out)]
+    masks = {file for file in inside if is_mask(file)}
+    files = [(folder, file) for file in inside if file not in masks]
+    skipped.masks += sorted(masks)
+    if not files and (skipped.kinds or skipped.archives or skipped.links or skipped.unlisted):
+        raise UserError(f"{folder}: no image or video in this folder. {next(skipped.messages())}")
+    if not files:
+        raise UserError(f"{folder}: no image or video in this folder, apart from results and masks.")
+    return files
+
+
+def _named_file(text: str) -> tuple[Path, Path]:
+    """A file that is named by itself, whatever it is but an archive."""
+    path = Path(text)
+    if "://" in text:
+        saved = command("ffmpeg", "-i", text, "-t", 60, "saved.mp4")
+        raise UserError(f"{text}: an address, and files are predicted. Save it first; a minute of a stream: {saved}")
+    if not path.exists():
+        raise UserError(f"{path}: no such file or folder.")
+    if kind_of(path) in ARCHIVES and path.is_file():
+        raise UserError(f"{path}: shards and archives are not predicted. {_unpack(path)}")
+    return path.parent, path
+
+
+def _by_pattern(text: str, skipped: Skipped) -> list[tuple[Path, Path]]:
+    """What there is to predict among the files that a pattern matches."""
+    pattern = Path(text)
+    root = next(folder for folder in pattern.parents if not glob.has_magic(str(folder)))  # above the first wildcard
+    passed = Skipped()
+    files = [(root, file) for file in _wanted(_matching(root, *pattern.relative_to(root).parts), root, passed)]
+    if not files and passed.archives:
+        raise UserError(f"{text}: no image or video matches. {next(passed.messages())}")
+    if not files:
+        raise UserError(f"{text}: no image or video matches, apart from results.")
+    skipped.kinds += passed.kinds
+    skipped.archives += passed.archives
+    return files
 
 
 def _below_folder(folder: Path, skipped: Skipped) -> Iterator[Path]:
