@@ -143,6 +143,17 @@ def test_an_old_checkpoint_that_cannot_be_removed_costs_no_run(saved, monkeypatc
     assert [path.stem for path in checkpoint.list_complete(saved)] == ["00000030", "00000040"]
 
 
+def test_a_disk_with_room_but_for_no_further_file_is_told_from_a_full_one(tmp_path):
+    """Of many small files, their number can be what is too large."""
+    with small_disk(tmp_path / "disk", 2**20) as mounted:
+        if not mounted:
+            pytest.skip("only root may mount a disk")
+        subprocess.run(["mount", "-o", "remount,nr_inodes=2", tmp_path / "disk"], check=True)
+        atomic.write_atomically(tmp_path / "disk" / "first", b"")
+        with pytest.raises(atomic.CannotWrite, match=r"as many files as it can.*`df -i`"):
+            atomic.write_atomically(tmp_path / "disk" / "second", b"")
+
+
 def test_a_lock_goes_with_its_folder(tmp_path):
     """Renamed, it is still locked; a new folder of its old name is not."""
     (tmp_path / "run").mkdir()

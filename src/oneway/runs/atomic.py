@@ -107,11 +107,22 @@ def place_below(folder: Path, relative: str) -> Path:
 def cannot_write(path: Path, needed: int, error: OSError) -> CannotWrite:
     """The error for a failed write."""
     advice = "Make room there." if error.errno in NO_ROOM else "Make it writable, or choose another place."
+    if error.errno == errno.ENOSPC and _no_file_left(path.parent):
+        advice = "The disk holds as many files as it can, whatever their size (`df -i`): remove some there."
     free = bytes_free(path.parent)
     return CannotWrite(
         f"{path}: cannot be written ({error.strerror or error}); {needed} bytes are needed, "
         f"{'an unknown number' if free is None else free} are free. {advice}"
     )
+
+
+def _no_file_left(folder: Path) -> bool:
+    """Whether no further file can be made on a disk, for want of inodes; some have no fixed number of them."""
+    try:
+        status = os.statvfs(folder)
+    except OSError:
+        return False
+    return status.f_files > 0 and status.f_favail == 0
 
 
 def bytes_free(folder: Path) -> int | None:
