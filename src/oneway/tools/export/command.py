@@ -6,7 +6,8 @@ import hashlib
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,7 @@ from oneway.runs.environment import hardware
 from oneway.tools.evaluate import as_input
 from oneway.tools.export.agreement import BATCHES, compare, refuse_difference
 from oneway.tools.export.card import keep_edited, model_card
-from oneway.tools.export.formats import FORMATS, About, Call, Onnx, Opened, Pt2
+from oneway.tools.export.formats import FORMATS, About, Call, Format, Onnx, Opened, Pt2
 from oneway.tools.export.graph import Output
 from oneway.tools.export.int8 import Cost, Images, Int8, measure, quantise, read_images, refuse_loss
 from oneway.tools.export_names import refuse_export_name
@@ -79,24 +80,13 @@ def export_model(
     height, width = (side * model.reduction for side in TIMED_SIZES[model.classifies])
     machine = hardware(torch.device("cpu"))
     where = f"Images of {height}×{width} pixels, one by one, on {machine}. {LOWER_BOUND}"
-    temporary = to.with_name(f".{to.stem}.{os.getpid()}{to.suffix.lower()}")
-    try:
-        to.parent.mkdir(parents=True, exist_ok=True)
+    with _placed(kind, to) as temporary:
         findings, calls = _write(kind, model.network, output, temporary, about, images, int8)
         contents = [file.read_bytes() for file in kind.files(temporary)]
         speeds = measure_speeds(calls, (height, width))
         named = {file.name: content for file, content in zip(kind.files(to), contents, strict=True)}
         facts = _list_facts(model, about, findings, named, licence)
         text = model_card(to.name, facts, model, run if run.is_dir() else run.parent, where, speeds)
-        for made, file in zip(kind.files(temporary), kind.files(to), strict=True):
-            sync(made)
-            os.replace(made, file)
-    except UserError as error:
-        raise UserError(f"{to}: not written. {error}") from error
-    except OSError as error:
-        raise UserError(f"{to}: cannot be written ({error.strerror or error}).") from error
-    finally:
-        kind.remove(temporary)
     beside = to.with_name(f"{to.name}.md")
     kept = keep_edited(beside)
     write_atomically(beside, text.encode())
@@ -109,6 +99,24 @@ def export_model(
     say(console, f"Exported: {names} ({size_of_all}), model card: {beside}")
     if kept:
         say(console, f"The card that was there had been edited, and is kept: {kept}")
+
+
+@contextmanager
+def _placed(kind: Format, to: Path) -> Iterator[Path]:
+    """Where to write; the files get their names once the block has ended well, and else nothing is left of them."""
+    temporary = to.with_name(f".{to.stem}.{os.getpid()}{to.suffix.lower()}")
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        for made, file in zip(kind.files(temporary), kind.files(to), strict=True):
+            sync(made)
+            os.replace(made, file)
+    except UserError as error:
+        raise UserError(f"{to}: not written. {error}") from error
+    except OSError as error:
+        raise UserError(f"{to}: cannot be written ({error.strerror or error}).") from error
+    finally:
+        kind.remove(temporary)
 
 
 def _load_model(run: Path, factory: str | None, int8: Int8 | None, favour: Mapping[str, float] | None) -> Predictor:
