@@ -6,8 +6,10 @@ import io
 import json
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -215,8 +217,9 @@ def test_a_file_that_never_rests_is_named(root, monkeypatch):
     assert not (cache_folder(root) / "train").exists()
 
 
-def test_outlines_that_change_after_they_were_listed_are_not_taken_for_the_new_ones(tmp_path):
-    """They are read with the list of files, and their digest later."""
+@pytest.fixture
+def outlines(tmp_path) -> dict[str, Any]:
+    """What is in labels.json, which holds the outlines of the images in the folder `outlined`."""
     root = tmp_path / "outlined"
     (root / "images").mkdir(parents=True)
     tree = {
@@ -229,15 +232,28 @@ def test_outlines_that_change_after_they_were_listed_are_not_taken_for_the_new_o
     for n in (0, 3, 6):
         photograph(root / "images" / f"{n}.png", n)
     (root / "labels.json").write_text(json.dumps(tree))
-    description = {"train": {"images": "images", "coco": "labels.json"}}
-    (root / "dataset.yaml").write_text(json.dumps(description))
+    (root / "dataset.yaml").write_text(json.dumps({"train": {"images": "images", "coco": "labels.json"}}))
+    return tree
+
+
+def test_outlines_that_change_after_they_were_listed_are_not_taken_for_the_new_ones(tmp_path, outlines):
+    """They are read with the list of files, and their digest later."""
+    root = tmp_path / "outlined"
     dataset = load(settings(root))
     threading.Event().wait(0.05)
-    tree["annotations"].pop()
-    (root / "labels.json").write_text(json.dumps(tree))
+    outlines["annotations"].pop()
+    (root / "labels.json").write_text(json.dumps(outlines))
     with pytest.raises(UserError, match="changes while it is read"):
         dataset.read("train")
     assert (load(settings(root)).read("train").labels[:] == 1).any()
+
+
+def test_a_clock_that_is_behind_that_of_the_disk_is_said(tmp_path, outlines, monkeypatch):
+    """As of a file server; an image that nobody touches was said to change."""
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() - 300)
+    with pytest.raises(UserError, match=r"labels.json: .* \d{3} s in the future.*[cC]lock"):
+        load(settings(tmp_path / "outlined")).read("train")
 
 
 def test_several_processes_may_mend_the_same_cache(root, decoded):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -221,10 +222,21 @@ class Cache:
         return Record(files=files, checksums=checksums, **dict(survey)), pixels, labels
 
     def _outlines_changed(self, item: Item) -> bool:
-        """Whether an item's outlines, which are read when files are listed, have another file since."""
-        if not self.listing.label_coding.startswith("annotations") or item.mask is None:
+        """Whether an item's outlines, which are read when files are listed, have another file since.
+
+        Raises:
+            UserError: Nobody can tell, since clocks disagree.
+        """
+        outlined = self.listing.label_coding.startswith("annotations")
+        if not outlined or item.mask is None or not item.mask.exists():
             return False
-        return item.mask.exists() and item.mask.stat().st_ctime > self.listed_after
+        changed = item.mask.stat().st_ctime
+        if (ahead := changed - time.time()) > 1:
+            raise UserError(
+                f"{item.mask}: its disk says that it was changed {ahead:,.0f} s in the future. Set the clock of this "
+                "computer, or of the one with that disk; or run the command again when that time has come."
+            )
+        return changed > self.listed_after
 
     def _decode_again(self, split: SplitName, index: Index, said: set[str], part: str, number: int) -> Bytes:
         """The pixels or the labels (`part`) of an image, by its number: one of the two is damaged in the cache.
