@@ -57,14 +57,7 @@ def load(
     if mirror and classifies:
         raise UserError(f"{file}: classifies whole images; only masks are averaged over mirrored ones.")
     half = precision == "bfloat16" or (precision == "auto" and chosen.type == "cuda")
-    if chosen.type == "cuda":
-        network = network.to(memory_format=torch.channels_last)
-        if half and factory is None and find_spec("triton") is not None:
-            from oneway.models.fuse import for_prediction
-
-            network = for_prediction(network)
-    elif not half and factory is None:
-        network = use_winograd(network)
+    network = _made_fast(network, chosen, half, ours=factory is None)
     if mirror:
         network = Mirrored(network)
     network = favoured(network, trained.classes, favour, chosen)
@@ -72,6 +65,17 @@ def load(
     factors = {name: float(factor) for name, factor in (favour or {}).items()}
     how = trained.masks, trained.image_style, trained.reduction, half, factors
     return Predictor(network, trained.classes, colours, chosen, file, classifies, *how)
+
+
+def _made_fast(network: nn.Module, device: torch.device, half: bool, ours: bool) -> nn.Module:
+    """The network as it predicts fastest on a device; layers of networks that are not ours stay as they are."""
+    if device.type == "cuda":
+        network = network.to(memory_format=torch.channels_last)
+        if half and ours and find_spec("triton") is not None:
+            from oneway.models.fuse import for_prediction
+
+            return for_prediction(network)
+    return use_winograd(network) if device.type == "cpu" and ours and not half else network
 
 
 @torch.inference_mode()
