@@ -32,10 +32,10 @@ from oneway.data.folder.mask_summary import (
     MaskSummary,
     numbers_objects,
     rare_values,
-    refuse_two_codings,
     summarise_mask,
 )
 from oneway.data.folder.palettes import Conflict, find_conflict, refusal, steady_colours
+from oneway.data.folder.two_codings import refuse_two_codings
 
 BINARY = {0: "background", 255: "foreground"}
 WHITE_16 = {0: "background", 65535: "foreground"}  # the same in 16 bits
