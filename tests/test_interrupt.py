@@ -29,6 +29,23 @@ def test_the_first_signal_waits_and_the_second_acts(second):
             signal.signal(number, handler)
 
 
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
+def test_a_notice_of_a_scheduler_waits_unless_the_program_gives_it_another_meaning(number):
+    """Whoever calls `fit` may print where it is, say; without a handler, the signal would end the process."""
+    told: list[int] = []
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        with defer_signals() as received:
+            signal.raise_signal(number)
+            assert received() == number
+        signal.signal(number, lambda n, _: told.append(n))
+        with defer_signals() as received:
+            signal.raise_signal(number)
+            assert (received(), told) == (None, [number])
+    finally:
+        signal.signal(number, before)
+
+
 def test_in_another_thread_signals_are_left_to_the_main_thread():
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     found: list[object] = []

@@ -22,7 +22,7 @@ def test_killed_anywhere(name, job, tmp_path, survives):
     survives("1 kill -9, resumed to the byte", kills.resumes_exactly(tmp_path, job))
 
 
-STOPPING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGXCPU]
+STOPPING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGXCPU, signal.SIGUSR1, signal.SIGUSR2]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ STOPPING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGXCPU]
 )
 def test_stopped(number, iteration, tmp_path, survives):
     """A signal: a checkpoint, the shell's exit status, and the same run."""
-    survives("2 SIGTERM, SIGINT, SIGHUP, SIGXCPU", stops.resumes_exactly(tmp_path, number, iteration))
+    survives("2 SIGTERM, SIGINT and others", stops.resumes_exactly(tmp_path, number, iteration))
 
 
 @pytest.mark.parametrize("number", STOPPING)

@@ -30,8 +30,11 @@ class Stopped(KeyboardInterrupt):
         self.number = number
 
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU)
-"""Ctrl-C, a scheduler, a terminal that is closed, and processor time that is used up."""
+NOTICES = (signal.SIGUSR1, signal.SIGUSR2)
+"""What schedulers can send minutes before they end a job; other programs give them another meaning, by handlers."""
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU, *NOTICES)
+"""Ctrl-C, a scheduler, a terminal that is closed, processor time that is used up, and notices of an end."""
 
 IMPATIENT = (signal.SIGINT, signal.SIGTERM)
 """Signals whose second arrival acts at once: somebody sent it on purpose, while the system repeats the others."""
@@ -82,7 +85,11 @@ def _received_by(receive: Callable[[int, dict[int, Any]], None], numbers: Iterab
     received: list[int] = []
     main = threading.current_thread() is threading.main_thread()
     handlers = {int(number): signal.getsignal(number) for number in numbers if main}
-    before = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
+    before = {
+        number: handler
+        for number, handler in handlers.items()
+        if handler not in (signal.SIG_IGN, None) and not (number in NOTICES and callable(handler))
+    }
 
     def handle(number: int, frame: FrameType | None) -> None:
         received.append(number)
