@@ -92,18 +92,24 @@ def suggest(
         model = load(path, device, factory)
         written = _pre_annotate(model, images, to.export(model, home), console)
     cells, divergences = _perturb(judge, chosen, images, console)
-    least, most = (kind(score.doubt for score in chosen) for kind in (min, max))
-    if by != "features" and len(chosen) > 1 and least > ALIKE * most:
-        say(
-            console,
-            f"Note: the model is about as unsure of one image as of the next (doubt {least:.2f} to {most:.2f}), so "
-            "that doubt hardly orders them. A model that is trained longer tells them apart better.",
-        )
+    if by != "features" and (note := _about_order(chosen)):
+        say(console, f"Note: {note}")
     picture = table.with_suffix(".png")
     table.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(table, to_csv(chosen, images, divergences).encode(errors="surrogateescape"))
     write_atomically(picture, draw_sheet(cells))
     return Suggestions(chosen, found.alike, found.unreadable, found.among, table, picture, written)
+
+
+def _about_order(chosen: Sequence[Score]) -> str:
+    """A note where doubt hardly differs between the images that were chosen; else nothing."""
+    least, most = (kind(score.doubt for score in chosen) for kind in (min, max))
+    if len(chosen) < 2 or least <= ALIKE * most:
+        return ""
+    return (
+        f"the model is about as unsure of one image as of the next (doubt {least:.2f} to {most:.2f}), so that doubt "
+        "hardly orders them. A model that is trained longer tells them apart better."
+    )
 
 
 def _perturb(

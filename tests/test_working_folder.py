@@ -58,7 +58,7 @@ def test_figures_do_not_follow_the_settings_of_who_imports_us(usual, tmp_path):
     assert figure_drawn_in(tmp_path, theirs + DRAW) == usual
 
 
-def test_one_file_imports_matplotlib():
+def test_matplotlib_is_imported_in_one_place():
     """All others get it from there; whichever comes first decides which settings it reads."""
     found = {
         path.relative_to(SOURCE).as_posix()
