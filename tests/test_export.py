@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -347,6 +348,15 @@ def test_models_that_classify_are_exported_too(saved, tmp_path):
     export_model(path, tmp_path / "model.pt2", "labels", QUIET, factory=factory)
     labels = FORMATS[".pt2"].open(tmp_path / "model.pt2").result(torch.from_numpy(scenes(3, 40, 50)))
     assert (labels.shape, labels.dtype) == ((3,), torch.uint8)
+
+
+def test_several_threads_may_export(saved, tmp_path):
+    """They wait for one another; PyTorch's tracer is for one at a time."""
+    path, factory = saved(Whole)
+    targets = [tmp_path / f"{number}.onnx" for number in range(3)]
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(lambda to: export_model(path, to, "labels", QUIET, factory=factory), targets))
+    assert all(to.is_file() for to in targets)
 
 
 def test_code_that_only_the_file_names_is_not_run(saved, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -38,6 +39,9 @@ from oneway.tools.predict.predictor import Predictor
 
 TIMED_SIZES = {False: (256, 512), True: (32, 32)}
 """Sizes of images that are timed, by whether the model classifies."""
+
+_TRACER = threading.Lock()
+"""PyTorch changes itself while it traces a network, and fails where two threads do it."""
 
 LEAST_TURNS, MOST_TURNS = 3, 20
 TIMED_SECONDS = 2.0
@@ -184,7 +188,8 @@ def _write(
     int8: Int8 | None,
 ) -> tuple[dict[str, object], dict[str, Call]]:
     """Write a file, and compare it with the network: what was found, and what can be timed."""
-    graph = kind.write(network, output, path, about)
+    with _TRACER:
+        graph = kind.write(network, output, path, about)
     opened = kind.open(path)
     agreement = compare(network, opened)
     refuse_difference(agreement)
