@@ -61,24 +61,8 @@ def find_legend(root: Path, colours: Iterable[Value]) -> Table | None:
 
 def _read_table(path: Path) -> Classes:
     try:
-        lines = [line.strip() for line in read_bounded(path, MOST_BYTES).decode("utf-8-sig").splitlines()]
-        lines = lines[1:] if lines and path.name.lower() != ADE20K and HEADER.fullmatch(lines[0]) else lines
-        if path.suffix.lower() == ".csv" and not any(COLOUR.search(line) for line in lines):
-            rows = [line.partition(",") for line in lines[1:] if line]  # Roboflow's: a number and a name
-            return by_number(dict(sorted((int(number), class_name(name.strip())) for number, _, name in rows)))
-        if path.name.lower() == ADE20K:
-            return by_number(ade20k_names(lines))
-        entries = {number: _entry(line) for number, line in enumerate(lines, 1) if line and not line.startswith("#")}
-        if all(colour is None for _, colour in entries.values()):
-            return by_index(name for name, _ in entries.values())
-        colours: dict[str, Colour] = {}
-        for number, (name, colour) in entries.items():
-            if name in colours:
-                raise ValueError(f"line {number}: the name {name!r} appears twice")
-            if colour is None:
-                raise ValueError(f"line {number} has no colour, as others have: {name!r}")
-            colours[name] = colour
-        return by_colour(colours)
+        lines = read_bounded(path, MOST_BYTES).decode("utf-8-sig").splitlines()
+        return _parse(path.name.lower(), [line.strip() for line in lines])
     except UnicodeDecodeError:
         raise UserError(f"{path}: has characters in another encoding than UTF-8. Save it as UTF-8.") from None
     except (OSError, ValueError) as error:
@@ -86,6 +70,28 @@ def _read_table(path: Path) -> Classes:
             f"{path}: not a table of lines `name: red,green,blue`, nor a list of names, one on each line ({error}). "
             "Correct it, or call it something else if it is not meant to name the classes."
         ) from None
+
+
+def _parse(name: str, lines: Sequence[str]) -> Classes:
+    """The classes in the lines of a file of this name, in lower case; a ValueError says what is wrong."""
+    if name == ADE20K:
+        return by_number(ade20k_names(lines))
+    if lines and HEADER.fullmatch(lines[0]):
+        lines = lines[1:]
+    if name.endswith(".csv") and not any(COLOUR.search(line) for line in lines):
+        rows = [line.partition(",") for line in lines[1:] if line]  # Roboflow's: a number and a name
+        return by_number(dict(sorted((int(number), class_name(title.strip())) for number, _, title in rows)))
+    entries = {number: _entry(line) for number, line in enumerate(lines, 1) if line and not line.startswith("#")}
+    if all(colour is None for _, colour in entries.values()):
+        return by_index(title for title, _ in entries.values())
+    colours: dict[str, Colour] = {}
+    for number, (title, colour) in entries.items():
+        if title in colours:
+            raise ValueError(f"line {number}: the name {title!r} appears twice")
+        if colour is None:
+            raise ValueError(f"line {number} has no colour, as others have: {title!r}")
+        colours[title] = colour
+    return by_colour(colours)
 
 
 def ade20k_names(lines: Sequence[str]) -> dict[int, str]:
