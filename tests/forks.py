@@ -1,4 +1,4 @@
-"""Jobs in forks of one process that has imported everything: processes without their start-up time."""
+"""Starts jobs in forks of a process that has imported everything, and waits for them; `zygote` is that process."""
 
 from __future__ import annotations
 
