@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import errno
+import fcntl
 import multiprocessing
 import os
 import signal
@@ -35,12 +37,17 @@ def refused(root: str) -> str:
     return ""
 
 
-def read_at_once(root: str, processes: int) -> list[list[Any]]:
-    """What each of several processes reads, begun at the same moment."""
+def read_at_once(root: str, processes: int, locks: bool = True) -> list[list[Any]]:
+    """What each of several processes reads, begun at the same moment; also where the file system has no locks."""
     fork = multiprocessing.get_context("fork")
     barrier, answers = fork.Barrier(processes), fork.SimpleQueue()
 
+    def no_lock(descriptor: object, operation: int) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
     def read() -> None:
+        if not locks:
+            fcntl.flock = no_lock
         barrier.wait()
         answers.put(digest(Path(root)))
 

@@ -6,9 +6,11 @@ import errno
 import fcntl
 import glob
 import os
+import platform
 import shutil
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -20,6 +22,9 @@ from oneway.common.words import say
 ANOTHER_CACHE = (
     "Choose another folder with --data.cache; for a command without that flag, with the variable XDG_CACHE_HOME."
 )
+
+SILENT_AFTER = 3600.0
+"""Seconds without a write after which, where there are no locks, nobody is taken to make a folder any more."""
 
 
 def cache_root(chosen: Path | None) -> Path:
@@ -63,21 +68,59 @@ def locked(place: Path, name: str, console: Console, private: bool, kept: str) -
 def new_folder(target: Path) -> Iterator[Path]:
     """A folder that gets its name, in place of another, once the block has ended well; else nothing is left of it.
 
-    One process at a time may make it, which holds a lock; what killed ones have left is removed.
+    Where there are locks, one process at a time makes it. Where there are none, several may, and the first one's stays:
+    they make the same. What killed processes have left is removed.
     """
     name = f".{target.name[:40]}-"
+    alone = _has_locks(target.parent)
     for left in target.parent.glob(f"{glob.escape(name)}*"):
-        shutil.rmtree(left, ignore_errors=True)
-    new, old = (target.with_name(f"{name}{os.getpid()}-{kind}") for kind in ("new", "old"))
+        if alone or _is_silent(left):
+            shutil.rmtree(left, ignore_errors=True)
+    ours = f"{name}{platform.node()[:40]}-{os.getpid()}"
+    new, old = (target.with_name(f"{ours}-{kind}") for kind in ("new", "old"))
+    before = _identity(target)
     try:
         new.mkdir()
         yield new
-        if target.exists():
-            target.rename(old)
-        new.rename(target)
+        if _identity(target) == before:
+            with suppress(FileNotFoundError):
+                target.rename(old)
+            try:
+                new.rename(target)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # or else another process was faster
+                    raise
     finally:
         for folder in (new, old):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        status = folder.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _has_locks(folder: Path) -> bool:
+    """Whether locks work in a folder where this process holds one."""
+    for path in folder.glob(".*.lock"):
+        with suppress(OSError), path.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+    return False
+
+
+def _is_silent(folder: Path) -> bool:
+    """Whether nobody has written to a folder for long."""
+    written = 0.0
+    for path in (folder, *folder.rglob("*")):
+        with suppress(OSError):
+            written = max(written, path.lstat().st_mtime)
+    return time.time() - written > SILENT_AFTER
 
 
 def _lock_file(path: Path) -> TextIO | None:
