@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from small_runs import train_two
 
 # Tests run several to a machine; more threads each would only make them wait for one another.
 torch.set_num_threads(1)
+# A job in the background ignores Ctrl-C, and so would every process that tests send it to.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # On a GPU, single precision is compared with single precision, also in processes that tests start.
 os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
 
