@@ -8,14 +8,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
 
 FAULTS = "faults.json"
 """{"kind": …, "times": N}: the next N requests for a tar file are answered so; then all is well again."""
+
+COUNTING = Lock()
+"""Held by the request that counts itself."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -69,14 +73,14 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(206, part, headers)
 
     def _fault(self) -> str:
-        file = self.root / FAULTS
-        if not file.exists():
-            return ""
-        fault = json.loads(file.read_text())
-        if fault["times"] <= 0:
-            return ""
-        file.write_text(json.dumps(fault | {"times": fault["times"] - 1}))
-        return str(fault["kind"])
+        with COUNTING, suppress(FileNotFoundError), open(self.root / FAULTS, "r+") as file:  # never makes it again
+            fault = json.load(file)
+            if fault["times"] > 0:
+                file.seek(0)
+                file.truncate()
+                json.dump(fault | {"times": fault["times"] - 1}, file)
+                return str(fault["kind"])
+        return ""
 
     def _answer(
         self, status: int, content: bytes, headers: dict[str, str] | None = None, sent: int | None = None
