@@ -20,7 +20,6 @@ from rich.console import Console
 import oneway
 from oneway.common.errors import UserError
 from oneway.config import Model
-from oneway.data.published.cifar10 import CLASSES as CIFAR_CLASSES
 from oneway.data.streets import CLASSES, COLOURS, render
 from oneway.models import build as build_network
 from oneway.runs import TrainedModel, save_model
@@ -349,28 +348,6 @@ def test_batches_have_one_size_and_fit_into_memory():
     assert all(len({image.shape for _, image in batch}) == 1 for batch in found)
     assert all(len(batch) == 1 or sum(image.size // 3 for _, image in batch) <= 2**20 for batch in found)
     assert max(map(len, found)) == 7
-
-
-def test_models_that_classify_print_a_table(tmp_path, photos, capfd):
-    """They say so; classes and confidence come as CSV, and nothing is written."""
-    network = build_network(Model(name="wrn-28-2"), 10, seed=0)
-    save_model(tmp_path / "m.safetensors", TrainedModel(network, CIFAR_CLASSES, ()), Model(name="wrn-28-2"))
-    model = load(tmp_path / "m.safetensors", "cpu")
-    (photos / "z.png").write_bytes(b"broken")
-    assert predict_files(model, [str(photos)], Outputs(tmp_path / "out"), QUIET) == 1
-    printed = capfd.readouterr()
-    header, *lines = printed.out.splitlines()
-    assert header == "image,class,confidence"
-    assert [line.split(",")[0].rpartition("/")[2] for line in lines] == ["x.png", "x.png", "y.bmp"]
-    assert all(line.split(",")[1] in CIFAR_CLASSES for line in lines)
-    assert "classifies" in printed.err
-    assert "z.png" in printed.err
-    assert not (tmp_path / "out").exists()
-    with pytest.raises(UserError, match="classify"):
-        model.predict(scene())
-    name, confidence = model.classify(scene())
-    assert name in CIFAR_CLASSES
-    assert 0.1 <= confidence <= 1
 
 
 def test_the_summary_says_how_many_and_how_fast(model, photos, tmp_path):

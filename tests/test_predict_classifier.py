@@ -1,4 +1,4 @@
-"""What a model that classifies does with what is not for it: videos, and a folder for masks."""
+"""What a model that classifies does: a table of classes, and what is not for it, such as videos and masks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from oneway.common.errors import UserError
 from oneway.config import Model
 from oneway.data.published.cifar10 import CLASSES
 from oneway.models import build
@@ -28,6 +29,31 @@ def classifier(tmp_path_factory) -> Predictor:
 def photo(tmp_path) -> Path:
     Image.fromarray(np.zeros((32, 32, 3), np.uint8)).save(tmp_path / "photo.png")
     return tmp_path / "photo.png"
+
+
+def test_classes_come_as_a_table(classifier, photo, tmp_path, capfd):
+    """As CSV, and it is said why; nothing is written."""
+    Image.new("RGB", (48, 40)).save(tmp_path / "other.bmp")
+    (tmp_path / "z.png").write_bytes(b"broken")
+    assert predict_files(classifier, [str(tmp_path)], Outputs(tmp_path / "out"), QUIET) == 1
+    printed = capfd.readouterr()
+    header, *lines = printed.out.splitlines()
+    assert header == "image,class,confidence"
+    assert [line.split(",")[0].rpartition("/")[2] for line in lines] == ["other.bmp", photo.name]
+    assert all(line.split(",")[1] in CLASSES for line in lines)
+    assert "classifies" in printed.err
+    assert "z.png" in printed.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_is_asked_for_what_it_gives(classifier):
+    """The class of an image and its probability; of masks it says that it has none."""
+    image = np.zeros((32, 32, 3), np.uint8)
+    with pytest.raises(UserError, match="classify"):
+        classifier.predict(image)
+    name, confidence = classifier.classify(image)
+    assert name in CLASSES
+    assert 0.1 <= confidence <= 1
 
 
 def test_a_video_is_named_as_failed(classifier, photo, tmp_path, capfd):

@@ -12,7 +12,7 @@ DRIVER = "libcuda.so.1"
 
 
 def require_working_folder() -> None:
-    """Refuses a working folder that has been removed or replaced: paths mean nothing there, and Intel's MKL aborts."""
+    """Refuse a working folder that has been removed or replaced: paths mean nothing there, and Intel's MKL aborts."""
     try:
         os.getcwd()
     except OSError as error:

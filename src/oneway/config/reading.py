@@ -27,7 +27,7 @@ MOST_OF_A_KEY = 200
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that stands twice: YAML forbids it, and PyYAML would lose all but the last."""
+    """Refuse a key that stands twice: YAML forbids it, and PyYAML would lose all but the last."""
 
     def compose_mapping_node(self, anchor: dict[Any, yaml.Node]) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)

@@ -31,11 +31,10 @@ def _digest(part: Callable[..., Any] | ModuleType) -> tuple[str, str] | None:
         part = part.func
     try:
         file = Path(inspect.getsourcefile(part) or "")
-        name, content = (file.name, file.read_bytes()) if file.is_file() else (part.__name__, _lines(part))
+        if file.is_file():
+            name, content = file.name, file.read_bytes()
+        else:
+            name, content = part.__name__, inspect.getsource(part).encode()
     except (OSError, TypeError):  # it has no source, as what a program was compiled from
         return None
     return name, hashlib.sha256(content).hexdigest()[:12]
-
-
-def _lines(part: Callable[..., Any] | ModuleType) -> bytes:
-    return inspect.getsource(part).encode()

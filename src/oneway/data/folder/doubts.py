@@ -72,13 +72,13 @@ def _misspelt(found: Found, classes: Sequence[str]) -> Doubts:
 def _a_letter_apart(one: str, other: str) -> bool:
     """Whether long names differ by a letter, added or exchanged; not by their last, as those of kinds a and b do."""
     short, long = sorted((one.casefold(), other.casefold()), key=len)
-    if len(short) < LONG or short == long:
+    if len(short) < LONG or short == long or len(long) - len(short) > 1:
         return False
     letters = [place for place, character in enumerate(long) if character.isalpha()]
     if len(short) < len(long):
         return any(short == _without(long, place) for place in letters)
     inner = (place for place in letters if place < len(long) - 1 and short[place].isalpha())
-    return len(short) == len(long) and any(_without(short, place) == _without(long, place) for place in inner)
+    return any(_without(short, place) == _without(long, place) for place in inner)
 
 
 def _without(name: str, place: int) -> str:
