@@ -31,10 +31,14 @@ def cifar10() -> Config:
 
 
 def fixmatch_ema(config: Config) -> Config:
-    """FixMatch's batches, optimiser and weight decay, and a warp in place of rotations, shears and shifts."""
+    """FixMatch's batches and weight decay, and a warp in place of rotations, shears and shifts.
+
+    In an eighth of its million iterations, its learning rate, 0.03, would regularise too little: weights forget their
+    start within 1 / (learning rate · weight decay) iterations, 67,000 there.
+    """
     return config.changed(
         perturb={"deviation": 0.1},
-        optimiser={"learning_rate": 0.03, "weight_decay": 5e-4},
+        optimiser={"learning_rate": 0.06, "weight_decay": 5e-4},
         train={"iterations": 120_000, "batch_labelled": 64, "batch_unlabelled": 448},
     )
 
