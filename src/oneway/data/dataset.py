@@ -64,11 +64,17 @@ class Item:
     mask: Path | None = None  # the file that holds its labels; None for an unlabelled image
     further: tuple[Path, ...] = ()  # files that hold more of its labels
     predicted: bool = False  # whether its mask is as `oneway predict` wrote it, and no program has saved it since
+    background: bool = False  # whether it is without a mask since it shows background alone, as a description says
+
+    @property
+    def labelled(self) -> bool:
+        """Whether it is known what its pixels show."""
+        return self.mask is not None or self.background
 
 
 def in_order(items: Iterable[Item]) -> tuple[Item, ...]:
     """The items: those with labels first, each kind in order of name."""
-    return tuple(sorted(items, key=lambda item: (item.mask is None, item.name)))
+    return tuple(sorted(items, key=lambda item: (not item.labelled, item.name)))
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ def load_data(
     """
     all_validate, known = False, data.Known({*(validating or run.split.validating)}, classes, masks)
     if elsewhere and settings.name == "folder":
-        labelled = {item.name for item in data.list_files(settings, known=known).items if item.mask}
+        labelled = {item.name for item in data.list_files(settings, known=known).items if item.labelled}
         all_validate = isinstance(run, runs.ModelAlone) or not labelled >= set(run.split.labelled)
     dataset = data.load(settings, console, all_validate, known)
     if dataset.classes != classes:

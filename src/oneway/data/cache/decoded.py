@@ -267,7 +267,7 @@ def _require_space(listing: Listing, items: Sequence[Item], folder: Path) -> Non
             height, width = image_size(item.image)
         except UserError:
             continue  # decoding will say what is wrong with it
-        needed += height * width * (4 if item.mask else 3) // listing.factor((height, width)) ** 2
+        needed += height * width * (4 if item.labelled else 3) // listing.factor((height, width)) ** 2
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise UserError(

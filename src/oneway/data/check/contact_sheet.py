@@ -62,10 +62,10 @@ def items_by_heading(check: Check) -> dict[str, list[Item]]:
         :COLUMNS
     ]
     rest = {
-        "Training": ([item for item in train if item.mask], 2 * COLUMNS),
+        "Training": ([item for item in train if item.labelled], 2 * COLUMNS),
         "Validation": (val, COLUMNS),
         "Test": (test, COLUMNS),
-        "Unlabelled": ([item for item in train if not item.mask], COLUMNS),
+        "Unlabelled": ([item for item in train if not item.labelled], COLUMNS),
     }
     shown = {"Worth a look": suspicious}
     for title, (items, count) in rest.items():

@@ -55,7 +55,7 @@ def decoding_errors(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     Of unlabelled images, a few are only left out.
     """
     tolerated = unreadable_without_labels(listing, surveys)
-    few = len(tolerated) <= UNREADABLE * sum(item.mask is None for item in listing.train)
+    few = len(tolerated) <= UNREADABLE * sum(not item.labelled for item in listing.train)
     for item in listing.items:
         survey = surveys.get(item.name)
         if survey and survey.problem and survey.part and item.name in tolerated and few:
@@ -71,8 +71,8 @@ def decoding_errors(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
 
 
 def unreadable_without_labels(listing: Listing, surveys: Surveys) -> set[str]:
-    """The names of training images without a mask that cannot be read."""
-    bare = {item.name for item in listing.train if item.mask is None}
+    """The names of training images without labels that cannot be read."""
+    bare = {item.name for item in listing.train if not item.labelled}
     return {name for name, survey in surveys.items() if survey.part == "image" and name in bare}
 
 
@@ -94,14 +94,14 @@ def absent_masks(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     """Validation and test images without a mask, and a few training images without one among many that have one."""
     for split, items in held_out(listing):
         for item in items:
-            if item.mask is None:
+            if not item.labelled:
                 message = "add its mask, or move it to the training images"
                 yield Finding("error", f"{split.capitalize()} images without a mask", item.name, message)
     folders = defaultdict(list)
     for item in listing.train:
         folders[item.image.parent].append(item)
     for beside in folders.values():
-        bare = [item for item in beside if item.mask is None]
+        bare = [item for item in beside if not item.labelled]
         if len(bare) <= FORGOTTEN * len(beside):
             message = f"no mask, but {len(beside) - len(bare)} of the {len(beside)} images in its folder have one"
             for item in bare:
@@ -260,10 +260,10 @@ def same_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     unlabelled: dict[str, str] = {}
     for item in listing.train:
         if digest := surveys[item.name].digest:
-            if item.mask and digest in labelled:
+            if item.labelled and digest in labelled:
                 message = f"the same as {labelled[digest]}"
                 yield Finding("warning", "Labelled images that occur twice", item.name, message)
-            (labelled if item.mask else unlabelled).setdefault(digest, image_file(item, listing))
+            (labelled if item.labelled else unlabelled).setdefault(digest, image_file(item, listing))
     for split, items in held_out(listing):
         kind = f"{split.capitalize()} images that"
         for item in items:
@@ -278,7 +278,7 @@ def same_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
 
 def similar_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     """Validation and test images that look like labelled training images, as neighbouring frames do; closest first."""
-    train = [surveys[item.name] for item in listing.train if item.mask and surveys[item.name].fingerprint]
+    train = [surveys[item.name] for item in listing.train if item.labelled and surveys[item.name].fingerprint]
     digests = {survey.digest for survey in train}
     for split, items in held_out(listing):
         kind = f"{split.capitalize()} images that look like training images: keep the frames of a video on one side"
@@ -296,7 +296,7 @@ def repeated_scenes(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
         ("training", listing.train, "a few of them, chosen at random, show much of what all show"),
         *((split, items, "a score on them says less than their number suggests") for split, items in held_out(listing)),
     ):
-        shown = (surveys[item.name] for item in items if item.mask and surveys[item.name].fingerprint)
+        shown = (surveys[item.name] for item in items if item.labelled and surveys[item.name].fingerprint)
         seen = list({one.digest: one for one in shown}.values())  # copies are another rule's
         index, similarity = nearest_other([one.fingerprint for one in seen])
         alike = int((similarity >= ALIKE).sum())

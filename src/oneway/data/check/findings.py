@@ -96,7 +96,7 @@ def leave_out(listing: Listing, split: SplitName, surveys: Surveys, config: Data
         UserError: There are too many of them; or others cannot be used, such as masks whose values mean nothing.
     """
     bare = unreadable_without_labels(listing, surveys) if split == "train" else set()
-    without = sum(item.mask is None for item in listing.train)
+    without = sum(not item.labelled for item in listing.train)
     if len(bare) > config.unreadable * without:
         limit = f"{100 * config.unreadable:g} % at most are left out"
         enough = (share / 100 for share in range(1, 100) if len(bare) <= share / 100 * without)

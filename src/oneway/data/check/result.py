@@ -55,7 +55,7 @@ class Check:
         train, val, test = (
             [item for item in items if not self.surveys[item.name].problem] for items in self.listing.splits.values()
         )
-        labelled = sum(item.mask is not None for item in train)
+        labelled = sum(item.labelled for item in train)
         unusable = len(self.listing.items) - len(train) - len(val) - len(test)
         return {
             "labelled": labelled,

@@ -106,11 +106,11 @@ def decode_and_survey(listing: Listing, item: Item) -> tuple[Survey, Bytes | Non
         return Survey(name=item.name, problem=str(error), part="image"), None, None
     factor = listing.factor((whole.shape[0], whole.shape[1]))
     image = reduced(whole, factor)
-    if item.mask is None:
+    if not item.labelled:
         return survey(item, whole, image, None), image, None
     try:
         labels = listing.read_labels(item)
-        fault = {"part": "size", "problem": _mismatch(item, item.mask, whole, labels)}
+        fault = {"part": "size", "problem": _mismatch(item, item.mask or item.image, whole, labels)}
     except UserError as error:
         fault = {"part": "mask" if isinstance(error, Unreadable) else "labels", "problem": str(error)}
     if fault["problem"]:

@@ -10,6 +10,8 @@
 that neither train nor count. `train: {images: photos, masks: labels}` or `{images: photos, coco: instances.json}` and
 likewise `val` name the folders, `unlabelled: [video]` those of images without labels.
 
+`background: [good]` are folders of images that need no mask, since they show background alone.
+
 `groups` are images that belong together, such as the frames of a video: all of them are held out to validate, or none.
 A group is a `folder`, or the part of a name that a pattern marks: of `(*)_frame*`, what stands before `_frame`. An
 asterisk stands for any characters; a name that the pattern does not fit is a group of its own.
@@ -53,6 +55,7 @@ ANNOTATIONS = ("coco", "labelme", "yolo", "cvat", "label_studio", "supervisely",
 OPTIONS = ("crowds", "unannotated", "groups", "bands", "bits", "resize_masks", "colour_tolerance")
 """Keys beside those of classes and folders."""
 
+Folders = Annotated[tuple[str, ...], BeforeValidator(lambda one: (one,) if isinstance(one, str) else one)]
 Band = Annotated[int, Field(ge=1, le=64)]
 MOST_COMMENTS = 2**16  # bytes in a file of nothing but comments
 
@@ -121,7 +124,10 @@ class Description(Section):
 
     train: DatasetPart | None = None
     val: DatasetPart | None = None
-    unlabelled: Annotated[tuple[str, ...], BeforeValidator(lambda one: (one,) if isinstance(one, str) else one)] = ()
+    unlabelled: Folders = ()
+    background: Folders = ()
+    """Folders of images that show background alone where they have no labels."""
+
     crowds: Literal["label", "ignore"] = "label"
     """What annotations are that COCO marks as crowds."""
 
@@ -220,6 +226,8 @@ def _refusals(description: Description) -> Iterator[str]:
     """Why keys that are valid one by one do not fit each other."""
     if description.val and not description.train:
         yield "val: name the folders of `train` as well"
+    if both := {*description.unlabelled} & {*description.background}:
+        yield f"unlabelled and background: both name {sorted(both)[0]}; leave it out of one"
     kinds = [part.annotations and part.annotations[0] for part in description.parts]
     if len({*kinds}) > 1:
         yield f"train and val: both need {kinds[0] or 'masks'}, or both {kinds[1] or 'masks'}"
@@ -233,6 +241,11 @@ def _refusals(description: Description) -> Iterator[str]:
         if description.resize_masks and "objects" in kinds:
             yield "labels come from objects, whose masks have the size of their image; leave out `resize_masks`"
         return
+    if description.parts and description.unannotated == "background":
+        yield (
+            "unannotated: is about images that annotations list, and labels come from masks; write `background: "
+            "[FOLDER, …]` for folders of images that need none, since they show background alone"
+        )
     if (classes := description.classes) is None:
         return
     if description.colour_tolerance and not classes.coloured:
@@ -273,8 +286,9 @@ def _lines(description: Description) -> Iterator[str]:
     for key, part in (("train", description.train), ("val", description.val)):
         if part is not None:
             yield f"{key}: {to_flow(part.model_dump(exclude_none=True))}"
-    if description.unlabelled:
-        yield f"unlabelled: {to_flow(description.unlabelled)}"
+    for key in ("unlabelled", "background"):
+        if folders := getattr(description, key):
+            yield f"{key}: {to_flow(folders)}"
     for option in OPTIONS:
         if option in description.model_fields_set:
             yield f"{option}: {to_flow(getattr(description, option))}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import combinations
+from pathlib import PurePosixPath
 
-from oneway.common.words import listed
+from oneway.common.words import counted, listed
 from oneway.data.dataset import Item
 from oneway.data.folder.description import FILE, FOLDER, group_of, to_flow
 from oneway.data.folder.files import Found
@@ -28,10 +29,11 @@ def doubts(found: Found, held_out: Sequence[Item] = (), classes: Sequence[str] =
     yield from _strays(found)
     yield from _palettes(found)
     yield from _bare(found)
+    yield from _taken_for_background(found)
 
 
 def _divided_folders(found: Found, held_out: Sequence[Item]) -> Doubts:
-    folders = Counter(group_of(item.name, FOLDER) for item in found.train if item.mask)
+    folders = Counter(group_of(item.name, FOLDER) for item in found.train if item.labelled)
     held = Counter(group_of(item.name, FOLDER) for item in held_out)
     divided = [name for name, count in folders.items() if 0 < held[name] < count]
     if divided and found.description.groups is None and sum(count > 1 for count in folders.values()) >= SEVERAL:
@@ -119,3 +121,17 @@ def _bare(found: Found) -> Doubts:
         else:
             way_out = f"if they show nothing but background, write `unannotated: background` into {FILE}"
             yield "Images without annotations", f"{count}: they train without labels; {way_out}"
+
+
+def _taken_for_background(found: Found) -> Doubts:
+    """Folders that are said to show background alone, and hold images with labels too."""
+    for folder in found.description.background:
+        inside = [item for item in (*found.train, *found.val) if PurePosixPath(item.name).is_relative_to(folder)]
+        drawn = sum(item.mask is not None for item in inside)
+        if drawn:
+            yield (
+                "Folders of background that hold labels too",
+                f"in {folder}, {counted(drawn, 'image')} {'has' if drawn == 1 else 'have'} labels, and the other "
+                f"{len(inside) - drawn} are taken for background all over, as {FILE} says: if not all of these show "
+                "nothing else, move those that do into a folder of their own, and name that",
+            )

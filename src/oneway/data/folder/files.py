@@ -5,8 +5,8 @@ The mask of an image, and its entry in a file of annotations, have the same path
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
@@ -22,7 +22,7 @@ from oneway.data.folder.layout import read_layout
 from oneway.data.folder.mask_summary import looks_like_mask
 from oneway.data.folder.names import IMAGES, MASK_FOLDERS, PHOTOS, TEST, TRAIN, UNLABELLED, VAL
 from oneway.data.folder.pairing import LOSSY, unmarked
-from oneway.data.folder.parts import Parts, name_below, read_part, read_parts, subfolder
+from oneway.data.folder.parts import Parts, name_below, read_part, read_parts, shows_background, subfolder
 from oneway.data.folder.walk import MOST_BELOW, Problem, folders_in, images_in, unsupported_images
 
 ELSEWHERE = "unlabelled"  # what the names of images from another folder begin with
@@ -64,16 +64,17 @@ def find(root: Path, unlabelled: Path | None = None) -> Found:
     _refuse_other_classes(annotations)
     bare = [item.name for item in (*train, *val) if any(item.image in found.empty for found in annotations)]
     if description.train and description.val and description.train.images == description.val.images:
-        val = [item for item in val if item.mask]  # the others may train
+        val = [item for item in val if item.labelled]  # the others may train
     for item in val:
-        if item.mask is None:
+        if not item.labelled:
             problems.append(Problem(item.image, "left out: an image without labels cannot validate."))
     taken = _files(val) - ({found for one in annotations for found in one.files.values()})
     items = [item for item in train if item.image not in taken]
-    for name in description.unlabelled:
+    for key, name in _folders_without_labels(root, description):
         taken |= _files(items)
-        images = images_in(subfolder(root, name, "unlabelled"), root, problems)
-        items += [Item(name_below(root, image), image) for image in images if image not in taken]
+        images = images_in(subfolder(root, name, key), root, problems)
+        further = (Item(name_below(root, image), image) for image in images if image not in taken)
+        items += [replace(item, background=shows_background(item, description)) for item in further]
     if unlabelled is not None:
         items += _from_elsewhere(unlabelled, items, taken | _files(items), problems)
     if not items and val:
@@ -88,7 +89,7 @@ def find(root: Path, unlabelled: Path | None = None) -> Found:
         root=root,
         description=description,
         train=in_order(items),
-        val=tuple(item for item in val if item.mask),
+        val=tuple(item for item in val if item.labelled),
         problems=tuple(dict.fromkeys(problems)),
         unlabelled=unlabelled,
         annotations=annotations,
@@ -165,6 +166,22 @@ def _without_masks(root: Path, description: Description, train: list[Item]) -> D
     others = (path for path in outside if unmarked(path.stem) in inside and path.suffix.lower() not in LOSSY)
     first = next(others, None)
     return part.model_copy(update={"images": folders.pop()}) if first and looks_like_mask(first) else None
+
+
+def _folders_without_labels(root: Path, description: Description) -> Iterator[tuple[str, str]]:
+    """Folders beside those of the parts whose images train too, each behind the key that names it."""
+    drawn = [root / place for part in description.parts for place in (part.masks, part.objects) if place]
+    for name in description.background:
+        folder = subfolder(root, name, "background")
+        if any(folder.is_relative_to(root / part.images) for part in description.parts):
+            continue  # among the images of that part
+        if any(place.is_relative_to(folder) or folder.is_relative_to(place) for place in drawn):
+            raise UserError(
+                f"{root / FILE}: `background` names {name}, where the masks are. Name the folders of images that need "
+                "no mask, since they show background alone."
+            )
+        yield "background", name
+    yield from (("unlabelled", name) for name in description.unlabelled)
 
 
 def _files(items: Iterable[Item]) -> set[Path]:

@@ -151,7 +151,7 @@ def _images_of(root: Path, folder: str | None) -> tuple[str, ...]:
 
 def unsupported_labels(root: Path, items: Sequence[Item]) -> list[str]:
     """Remarks on files that have the names of images without a mask, and seem to hold their labels."""
-    bare = {item.image.stem for item in items if item.mask is None}
+    bare = {item.image.stem for item in items if not item.labelled}
     found: dict[str, list[Path]] = defaultdict(list)
     for folder, inner, files in os.walk(root) if bare else ():
         inner[:] = sorted(name for name in inner if not is_output(Path(folder, name)))

@@ -106,7 +106,7 @@ def list_described(
         UserError: The files make no data set; says why, and the way out.
     """
     description = found.description
-    labelled = [item for item in found.train if item.mask]
+    labelled = [item for item in found.train if item.labelled]
     refuse_too_few(found, labelled, holdout)
     refuse_unnamed(found)
     if description.classes and not found.annotations and (of_run := by_names(description.classes, known)):
@@ -120,6 +120,8 @@ def list_described(
         read_labels = partial(_read_mask, description.coding(), description.resize_masks == "nearest")
         if description.classes and {*description.classes.table.values()} == {*range(len(classes))}:
             masks = style_of((item.mask for item in labelled if item.mask), description.classes.table)
+    if description.background:
+        read_labels = partial(_read_background, read_labels, _background_of(found.root, classes))
     drawn_by = (holdout, seed, description.groups)
     held_out, chosen_by = _held_out(found, labelled, drawn_by, all_validate, known, read_labels)
     names = {item.name for item in held_out}
@@ -182,11 +184,27 @@ def _selection(found: Found, held_out: Sequence[object] | None) -> dict[SplitNam
     """What decided which files are in a split; `held_out` is how validation images were chosen, if they were."""
     description = found.description
     train, val = (part and part.identity for part in (description.train, description.val))
+    background = (description.background,) if description.background else ()  # so that caches stay valid
     elsewhere = found.unlabelled and os.path.abspath(found.unlabelled)
     return {
-        "train": (train, description.unlabelled, elsewhere, held_out),
-        "val": (train if held_out else val, held_out),
+        "train": (train, description.unlabelled, elsewhere, held_out, *background),
+        "val": (train if held_out else val, held_out, *background),
     }
+
+
+def _background_of(root: Path, classes: Sequence[str]) -> int:
+    """The class of images that show background alone."""
+    label = next((index for index, name in enumerate(classes) if is_background(name)), None)
+    if label is None:
+        raise UserError(
+            f"{root / FILE}: `background` names folders whose images show background alone, and no class is called "
+            f"background, of {listed(map(repr, classes), SHOWN)}. Give it that name in `classes`."
+        )
+    return label
+
+
+def _read_background(read_labels: Callable[[Item], Bytes], label: int, item: Item) -> Bytes:
+    return np.full(image_size(item.image), label, dtype=np.uint8) if item.background else read_labels(item)
 
 
 def _read_mask(coding: Coding, resize: bool, item: Item) -> Bytes:

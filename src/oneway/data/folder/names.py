@@ -12,6 +12,7 @@ INSTANCES = ("segmentationobject",)  # masks of single objects, which are no cla
 MASK_FOLDERS = frozenset((*MASKS, *INSTANCES))
 TRAIN = ("train", "training")
 VAL = ("val", "valid", "validation")
+GOOD = ("good", "ok", "normal")  # parts without a defect, in data of inspection
 UNLABELLED = ("unlabelled", "unlabeled")
 TEST = ("test", "testing")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from oneway.common.errors import UserError
@@ -30,6 +30,11 @@ def subfolder(root: Path, name: str, key: str) -> Path:
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder, though `{key}` names it.")
     return folder
+
+
+def shows_background(item: Item, description: Description) -> bool:
+    """Whether an image is in one of the folders whose images show background alone."""
+    return any(PurePosixPath(item.name).is_relative_to(folder) for folder in description.background)
 
 
 class Parts(NamedTuple):
@@ -72,6 +77,8 @@ def read_part(
         ]
     else:
         items = _masked(root, folder, files, part, key, problems)
+    if description.background:
+        items = [replace(item, background=not item.labelled and shows_background(item, description)) for item in items]
     if part.list is not None:
         items = _only_listed(require_inside(root / part.list, root), items, problems)
     return sorted(items, key=lambda item: item.name), annotations
@@ -82,10 +89,10 @@ def _only_listed(file: Path, items: list[Item], problems: list[Problem]) -> list
     named, unknown = names_in_list(file, [item.name for item in items])
     for entry in unknown:
         problems.append(Problem(file, f"lists {entry!r:.200}, and there is no such image."))
-    without = [item.name for item in items if item.name in named and item.mask is None]
+    without = [item.name for item in items if item.name in named and not item.labelled]
     if without:
         problems.append(Problem(file, f"lists {len(without)} images without labels, {without[0]} among them."))
-    return [item if item.name in named else replace(item, mask=None, further=(), predicted=False) for item in items]
+    return [item if item.name in named else Item(item.name, item.image) for item in items]
 
 
 def _masked(

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.common.words import counted, listed
 from oneway.data.dataset import Item
 from oneway.data.decode.regions import undrawn_class
-from oneway.data.folder.description import FILE, group_of, read_description
+from oneway.data.folder.description import FILE, group_of, read_description, to_flow
 from oneway.data.folder.doubts import doubts
 from oneway.data.folder.files import Found
 from oneway.data.folder.hold_out import may_validate
 from oneway.data.folder.infer import SHOWN
 from oneway.data.folder.layout import unsupported_labels
+from oneway.data.folder.names import GOOD
 from oneway.data.folder.unread import (
     brushed_masks,
     remark_masks_beside_annotations,
@@ -113,8 +115,13 @@ def remarks_on(found: Found, held_out: Sequence[Item], labelled: int, holdout: f
         yield f"Images of 16 bits are taken to use {found.description.bits} of them, as {FILE} says."
     if found.description.resize_masks:
         yield f"Masks of another size than their image get its size, by the nearest pixel, as {FILE} says."
+    if background := sum(item.background for item in (*found.train, *found.val)):
+        shows, where = "shows" if background == 1 else "show", listed(found.description.background, SHOWN)
+        yield f"{counted(background, 'image')} without labels in {where} {shows} background alone, as {FILE} says."
+    yield from _good_parts(found)
     if held_out:
         are, what = "is" if len(held_out) == 1 else "are", "annotations" if found.annotations else "a mask"
+        what = "labels" if background else what
         said = f"No validation set: {len(held_out)} of the {labelled} images with {what} {are} held out to validate"
         groups = found.description.groups
         whole = dict.fromkeys(group_of(item.name, groups) for item in held_out) if groups else ()
@@ -131,6 +138,17 @@ def remarks_on(found: Found, held_out: Sequence[Item], labelled: int, holdout: f
     yield from remark_unread_videos(found)
     yield from unsupported_labels(found.root, found.train)
     yield from _misfits(found)
+
+
+def _good_parts(found: Found) -> Iterator[str]:
+    """How images without labels are background, where their folder is called as that of good parts is."""
+    folders = Counter(PurePosixPath(item.name).parent for item in found.train if not item.labelled)
+    if good := {folder.as_posix(): count for folder, count in folders.items() if folder.name.lower() in GOOD}:
+        line, is_one = to_flow([*found.description.background, *good]), sum(good.values()) == 1
+        yield (
+            f"{counted(sum(good.values()), 'image')} in {listed(good, SHOWN)} {'has' if is_one else 'have'} no labels. "
+            f"If nothing is to be found there, `background: {line}` in {FILE} takes all of it for background."
+        )
 
 
 def _misfits(found: Found) -> Iterator[str]:

@@ -316,7 +316,7 @@ def _count_unlabelled(found: Found, folder: str) -> dict[str, int]:
 def _used(description: Description) -> set[str]:
     """Folders that have a part to play already."""
     places = (path for part in description.parts for path in (part.images, part.masks) if path)
-    return {*description.unlabelled, *places}
+    return {*description.unlabelled, *description.background, *places}
 
 
 def _named(description: Description) -> set[str]:

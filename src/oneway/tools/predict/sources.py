@@ -282,7 +282,7 @@ def _labelled(folder: Path) -> set[Path]:
     if folder.is_dir():
         with suppress(UserError):
             found = find(folder)
-            labelled = {item.image.resolve() for item in (*found.train, *found.val) if item.mask}
+            labelled = {item.image.resolve() for item in (*found.train, *found.val) if item.labelled}
             labelled |= {image.resolve() for pairs in labelled_apart(found).values() for image, _ in pairs}
     if not labelled:
         raise UserError(f"--unlabelled: no labels are found in {folder}. Give the folder that holds images and masks.")

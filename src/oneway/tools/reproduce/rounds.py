@@ -91,7 +91,7 @@ def refuse_other_rounds(out: Path, columns: Sequence[str]) -> None:
 def _refuse_too_few(settings: Data, most: int) -> None:
     """Refuse a folder that has not enough masks for the last round."""
     found = list_files(settings)
-    if (masks := sum(item.mask is not None for item in found.train)) < most:
+    if (masks := sum(item.labelled for item in found.train)) < most:
         raise UserError(f"--labels {most}: {found.root} has {counted(masks, 'image')} with a mask to train on.")
 
 

@@ -90,7 +90,7 @@ def candidates_of_run(
 
 
 def candidates_in_folder(folder: Path, style: ImageStyle, reduction: int) -> list[Candidate]:
-    """Images of a folder that have no mask there, as a model sees them, and at most so many times smaller."""
+    """Images of a folder that have no labels there, as a model sees them, and at most so many times smaller."""
 
     def read(path: Path) -> Bytes:
         image = read_image(path, style=style)
@@ -98,7 +98,7 @@ def candidates_in_folder(folder: Path, style: ImageStyle, reduction: int) -> lis
 
     items = find(folder).train
     return [
-        Candidate(item.name, partial(read, item.image), item.image.absolute()) for item in items if item.mask is None
+        Candidate(item.name, partial(read, item.image), item.image.absolute()) for item in items if not item.labelled
     ]
 
 
