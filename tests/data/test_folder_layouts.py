@@ -316,6 +316,16 @@ def test_folders_with_images_and_masks_of_their_own(tmp_path, yaml):
     )
 
 
+@pytest.mark.parametrize("within", [True, False], ids=["in the data folder", "elsewhere"])
+def test_folders_of_patients_beside_unlabelled_images(tmp_path, within):
+    """What is said of folders that are read together is about those of patients, wherever other images lie."""
+    root = tmp_path / "data"
+    patients(root / "train")
+    unlabelled = photo((root if within else tmp_path) / "unlabelled" / "0.jpg").parent
+    told = "Images and masks are those of p1, p2, p3 and 1 more, read together; to read one alone, name that folder."
+    assert told in listing(root, None if within else unlabelled).remarks
+
+
 def test_folders_of_patients_in_train_and_val(tmp_path):
     """Each part has its own, at any depth, in upper and lower case; a mask without an image is named."""
     patients(tmp_path / "train" / "ward")

@@ -60,7 +60,9 @@ def remark_other_masks(found: Found) -> Iterator[str]:
     if part is None or part.masks is None or (found.root / FILE).is_file():
         return
     if part.masks == part.images:
-        inside = dict.fromkeys(stem_below(item.image, found.root / part.images).split("/")[0] for item in found.train)
+        place = found.root / part.images  # unlabelled images may lie elsewhere
+        images = [item.image for item in found.train if item.image.is_relative_to(place)]
+        inside = dict.fromkeys(stem_below(image, place).split("/")[0] for image in images)
         yield f"Images and masks are those of {listed(inside)}, read together; to read one alone, name that folder."
         return
     labelled = [item for item in found.train if item.mask]
