@@ -53,6 +53,6 @@ def _above(root: Path) -> Path | None:
 def _labelled_parts(root: Path) -> list[DatasetPart]:
     """What has labels in a folder: training and validation images, or nothing."""
     try:
-        return [part for part in read_layout(root).parts if part.masks or part.annotations]
+        return [part for part in read_layout(root).parts if part.is_labelled]
     except UserError:
         return []

@@ -111,6 +111,11 @@ class DatasetPart(Section):
         """The format of annotations in place of masks, and where they are."""
         return next(((key, path) for key in ANNOTATIONS if (path := getattr(self, key)) is not None), None)
 
+    @property
+    def is_labelled(self) -> bool:
+        """Whether it says where labels are; else they may be masks beside the images, in their folder."""
+        return bool(self.masks or self.annotations)
+
 
 class Description(Section):
     """How a folder is read."""

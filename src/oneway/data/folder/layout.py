@@ -66,29 +66,43 @@ def read_layout(root: Path, names: tuple[str, ...] = IMAGES) -> Description:
 
 
 def recognise(root: Path, names: tuple[str, ...] = IMAGES) -> Description:
-    """Find the training, validation and unlabelled images of a folder by the names of its subfolders.
+    """The training, validation and unlabelled images of a folder, by the names of its files and subfolders.
 
-    `names` are what a folder of images beside one of masks may be called.
+    The first of these that is there decides which images train, and which validate:
+
+    1. a format of annotations that says it: in a file, by folders as only it has them, or with a file for each part;
+    2. `images/train` and `images/val`, with their masks in `masks/train` and `masks/val`;
+    3. a folder of images beside that of their masks, or a file of their annotations, and Pascal VOC's lists of names;
+    4. such a folder without lists: its images train, and those in a folder `val` validate;
+    5. folders `train` and `val`; without the former, all images here train.
+
+    Those in a folder `unlabelled` train as well. `names` are what a folder of images beside one of masks may be called.
     """
     unlabelled = _images_of(root, choose_folder(root, ".", UNLABELLED))
+    if (layout := _of_a_format(root)) is not None:
+        return layout.model_copy(update={"unlabelled": (*layout.unlabelled, *unlabelled)})
+    here = _part(root, ".", names)
+    labels_beside = here.images != "." and here.is_labelled
+    if labels_beside and (split := _split(root, here)):
+        within = _images_of(root, choose_folder(root, here.images, UNLABELLED))
+        return Description(train=split[0], val=split[1], unlabelled=(*unlabelled, *within))
+    if labels_beside:
+        train, val = _listed(root, here) or (here, _part_in(root, VAL, names))
+    else:
+        train, val = _part_in(root, TRAIN, names) or _with_masks_below(root, here), _part_in(root, VAL, names)
+    return Description(train=train, val=val, unlabelled=unlabelled)
+
+
+def _images_of(root: Path, folder: str | None) -> tuple[str, ...]:
+    return () if folder is None else (choose_folder(root, folder, IMAGES) or folder,)
+
+
+def _of_a_format(root: Path) -> Description | None:
+    """The parts of the first format that knows the folder for its own."""
     masks = choose_folder(root, ".", MASKS, with_images=True)
     bare = masks is None or masks.lower() == "annotations"  # where COCO has pictures beside its files
-    for known in (*LAYOUTS, *(TWO_FILES if bare else ())):
-        if (layout := known(root)) is not None:
-            return layout.model_copy(update={"unlabelled": (*layout.unlabelled, *unlabelled)})
-    whole = _part(root, ".", names)
-    labelled_here = whole.images != "." and (whole.masks or whole.annotations)
-    if labelled_here and (split := _split(root, whole)):
-        unlabelled += _images_of(root, choose_folder(root, whole.images, UNLABELLED))
-        return Description(train=split[0], val=split[1], unlabelled=unlabelled)
-    if labelled_here and (lists := _lists(root)):
-        parts = [whole.model_copy(update={"list": name}) if name else None for name in lists]
-        return Description(train=parts[0], val=parts[1], unlabelled=unlabelled)
-    train = None if labelled_here else choose_folder(root, ".", TRAIN)
-    val = choose_folder(root, ".", VAL)
-    parts = [_part(root, train, names) if train else whole, _part(root, val, names) if val else None]
-    train_part, val_part = (part and _with_masks_below(root, part) for part in parts)
-    return Description(train=train_part, val=val_part, unlabelled=unlabelled)
+    layouts = (known(root) for known in (*LAYOUTS, *(TWO_FILES if bare else ())))
+    return next((layout for layout in layouts if layout is not None), None)
 
 
 def _part(root: Path, folder: str, names: tuple[str, ...]) -> DatasetPart:
@@ -100,8 +114,16 @@ def _part(root: Path, folder: str, names: tuple[str, ...]) -> DatasetPart:
         masks = choose_folder(root, parent, (f"{name}{CAMVID}".lower(),), with_images=True)
     if masks is not None:
         return DatasetPart(images=images, masks=masks)
-    found = ((key, find(root, folder)) for key, find in FINDERS.items())
-    return DatasetPart(images=images, **dict(next((((key, place),) for key, place in found if place), ())))
+    for key, find in FINDERS.items():
+        if (place := find(root, folder)) is not None:
+            return DatasetPart(images=images, **{key: place})
+    return DatasetPart(images=images)
+
+
+def _part_in(root: Path, called: tuple[str, ...], names: tuple[str, ...]) -> DatasetPart | None:
+    """The part in a folder that is called so, if there is one."""
+    folder = choose_folder(root, ".", called)
+    return None if folder is None else _with_masks_below(root, _part(root, folder, names))
 
 
 def _with_masks_below(root: Path, part: DatasetPart) -> DatasetPart:
@@ -109,7 +131,7 @@ def _with_masks_below(root: Path, part: DatasetPart) -> DatasetPart:
 
     There are two of them at least, and none is a data set by itself, with splits, a table of classes or a description.
     """
-    if part.masks or part.annotations:
+    if part.is_labelled:
         return part
     top, kinds = str(root / part.images), defaultdict[str, set[bool]](set)
     for folder, inner, files in os.walk(top):
@@ -123,30 +145,31 @@ def _with_masks_below(root: Path, part: DatasetPart) -> DatasetPart:
     return part.model_copy(update={"masks": part.images}) if both > 1 else part
 
 
-def _lists(root: Path) -> tuple[str, str | None] | None:
-    """Pascal VOC's lists of the images that train and of those that validate, if it has the latter."""
-    folder: str | None = "."
-    for name in LISTS:
-        folder = folder and choose_folder(root, folder, (name,))
-    lists = {name: f"{folder}/{name}.txt" for name in ("train", "val", "trainval") if folder}
-    there = {name: path for name, path in lists.items() if require_inside(root / path, root).is_file()}
-    train = there.get("train") or there.get("trainval")
-    return (train, there.get("val") if "train" in there else None) if train else None
-
-
-def _split(root: Path, whole: DatasetPart) -> tuple[DatasetPart, DatasetPart] | None:
+def _split(root: Path, here: DatasetPart) -> tuple[DatasetPart, DatasetPart] | None:
     """The parts of `images/train`, `images/val`, `masks/train` and `masks/val`."""
-    if whole.masks is None:
+    if here.masks is None:
         return None
-    chosen = [choose_folder(root, side, names) for names in (TRAIN, VAL) for side in (whole.images, whole.masks)]
+    chosen = [choose_folder(root, side, names) for names in (TRAIN, VAL) for side in (here.images, here.masks)]
     match chosen:
         case [str(images), str(masks), str(val_images), str(val_masks)]:
             return DatasetPart(images=images, masks=masks), DatasetPart(images=val_images, masks=val_masks)
     return None
 
 
-def _images_of(root: Path, folder: str | None) -> tuple[str, ...]:
-    return () if folder is None else (choose_folder(root, folder, IMAGES) or folder,)
+def _listed(root: Path, here: DatasetPart) -> tuple[DatasetPart, DatasetPart | None] | None:
+    """The parts by Pascal VOC's lists: of the images that train and, if there is one, of those that validate."""
+    above = choose_folder(root, ".", LISTS[:1])
+    folder = above and choose_folder(root, above, LISTS[1:])
+    if folder is None:
+        return None
+
+    def part(name: str) -> DatasetPart | None:
+        path = f"{folder}/{name}.txt"
+        return here.model_copy(update={"list": path}) if require_inside(root / path, root).is_file() else None
+
+    if (train := part("train")) is not None:
+        return train, part("val")
+    return None if (train := part("trainval")) is None else (train, None)
 
 
 def unsupported_labels(root: Path, items: Sequence[Item]) -> list[str]:

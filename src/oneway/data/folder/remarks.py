@@ -85,7 +85,7 @@ def _too_few(found: Found, items: Sequence[Item], holdout: float, is_explained: 
     if (file := root / FILE).is_file() and (said := read_description(file).train):
         places = ", ".join(f"`{key}: {place}`" for key, place in said.model_dump(exclude_none=True).items())
         way_out = f"{file} has the last word, and its `train` says {places}: correct that."
-    if not labelled and (part is None or not (part.masks or part.annotations)):
+    if not labelled and (part is None or not part.is_labelled):
         missing = f"{root}: masks are missing: 0 of {images} {'has' if len(found.train) == 1 else 'have'} labels."
         return missing if is_explained else f"{missing} {way_out}"
     have = "has" if labelled == 1 else "have"

@@ -233,7 +233,7 @@ def remark_unread_videos(found: Found) -> Iterator[str]:
 def unread_masks(found: Found) -> Iterator[str]:
     """What folders that are called as those of masks hold instead, where labels are missing."""
     part = found.description.train
-    if part is None or part.masks or part.annotations:
+    if part is None or part.is_labelled:
         return
     for place in PurePosixPath(part.images, "x").parents:
         for name in folders_in(found.root / place):
