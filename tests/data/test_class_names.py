@@ -132,8 +132,12 @@ def test_names_in_two_cases_are_doubted_and_a_list_decides(tmp_path):
 def test_names_that_are_a_letter_apart_are_doubted(tmp_path, one, other, doubted):
     """One of them may be misspelt, and would be a class of its own; a list of classes says that it is meant."""
     root = spelt(tmp_path, one, one, other)
-    headings = [heading for heading, _ in listing(root).warnings]
-    assert headings == ["Classes whose names are a letter apart"] * doubted
+    warnings = listing(root).warnings
+    assert [heading for heading, _ in warnings] == ["Classes whose names are a letter apart"] * doubted
+    for _, message in warnings:
+        write(root / "dataset.yaml", message.split("`")[1])
+        assert len(listing(root).classes) == 3
+        assert not listing(root).warnings
     write(root / "dataset.yaml", json.dumps({"classes": ["background", "car", one, other]}))
     assert not listing(root).warnings
 

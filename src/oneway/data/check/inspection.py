@@ -26,6 +26,7 @@ from oneway.data.check.result import check_data
 from oneway.data.check.text import findings_text, summary
 from oneway.data.dataset import Listing
 from oneway.data.folder import FILE, Found, describe, list_described
+from oneway.data.folder.description import Description
 from oneway.data.pictures import is_marked
 from oneway.data.pool import is_pool
 
@@ -101,7 +102,7 @@ def _advise(folder: Found, file: Path, inferred: bool, by_hand: str | None, cons
         say(console, indent(folder.description.to_yaml().rstrip(), "    "))
     elif folder.inferred and (folder.inferred.numbered or not folder.inferred.named):
         say(console, f"To name the classes, put these lines into {file}, and edit them:")
-        say(console, indent(folder.description.classes_to_yaml(), "    "))
+        say(console, indent(Description(classes=folder.inferred.classes).classes_to_yaml(), "    "))
 
 
 def _makes_a_set(folder: Found, holdout: float, seed: int) -> bool:

@@ -6,7 +6,7 @@ import colorsys
 import re
 import reprlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +78,14 @@ def by_colour(colours: dict[str, Colour]) -> Classes:
     return Classes(tuple(colours), {colour: index for index, colour in enumerate(colours.values())})
 
 
+def merge(classes: Classes, into: Mapping[str, str]) -> Classes:
+    """Classes of which some, by their names, are others; values of the latter stand before theirs."""
+    names = [into.get(name, name) for name in classes.names]
+    distinct = tuple(dict.fromkeys(names))
+    values = sorted(classes.table.items(), key=lambda entry: classes.names[entry[1]] in into)
+    return Classes(distinct, {value: distinct.index(names[label]) for value, label in values}, classes.rare)
+
+
 def parse_classes(value: Any) -> Classes | None:
     """Parse `[name, …]`, `{number: name, …}` or `{name: colour, …}` in YAML; a ValueError says what is wrong."""
     match value:
@@ -100,6 +108,20 @@ def parse_classes(value: Any) -> Classes | None:
         "write [name, …] in order of number, or {number: name, …}, or {name: [red, green, blue], …}; "
         f"{_short(value)} is none of these"
     )
+
+
+def parse_merge(value: Any) -> dict[str, tuple[str, ...]]:
+    """Parse `{name: [name, …], …}` in YAML, a class and those that it takes in; a ValueError says what is wrong."""
+    if not isinstance(value, dict) or not all(isinstance(names, list | tuple) and names for names in value.values()):
+        raise ValueError(f"write {{name: [other, …], …}}, a class and those that it takes in, and not {_short(value)}")
+    merged = {_name(key): tuple(map(_name, names)) for key, names in value.items()}
+    entries = [(name, key) for key, names in merged.items() for name in names]
+    for name, key in entries:
+        if name in merged:
+            raise ValueError(f"{name!r} takes in others, so that {key!r} cannot take in {name!r}")
+        if others := [other for twice, other in entries if twice == name and other != key]:
+            raise ValueError(f"{name!r} is taken in by {key!r} and by {others[0]!r}")
+    return merged
 
 
 def _by_single_number(names: dict[Any, Any]) -> dict[int, str]:

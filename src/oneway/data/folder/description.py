@@ -6,6 +6,8 @@
 - `{0: background, 255: crack}`: masks hold these numbers;
 - `{road: [128, 64, 128], car: "#00008e"}`: masks are painted in these colours.
 
+`merge: {car: [truck, van]}` makes one class of several.
+
 `colours: [[0, 0, 0], [255, 0, 0]]` are those in which the classes are shown, `ignore: [255]` the numbers or colours
 that neither train nor count. `train: {images: photos, masks: labels}` or `{images: photos, coco: instances.json}` and
 likewise `val` name the folders, `unlabelled: [video]` those of images without labels.
@@ -44,7 +46,15 @@ from oneway.common.terms import IGNORE
 from oneway.config import read_yaml
 from oneway.data.dataset import Colour
 from oneway.data.decode.masks import Coding, pack
-from oneway.data.folder.classes import Classes, Value, default_colours, parse_classes, parse_colours, parse_values
+from oneway.data.folder.classes import (
+    Classes,
+    Value,
+    default_colours,
+    parse_classes,
+    parse_colours,
+    parse_merge,
+    parse_values,
+)
 from oneway.data.image_style import MOST_BITS
 
 FILE = "dataset.yaml"
@@ -52,7 +62,7 @@ FILE = "dataset.yaml"
 ANNOTATIONS = ("coco", "labelme", "yolo", "cvat", "label_studio", "supervisely", "objects")
 """The keys of a part that name annotations."""
 
-OPTIONS = ("crowds", "unannotated", "groups", "bands", "bits", "resize_masks", "colour_tolerance")
+OPTIONS = ("merge", "crowds", "unannotated", "groups", "bands", "bits", "resize_masks", "colour_tolerance")
 """Keys beside those of classes and folders."""
 
 Folders = Annotated[tuple[str, ...], BeforeValidator(lambda one: (one,) if isinstance(one, str) else one)]
@@ -123,6 +133,9 @@ class Description(Section):
     classes: Annotated[Classes | None, PlainValidator(parse_classes)] = None
     """None until they are known: from COCO's categories, or by looking at the masks."""
 
+    merge: Annotated[dict[str, tuple[str, ...]], PlainValidator(parse_merge)] = Field(default_factory=dict)
+    """By the name of a class: those that it takes in, which are no classes of their own."""
+
     colours: Annotated[tuple[Colour, ...] | None, PlainValidator(parse_colours)] = None
     ignore: Annotated[tuple[Value, ...] | None, PlainValidator(parse_values)] = None
     """What stands for no class; by default 255, unless it is a class; among colours, none."""
@@ -169,6 +182,11 @@ class Description(Section):
     def names(self) -> tuple[str, ...]:
         """Names of the classes, in order of class index; empty where they are not known yet."""
         return self.classes.names if self.classes else ()
+
+    @property
+    def merged_into(self) -> dict[str, str]:
+        """The classes that are merged, each with the one that takes it in."""
+        return {other: name for name, others in self.merge.items() for other in others}
 
     @property
     def palette(self) -> tuple[Colour, ...]:

@@ -64,10 +64,12 @@ def _misspelt(found: Found, classes: Sequence[str]) -> Doubts:
     """Names in annotations that are a letter apart, and are different classes."""
     if not found.annotations or found.description.names:
         return
-    if pairs := [f"{one!r} and {other!r}" for one, other in combinations(classes, 2) if _a_letter_apart(one, other)]:
+    if pairs := [pair for pair in combinations(classes, 2) if _a_letter_apart(*pair)]:
+        shown, (right, wrong) = [f"{one!r} and {other!r}" for one, other in pairs[:SHOWN]], pairs[0]
         yield (
             "Classes whose names are a letter apart",
-            f"{'; '.join(pairs[:SHOWN])} are different classes. If one is misspelt, correct the labels",
+            f"{'; '.join(shown)} are different classes. If one is misspelt, correct the labels, or write the right one "
+            f"with the other behind it into {FILE}: `merge: {to_flow({right: [wrong]})}`",
         )
 
 

@@ -10,22 +10,23 @@ from pathlib import Path
 
 import numpy as np
 
-from oneway.common.errors import UserError
+from oneway.common.errors import UserError, unknown
 from oneway.common.terms import IGNORE, SplitName
 from oneway.common.words import listed
 from oneway.data.check.survey import ALIKE_SHAPES
-from oneway.data.dataset import NO_RUN, Bytes, Item, Known, Listing
+from oneway.data.dataset import NO_RUN, Bytes, Colour, Item, Known, Listing
 from oneway.data.decode.images import image_size
 from oneway.data.decode.masks import Coding, read_mask
 from oneway.data.decode.plausible import MOST_PIXELS
 from oneway.data.decode.regions import BACKGROUND, is_background, paint_over, spelled, undrawn_class
 from oneway.data.folder.another import name_another
 from oneway.data.folder.class_table import find_legend, find_table
-from oneway.data.folder.classes import default_colours
+from oneway.data.folder.classes import default_colours, merge
 from oneway.data.folder.description import FILE, Description
 from oneway.data.folder.doubts import doubts
 from oneway.data.folder.files import Found, find
 from oneway.data.folder.formats import Annotations
+from oneway.data.folder.formats.interface import renamed
 from oneway.data.folder.hold_out import hold_out, may_validate, with_all_classes
 from oneway.data.folder.infer import SHOWN, infer
 from oneway.data.folder.reduction import Reduction, with_reduction
@@ -52,7 +53,7 @@ def describe(root: Path, unlabelled: Path | None = None, known: Known = NO_RUN) 
     if not masks and (another := name_another(root)):
         raise UserError(f"{root}: none of its images has labels. {another}")
     if given.classes is not None or found.annotations or not masks:
-        return found
+        return _with_merged_classes(found, known)
     table = find_table(found.root, dict.fromkeys((".", *(part.images for part in given.parts))))
     inferred, read_as = infer(masks, given.ignore, table), ""
     if table is None and known.classes and (of_run := by_values(inferred.classes, known)):
@@ -68,7 +69,26 @@ def describe(root: Path, unlabelled: Path | None = None, known: Known = NO_RUN) 
         "colours": inferred.colours if given.colours is None else given.colours,
         "ignore": given.ignore if given.ignore is not None else inferred.ignore or ignore,
     }
-    return replace(found, description=given.model_copy(update=changes), inferred=inferred, read_as=read_as)
+    found = replace(found, description=given.model_copy(update=changes), inferred=inferred, read_as=read_as)
+    return _with_merged_classes(found, known)
+
+
+def _with_merged_classes(found: Found, known: Known) -> Found:
+    """The same, with one class for those that the description merges."""
+    description, into = found.description, found.description.merged_into
+    if not into or (found.inferred and not found.inferred.named):  # the latter are refused
+        return found
+    names = list(dict.fromkeys((*description.names, *(name for one in found.annotations for name in one.names))))
+    if not known.classes and (lacking := [name for name in into if name not in names]):  # a run may have merged them
+        raise UserError(f"{found.root / FILE}: merge: {unknown('class', lacking[0], names)}")
+    changes: dict[str, object] = {}
+    if classes := description.classes:
+        shown: dict[str, Colour] = {}
+        for name, colour in zip(description.names, description.palette, strict=True):
+            shown[into.get(name, name)] = colour if name not in into else shown.get(into[name], colour)
+        changes = {"classes": merge(classes, into), "colours": tuple(shown.values())}
+    annotations = tuple(renamed(one, into) for one in found.annotations)
+    return replace(found, description=description.model_copy(update=changes), annotations=annotations)
 
 
 def list_folder(
@@ -152,6 +172,7 @@ def _label_coding(found: Found, description: Description) -> str:
     coding = f"annotations, crowds {description.crowds}, unannotated {description.unannotated}"
     # Formats that are read otherwise than they once were say so: what older caches hold of them is not used.
     kinds = {part.annotations[0] for part in description.parts if part.annotations}
+    coding += f", merge {description.merged_into}" if description.merge else ""
     coding += ", objects by colour" if "objects" in kinds else ""
     coding += f", resize_masks {description.resize_masks}" if description.resize_masks else ""
     coding += ", turned shapes" if kinds & {"cvat", "label_studio"} else ""
@@ -229,9 +250,9 @@ def _annotated_classes(found: Found, known: Known) -> tuple[str, ...]:
     """
     names = dict.fromkeys(name for one in found.annotations for name in one.names)
     if given := found.description.names:
-        unknown = [name for name in names if spelled(name, given) is None and not is_background(name)]
-        drawn_on = _first_images(found.annotations) if unknown else {}
-        if lacking := [name for name in unknown if name in drawn_on]:  # others are listed, and were never used
+        others = [name for name in names if spelled(name, given) is None and not is_background(name)]
+        drawn_on = _first_images(found.annotations) if others else {}
+        if lacking := [name for name in others if name in drawn_on]:  # others are listed, and were never used
             shown = listed((repr(name) for name in lacking), SHOWN)
             is_drawn, it = ("is drawn", "it") if len(lacking) == 1 else ("are drawn", "them")
             first = drawn_on[lacking[0]].relative_to(found.root).as_posix()

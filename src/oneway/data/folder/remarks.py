@@ -109,6 +109,8 @@ def remarks_on(found: Found, held_out: Sequence[Item], labelled: int, holdout: f
         yield from found.inferred.remarks
     if found.guessed and found.description.train:
         yield f"Images are those in {found.description.train.images}: they have the names of the masks."
+    for name, merged in found.description.merge.items():
+        yield f"{name} takes in {listed(merged, None)}, as {FILE} says."
     if found.description.bands:
         yield f"Bands {listed(found.description.bands)} of images are taken for red, green and blue, as {FILE} says."
     if found.description.bits:

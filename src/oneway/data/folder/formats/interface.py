@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
@@ -108,6 +108,20 @@ class Annotations:
     further: Mapping[Path, tuple[Path, ...]] = field(default_factory=dict)  # by image: more files of its annotations
     pictures: frozenset[Path] = frozenset()  # image files that are annotations, and no images
     coding: str = ""  # what a file says that is none of an image, and that decides its labels
+
+
+def renamed(annotations: Annotations, names: Mapping[str, str]) -> Annotations:
+    """Annotations in which some classes have other names."""
+
+    def regions(image: Path) -> Regions:
+        found = annotations.regions(image)
+        return replace(
+            found,
+            regions=tuple(replace(one, name=one.name and names.get(one.name, one.name)) for one in found.regions),
+        )
+
+    distinct = tuple(dict.fromkeys(names.get(name, name) for name in annotations.names))
+    return replace(annotations, names=distinct, regions=regions)
 
 
 def of_one_file(
