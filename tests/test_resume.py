@@ -112,6 +112,22 @@ def test_a_stopped_run_can_be_ended_where_it_was_saved(whole, tmp_path):
     assert json.loads((folder / "summary.json").read_text())["iterations"] == 30
 
 
+@pytest.mark.parametrize("kept", [3, 6])
+def test_a_log_that_is_older_than_its_checkpoint_is_said_to_be(whole, tmp_path, kept):
+    """As where a folder is copied while it trains: the curves have a hole; there is no word where they have none."""
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    for name in ("summary.json", "model.safetensors", f"checkpoint/{ITERATIONS:08d}.json"):
+        (folder / name).unlink()
+    lines = [line for line in (whole / "metrics.jsonl").read_text().splitlines(keepends=True) if "learning" in line]
+    (folder / "metrics.jsonl").write_text("".join(lines[:kept]))
+    done = forked("train", "--resume", "run", cwd=tmp_path, report=False)
+    assert done.returncode == 0, done.stderr
+    note = f"metrics.jsonl ends at iteration {5 * kept}, and the checkpoint is of iteration 30"
+    assert (note in " ".join(done.stdout.split())) == (kept < 6)
+    assert (folder / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
 def test_only_the_last_two_checkpoints_are_kept(whole):
     """Disk use does not grow with the run, and no temporary file stays behind."""
     names = sorted(path.name for path in (whole / "checkpoint").iterdir())

@@ -191,6 +191,12 @@ def restore(
         run.write(ENVIRONMENT, record)
     run.write_lines(METRICS, logged)
     checkpoint.prune(run.checkpoints)  # now that the newest is known to be whole
+    last, every = max((line["iteration"] for line in logged), default=0), continued.before.train.log_every
+    if done // every > last // every:
+        say(
+            f"Note: {run.path / METRICS} ends at iteration {last}, and the checkpoint is of iteration {done}, as where "
+            "a folder is copied while it trains. Curves have no values in between; the model is not affected."
+        )
     if differences:
         say(
             f"Note: not as in the iterations before: {'; '.join(differences)}. The run continues, and its numbers may "
