@@ -17,7 +17,7 @@ from oneway.data.dataset import Item, in_order
 from oneway.data.folder.another import name_another
 from oneway.data.folder.description import FILE, DatasetPart, Description, read_description
 from oneway.data.folder.formats import Annotations
-from oneway.data.folder.infer import Inferred
+from oneway.data.folder.inferred import Inferred
 from oneway.data.folder.layout import read_layout
 from oneway.data.folder.mask_summary import looks_like_mask
 from oneway.data.folder.names import IMAGES, MASK_FOLDERS, PHOTOS, TEST, TRAIN, UNLABELLED, VAL

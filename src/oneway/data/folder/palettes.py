@@ -13,13 +13,17 @@ from itertools import combinations
 from pathlib import Path
 
 from oneway.common.errors import UserError
+from oneway.common.terms import IGNORE
 from oneway.common.threads import in_threads
+from oneway.common.words import counted
 from oneway.data.dataset import Colour
 from oneway.data.decode.images import open_image
-from oneway.data.decode.masks import VERY_NEAR, palette_of
-from oneway.data.folder.classes import Classes
+from oneway.data.decode.masks import VERY_NEAR, pack, palette_of
+from oneway.data.folder.classes import Classes, Value, by_colour
+from oneway.data.folder.inferred import TWO_NAMES, Inferred, shown
 from oneway.data.folder.mask_summary import MaskSummary, summarise_mask
 
+BLACK, WHITE = (0, 0, 0), (255, 255, 255)
 MOST_COLOURS = 32  # of classes in all masks; more of them are shades
 LOOKED_AT, DECODED = 256, 8  # masks whose palettes are compared where classes are described, and those of others
 
@@ -39,30 +43,29 @@ class Conflict:
 
 def find_conflict(summaries: Sequence[MaskSummary], indices: Sequence[int] = range(256)) -> Conflict | None:
     """The first of these indices that two masks show in different colours; None where there is none."""
-    shown = _shown(summaries)
+    colours = _colours_by_index(summaries)
     for index in indices:
-        for one, other in combinations(shown.get(index, {}).items(), 2):
+        for one, other in combinations(colours.get(index, {}).items(), 2):
             if not _alike(one[0], other[0]):
                 return Conflict(index, *((path, colour) for colour, path in (one, other)))
     return None
 
 
-def steady_colours(summaries: Sequence[MaskSummary]) -> dict[Colour, set[int]] | None:
-    """The colours that masks use, with the indices of each, where they tell classes apart; else None.
-
-    They do where they are few, and where an index has several since these move from index to index: colours that stay
-    at theirs may be those that two programs show one class in.
-    """
-    shown, places = _shown(summaries), defaultdict[Colour, set[int]](set)
-    for index, colours in shown.items():
-        for colour in colours:
-            places[colour].add(index)
-    palettes = [(one.palette, one.values) for one in summaries if one.palette is not None]
-    merged = any(len({palette[value] for value in values}) < len(values) for palette, values in palettes)
-    staying = any(sum(len(places[colour]) == 1 for colour in colours) > 1 for colours in shown.values())
-    if merged or staying or len(places) > MOST_COLOURS or len(palettes) < len(summaries):
-        return None
-    return None if any(_alike(*pair) for pair in combinations(places, 2)) else dict(places)
+def from_palettes(summaries: Sequence[MaskSummary], ignore: tuple[Value, ...] | None, conflict: Conflict) -> Inferred:
+    """Classes by the colours of palettes that number them differently; 255 is ignored where it is always one colour."""
+    places = _steady_colours(summaries)
+    if places is None or any(isinstance(value, int) for value in ignore or ()):
+        raise refusal(conflict)
+    always_255 = tuple(colour for colour in places if places[colour] == {IGNORE})
+    without: tuple[Value, ...] = always_255 if ignore is None else ignore
+    colours = sorted({*places} - {*without})
+    names = TWO_NAMES if colours == [BLACK, WHITE] else [f"colour {pack(colour):06x}" for colour in colours]
+    what = f"{len(colours)} classes, from the colours {shown(map(list, colours))} of {counted(len(summaries), 'mask')}"
+    remarks = [f"{what}, whose palettes number them differently ({conflict})"]
+    if ignore is None:
+        remarks += (f"Index {IGNORE}, which is {list(one)} in the palettes, is ignored." for one in always_255)
+    classes = by_colour(dict(zip(names, colours, strict=True)))
+    return Inferred(classes, remarks=tuple(remarks), ignore=without or None, numbered=True)
 
 
 def refusal(conflict: Conflict) -> UserError:
@@ -96,14 +99,32 @@ def _palette(path: Path) -> tuple[Colour, ...] | None:
         return None  # said when the mask is decoded
 
 
-def _shown(summaries: Sequence[MaskSummary]) -> Mapping[int, dict[Colour, Path]]:
+def _steady_colours(summaries: Sequence[MaskSummary]) -> dict[Colour, set[int]] | None:
+    """The colours that masks use, with the indices of each, where they tell classes apart; else None.
+
+    They do where they are few, and where an index has several since these move from index to index: colours that stay
+    at theirs may be those that two programs show one class in.
+    """
+    found, places = _colours_by_index(summaries), defaultdict[Colour, set[int]](set)
+    for index, colours in found.items():
+        for colour in colours:
+            places[colour].add(index)
+    palettes = [(one.palette, one.values) for one in summaries if one.palette is not None]
+    merged = any(len({palette[value] for value in values}) < len(values) for palette, values in palettes)
+    staying = any(sum(len(places[colour]) == 1 for colour in colours) > 1 for colours in found.values())
+    if merged or staying or len(places) > MOST_COLOURS or len(palettes) < len(summaries):
+        return None
+    return None if any(_alike(*pair) for pair in combinations(places, 2)) else dict(places)
+
+
+def _colours_by_index(summaries: Sequence[MaskSummary]) -> Mapping[int, dict[Colour, Path]]:
     """The colours in which masks show each index that they use, with the first mask of each."""
-    shown = defaultdict[int, dict[Colour, Path]](dict)
+    found = defaultdict[int, dict[Colour, Path]](dict)
     for summary in summaries:
         if summary.palette is not None:
             for index in summary.values:
-                shown[index].setdefault(summary.palette[index], summary.path)
-    return shown
+                found[index].setdefault(summary.palette[index], summary.path)
+    return found
 
 
 def _alike(one: Colour, other: Colour) -> bool:

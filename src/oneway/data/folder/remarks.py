@@ -15,7 +15,7 @@ from oneway.data.folder.description import FILE, group_of, read_description, to_
 from oneway.data.folder.doubts import doubts
 from oneway.data.folder.files import Found
 from oneway.data.folder.hold_out import may_validate
-from oneway.data.folder.infer import SHOWN
+from oneway.data.folder.inferred import SHOWN
 from oneway.data.folder.layout import unsupported_labels
 from oneway.data.folder.names import GOOD
 from oneway.data.folder.unread import (
