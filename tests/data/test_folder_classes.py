@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 
 import numpy as np
@@ -167,6 +168,21 @@ def test_smoothed_borders_are_refused(tmp_path, radius):
     assert "masks/0.png: holds 0, " in message
     assert "smoothed borders" in message
     assert "without smoothing" in message
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg"])
+def test_shades_of_black_and_white_are_read_as_the_refusal_says(tmp_path, suffix):
+    """The line it names takes every shade for the nearer of the two, of smoothed masks and of those in JPEG."""
+    for index in range(4):
+        photo(tmp_path / "images" / f"{index}.jpg", index, (60, 80))
+        soft(tmp_path / "masks" / f"{index}.{suffix}")
+    line = re.search("`(classes: [^`]+)`", refusal(tmp_path))
+    write(tmp_path / "dataset.yaml", line[1])
+    found = listing(tmp_path)
+    assert found.classes == ("background", "foreground")
+    shades = np.asarray(Image.open(found.val[0].mask))
+    assert len(np.unique(shades)) > 10
+    assert np.array_equal(found.read_labels(found.val[0]), shades > 127)
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,9 @@ MASK_SUFFIXES = SUFFIXES | {matlab.SUFFIX}
 NO_NUMBER = -(2**31)
 """Stands for samples of floating-point masks that are no number, or below all that are: these have no class."""
 
+LEVELS = frozenset(range(256))
+"""Of greyscale in 8 bits: where each stands for a class, losses matter only along borders."""
+
 VERY_NEAR = 16  # levels of a channel by which noise or losses may have changed a colour
 BLOCK = 2**20  # pixels looked up at once: their indices take eight times the memory of their labels
 
@@ -67,12 +70,12 @@ def unpack(packed: int) -> Colour:
     return packed >> 16, packed >> 8 & 0xFF, packed & 0xFF
 
 
-def read_raw(path: Path) -> RawMask:
-    """A mask as it is stored; a UserError where it cannot be read, or could only be read with losses."""
+def read_raw(path: Path, lossy: bool = False) -> RawMask:
+    """A mask as it is stored; a UserError where it cannot be read, or, unless `lossy` will do, only with losses."""
     if path.suffix.lower() == matlab.SUFFIX:
         return RawMask(matlab.read_index_map(path), coloured=False, palette=None, mode="I")
     with open_image(path) as image:
-        _refuse_losses(path, image)
+        _refuse_unusable(path, image, lossy)
         small = image.mode in ("1", "L", "LA", "P", "PA")
         size = image.size[::-1]
         values: Numbers = np.empty(size, dtype=np.uint8) if small else np.empty(size, dtype=np.int32)
@@ -93,7 +96,7 @@ def read_raw(path: Path) -> RawMask:
 
 def read_mask(path: Path, coding: Coding) -> Bytes:
     """H×W class indices, or IGNORE; a UserError names a value that stands for nothing, its place, and the way out."""
-    raw = read_raw(path)
+    raw = read_raw(path, lossy=not coding.coloured and coding.table.keys() >= LEVELS)
     values = _near(_colours(path, raw), coding) if coding.coloured else _numbers(path, raw, coding)
     table = {**coding.table, NO_NUMBER: IGNORE}
     known = np.array(sorted(table), dtype=np.int32)
@@ -108,12 +111,13 @@ def read_mask(path: Path, coding: Coding) -> Bytes:
     return labels
 
 
-def _refuse_losses(path: Path, image: Image.Image) -> None:
+def _refuse_unusable(path: Path, image: Image.Image, lossy: bool) -> None:
     for kind in (image.format, image.info.get("compression")):
-        if kind in LOSSY:
+        if kind in LOSSY and not lossy:
             name = kind.removeprefix("tiff_").upper()
             raise UserError(
-                f"{path}: {name} compression changes values, and a mask must keep them. Export the masks as PNG."
+                f"{path}: {name} compression changes values, and a mask must keep them. Export the masks as PNG. "
+                f"{about_halves('there are no others, and these')}"
             )
     if not (image.mode in ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "F") or image.mode.startswith("I")):
         raise UserError(f"{path}: no mask has pixels of kind {image.mode}. Save it as greyscale, palette or RGB PNG.")
@@ -141,6 +145,14 @@ def palette_of(image: Image.Image) -> tuple[Colour, ...] | None:
         return None
     entries = [*(image.getpalette("RGB") or []), *[0] * 768][:768]
     return tuple(zip(entries[::3], entries[1::3], entries[2::3], strict=True))
+
+
+def about_halves(they: str) -> str:
+    """How masks of two classes are read whose values have been changed."""
+    return (
+        f"If {they} are black and white, `classes: {{0-127: background, 128-255: foreground}}` in dataset.yaml takes "
+        "every shade for the nearer of the two."
+    )
 
 
 def alpha_varies(path: Path) -> bool:

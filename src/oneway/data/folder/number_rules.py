@@ -22,6 +22,7 @@ from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.common.words import counted
 from oneway.data.dataset import Colour
+from oneway.data.decode.masks import about_halves
 from oneway.data.folder.classes import MOST_CLASSES, Classes, Value, by_index, by_number
 from oneway.data.folder.inferred import TWO_NAMES, Inferred, shown
 from oneway.data.folder.mask_summary import MaskSummary, numbers_objects, rare_values
@@ -93,10 +94,11 @@ def _refuse_smoothed(summaries: Sequence[MaskSummary], found: set[int], filling:
     if 2 * len(filling) < len(found):
         worst = max(summaries, key=lambda summary: len(summary.values))
         areas = f"; areas are filled with {shown(sorted(filling))}" if filling else ""
+        grey = f" {about_halves('they')}" if max(found) <= IGNORE else ""
         raise UserError(
             f"{worst.path}: holds {shown(sorted(worst.values))}, most of them only along borders{areas}. The masks "
             "are photographs, or were saved with losses or smoothed borders. Export them again as PNG without "
-            "smoothing (anti-aliasing), with one number for each class."
+            f"smoothing (anti-aliasing), with one number for each class.{grey}"
         )
 
 
