@@ -289,6 +289,20 @@ def test_classes_in_one_piece_are_classes(tmp_path, counts, size):
     assert len(listing(numbered(tmp_path, counts, size)).classes) == max(counts) + 1
 
 
+@pytest.mark.parametrize(("counts", "warned"), [((1, 3, 2, 5), True), ((3, 3, 2, 3), False), ((1, 2, 1, 2), False)])
+def test_few_numbers_that_may_be_those_of_objects_are_warned_of(tmp_path, counts, warned):
+    """They are classes all the same; the line that is given makes them one."""
+    root = numbered(tmp_path, counts)
+    lines = [
+        message for heading, message in listing(root).warnings if heading == "Numbers that may be those of objects"
+    ]
+    assert len(lines) == warned
+    if warned:
+        write(root / "dataset.yaml", re.search("`(classes: [^`]+)`", lines[0])[1])
+        assert listing(root).classes == ("background", "object")
+        assert not listing(root).warnings
+
+
 def test_black_and_white_in_16_bits(tmp_path):
     """0 and 65535 are background and foreground, as 0 and 255 are; a run that called them otherwise keeps its names."""
     pairs(tmp_path)

@@ -11,6 +11,7 @@ from oneway.common.words import counted, listed
 from oneway.data.dataset import Item
 from oneway.data.folder.description import FILE, FOLDER, group_of, to_flow
 from oneway.data.folder.files import Found
+from oneway.data.folder.inferred import as_one_class
 from oneway.data.folder.palettes import conflict_with
 
 SEVERAL = 3  # folders from which on, each with two labelled images or more, they may be patients, places or videos
@@ -27,6 +28,7 @@ def doubts(found: Found, held_out: Sequence[Item] = (), classes: Sequence[str] =
     yield from _spellings(found, classes)
     yield from _misspelt(found, classes)
     yield from _strays(found)
+    yield from _objects(found)
     yield from _palettes(found)
     yield from _bare(found)
     yield from _taken_for_background(found)
@@ -98,6 +100,16 @@ def _strays(found: Found) -> Doubts:
         yield (
             "Numbers that hardly occur, in a single mask",
             f"{shown}: if {they} for no class, correct the mask, or write `ignore: {line}` into {FILE}",
+        )
+
+
+def _objects(found: Found) -> Doubts:
+    """Numbers that were taken for classes, and may be those of objects."""
+    if found.inferred and found.inferred.objects:
+        yield (
+            "Numbers that may be those of objects",
+            "some masks hold more of them than others, each in one piece, and nearly all masks count up from 1: if "
+            f"they number objects of one class, write `{as_one_class()}` into {FILE}",
         )
 
 

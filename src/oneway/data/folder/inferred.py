@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from oneway.common.terms import IGNORE
 from oneway.common.words import listed
 from oneway.data.dataset import Colour
 from oneway.data.folder.classes import Classes, Value
@@ -26,7 +27,13 @@ class Inferred:
     named: bool = True  # False for colours that no table explains: the names are placeholders, or of a legend
     legend: str = ""  # a file that names these colours, though its own name is not that of a table
     strays: Mapping[int, Path] = field(default_factory=dict)  # numbers that hardly occur, and the only mask of each
+    objects: bool = False  # whether the numbers may be those of objects, few as they are
     numbered: bool = False  # whether the names are made of numbers: they serve, and the user may have better ones
+
+
+def as_one_class(largest: int = IGNORE) -> str:
+    """The line that makes all numbers of objects one class."""
+    return f"classes: {{0: background, 1-{max(IGNORE, largest)}: object}}"
 
 
 def shown(values: Iterable[object]) -> str:

@@ -21,7 +21,7 @@ from oneway.data.folder.classes import MOST_CLASSES
 
 MOST_COUNTED = 2**16  # numbers below this are counted; larger ones are no classes
 RARE = 1e-4  # share of all pixels below which a value in a single mask was rarely painted on purpose
-MANY = 6  # objects from which on the numbers of a mask may count them
+MANY, FEW = 6, 3  # objects from which on the numbers of masks surely count them, and may do so
 NEARLY_ALL = 0.9  # of the masks, and of the numbers in some of them, for which that has to hold
 LOOKED_AT, TURNS = 3, 64  # masks that are looked at closely, and corners on the way through a region
 MOST_VALUES = 64  # in a mask; a photograph has more
@@ -115,16 +115,17 @@ def rare_values(summaries: Sequence[MaskSummary], grey: int = 1) -> dict[int, Pa
     return {value: masks[value][0] for value in pixels if pixels[value] < most and len(masks[value]) == 1}
 
 
-def numbers_objects(summaries: Sequence[MaskSummary]) -> bool:
+def numbers_objects(summaries: Sequence[MaskSummary], least: int = MANY) -> bool:
     """Whether masks number objects: they hold 1 to k, some few and others more, and each number is in one piece.
 
-    Where every mask shows the same classes, or some lack one in between, the numbers are those of classes.
+    Where every mask shows the same classes, or some lack one in between, the numbers are those of classes. So they are
+    where no mask has the `least` number of objects.
     """
     counts = {summary.path: len(summary.values - {0, IGNORE}) for summary in summaries}
     drawn = [summary for summary in summaries if counts[summary.path]]
     counting = [summary for summary in drawn if max(summary.values - {IGNORE}) == counts[summary.path]]
     found = [counts[summary.path] for summary in counting] or [0]
-    if max(found) < MANY or max(found) - min(found) < 2 or len(counting) < NEARLY_ALL * len(drawn):
+    if max(found) < least or max(found) - min(found) < 2 or len(counting) < NEARLY_ALL * len(drawn):
         return False
     pieces = []
     for summary in sorted(counting, key=lambda summary: -counts[summary.path])[:LOOKED_AT]:

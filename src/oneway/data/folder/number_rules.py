@@ -24,8 +24,8 @@ from oneway.common.words import counted
 from oneway.data.dataset import Colour
 from oneway.data.decode.masks import about_halves
 from oneway.data.folder.classes import MOST_CLASSES, Classes, Value, by_index, by_number
-from oneway.data.folder.inferred import TWO_NAMES, Inferred, shown
-from oneway.data.folder.mask_summary import MaskSummary, numbers_objects, rare_values
+from oneway.data.folder.inferred import TWO_NAMES, Inferred, as_one_class, shown
+from oneway.data.folder.mask_summary import FEW, MaskSummary, numbers_objects, rare_values
 
 WHITE, WHITE_16 = 255, 65535  # in 8 and in 16 bits
 MOST_SCATTERED = 32  # classes whose numbers do not count up; more of them number instances, or are shades
@@ -60,6 +60,7 @@ def from_numbers(summaries: Sequence[MaskSummary], ignore: tuple[Value, ...] | N
         colours=_colours(palette, values),
         remarks=tuple(remarks),
         strays=strays,
+        objects=numbers_objects(summaries, FEW),
         numbered=classes.names != TWO_NAMES,
     )
 
@@ -168,6 +169,5 @@ def refuse_objects(summaries: Sequence[MaskSummary]) -> None:
         raise UserError(
             f"{most.path}: holds {shown(sorted(most.values))}, each in one piece, and other masks hold fewer: these "
             "are numbers of objects, and not of classes. If all objects are of one class, write "
-            f"`classes: {{0: background, 1-{max(IGNORE, *most.values)}: object}}` into dataset.yaml; if they are "
-            "classes, list their names there."
+            f"`{as_one_class(max(most.values))}` into dataset.yaml; if they are classes, list their names there."
         )
