@@ -1,26 +1,21 @@
-"""Which of the common layouts the files of a folder follow.
-
-Labels in formats that are not supported are recognised, so that a message can say what to do.
-"""
+"""Which of the common layouts the files of a folder follow."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections import defaultdict
-from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
 
 from oneway.common.errors import UserError
 from oneway.common.run_files import is_output
-from oneway.data.dataset import Item
 from oneway.data.decode.images import hidden
 from oneway.data.decode.masks import MASK_SUFFIXES
 from oneway.data.folder.class_table import TABLES
 from oneway.data.folder.description import FILE, DatasetPart, Description, read_description
-from oneway.data.folder.formats import FINDERS, LAYOUTS, TWO_FILES, begins_with
+from oneway.data.folder.formats import FINDERS, LAYOUTS, TWO_FILES
 from oneway.data.folder.names import IMAGES, MASKS, TEST, TRAIN, UNLABELLED, VAL
 from oneway.data.folder.walk import choose_folder, require_inside
 
@@ -32,20 +27,6 @@ BELOW = re.compile(rf"(?:(.*?)/)??({'|'.join((*IMAGES, *MASKS))})/(.+)", re.IGNO
 """A path: what is before the first folder of images or masks in it, the name of that folder, and what is behind."""
 
 APART = frozenset((FILE, *TABLES, *TRAIN, *VAL, *TEST, LISTS[0]))  # names in a folder that is a data set by itself
-
-FOREIGN = {
-    ".json": ("Labelme", re.compile(rb'"shapes"\s*:')),
-    ".txt": ("YOLO", re.compile(rb"\A\d+( -?[\d.]+){4,}\s")),
-    ".xml": ("Pascal VOC", re.compile(rb"<annotation>")),
-}
-"""Whose labels of single images have this suffix, and the content that tells these files from others."""
-
-WAYS_OUT = {
-    "YOLO": "Name the classes in a data.yaml beside the folders: `train: images`, and `names: [crack, …]`.",
-    "Labelme": "Say in dataset.yaml that labels come from these, as in `train: {images: images, labelme: images}`.",
-}
-
-MOST_READ = 2**20  # bytes of such a file that are looked at
 
 
 def read_layout(root: Path, names: tuple[str, ...] = IMAGES) -> Description:
@@ -170,28 +151,3 @@ def _listed(root: Path, here: DatasetPart) -> tuple[DatasetPart, DatasetPart | N
     if (train := part("train")) is not None:
         return train, part("val")
     return None if (train := part("trainval")) is None else (train, None)
-
-
-def unsupported_labels(root: Path, items: Sequence[Item]) -> list[str]:
-    """Remarks on files that have the names of images without a mask, and seem to hold their labels."""
-    bare = {item.image.stem for item in items if not item.labelled}
-    found: dict[str, list[Path]] = defaultdict(list)
-    for folder, inner, files in os.walk(root) if bare else ():
-        inner[:] = sorted(name for name in inner if not is_output(Path(folder, name)))
-        for path in (Path(folder, name) for name in sorted(files)):
-            if path.suffix.lower() in FOREIGN and path.stem in bare:
-                found[path.suffix.lower()].append(path)
-    remarks = []
-    for suffix, paths in found.items():
-        kind, sign = FOREIGN[suffix]
-        try:
-            labels = require_inside(paths[0], root)
-        except UserError:
-            continue
-        if begins_with(sign, labels, MOST_READ):
-            first = paths[0].relative_to(root).as_posix()
-            way_out = WAYS_OUT.get(kind, "Export these labels as PNG masks, or as COCO.")
-            remarks.append(
-                f"{kind} files with the names of images are not read ({len(paths)}; {first} is the first). {way_out}"
-            )
-    return remarks

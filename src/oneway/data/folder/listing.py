@@ -31,7 +31,8 @@ from oneway.data.folder.hold_out import hold_out, may_validate, with_all_classes
 from oneway.data.folder.infer import infer
 from oneway.data.folder.inferred import SHOWN
 from oneway.data.folder.reduction import Reduction, with_reduction
-from oneway.data.folder.remarks import refuse_too_few, refuse_unnamed, remarks_on
+from oneway.data.folder.refusals import refuse_too_few, refuse_unnamed
+from oneway.data.folder.remarks import remarks_on
 from oneway.data.folder.run_classes import by_names, by_values, how_read
 from oneway.data.image_style import MOST_BITS, ImageStyle
 from oneway.data.mask_style import style_of

@@ -1,4 +1,4 @@
-"""What is said of a folder: why it makes no data set, with the way out; or else what was decided for the user."""
+"""What was decided for the user about a folder, and what of it is not read."""
 
 from __future__ import annotations
 
@@ -6,105 +6,29 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from oneway.common.errors import UserError
 from oneway.common.terms import IGNORE
 from oneway.common.words import counted, listed
 from oneway.data.dataset import Item
 from oneway.data.decode.regions import undrawn_class
-from oneway.data.folder.description import FILE, group_of, read_description, to_flow
-from oneway.data.folder.doubts import doubts
+from oneway.data.folder.description import FILE, group_of, to_flow
 from oneway.data.folder.files import Found
-from oneway.data.folder.hold_out import may_validate
 from oneway.data.folder.inferred import SHOWN
-from oneway.data.folder.layout import unsupported_labels
 from oneway.data.folder.names import GOOD
 from oneway.data.folder.unread import (
-    brushed_masks,
     remark_masks_beside_annotations,
     remark_other_masks,
     remark_unread_annotations,
     remark_unread_videos,
     remark_unused_images,
-    suggest_ending,
-    suggest_pair,
-    unread_masks,
 )
-
-
-def refuse_too_few(found: Found, labelled: Sequence[Item], holdout: float) -> None:
-    """Refuse fewer labelled images than one that trains and, where none is named to validate, one that does."""
-    both = not found.val and holdout > 0
-    if len(may_validate(labelled) if both else labelled) >= (2 if both else 1):
-        return
-    warned = (f"{message[:1].upper()}{message[1:]}." for _, message in doubts(found))
-    pair: tuple[str, ...] = ()
-    if not labelled and not (found.root / FILE).is_file():
-        pair = (*suggest_pair(found.root), *suggest_ending(found)) or tuple(_class_folders(found))
-    unread = () if labelled else (*unread_masks(found), *brushed_masks(found))
-    hints = (*pair, *warned, *unread, *unsupported_labels(found.root, found.train), *_misfits(found))
-    raise UserError(f"{_too_few(found, labelled, holdout, bool(pair))}{''.join(f' {hint}' for hint in hints)}")
-
-
-def _class_folders(found: Found) -> Iterator[str]:
-    """A remark on folders of images that may be classes, where there are two or more and none has a mask."""
-    places = {item.name.partition("/")[0] for item in found.train}
-    if len(places) > 1 and all(item.name.count("/") == 1 and item.mask is None for item in found.train):
-        names = listed(sorted(places), SHOWN)
-        yield (
-            f"If {names} are classes of whole images: those are not learnt here. A mask says of each pixel what it "
-            f"shows; put masks with the names of images into {found.root / 'masks'}, in the same folders."
-        )
-
-
-def refuse_unnamed(found: Found) -> None:
-    """Refuse colours that nothing names."""
-    root, palette, inferred = found.root, found.description.palette, found.inferred
-    if inferred and not inferred.named:
-        shown = listed((list(colour) for colour in palette), SHOWN)
-        raise UserError(
-            f"{root}: the masks are painted in colours, and nothing says which class each stands for: {shown}. "
-            f"{_naming(root, inferred.legend)}.{''.join(f' {remark}' for remark in inferred.remarks)}"
-        )
-
-
-def _too_few(found: Found, items: Sequence[Item], holdout: float, is_explained: bool) -> str:
-    """The message about too few labels, or none at all, with what to do about it, unless that is said elsewhere."""
-    root, part, labelled = found.root, found.description.train, len(items)
-    if (made := sum(item.predicted for item in items)) and holdout and not found.val:
-        masks = "mask of `oneway predict`" if made == 1 else "masks of `oneway predict`"
-        return (
-            f"{root}: {labelled - made} of {counted(len(found.train), 'training image')} have labels that nobody "
-            f"predicted, which is too few: two are needed, since the {made} {masks} can train, and not validate. "
-            "Correct some and save them anew, label more images, or name a `val` folder."
-        )
-    less = "one will do with --data.holdout 0, or with a `val` folder"
-    needed = "one is needed" if found.val or not holdout else f"one has to train and one to validate ({less})"
-    images = counted(len(found.train), "training image")
-    way_out = f"Put images into {root / 'images'} and masks of the same names into {root / 'masks'}"
-    way_out += f", or say in {FILE} where they are."
-    if (file := root / FILE).is_file() and (said := read_description(file).train):
-        places = ", ".join(f"`{key}: {place}`" for key, place in said.model_dump(exclude_none=True).items())
-        way_out = f"{file} has the last word, and its `train` says {places}: correct that."
-    if not labelled and (part is None or not part.is_labelled):
-        missing = f"{root}: masks are missing: 0 of {images} {'has' if len(found.train) == 1 else 'have'} labels."
-        return missing if is_explained else f"{missing} {way_out}"
-    have = "has" if labelled == 1 else "have"
-    return f"{root}: {labelled} of {images} {have} labels, which is too few: {needed}. {way_out}"
-
-
-def _naming(root: Path, legend: str = "") -> str:
-    """How classes are given names; `legend` is a file that has names for them."""
-    named = f"have the names of {legend}, which lists all of these colours" if legend else "can be named"
-    if (root / FILE).is_file():
-        return f"`oneway check` prints lines for {FILE} in which they {named}"
-    return f"`oneway check --save` writes a {FILE} in which they {named}"
+from oneway.data.folder.unreadable_labels import unsupported_labels
 
 
 def remarks_on(found: Found, held_out: Sequence[Item], labelled: int, holdout: float) -> Iterator[str]:
     """What was decided for the user."""
     if found.inferred and found.inferred.numbered:
         first, *others = found.inferred.remarks
-        yield from (f"{first}; {_naming(found.root)}.", *others)
+        yield from (f"{first}; {naming(found.root)}.", *others)
     elif found.inferred:
         yield from found.inferred.remarks
     if found.guessed and found.description.train:
@@ -138,8 +62,16 @@ def remarks_on(found: Found, held_out: Sequence[Item], labelled: int, holdout: f
     yield from remark_unread_annotations(found)
     yield from remark_unused_images(found)
     yield from remark_unread_videos(found)
-    yield from unsupported_labels(found.root, found.train)
-    yield from _misfits(found)
+    yield from unsupported_labels(found)
+    yield from misfits(found)
+
+
+def naming(root: Path, legend: str = "") -> str:
+    """How classes are given names; `legend` is a file that has names for them."""
+    named = f"have the names of {legend}, which lists all of these colours" if legend else "can be named"
+    if (root / FILE).is_file():
+        return f"`oneway check` prints lines for {FILE} in which they {named}"
+    return f"`oneway check --save` writes a {FILE} in which they {named}"
 
 
 def _good_parts(found: Found) -> Iterator[str]:
@@ -153,7 +85,7 @@ def _good_parts(found: Found) -> Iterator[str]:
         )
 
 
-def _misfits(found: Found) -> Iterator[str]:
+def misfits(found: Found) -> Iterator[str]:
     """How many files do not fit, and the first of them."""
     if found.problems:
         first = found.problems[0]

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import permutations
 from pathlib import Path, PurePosixPath
 
 from oneway.common.errors import UserError
@@ -18,7 +16,6 @@ from oneway.common.run_files import is_output
 from oneway.common.words import command, counted, listed
 from oneway.data.dataset import Item
 from oneway.data.decode.images import SUFFIXES
-from oneway.data.decode.masks import MASK_SUFFIXES
 from oneway.data.decode.video import VIDEO_SUFFIXES
 from oneway.data.folder.description import FILE, Description, to_flow
 from oneway.data.folder.files import Found
@@ -29,13 +26,10 @@ from oneway.data.folder.mask_summary import looks_like_mask
 from oneway.data.folder.names import IMAGES, INSTANCES, MASK_FOLDERS, MASKS, PHOTOS, TEST
 from oneway.data.folder.pairing import pair_beside, pair_masks, stems, stems_below, unmarked
 from oneway.data.folder.walk import (
-    MOST_BELOW,
-    UNSUPPORTED,
     choose_folder,
     entries_of,
     folders_in,
     images_in,
-    kind_of,
     require_inside,
     stem_below,
     walk,
@@ -108,37 +102,6 @@ def remark_unread_annotations(found: Found) -> Iterator[str]:
                 f"Labels are the masks in {part.masks}; the annotations in {listed(held, SHOWN)} are not read. To read "
                 f"these instead, write `train: {to_flow({'images': part.images, key: held[0]})}` into {FILE}."
             )
-
-
-def suggest_pair(root: Path) -> Iterator[str]:
-    """The line that reads two folders whose names say nothing, where files of both have the same names."""
-    folders = (name for name in folders_in(root, MOST_BELOW) if not is_output(root / name))
-    files = {name: images_in(root / name, root, []) for name in folders}
-    for images, masks in permutations(files, 2):
-        drawn = stems(files[masks], root / masks)
-        fitting = stems(files[images], root / images).keys() & pair_masks(stems(files[images], root / images), drawn)
-        if len(fitting) > max(1, FITS * len(drawn)) and looks_like_mask(files[masks][0]):
-            line = to_flow({"images": images, "masks": masks})
-            said = f"Files in {masks} have the names of those in {images}"
-            yield f"{said}: if they are masks, write `train: {line}` into {FILE}."
-            return
-
-
-def suggest_ending(found: Found) -> Iterator[str]:
-    """What to call masks beside their images whose names have an unknown ending; nothing where there are none such."""
-    beside = {(item.image.parent, item.image.stem): item.image for item in found.train}
-    endings: dict[str, list[Path]] = defaultdict(list)
-    for (folder, stem), image in beside.items():
-        begun = (length for length in range(len(stem) - 1, 0, -1) if (folder, stem[:length]) in beside)
-        if (length := next(begun, 0)) and re.search("[a-z]", stem[length:], re.IGNORECASE):
-            endings[stem[length:]].append(image)
-    for ending, files in sorted(endings.items(), key=lambda item: -len(item[1]))[:SHOWN]:
-        if len(files) > 1 and all(map(looks_like_mask, files[:2])):
-            yield (
-                f"{len(files)} files end with {ending!r} behind the name of an image ({files[0].name} is the first): "
-                "if they are masks, let them end with '_mask' instead."
-            )
-            return
 
 
 def remark_unused_images(found: Found) -> Iterator[str]:
@@ -228,33 +191,6 @@ def remark_unread_videos(found: Found) -> Iterator[str]:
             common, whose = videos[0], "the frames of the first"
         read = command("--data.unlabelled", common)
         yield f"{listed(names, SHOWN)} {are} not read; `{read}` trains on {whose}, without labels."
-
-
-def unread_masks(found: Found) -> Iterator[str]:
-    """What folders that are called as those of masks hold instead, where labels are missing."""
-    part = found.description.train
-    if part is None or part.is_labelled:
-        return
-    for place in PurePosixPath(part.images, "x").parents:
-        for name in folders_in(found.root / place):
-            if name.lower() not in MASKS:
-                continue
-            files = walk(found.root / place / name, found.root, [])
-            kinds = Counter(kind for file in files if (kind := kind_of(file)) in UNSUPPORTED - MASK_SUFFIXES)
-            for suffix, count in kinds.most_common(1):
-                folder = (place / name).as_posix()
-                yield f"{folder} holds {counted(count, 'file')} of kind {suffix}, not read: save masks as PNG."
-
-
-def brushed_masks(found: Found) -> Iterator[str]:
-    """Masks of Label Studio that cannot be paired, where labels are missing."""
-    files = [file for file in walk(found.root, found.root, []) if BRUSHED.fullmatch(file.name)]
-    if files:
-        first, are = files[0].relative_to(found.root).as_posix(), "is" if len(files) == 1 else "are"
-        yield (
-            f"{counted(len(files), 'mask')} of Label Studio ({first} is the first) {are} not read, since the names do "
-            "not say of which images: export as JSON, which has brush strokes too."
-        )
 
 
 def _say_tests(found: Found, tests: dict[str, int], labels: str) -> str:
