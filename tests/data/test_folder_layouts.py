@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import numpy as np
 import pytest
+import yaml
 from PIL import Image
 
 from data.folders import SCENE, coco, labelled, listing, mask, names, pairs, photo, refusal, write
@@ -377,3 +379,31 @@ def test_folders_on_both_sides_of_a_hold_out_are_said(tmp_path):
             mask(tmp_path / "two" / "masks" / name / f"{index}.png")
     assert len(listing(tmp_path / "two").val) == 2
     assert not leaks(tmp_path / "two")
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("P{0:02}_slice{1:02}", "(*)_slice*"),
+        ("site {0}.{1}", "(*).*"),
+        ("0{0}TP_{1:05}", "(*)_*"),
+        ("IMG_{0}{1}", None),
+        ("{0}{1}", None),
+        ("a{0}b{0}x_{1}_{0}y", None),
+    ],
+)
+def test_groups_of_names_on_both_sides_of_a_hold_out_are_said(tmp_path, name, pattern):
+    """Slices of a patient, whose names share a number; the line that is given keeps them together."""
+    for index in range(16):
+        stem = name.format(index // 4, index % 4)
+        photo(tmp_path / "images" / f"{stem}.jpg", index)
+        mask(tmp_path / "masks" / f"{stem}.png")
+    told = leaks(tmp_path)
+    assert len(told) == (pattern is not None)
+    if pattern is not None:
+        assert "4 groups of them (" in told[0]
+        line = re.search("`(groups: [^`]+)`", told[0])[1]
+        assert yaml.safe_load(line) == {"groups": pattern}
+        write(tmp_path / "dataset.yaml", line)
+        assert len({item.image.stem.partition(pattern[3])[0] for item in listing(tmp_path).val}) == 1
+        assert not leaks(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import combinations
@@ -16,6 +17,7 @@ from oneway.data.folder.palettes import conflict_with
 
 SEVERAL = 3  # folders from which on, each with two labelled images or more, they may be patients, places or videos
 LONG = 6  # letters from which on names that are one letter apart are rarely two words; COCO-Stuff has no such pair
+NUMBERED_WITHIN = re.compile(r".*\d\D*?([-_. ]\D*)\d+")  # in parentheses, what stands before the last number
 SHOWN = 8  # names or numbers that a message lists
 
 Doubts = Iterator[tuple[str, str]]
@@ -24,7 +26,7 @@ Doubts = Iterator[tuple[str, str]]
 
 def doubts(found: Found, held_out: Sequence[Item] = (), classes: Sequence[str] = ()) -> Doubts:
     """All of them; `held_out` are images that validate for want of a validation set."""
-    yield from _divided_folders(found, held_out)
+    yield from _divided_groups(found, held_out)
     yield from _spellings(found, classes)
     yield from _misspelt(found, classes)
     yield from _strays(found)
@@ -34,16 +36,32 @@ def doubts(found: Found, held_out: Sequence[Item] = (), classes: Sequence[str] =
     yield from _taken_for_background(found)
 
 
-def _divided_folders(found: Found, held_out: Sequence[Item]) -> Doubts:
-    folders = Counter(group_of(item.name, FOLDER) for item in found.train if item.labelled)
-    held = Counter(group_of(item.name, FOLDER) for item in held_out)
-    divided = [name for name, count in folders.items() if 0 < held[name] < count]
-    if divided and found.description.groups is None and sum(count > 1 for count in folders.values()) >= SEVERAL:
-        yield (
-            "Folders that both train and validate",
-            f"{len(divided)} of {len(folders)} folders ({divided[0]} is the first): where each is a patient, place or "
-            f"video, scores will be too high. To hold out whole folders, write `groups: {FOLDER}` into {FILE}",
-        )
+def _divided_groups(found: Found, held_out: Sequence[Item]) -> Doubts:
+    """Images that may belong together, by their folders or else by their names, and are on both sides."""
+    labelled = [item.name for item in found.train if item.labelled]
+    for what, pattern in (("folders", FOLDER), ("names", _numbered_within(labelled))):
+        if found.description.groups is not None or pattern is None:
+            continue
+        members = Counter(group_of(name, pattern) for name in labelled)
+        held = Counter(group_of(item.name, pattern) for item in held_out)
+        divided = [name for name, count in members.items() if 0 < held[name] < count]
+        if divided and sum(count > 1 for count in members.values()) >= SEVERAL:
+            groups = what if pattern == FOLDER else "groups of them"
+            yield (
+                f"{what.capitalize()} that both train and validate",
+                f"{len(divided)} of {len(members)} {groups} ({divided[0]} is the first): where each is a patient, "
+                f"place or video, scores will be too high. To hold out whole {groups.split()[0]}, write "
+                f"`groups: {to_flow(pattern)}` into {FILE}",
+            )
+            return
+
+
+def _numbered_within(names: Sequence[str]) -> str | None:
+    """The pattern of names such as `P01_slice03`, if all have the same: that of a number behind one with a number."""
+    found = [NUMBERED_WITHIN.fullmatch(PurePosixPath(name).stem) for name in names]
+    joints = {parts[1] if parts else "" for parts in found}
+    joint = joints.pop() if len(joints) == 1 else ""
+    return f"(*){joint}*" if joint and joint.isascii() and not {*joint} & {*"()*"} else None
 
 
 def _spellings(found: Found, classes: Sequence[str]) -> Doubts:
