@@ -179,6 +179,12 @@ class Description(Section):
         return [part for part in (self.train, self.val) if part]
 
     @property
+    def folders(self) -> set[str]:
+        """All folders of images and of masks."""
+        places = {path for part in self.parts for path in (part.images, part.masks) if path}
+        return {*self.unlabelled, *self.background, *places}
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of the classes, in order of class index; empty where they are not known yet."""
         return self.classes.names if self.classes else ()

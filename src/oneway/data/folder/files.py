@@ -47,6 +47,11 @@ class Found:
     inferred: Inferred | None = None  # how the classes of masks were, where no description gives them
     read_as: str = ""  # as in a listing
 
+    def is_taken(self, folder: str) -> bool:
+        """Whether a folder below the root has a part to play, is around one that has, or was written by oneway."""
+        around_one = any(PurePosixPath(path).is_relative_to(folder) for path in self.description.folders)
+        return around_one or is_output(self.root / folder)
+
 
 def find(root: Path, unlabelled: Path | None = None) -> Found:
     """Find the training, validation and unlabelled images of a folder, with their masks.

@@ -14,14 +14,9 @@ from oneway.data.folder.description import FILE, group_of, to_flow
 from oneway.data.folder.files import Found
 from oneway.data.folder.inferred import SHOWN
 from oneway.data.folder.names import GOOD
-from oneway.data.folder.unread import (
-    remark_masks_beside_annotations,
-    remark_other_masks,
-    remark_unread_annotations,
-    remark_unread_videos,
-    remark_unused_images,
-)
+from oneway.data.folder.other_labels import remark_other_labels
 from oneway.data.folder.unreadable_labels import unsupported_labels
+from oneway.data.folder.unused import remark_unused
 
 
 def remarks_on(found: Found, held_out: Sequence[Item], labelled: int, holdout: float) -> Iterator[str]:
@@ -57,11 +52,8 @@ def remarks_on(found: Found, held_out: Sequence[Item], labelled: int, holdout: f
     if found.annotations and (given := found.description.names) and undrawn_class(given) == IGNORE:
         yield f"Pixels that no region covers are ignored: {FILE} lists no background."
     yield from dict.fromkeys(remark for one in found.annotations for remark in one.remarks)
-    yield from remark_other_masks(found)
-    yield from remark_masks_beside_annotations(found)
-    yield from remark_unread_annotations(found)
-    yield from remark_unused_images(found)
-    yield from remark_unread_videos(found)
+    yield from remark_other_labels(found)
+    yield from remark_unused(found)
     yield from unsupported_labels(found)
     yield from misfits(found)
 

@@ -20,7 +20,7 @@ from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.video import VIDEO_SUFFIXES
 from oneway.data.folder import FILE, find
 from oneway.data.folder.names import IMAGES, MASK_FOLDERS
-from oneway.data.folder.unread import labelled_apart
+from oneway.data.folder.unused import labelled_apart
 from oneway.data.folder.walk import PICTURES, choose_folder, kind_of
 
 ARCHIVES = frozenset({".tar", ".zip", ".tgz", ".gz"})
