@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,9 @@ from files import change_json, contents
 from oneway.cli import main
 from oneway.common.errors import UserError
 from oneway.common.run_files import ENVIRONMENT, METRICS, SUMMARY
+from oneway.runs import lock
 from oneway.tools.run_list import ListedRun, list_runs, table
+from oneway.tools.watch.state import Watcher
 from processes import oneway
 
 LOCKING = """
@@ -99,6 +102,33 @@ def test_a_run_trains_as_long_as_a_process_holds_its_lock(folder):
     assert (stopped.method, stopped.labels, stopped.seed, stopped.value) == ("supervised", 4, 3, None)
     shutil.rmtree(run / "checkpoint")
     assert listed(folder)["both/supervised"].done == 0
+
+
+def test_a_suspended_run_is_said_to_be(folder, monkeypatch, capsys):
+    """As Ctrl-Z leaves it, with how it goes on: there, and where somebody would train in its folder."""
+    run = folder / "both/supervised"
+    (run / SUMMARY).unlink()
+    holding = [sys.executable, "-c", LOCKING, str(run)]
+    with subprocess.Popen(holding, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "held\n"
+        os.kill(process.pid, signal.SIGSTOP)
+        try:
+            os.waitpid(process.pid, os.WUNTRACED)  # once it is
+            os.utime(run / lock.NAME, (0, 0))  # as if long ago
+            found, watched = listed(folder)["both/supervised"], Watcher(folder).overview()
+            monkeypatch.setattr(sys, "argv", ["oneway", "runs", str(folder)])
+            with pytest.raises(SystemExit):
+                main()
+            with pytest.raises(UserError, match=f"is suspended. .* `kill -CONT {process.pid}`"), lock.hold(run):
+                pass
+        finally:
+            os.kill(process.pid, signal.SIGCONT)
+    assert (found.state, found.done, found.process) == ("suspended", 4, process.pid)
+    assert [one["state"] for one in watched if one["name"] == "both/supervised"] == ["suspended"]
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"both/supervised is suspended: `fg` in its terminal lets it go on, or `kill -CONT {process.pid}`." in said
+    assert listed(folder)["both/supervised"].state == "stopped"
 
 
 def test_a_run_with_a_method_of_its_own_is_listed(folder):

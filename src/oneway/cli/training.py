@@ -275,6 +275,9 @@ def runs(
     for run in found:
         if run.problem:
             say(results, f"Cannot be read: {run.problem}")
+    for run in found:
+        if run.process:
+            say(results, f"{run.name} is suspended: `fg` in its terminal lets it go on, or `kill -CONT {run.process}`.")
     if any(run.state == "stopped" for run in found):
         say(results, f"A stopped run goes on with: {command('oneway', 'train', 'RUN', '--resume')}")
 

@@ -10,6 +10,9 @@ import errno
 import fcntl
 import os
 import platform
+import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -25,6 +28,9 @@ NAME = ".lock"
 SECONDS_BETWEEN_TOUCHES = 5.0
 STALE_AFTER = 20.0
 """Seconds without a touch after which another computer's lock file counts as left behind."""
+
+CAREFULLY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+"""How lock files are opened to be read: a stranger's folder may have a link or a pipe there."""
 
 TRANSIENT = (errno.EIO, errno.ESTALE, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETIMEDOUT, errno.EINTR)
 """Transient errors of locking on file systems that have locks."""
@@ -124,6 +130,23 @@ def is_touched(folder: Path) -> bool:
     return touched is not None and time.time() - touched / 1e9 < STALE_AFTER
 
 
+def suspended_process(folder: Path) -> int | None:
+    """The process of this computer that has locked the folder, if it is suspended, as Ctrl-Z does it."""
+    named = re.fullmatch(rf"process (\d{{1,9}}) on {re.escape(platform.node())}", _first_line(_read(folder)))
+    return int(named[1]) if named and _is_suspended(int(named[1])) else None
+
+
+def _is_suspended(process: int) -> bool:
+    """Whether a process is stopped, and goes on with SIGCONT; False where the system does not tell."""
+    with suppress(OSError):
+        if sys.platform == "linux":
+            status = Path(f"/proc/{process}/stat").read_bytes()
+            return status.rpartition(b") ")[2].startswith(b"T")
+        shown = subprocess.run(["ps", "-o", "stat=", "-p", str(process)], capture_output=True, check=False)
+        return shown.stdout.strip().startswith(b"T")
+    return False
+
+
 def _lock(descriptor: int) -> bool:
     """Lock an open file or folder; False where the file system has no such locks."""
     try:
@@ -187,21 +210,25 @@ def _refuse_live_holder(folder: Path, system_locks: bool) -> None:
 
 def _touched(folder: Path) -> int | None:
     """When the lock file was last touched; None if it is gone. Opening it refreshes network file systems' caches."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a stranger's folder may have a link or a pipe there
-    with suppress(OSError), open_descriptor(folder / NAME, flags) as descriptor:
+    with suppress(OSError), open_descriptor(folder / NAME, CAREFULLY) as descriptor:
         return os.fstat(descriptor).st_mtime_ns
     return None
 
 
 def _in_use(folder: Path) -> UserError:
-    holder = _first_line(_read(folder))
+    holder, process = _first_line(_read(folder)), suspended_process(folder)
+    if process is not None:
+        return UserError(
+            f"{folder}: {holder} writes to it, and is suspended. `fg` in its terminal lets it go on, or "
+            f"`kill -CONT {process}`; `kill -TERM {process}; kill -CONT {process}` ends it."
+        )
     return UserError(f"{folder}: {holder} writes to it. Wait for it to end, or choose another folder with --out.")
 
 
 def _read(folder: Path) -> bytes:
     """The content of the lock file; empty where it cannot be read."""
-    with suppress(OSError), open(folder / NAME, "rb") as file:
-        return file.read(1000)
+    with suppress(OSError), open_descriptor(folder / NAME, CAREFULLY) as descriptor:
+        return os.read(descriptor, 1000)
     return b""
 
 

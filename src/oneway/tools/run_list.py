@@ -23,7 +23,7 @@ from oneway.runs.reading import is_there, list_names
 from oneway.runs.settings import read_settings
 
 Order = Literal["date", "score", "name"]
-STYLES = {"ended": "green", "training": "bold cyan", "stopped": "yellow", "unreadable": "red"}
+STYLES = {"ended": "green", "training": "bold cyan", "suspended": "yellow", "stopped": "yellow", "unreadable": "red"}
 LONGEST = 60
 """Characters of a method's name that a table shows."""
 
@@ -46,6 +46,7 @@ class ListedRun:
     metric: str | None = None
     value: float | None = None
     interval: Sequence[float] | None = None
+    process: int | None = None  # of a suspended run
 
 
 def list_runs(folder: Path, order: Order = "date") -> list[ListedRun]:
@@ -125,13 +126,16 @@ def _ended(path: Path) -> dict[str, Any]:
 
 def _begun(path: Path) -> dict[str, Any]:
     config, labels = read_settings(path, any_method=True), len(records.read_split(path / SPLIT).labelled)
-    if trains := lock.is_touched(path):
+    process = lock.suspended_process(path)
+    state = "suspended" if process else "training" if lock.is_touched(path) else "stopped"
+    if state != "stopped":
         done = [line["iteration"] for line in records.read_log(path / METRICS) if not isinstance(line, str)]
     else:  # it goes on from its newest checkpoint; their names are read here, since their reader needs PyTorch
         names = list_names(refuse_link(path / "checkpoint"))
         done = [int(name.removesuffix(".json")) for name in names if re.fullmatch(r"[0-9]+\.json", name)]
     return {
-        "state": "training" if trains else "stopped",
+        "state": state,
+        "process": process,
         "method": config.method,
         "labels": labels,
         "seed": config.seed,

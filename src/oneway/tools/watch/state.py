@@ -107,8 +107,10 @@ class Watcher:
         number = [*self.runs].index(run.path)
         known = ("method", "labels", "seed", "done", "iterations", "metric", "value", "problem")
         brief = {key: run.details.get(key) for key in known}
-        trains = lock.is_touched(run.path)
-        state = "ended" if run.details.get("ended") else "training" if trains else "stopped"
+        suspended = lock.suspended_process(run.path) is not None
+        trains = lock.is_touched(run.path) and not suspended
+        begun = "suspended" if suspended else "training" if trains else "stopped"
+        state = "ended" if run.details.get("ended") else begun
         with suppress(UserError):
             if state == "stopped" and (saved := list_complete(run.path / "checkpoint")):
                 brief["done"] = int(saved[-1].stem)  # it goes on from there; the log may have fewer iterations, or more
