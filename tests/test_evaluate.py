@@ -132,8 +132,14 @@ def test_only_what_has_labels_is_counted(tmp_path):
             file.rename(file.with_name(f"other-{file.name}"))
     taught = 4  # which are known by their content
     assert evaluate_run(tmp_path / "run", "val", moved, QUIET)["samples"] == masks - taught
-    with pytest.raises(UserError, match="A folder has no test split"):
-        evaluate_run(tmp_path / "run", "test", None, QUIET)
+    with pytest.raises(UserError, match="no test images with labels are known"):
+        evaluate_run(tmp_path / "run", "test", moved, QUIET)
+    shutil.copytree(moved / "images", moved / "test/images")
+    shutil.copytree(moved / "masks", moved / "test/masks")
+    for index, file in enumerate(sorted((moved / "test/images").iterdir())):
+        Image.fromarray(np.full((32, 64, 3), index, dtype=np.uint8)).save(file)
+    assert evaluate_run(tmp_path / "run", "test", moved, QUIET)["samples"] == masks
+    shutil.rmtree(moved / "test")
     (moved / "dataset.yaml").write_text("classes: [background, foreground]\nignore: [255]\n")
     for file in (moved / "masks").iterdir():
         Image.fromarray(np.full((32, 64), 255, dtype=np.uint8)).save(file)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 
+import numpy as np
 import pytest
 
-from data.folders import coco, labelled, listing, mask, names, pairs, photo, refusal, write
-from oneway.data.folder import find
+from data.folders import SCENE, coco, labelled, listing, mask, names, pairs, photo, refusal, write
+from oneway.data.folder import describe, find
 from oneway.tools.predict.sources import find_sources
 
 
@@ -174,47 +175,48 @@ def test_labelled_images_in_another_folder_are_counted(tmp_path):
     assert not unused(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("parts", "way_out"),
-    [
-        (("{}/images", "{}/masks"), "`oneway eval RUN --data {root}/test` scores a model by them"),
-        (("images/{}", "masks/{}"), "put them, with their masks, into a folder of their own, to score a model by them"),
-        (("{}", "{}annot"), "put them, with their masks, into a folder of their own, to score a model by them"),
-    ],
-)
-def test_labelled_test_images_are_named(tmp_path, parts, way_out):
-    """They are neither unused nor without labels: `predict --unlabelled` leaves them out."""
+@pytest.mark.parametrize("parts", [("{}/images", "{}/masks"), ("images/{}", "masks/{}"), ("{}", "{}annot")])
+def test_labelled_test_images_are_a_split_of_their_own(tmp_path, parts):
+    """They neither train nor validate, are not unused, and `predict --unlabelled` leaves them out."""
     for part in ("train", "val", "test"):
         for index in range(3):
-            photo(tmp_path / parts[0].format(part) / f"{part}{index}.png")
+            photo(tmp_path / parts[0].format(part) / f"{part}{index}.jpg")
             mask(tmp_path / parts[1].format(part) / f"{part}{index}.png")
-    photo(tmp_path / parts[0].format("train") / "bare.png")
-    (remark,) = [remark for remark in listing(tmp_path).remarks if "test" in remark]
-    place = parts[0].format("test").removesuffix("/images")
-    said = f"3 images with their masks in {place} do not train or validate; "
-    assert remark == f"{said}{way_out.format(root=tmp_path)}."
-    assert [source.path.name for source in find_sources([str(tmp_path)], tmp_path / "out", unlabelled=True)] == [
-        "bare.png"
-    ]
+    photo(tmp_path / parts[0].format("train") / "bare.jpg")
+    found = listing(tmp_path)
+    assert [file.image.stem for file in found.test] == ["test0", "test1", "test2"]
+    assert [file.image.stem for file in found.val] == ["val0", "val1", "val2"]
+    assert [file.image.stem for file in found.train] == ["train0", "train1", "train2", "bare"]
+    assert np.array_equal(found.read_labels(found.test[0]), SCENE)
+    (remark,) = [remark for remark in found.remarks if "test" in remark]
+    assert remark == "3 test images neither train nor validate; `oneway eval RUN --split test` scores a model by them."
+    sources = find_sources([str(tmp_path)], tmp_path / "out", unlabelled=True)
+    assert [source.path.name for source in sources] == ["bare.jpg"]
+    write(tmp_path / "dataset.yaml", describe(tmp_path).description.to_yaml())
+    assert listing(tmp_path).splits == found.splits
+    write(tmp_path / "dataset.yaml", f"unlabelled: [{parts[0].format('test')}]\n")
+    assert {name: len(items) for name, items in listing(tmp_path).splits.items()} == {"train": 7, "val": 3, "test": 0}
 
 
-def test_annotated_test_images_are_named(tmp_path):
-    """As Roboflow exports COCO and YOLO: they are not offered to train on, without labels."""
+@pytest.mark.parametrize("with_test", [True, False])
+def test_annotated_test_images_are_a_split_of_their_own(tmp_path, with_test):
+    """As Roboflow exports COCO and YOLO, whether or not its file names the split; without labels they are no split."""
     for part in ("train", "valid", "test"):
         photos = [photo(tmp_path / "coco" / part / f"{part}{index}.jpg") for index in range(3)]
         coco(tmp_path / "coco" / part / "_annotations.coco.json", [file.name for file in photos])
-        photo(tmp_path / "yolo" / part / "images" / "a.jpg")
-        write(tmp_path / "yolo" / part / "labels" / "a.txt", "0 0.1 0.1 0.9 0.1 0.9 0.9\n")
-    write(tmp_path / "yolo" / "data.yaml", "train: train/images\nval: valid/images\nnames: [road]\n")
-    remarks = [
-        next(remark for remark in listing(tmp_path / kind).remarks if "test" in remark) for kind in ("coco", "yolo")
-    ]
-    assert remarks == [
-        "3 images with their annotations in test do not train or validate; "
-        f"`oneway eval RUN --data {tmp_path / 'coco' / 'test'}` scores a model by them.",
-        "1 image with its annotations in test does not train or validate; "
-        "put it, with its annotations, into a folder of its own, to score a model by it.",
-    ]
+        photo(tmp_path / "yolo" / part / "images" / f"{part}.jpg")
+        write(tmp_path / "yolo" / part / "labels" / f"{part}.txt", "0 0.1 0.1 0.9 0.1 0.9 0.9\n")
+    named = "test: ../test/images\n" if with_test else ""
+    write(tmp_path / "yolo" / "data.yaml", f"train: ../train/images\nval: ../valid/images\n{named}names: [road]\n")
+    for kind, count in (("coco", 3), ("yolo", 1)):
+        found = listing(tmp_path / kind)
+        assert [len(items) for items in found.splits.values()] == [count] * 3
+        assert 1 in found.read_labels(found.test[0])
+    for file in (tmp_path / "yolo/test/labels").iterdir():
+        file.unlink()
+    found = listing(tmp_path / "yolo")
+    assert not found.test
+    assert any("1 image in test/images is not used; `unlabelled: [test/images]`" in line for line in found.remarks)
 
 
 def test_the_description_has_the_last_word(tmp_path):

@@ -21,7 +21,7 @@ from oneway.data.check import apply_rules, refuse_errors, summarise
 from oneway.data.check.pool import refuse_broken
 from oneway.data.dataset import NO_RUN, NOTHING, Dataset, Known, Listing, Samples
 from oneway.data.decode.images import GDAL
-from oneway.data.folder import list_folder
+from oneway.data.folder import FILE, list_folder
 from oneway.data.image_style import COLOURS
 from oneway.data.pool import Pool, is_pool, open_pool_beside
 from oneway.data.published import (
@@ -124,6 +124,12 @@ class _Files:
     def read(self, split: SplitName) -> Samples:
         if split == "val" and not self.listing.val:
             return NOTHING
+        if split == "test" and not self.listing.test:
+            raise UserError(
+                f"{self.listing.root}: no test images with labels are known. Put them into a folder `test` beside that "
+                f"of training, name them in {FILE}, as in `test: {{images: test/images, masks: test/masks}}`, or put "
+                "them into a folder of their own, and name it with --data."
+            )
         samples = self.cache.samples(split)
         return replace(samples, pool=self.pool) if split == "train" and self.pool is not None else samples
 

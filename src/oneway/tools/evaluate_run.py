@@ -100,10 +100,6 @@ def _refuse_unsuited(run: runs.Run, split: SplitName, mirror: bool, window: tupl
         )
     if split == "test" and name in data.READERS:
         raise UserError(f"{name} has no test split apart from its validation set; use --split val.")
-    if split == "test" and name == "folder":
-        raise UserError(
-            "A folder has no test split. Put such images into a folder of their own, and name it with --data."
-        )
     if mirror and classifies:
         raise UserError(f"--mirror: {path} classifies {name}; only segmentation is averaged so.")
     if window and classifies:

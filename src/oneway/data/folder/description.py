@@ -142,6 +142,9 @@ class Description(Section):
 
     train: DatasetPart | None = None
     val: DatasetPart | None = None
+    test: DatasetPart | None = None
+    """Images that neither train nor validate: models are scored by them when asked to."""
+
     unlabelled: Folders = ()
     background: Folders = ()
     """Folders of images that show background alone where they have no labels."""
@@ -175,8 +178,8 @@ class Description(Section):
 
     @property
     def parts(self) -> list[DatasetPart]:
-        """The parts that there are, of training and validation."""
-        return [part for part in (self.train, self.val) if part]
+        """The parts that there are, of training, validation and test."""
+        return [part for part in (self.train, self.val, self.test) if part]
 
     @property
     def folders(self) -> set[str]:
@@ -253,13 +256,15 @@ def _too_near(classes: Classes, tolerance: int) -> Iterator[str]:
 
 def _refusals(description: Description) -> Iterator[str]:
     """Why keys that are valid one by one do not fit each other."""
-    if description.val and not description.train:
-        yield "val: name the folders of `train` as well"
+    for key in ("val", "test"):
+        if getattr(description, key) and not description.train:
+            yield f"{key}: name the folders of `train` as well"
     if both := {*description.unlabelled} & {*description.background}:
         yield f"unlabelled and background: both name {sorted(both)[0]}; leave it out of one"
     kinds = [part.annotations and part.annotations[0] for part in description.parts]
     if len({*kinds}) > 1:
-        yield f"train and val: both need {kinds[0] or 'masks'}, or both {kinds[1] or 'masks'}"
+        one, other, *_ = dict.fromkeys(kind or "masks" for kind in kinds)
+        yield f"train, val and test: all need {one}, or all {other}"
     if any(kinds):
         if description.classes and not description.classes.plain:
             yield f"classes: labels come from {kinds[0]}, where classes have names; write [name, …], or leave it out"
@@ -312,7 +317,7 @@ def _lines(description: Description) -> Iterator[str]:
         yield from (f"  - {to_flow(colour)}" for colour in description.colours)
     if description.ignore is not None:
         yield f"ignore: {to_flow(description.ignore)}  # neither trains nor counts"
-    for key, part in (("train", description.train), ("val", description.val)):
+    for key, part in (("train", description.train), ("val", description.val), ("test", description.test)):
         if part is not None:
             yield f"{key}: {to_flow(part.model_dump(exclude_none=True))}"
     for key in ("unlabelled", "background"):
@@ -343,7 +348,7 @@ def _explain(error: ValidationError) -> str:
     detail = min(details, key=lambda detail: detail["type"] != "extra_forbidden")  # may explain why another is missing
     key = ".".join(str(part) for part in detail["loc"])
     if detail["type"] == "extra_forbidden":
-        parts = [f"{part}.{name}" for part in ("train", "val") for name in DatasetPart.model_fields]
+        parts = [f"{part}.{name}" for part in ("train", "val", "test") for name in DatasetPart.model_fields]
         known = [*Description.model_fields, *parts]
         near = get_close_matches(key, known, n=1)
         return f"unknown key {key!r}." + (f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(known)}.")

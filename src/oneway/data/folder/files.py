@@ -39,9 +39,11 @@ class Found:
 
     train: tuple[Item, ...]  # those with labels first, each kind in order of name; nothing is held out yet
     val: tuple[Item, ...]  # all with labels; none where there is no validation set
+    test: tuple[Item, ...]  # likewise
     problems: tuple[Problem, ...]  # what is wrong with single files, though the others can be used
     unlabelled: Path | None  # another folder, whose images are among those of training
     annotations: tuple[Annotations, ...] = ()  # where labels come from these, and not from masks
+    of_test: tuple[Annotations, ...] = ()  # those of test images, which do not decide what the classes are
     bare: tuple[str, ...] = ()  # names of images that they list, and on which nothing is annotated
     guessed: bool = False  # whether the folder of images was known by the names of its files alone
     inferred: Inferred | None = None  # how the classes of masks were, where no description gives them
@@ -65,15 +67,19 @@ def find(root: Path, unlabelled: Path | None = None) -> Found:
     """
     _require_folder(root)
     description, parts, guessed = _described_parts(root)
-    train, val, annotations, problems = parts
+    train, val, test, annotations, of_test, problems = parts
     _refuse_other_classes(annotations)
     bare = [item.name for item in (*train, *val) if any(item.image in found.empty for found in annotations)]
     if description.train and description.val and description.train.images == description.val.images:
         val = [item for item in val if item.labelled]  # the others may train
-    for item in val:
-        if not item.labelled:
-            problems.append(Problem(item.image, "left out: an image without labels cannot validate."))
-    taken = _files(val) - ({found for one in annotations for found in one.files.values()})
+    tested = tuple(item for item in test if item.labelled)
+    if not tested:
+        description = description.model_copy(update={"test": None})
+    for judging, purpose in ((val, "validate"), (test if tested else (), "test a model")):
+        without = (item.image for item in judging if not item.labelled)
+        problems += (Problem(image, f"left out: an image without labels cannot {purpose}.") for image in without)
+    of_many = {found for one in (*annotations, *of_test) for found in one.files.values()}
+    taken = _files((*val, *tested)) - of_many
     items = [item for item in train if item.image not in taken]
     for key, name in _folders_without_labels(root, description):
         taken |= _files(items)
@@ -95,9 +101,11 @@ def find(root: Path, unlabelled: Path | None = None) -> Found:
         description=description,
         train=in_order(items),
         val=tuple(item for item in val if item.labelled),
+        test=tested,
         problems=tuple(dict.fromkeys(problems)),
         unlabelled=unlabelled,
         annotations=annotations,
+        of_test=of_test,
         bare=tuple(dict.fromkeys(bare)),
         guessed=guessed,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
@@ -23,6 +24,8 @@ CAMVID = "annot"  # appended to the name of an image folder, the folder of its m
 
 LISTS = ("imagesets", "segmentation")  # folders in which Pascal VOC has the lists of its splits
 
+TRAIN_WORD = re.compile(r"(?<![a-z])train(?:ing)?", re.IGNORECASE)
+
 BELOW = re.compile(rf"(?:(.*?)/)??({'|'.join((*IMAGES, *MASKS))})/(.+)", re.IGNORECASE)
 """A path: what is before the first folder of images or masks in it, the name of that folder, and what is behind."""
 
@@ -36,12 +39,13 @@ def read_layout(root: Path, names: tuple[str, ...] = IMAGES) -> Description:
         raise UserError(f"{misnamed}: would not be read. Call it {FILE}.")
     given = read_description(file) if file.is_file() else Description()
     if given.train is not None:
-        return given
+        return _with_test(root, given)
     try:
         layout = recognise(root, names)
         said = {key: getattr(given, key) for key in given.model_fields_set}
         unlabelled = tuple(dict.fromkeys((*layout.unlabelled, *given.unlabelled)))
-        return Description(**said | {"train": layout.train, "val": layout.val, "unlabelled": unlabelled})
+        parts = {"train": layout.train, "val": layout.val, "unlabelled": unlabelled}
+        return _with_test(root, Description(**{"test": layout.test} | said | parts))
     except ValidationError as error:
         raise UserError(f"{file}: {error.errors()[0]['msg'].removeprefix('Value error, ')}.") from None
 
@@ -72,6 +76,34 @@ def recognise(root: Path, names: tuple[str, ...] = IMAGES) -> Description:
     else:
         train, val = _part_in(root, TRAIN, names) or _with_masks_below(root, here), _part_in(root, VAL, names)
     return Description(train=train, val=val, unlabelled=unlabelled)
+
+
+def _with_test(root: Path, description: Description) -> Description:
+    """A description, with the test images that it does not name, unless they train without labels."""
+    test = None if description.test or description.train is None else _test_beside(root, description.train)
+    further = (*description.unlabelled, *description.background)
+    if test is None or any(PurePosixPath(test.images).is_relative_to(folder) for folder in further):
+        return description
+    return description.model_copy(update={"test": test})
+
+
+def _test_beside(root: Path, train: DatasetPart) -> DatasetPart | None:
+    """The test images, where they lie as those of training do, with `test` in place of `train`; or else in `test`.
+
+    Their labels are of the same kind. There are none where a list chooses the images that train.
+    """
+    if train.list is not None:
+        return None
+    named = train.model_dump(exclude_none=True)
+    for word in ("test", "Test", "TEST", *TEST[1:]):
+        moved = {key: TRAIN_WORD.sub(word, path) for key, path in named.items()}
+        if moved != named and all(require_inside(root / path, root).exists() for path in moved.values()):
+            return None if {*moved.values()} & {*named.values()} else DatasetPart(**moved)
+    if not TRAIN_WORD.search(train.images):
+        with suppress(UserError):  # it may be unclear where its labels are
+            apart = _part_in(root, TEST, IMAGES)
+            return apart if apart and apart.model_dump(exclude_none=True).keys() == named.keys() else None
+    return None
 
 
 def _images_of(root: Path, folder: str | None) -> tuple[str, ...]:

@@ -137,7 +137,8 @@ def list_described(
     if found.annotations:
         classes = _annotated_classes(found, known)
         colours = default_colours(classes)
-        read_labels = partial(_read_annotations, found.annotations, classes, description.resize_masks == "nearest")
+        every = (*found.annotations, *found.of_test)
+        read_labels = partial(_read_annotations, every, classes, description.resize_masks == "nearest")
     else:
         read_labels = partial(_read_mask, description.coding(), description.resize_masks == "nearest")
         if description.classes and {*description.classes.table.values()} == {*range(len(classes))}:
@@ -153,6 +154,7 @@ def list_described(
         colours=colours,
         train=tuple(item for item in found.train if item.name not in names),
         val=found.val or held_out,
+        test=found.test,
         read_labels=read_labels,
         warnings=tuple(doubts(found, held_out, classes)),
         remarks=tuple(remarks_on(found, held_out, len(labelled), holdout)),
@@ -206,12 +208,14 @@ def _held_out(
 def _selection(found: Found, held_out: Sequence[object] | None) -> dict[SplitName, Sequence[object]]:
     """What decided which files are in a split; `held_out` is how validation images were chosen, if they were."""
     description = found.description
-    train, val = (part and part.identity for part in (description.train, description.val))
+    parts = (description.train, description.val, description.test)
+    train, val, test = (part and part.identity for part in parts)
     background = (description.background,) if description.background else ()  # so that caches stay valid
     elsewhere = found.unlabelled and os.path.abspath(found.unlabelled)
     return {
         "train": (train, description.unlabelled, elsewhere, held_out, *background),
         "val": (train if held_out else val, held_out, *background),
+        "test": (test, *background),
     }
 
 

@@ -38,19 +38,23 @@ def shows_background(item: Item, description: Description) -> bool:
 
 
 class Parts(NamedTuple):
-    """The images of both parts of a folder in order of name, with their labels."""
+    """The images of each part of a folder in order of name, with their labels."""
 
     train: list[Item]
     val: list[Item]
-    annotations: tuple[Annotations, ...]
+    test: list[Item]
+    annotations: tuple[Annotations, ...]  # of training and validation images, which decide what the classes are
+    of_test: tuple[Annotations, ...]
     problems: list[Problem]
 
 
 def read_parts(root: Path, description: Description) -> Parts:
-    """The images of both parts of a folder, and their labels."""
+    """The images of each part of a folder, and their labels."""
     problems: list[Problem] = []
-    (train, taught), (val, validated) = (read_part(root, description, key, problems) for key in ("train", "val"))
-    return Parts(train, val, tuple(found for found in (taught, validated) if found), problems)
+    parts = (read_part(root, description, key, problems) for key in ("train", "val", "test"))
+    (train, taught), (val, validated), (test, tested) = parts
+    known = tuple(found for found in (taught, validated) if found)
+    return Parts(train, val, test, known, (tested,) if tested else (), problems)
 
 
 def read_part(

@@ -12,9 +12,8 @@ from oneway.common.words import command, counted, listed
 from oneway.data.decode.video import VIDEO_SUFFIXES
 from oneway.data.folder.description import FILE, to_flow
 from oneway.data.folder.files import Found
-from oneway.data.folder.formats import FINDERS
-from oneway.data.folder.layout import BELOW, CAMVID, recognise
-from oneway.data.folder.names import IMAGES, MASK_FOLDERS, MASKS, PHOTOS, TEST
+from oneway.data.folder.layout import BELOW, CAMVID
+from oneway.data.folder.names import IMAGES, MASK_FOLDERS, MASKS, PHOTOS
 from oneway.data.folder.other_labels import count_masks, fits_as_well
 from oneway.data.folder.pairing import pair_beside, pair_masks, stems, stems_below
 from oneway.data.folder.walk import choose_folder, entries_of, folders_in, images_in, walk
@@ -27,14 +26,11 @@ Counts = Mapping[str, int]
 
 def remark_unused(found: Found) -> Iterator[str]:
     """Remarks on images of tests, on others that are labelled, on those that are not, and on videos."""
-    labelled = {folder: len(images) for folder, images in labelled_apart(found).items()}
-    annotated = _annotated_tests(found)
-    tests = {folder: count for folder, count in labelled.items() if _is_of_tests(folder)}
-    if annotated or tests:
-        yield _about_tests(found, tests or annotated, "annotations" if annotated else "masks")
-    if more := {folder: count for folder, count in labelled.items() if folder not in tests}:
-        yield _about_labelled(found, more, bool(tests))
-    if unlabelled := _unlabelled(found, {*labelled, *annotated}):
+    if found.test:
+        yield _about_tests(len(found.test))
+    if labelled := {folder: len(images) for folder, images in labelled_apart(found).items()}:
+        yield _about_labelled(found, labelled)
+    if unlabelled := _unlabelled(found, {*labelled}):
         yield _about_unlabelled(found, unlabelled)
     if found.unlabelled is None and (videos := _videos(found)):  # else images from elsewhere are asked for
         yield _about_videos(found, videos)
@@ -65,23 +61,6 @@ def _labelled_in(found: Found, folder: str) -> list[tuple[Path, Path]]:
         return []
     pairs = pair_masks(images, masks)
     return [(images[stem][0], pairs[stem][0]) for stem in sorted(images.keys() & pairs.keys())]
-
-
-def _annotated_tests(found: Found) -> Counts:
-    """The images in folders of tests whose annotations lie in them, as those that are read do in theirs."""
-    part, tests = found.description.train, dict[str, int]()
-    if part is None or part.annotations is None or part.annotations[0] not in FINDERS:
-        return tests
-    find = FINDERS[part.annotations[0]]
-    for folder in filter(_is_of_tests, _unused_folders(found)):
-        with suppress(UserError):
-            if find(found.root, folder):
-                tests[folder] = len(images_in(found.root / folder, found.root, []))
-    return tests
-
-
-def _is_of_tests(folder: str) -> bool:
-    return PurePosixPath(folder).name.lower() in TEST
 
 
 def _unlabelled(found: Found, labelled: set[str]) -> Counts:
@@ -135,31 +114,18 @@ def _is_of_labels(folder: str) -> bool:
     return name.startswith(tuple(MASK_FOLDERS)) or name.endswith(CAMVID)
 
 
-def _about_tests(found: Found, tests: Counts, labels: str) -> str:
-    """A remark on test images with masks or annotations, and on how a model is scored by them."""
-    count, place = sum(tests.values()), found.root / next(iter(tests))
-    it, do, whose = ("it", "does", "its") if count == 1 else ("them", "do", "their")
-    labels = f"{whose} {labels.removesuffix('s') if count == 1 and labels == 'masks' else labels}"
-    way_out = f"put {it}, with {labels}, into a folder of {whose} own, to score a model by {it}"
-    if _is_data_set(place):
-        way_out = f"`{command('oneway', 'eval', 'RUN', '--data', place)}` scores a model by {it}"
-    return f"{counted(count, 'image')} with {labels} in {listed(tests, SHOWN)} {do} not train or validate; {way_out}."
+def _about_tests(count: int) -> str:
+    """A remark on images for tests, and on how a model is scored by them."""
+    neither, it = ("trains nor validates", "it") if count == 1 else ("train nor validate", "them")
+    return f"{counted(count, 'test image')} neither {neither}; `oneway eval RUN --split test` scores a model by {it}."
 
 
-def _is_data_set(folder: Path) -> bool:
-    """Whether the labels in a folder can be read without what is around it."""
-    with suppress(UserError):
-        parts = recognise(folder).parts
-        return any(part.annotations or (part.masks and part.images != ".") for part in parts)
-    return False
-
-
-def _about_labelled(found: Found, images: Counts, has_tests: bool) -> str:
-    """A remark on images with masks, and on how they join those that train; `has_tests`: a test set is beside them."""
+def _about_labelled(found: Found, images: Counts) -> str:
+    """A remark on images with masks, and on how they join those that train."""
     count, train = sum(images.values()), found.description.train
     are, theirs = ("is", "its mask") if count == 1 else ("are", "their masks")
     places = [name for name in (train.images, train.masks) if name] if train else ["images"]
-    has_splits = found.description.val is not None or has_tests
+    has_splits = found.description.val is not None or found.test
     if len(places) == 2 and not has_splits and all(BELOW.fullmatch(f"{name}/x") for name in places):
         way_out = f"`train: {{images: ., masks: .}}` in {FILE} reads `images` and `masks` in every folder"
     else:

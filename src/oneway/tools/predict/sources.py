@@ -253,9 +253,8 @@ def _masks(folder: Path) -> Callable[[Path], bool]:
     folders: list[Path] = []
     with suppress(UserError):  # one that cannot be trained on may still hold photos
         found, described = find(folder), (folder / FILE).is_file()
-        parts = (found.description.train, found.description.val)
-        folders = [(folder / part.masks).resolve() for part in parts if part and part.masks]
-        files = [(item.image, item.mask) for item in (*found.train, *found.val) if item.mask]
+        folders = [(folder / part.masks).resolve() for part in found.description.parts if part.masks]
+        files = [(item.image, item.mask) for item in (*found.train, *found.val, *found.test) if item.mask]
         files += [pair for apart in labelled_apart(found).values() for pair in apart]
         # Unless someone says so, a.png beside a.jpg may be another photo.
         pairs = {mask.resolve() for image, mask in files if described or mask.with_suffix("") != image.with_suffix("")}
@@ -282,7 +281,7 @@ def _labelled(folder: Path) -> set[Path]:
     if folder.is_dir():
         with suppress(UserError):
             found = find(folder)
-            labelled = {item.image.resolve() for item in (*found.train, *found.val) if item.labelled}
+            labelled = {item.image.resolve() for item in (*found.train, *found.val, *found.test) if item.labelled}
             labelled |= {image.resolve() for pairs in labelled_apart(found).values() for image, _ in pairs}
     if not labelled:
         raise UserError(f"--unlabelled: no labels are found in {folder}. Give the folder that holds images and masks.")

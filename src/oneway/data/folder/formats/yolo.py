@@ -32,9 +32,10 @@ def recognise(root: Path) -> Description | None:
     """The parts that a `data.yaml` names."""
     if (tree := _settings(root)) is None:
         return None
-    train, val = (_part(root, tree.get("path"), tree.get(key)) for key in ("train", "val"))
+    train, val, test = (_part(root, tree.get("path"), tree.get(key)) for key in ("train", "val", "test"))
     # YOLO wants a `val`, and files for a few images name those that train there too: of these, some are held out.
-    return None if train is None else Description(train=train, val=None if val == train else val)
+    val, test = val if val != train else None, test if test not in (train, val) else None
+    return None if train is None else Description(train=train, val=val, test=test)
 
 
 def _part(root: Path, base: object, images: object) -> DatasetPart | None:
