@@ -195,6 +195,8 @@ def test_the_moons_are_as_long_as_asked_for():
         ("two-moons", {"data": None, "rows": ("1w-ct",)}, "takes no --data, --row"),
         ("camvid", {"rows": ("supervized",)}, "supervised"),
         ("camvid", {"drives": ("0006R1",)}, "0006R0"),
+        ("facade", {"columns": (__file__,)}, "oneway train folder --data .* --labels .*test_reproduce.py --compare"),
+        ("camvid", {"columns": ("1/4",)}, "oneway train camvid --data .* --labels 1/4 --compare"),
         ("camvid", {"data": None}, "--data"),
         ("camvid", {"changes": {"data": {"holdout_drive": "0006R0"}}}, "the table decides data.holdout_drive"),
         ("facade-settings", {"rows": ("s_G 0",)}, "Known: 'supervised', 's_G 0, s_P 0', "),

@@ -38,7 +38,7 @@ def reproduce(
         out: Folder of the runs and the result.
         seeds: Number of runs of each setup; the result is their mean and deviation.
         methods: Only these rows of the table, which are methods in most.
-        labels: Only these columns of the table, which are numbers of labels.
+        labels: Only these columns of the table, which are numbers of labels, or shares; lists of images are for train.
         drives: With camvid, hold out only these drives.
         iterations: Length of every run, if not the table's.
         weights: Initial weights of every run: imagenet, a file, or none.

@@ -20,7 +20,7 @@ from oneway.common import console as printing
 from oneway.common.errors import UserError, unknown
 from oneway.common.run_files import CONFIG
 from oneway.common.threads import count_cores
-from oneway.common.words import counted, listed, say
+from oneway.common.words import command, counted, listed, say
 from oneway.config import Config, Data, build, merge, names_of, unset_alternatives
 from oneway.data import list_files
 from oneway.tools.reproduce.tables import RunTable
@@ -70,7 +70,7 @@ def jobs_of(name: str, table: RunTable, request: Request) -> list[Job]:
     """The runs asked for, seed by seed, so that what has ended early makes a table of few seeds."""
     for one in request.columns:
         if one not in table.columns:
-            raise unknown(f"column of {name}", one, table.columns)
+            raise _unknown_column(name, table, one, request)
     decided = {key for row in table.rows.values() for key in names_of(row.changes) - row.changes.keys()}
     check_request(name, request, table.rows, table.drives, decided)
     rows = dict.fromkeys(request.rows or table.usual_rows or table.rows)
@@ -84,6 +84,17 @@ def jobs_of(name: str, table: RunTable, request: Request) -> list[Job]:
         )
         for seed, row, column, drive in product(range(request.seeds), rows, columns, drives)
     ]
+
+
+def _unknown_column(name: str, table: RunTable, column: str, request: Request) -> UserError:
+    if "/" not in column and not Path(column).is_file():
+        return unknown(f"column of {name}", column, table.columns)
+    data = () if request.data is None else ("--data", request.data)
+    train = command("oneway", "train", table.recipe, *data, "--labels", column, "--compare", "--out", "RUN")
+    return UserError(
+        f"--labels {column}: columns of {name} are {listed(table.columns, None)}; which images these are is drawn by "
+        f"seed. To train with a list or another share: `{train}`. `oneway report RUN RUN` compares such runs."
+    )
 
 
 def check_request(
