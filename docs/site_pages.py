@@ -62,6 +62,7 @@ PARAGRAPH_THEN_LIST = re.compile(r"^(?![-*|] |\d+\. |\s)(.+\n)(?=[-*] |1\. )", r
 PYTHON = {
     "oneway.configure": "",
     "oneway.fit": "",
+    "oneway.evaluate": "",
     "oneway.load": "",
     "oneway.UserError": "",
     "oneway.config.tree.Config": "changed flat to_yaml",

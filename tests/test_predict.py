@@ -187,14 +187,16 @@ def test_a_model_goes_to_another_process(trained_run):
         assert np.array_equal(found.confidence, expected.confidence)
 
 
-def test_a_batch_is_of_images_of_one_size(model):
-    """Each is whatever `predict` takes; what it refuses is refused here."""
+def test_a_batch_is_of_images_of_any_sizes(model):
+    """Each is whatever `predict` takes, and what it refuses is refused here; the results are in the same order."""
     pixels = scene()
-    for found in model.predict_batch([pixels, Image.fromarray(pixels)]):
-        assert np.array_equal(found.labels, model.predict(pixels).labels)
+    images = [pixels, pixels[:32], Image.fromarray(pixels), pixels[..., 0], pixels[:32, ::-1]]
+    found = model.predict_batch(images)
+    for one, image in zip(found, images, strict=True):
+        assert np.array_equal(one.labels, model.predict(image).labels)
+    grey = Image.fromarray(pixels[..., 0]).convert("RGB")
+    assert np.array_equal(found[3].labels, model.predict(grey).labels)
     assert model.predict_batch([]) == []
-    with pytest.raises(UserError, match="images of 64×128 and 32×128 pixels: a batch has one size"):
-        model.predict_batch([pixels, pixels[:32]])
     with pytest.raises(UserError, match="expected H×W×3 bytes in RGB"):
         model.predict_batch([pixels / 255])
 
@@ -211,10 +213,10 @@ def test_images_are_seen_upright(model, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "image", [np.zeros((4, 4), np.uint8), np.zeros((4, 4, 3)), np.zeros((0, 4, 3), np.uint8), 3, Image.new("F", (4, 4))]
+    "image", [np.zeros((4, 4)), np.zeros((4, 4, 3)), np.zeros((0, 4, 3), np.uint8), 3, Image.new("F", (4, 4))]
 )
 def test_what_is_no_image_is_refused(model, image):
-    """Greyscale, floats in an unknown range, nothing at all."""
+    """Floats in an unknown range, nothing at all."""
     with pytest.raises(UserError, match="image"):
         model.predict(image)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import oneway
 from oneway.cli.app import app
@@ -42,6 +45,22 @@ def test_fit_leaves_the_run_that_the_command_line_leaves(run):
     torch.testing.assert_close(probabilities.sum(dim=0), torch.ones(40, 56))
     assert np.array_equal(probabilities.argmax(dim=0).numpy(), found.labels)
     assert len(repr(model)) < 1000
+    shown = max(found.shares(), key=found.shares().get)
+    assert re.fullmatch(rf"Prediction\(40×56: {shown} [\d.]+%.*\)", repr(found))
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(found._repr_png_()))), np.asarray(found.overlay()))
+
+
+def test_a_run_is_scored_as_the_command_line_scores_it(run, capsys):
+    """A run may be given itself, or its folder."""
+    words = ["eval", str(run.path), "--json", "--mirror"]
+    app(words, print_error=False, exit_on_error=False, result_action="return_value")
+    expected = json.loads(capsys.readouterr().out)
+    for given in (run, run.path, str(run.path)):
+        scores = oneway.evaluate(given, mirror=True, quiet=True)
+        assert json.loads(json.dumps({**scores, "run": expected["run"]})) == expected
+    assert oneway.evaluate(run, quiet=True)["value"] == run.summary["value"]
+    assert oneway.load(run).classes == tuple(expected["per_class"])
+    assert repr(run) == f"Run({str(run.path)!r})"
 
 
 def test_fit_can_be_called_again(run):

@@ -10,13 +10,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
 
+    from oneway.common.terms import SplitName
     from oneway.config import Config, Precision
     from oneway.config.recipes import PresetName
     from oneway.runs import Run
     from oneway.tools.predict import Predictor
 
 __version__ = "0.1.0"
-__all__ = ["UserError", "__version__", "configure", "fit", "load"]
+__all__ = ["UserError", "__version__", "configure", "evaluate", "fit", "load"]
 
 # PyTorch takes seconds to import, and the science must load alone: each function imports what it needs.
 
@@ -76,6 +77,51 @@ def fit(
     return open_run(folder)
 
 
+def evaluate(
+    run: str | PathLike[str],
+    data: str | PathLike[str] | None = None,
+    split: SplitName = "val",
+    device: str = "auto",
+    factory: str | None = None,
+    mirror: bool = False,
+    window: tuple[int, int] | None = None,
+    favour: Mapping[str, float] | None = None,
+    quiet: bool = False,
+) -> dict[str, Any]:
+    """How good a trained model is, as `oneway eval --json` says it: `value`, `per_class`, `recall`, `precision`, ….
+
+    Args:
+        run: A run, its folder, or with `data` its model.safetensors alone.
+        data: Another folder of labelled images; by default, the images of the run.
+        split: `val`, `test`, or `train`, from which it has learnt.
+        device: As in `load`.
+        factory: As in `load`.
+        mirror: Average what it makes of an image and of its mirror image; twice the time.
+        window: Height and width of sliding windows; by default, a model sees whole images.
+        favour: As in `load`.
+        quiet: Show no notes.
+
+    Raises:
+        UserError: Something that the user can correct, such as other classes; the message says how.
+    """
+    from pathlib import Path
+
+    from oneway.common.console import Console
+    from oneway.tools.evaluate_run import evaluate_run
+
+    return evaluate_run(
+        Path(run),
+        split,
+        None if data is None else Path(data),
+        Console(quiet=quiet),
+        device=device,
+        factory=factory,
+        mirror=mirror,
+        window=window,
+        favour=favour,
+    )
+
+
 def load(
     run: str | PathLike[str],
     device: str = "auto",
@@ -87,7 +133,7 @@ def load(
     """A trained model, ready to use: `oneway.load("runs/x").predict("image.jpg").save("mask.png")`.
 
     Args:
-        run: A run folder, or its model.safetensors.
+        run: A run, its folder, or its model.safetensors.
         device: `auto` takes the GPU where there is one; else `cpu`, `cuda`, `cuda:1`, …
         factory: The `model.factory` that you agree to run, where the model names one.
         mirror: Average what it makes of an image and of its mirror image; twice the time.

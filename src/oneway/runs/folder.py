@@ -42,7 +42,7 @@ from oneway.runs.reading import is_there, list_names, reading
 from oneway.runs.settings import read_settings
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A run folder and its configuration. Other files are read on demand."""
 
@@ -50,6 +50,14 @@ class Run:
     config: Config
     held: lock.Held | None = None
     """The lock of the folder, in the process that trains the run."""
+
+    def __repr__(self) -> str:
+        """Where it is; a notebook would show every setting."""
+        return f"Run({str(self.path)!r})"
+
+    def __fspath__(self) -> str:
+        """Its folder, for functions that take one."""
+        return str(self.path)
 
     @property
     def checkpoints(self) -> Path:

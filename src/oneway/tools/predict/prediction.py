@@ -13,16 +13,19 @@ import numpy.typing as npt
 from PIL import Image
 
 from oneway.common.errors import UserError
+from oneway.common.words import listed
 from oneway.data.dataset import Bytes, Colour
 from oneway.data.decode.images import STRIPE
 from oneway.data.mask_style import MaskStyle
 from oneway.data.pictures import encoded, mark, palette
 from oneway.runs.atomic import write_atomically
 
+SHOWN = 5  # classes in the words for a prediction
+
 Floats = npt.NDArray[np.float32]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Prediction:
     """The class of every pixel of an image."""
 
@@ -32,6 +35,16 @@ class Prediction:
     classes: tuple[str, ...]
     colours: tuple[Colour, ...]
     style: MaskStyle | None = None  # of the masks that the model learnt from, where that is known
+
+    def __repr__(self) -> str:
+        """The size of the image and the classes in it, the largest first."""
+        height, width = self.labels.shape
+        largest = sorted(((share, name) for name, share in self.shares().items() if share), reverse=True)
+        return f"Prediction({height}×{width}: {listed((f'{name} {share:.1%}' for share, name in largest), SHOWN)})"
+
+    def _repr_png_(self) -> bytes:
+        """What notebooks show."""
+        return encoded(self.overlay(), "PNG")
 
     def mask(self) -> Image.Image:
         """As the masks that the model learnt from; class indices where it learnt from no masks."""

@@ -91,7 +91,8 @@ class Predictor:
         """The class of every pixel of an image, at its own size.
 
         Args:
-            image: A Pillow image, a path, or an H×W×3 array of bytes: in RGB, or in the order of the model's bands.
+            image: A Pillow image, a path, or an array of bytes: H×W×3 in RGB, or in the order of the model's bands; or
+                H×W in greyscale.
             tile: Height and width of overlapping tiles; by default, only of images of more than 2**24 pixels. Where
                 the model sees images smaller than they are, of what it sees.
         """
@@ -104,18 +105,25 @@ class Predictor:
         confidence: bool = True,
         tell: Tell = lambda number, total: None,
     ) -> list[Prediction]:
-        """The same for several images of one size, in one pass unless they are seen in tiles.
+        """The same for several images: those of one size in one pass, unless they are seen in tiles.
 
         Without `confidence`, that of images seen in one pass is left out. `tell` hears of each tile.
         """
         if self.classifies:
             raise UserError(f"{self.source}: classifies whole images and has no masks. Use classify().")
         given = [pixels_of(image, self.image_style) for image in images]
-        if not given:
-            return []
+        found: dict[int, Prediction] = {}
+        for shape in dict.fromkeys(pixels.shape for pixels in given):
+            numbers = [number for number, pixels in enumerate(given) if pixels.shape == shape]
+            alike = self._predict_alike([given[number] for number in numbers], tile, confidence, tell)
+            found |= zip(numbers, alike, strict=True)
+        return [found[number] for number in range(len(given))]
+
+    def _predict_alike(
+        self, given: Sequence[Bytes], tile: Size | None, confidence: bool, tell: Tell
+    ) -> list[Prediction]:
+        """What the model makes of images of one size."""
         size = given[0].shape[0], given[0].shape[1]
-        if other := next((pixels.shape for pixels in given if pixels.shape != given[0].shape), None):
-            raise UserError(f"images of {size[0]}×{size[1]} and {other[0]}×{other[1]} pixels: a batch has one size.")
         factor = factor_of(size, self.reduction)
         seen = [reduced(pixels, factor) for pixels in given]
         height, width = seen[0].shape[:2]
@@ -263,9 +271,13 @@ def pixels_of(image: Picture, style: ImageStyle = COLOURS) -> Bytes:
         return np.stack([np.asarray(upright.getchannel(band - 1)) for band in bands], axis=2)
     if isinstance(image, str | PathLike):
         return read_image(Path(image), style=style)
+    if isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 2 and style.bands is None:
+        image = np.repeat(image[..., None], 3, axis=2)
     if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
         given = f"{image.dtype} {list(image.shape)}" if isinstance(image, np.ndarray) else type(image).__name__
-        raise UserError(f"image: expected H×W×3 bytes in RGB, a Pillow image or a path, and not {given}.")
+        raise UserError(
+            f"image: expected H×W×3 bytes in RGB, H×W in greyscale, a Pillow image or a path, and not {given}."
+        )
     if not image.size:
         raise UserError(f"image: {image.shape[0]}×{image.shape[1]} pixels are none.")
     return np.ascontiguousarray(image)  # PyTorch takes no view that runs backwards, as from BGR
