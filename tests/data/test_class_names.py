@@ -10,8 +10,8 @@ import torch
 
 from data.folders import coco, listing, pairs, photo, refusal, write
 from oneway.config import Model
+from oneway.data.folder.described import describe
 from oneway.data.folder.description import to_flow
-from oneway.data.folder.listing import describe
 from oneway.models import build
 from oneway.runs import TrainedModel, load_model, save_model
 

@@ -10,7 +10,7 @@ from data.folders import listing, photo, refusal, write
 from oneway.config import Data
 from oneway.data import list_files
 from oneway.data.check import check_data
-from oneway.data.folder.listing import describe
+from oneway.data.folder.described import describe
 from small_runs import QUIET
 
 SHAPE = (120, 160)
