@@ -83,6 +83,20 @@ def test_annotations_may_list_the_classes_before_or_after(tmp_path):
         assert np.array_equal(found.read_labels(found.val[0]), SCENE > 0)
 
 
+def test_classes_of_test_images_are_merged_too(tmp_path):
+    """Whose annotations are in a file of their own."""
+    for part in ("train", "test"):
+        for name in ("a.jpg", "b.jpg"):
+            photo(tmp_path / part / name)
+        file = coco(tmp_path / f"{part}.json", ["a.jpg", "b.jpg"])
+        file.write_text(file.read_text().replace("road", "truck"))
+    parts = "train: {images: train, coco: train.json}\ntest: {images: test, coco: test.json}"
+    write(tmp_path / "dataset.yaml", f"{parts}\nmerge: {{car: [truck]}}")
+    found = listing(tmp_path)
+    assert found.classes == ("background", "car")
+    assert np.array_equal(found.read_labels(found.test[0]), SCENE > 0)
+
+
 @pytest.mark.parametrize("values", [SCENE, np.minimum(SCENE, 1)])
 def test_a_run_finds_its_merged_classes_again(tmp_path, values):
     """Also where those that were merged do not occur any more, and numbers alone name the classes."""

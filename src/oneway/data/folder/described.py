@@ -78,5 +78,5 @@ def _with_merged_classes(found: Found, known: Known) -> Found:
         for name, colour in zip(description.names, description.palette, strict=True):
             shown[into.get(name, name)] = colour if name not in into else shown.get(into[name], colour)
         changes = {"classes": merge(classes, into), "colours": tuple(shown.values())}
-    annotations = tuple(renamed(one, into) for one in found.annotations)
-    return replace(found, description=description.model_copy(update=changes), annotations=annotations)
+    annotations, of_test = (tuple(renamed(one, into) for one in some) for some in (found.annotations, found.of_test))
+    return replace(found, description=description.model_copy(update=changes), annotations=annotations, of_test=of_test)

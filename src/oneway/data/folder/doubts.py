@@ -158,7 +158,9 @@ def _bare(found: Found) -> Doubts:
 def _taken_for_background(found: Found) -> Doubts:
     """Folders that are said to show background alone, and hold images with labels too."""
     for folder in found.description.background:
-        inside = [item for item in (*found.train, *found.val) if PurePosixPath(item.name).is_relative_to(folder)]
+        inside = [
+            item for item in (*found.train, *found.val, *found.test) if PurePosixPath(item.name).is_relative_to(folder)
+        ]
         drawn = sum(item.mask is not None for item in inside)
         if drawn:
             yield (

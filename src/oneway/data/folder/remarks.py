@@ -36,7 +36,7 @@ def remarks_on(found: Found, held_out: Sequence[Item], labelled: int, holdout: f
         yield f"Images of 16 bits are taken to use {found.description.bits} of them, as {FILE} says."
     if found.description.resize_masks:
         yield f"Masks of another size than their image get its size, by the nearest pixel, as {FILE} says."
-    if background := sum(item.background for item in (*found.train, *found.val)):
+    if background := sum(item.background for item in (*found.train, *found.val, *found.test)):
         shows, where = "shows" if background == 1 else "show", listed(found.description.background, SHOWN)
         yield f"{counted(background, 'image')} without labels in {where} {shows} background alone, as {FILE} says."
     yield from _good_parts(found)
