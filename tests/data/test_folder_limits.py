@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import subprocess
 from pathlib import Path
 
 from data.folders import labelled, listing, mask, names, pairs, photo, refusal, write
@@ -91,6 +93,26 @@ def test_links_that_leave_the_folder_are_refused(tmp_path):
     assert sorted(problem.file.name for problem in found.problems) == ["broken.jpg", "round"]
     (tmp_path / "link").symlink_to(root)
     assert len(find(tmp_path / "link").train) == len(found.train)
+
+
+def test_links_to_folders_are_named_with_what_to_do(tmp_path):
+    """Inside, files count once, where they lie; for those outside, a command makes a folder that can be read."""
+    root, outside = pairs(tmp_path / "set"), photo(tmp_path / "outside" / "far.jpg")
+    photo(root / "more" / "near.jpg", 9)
+    (root / "images" / "more").symlink_to("../more")
+    (problem,) = find(root).problems
+    assert problem.message == "a link to the folder more, which is not followed: files count once, where they lie."
+    assert any("`unlabelled: [more]` in dataset.yaml adds it" in remark for remark in listing(root).remarks)
+    (root / "unlabelled").symlink_to("more")
+    assert "unlabelled/near.jpg" in names(find(root).train)
+    assert not any("adds it" in remark for remark in listing(root).remarks)
+    (root / "images" / "far").symlink_to(outside.parent)
+    words = shlex.split(refusal(root).split("`")[1])
+    assert words == ["cp", "-RLl", str(root), f"{root}-whole"]
+    subprocess.run(words, check=True)
+    assert "images/far/far.jpg" in names(find(Path(words[-1])).train)
+    write(root / "dataset.yaml", "train: {images: ../outside}")
+    assert "`cp" not in refusal(root)
 
 
 def test_links_in_a_circle_and_pipes_do_no_harm(tmp_path):

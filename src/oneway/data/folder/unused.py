@@ -100,8 +100,8 @@ def _unused_folders(found: Found) -> list[str]:
     """The folders beside those that are read, or around them, that have no part to play and are not inside of any."""
     beside = ((place / name).as_posix() for place in _around(found) for name in folders_in(found.root / place))
     free = [folder for folder in beside if not found.is_taken(folder) and not _is_of_labels(folder)]
-    used = found.description.folders
-    return [folder for folder in free if not any(PurePosixPath(folder).is_relative_to(path) for path in used)]
+    used = [(found.root / path).resolve() for path in found.description.folders]  # links may lead to them
+    return [folder for folder in free if not any((found.root / folder).resolve().is_relative_to(one) for one in used)]
 
 
 def _around(found: Found) -> dict[PurePosixPath, None]:

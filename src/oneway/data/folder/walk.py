@@ -59,8 +59,7 @@ def walk(folder: Path, home: Path, problems: list[Problem]) -> Iterator[Path]:
         elif entry.is_file(follow_symlinks=False) or (entry.is_symlink() and require_inside(path, home).is_file()):
             yield path
         elif entry.is_symlink():  # followed, links among folders could go round in circles
-            target = "another folder" if path.is_dir() else "nothing"
-            problems.append(Problem(path, f"a link to {target}, which is not followed."))
+            problems.append(Problem(path, _about_link(path, home)))
 
 
 def images_in(folder: Path, home: Path, problems: list[Problem], masks: bool = False) -> list[Path]:
@@ -85,6 +84,14 @@ def stem_below(path: Path, folder: Path) -> str:
     return composed(path.relative_to(folder).with_suffix("").as_posix())
 
 
+def _about_link(path: Path, home: Path) -> str:
+    """What is said of a link to a folder in the data folder, or to nothing."""
+    if not path.is_dir():
+        return "a link to nothing."
+    target = path.resolve().relative_to(home.resolve()).as_posix()
+    return f"a link to the folder {target}, which is not followed: files count once, where they lie."
+
+
 def require_inside(path: Path, home: Path) -> Path:
     """Return the path if it leads to something inside `home`; raises a UserError if not."""
     try:
@@ -92,8 +99,18 @@ def require_inside(path: Path, home: Path) -> Path:
     except (OSError, RuntimeError, ValueError) as error:  # links in a circle; a name with a zero byte
         raise UserError(f"{path}: leads nowhere ({error}).") from None
     if not target.is_relative_to(home.resolve()):
-        raise UserError(f"{path}: leads out of {home}, to {target}. Copy what is needed into the folder.")
+        copy = f"Copy what is needed into the folder{_how(path, home)}."
+        raise UserError(f"{path}: leads out of {home}, to {target}. {copy}")
     return path
+
+
+def _how(path: Path, home: Path) -> str:
+    """How a folder is made whole, where a link leads out of it, and not a path that somebody wrote."""
+    here = Path(os.path.abspath(home))
+    if not Path(os.path.abspath(path)).is_relative_to(here):
+        return ""
+    copy = command("cp", "-RLl", home, here.with_name(f"{here.name}-whole"))
+    return f": `{copy}` makes a folder without links, and takes no room (without the l, also from one disk to another)"
 
 
 def entries_of(folder: Path) -> list[os.DirEntry[str]]:
