@@ -46,6 +46,21 @@ def test_a_single_negative_number_has_no_class(tmp_path, dtype, nodata):
     assert np.array_equal(found.read_labels(found.val[0]), EXPECTED)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "why"),
+    [
+        (np.int64, "samples of 64 bits"),
+        (np.uint64, "samples of 64 bits"),
+        (np.float64, "floating-point samples have no agreed range"),
+        (np.float16, "floating-point samples have no agreed range"),
+    ],
+)
+def test_numbers_that_are_not_read_are_named(tmp_path, dtype, why):
+    """NumPy's usual types among them: such a file is not damaged, and saved otherwise it serves."""
+    root = saved(tmp_path, SCENE, dtype)
+    assert f"{why}. Save it with 8 or 16 bits per sample." in refusal(root)
+
+
 @pytest.mark.parametrize("nothing", [np.nan, -3.4028235e38, -np.inf])
 @pytest.mark.parametrize("described", [True, False])
 def test_what_is_no_number_never_has_a_class(tmp_path, nothing, described):

@@ -24,7 +24,15 @@ from oneway.data.decode.jpeg import Box, decode_part
 from oneway.data.decode.many_bands import read_bands, upper_bits
 from oneway.data.decode.pillow import PillowSettings
 from oneway.data.decode.plausible import BYTES_PER_BYTE, FREE_BYTES, MOST_PIXELS, Unreadable, refuse_implausible
-from oneway.data.decode.structure import FOUR, ManyBands, directories, examine, is_floating, many_bands
+from oneway.data.decode.structure import (
+    FLOATING_SAMPLES,
+    FOUR,
+    ManyBands,
+    directories,
+    examine,
+    many_bands,
+    odd_samples,
+)
 from oneway.data.image_style import COLOURS, MOST_BITS, Bands, ImageStyle
 
 OPTIONAL = {"AVIF": ("avif", {".avif"}), "JPEG2000": ("jpg_2000", {".jp2", ".j2k"})}
@@ -106,7 +114,7 @@ def _read_colours(path: Path, content: bytes | None, style: ImageStyle) -> Bytes
             )
         image = _upper_bits(path, file, style.bits) if file.mode.startswith("I") else file
         if image.mode == "F":
-            raise _floating(path)
+            raise _unusual(path, FLOATING_SAMPLES)
         image.info.pop("transparency", None)  # Pillow would warn that it is lost, and it is meant to be
         if orientation == 1 and image.width * image.height <= STRIPE:
             return _colours(image, bands)
@@ -241,8 +249,8 @@ def open_image(path: Path, content: bytes | None = None) -> Iterator[ImageFile.I
         except UnidentifiedImageError:
             if (unknown := many_bands(file)) is not None:
                 raise unknown from None
-            if is_floating(file):
-                raise _floating(path) from None
+            if why := odd_samples(file):
+                raise _unusual(path, why) from None
             raise
 
 
@@ -299,8 +307,8 @@ def _upper_bits(path: Path, image: Image.Image, bits: int) -> Image.Image:
     return Image.fromarray(upper_bits(path, samples, bits))
 
 
-def _floating(path: Path) -> UserError:
-    return UserError(f"{path}: floating-point samples have no agreed range. Save it with 8 or 16 bits per sample.")
+def _unusual(path: Path, why: str) -> UserError:
+    return UserError(f"{path}: {why}. Save it with 8 or 16 bits per sample.")
 
 
 def _all_bits(path: Path, file: ImageFile.ImageFile) -> UserError:

@@ -30,6 +30,8 @@ MOST_TAG_BYTES = 2**27  # to which the first directory of a TIFF refers, besides
 MOST_ENTRIES = 2**16  # of a directory
 BITS, COMPRESSION, PHOTOMETRIC, SAMPLES, PLANES = 258, 259, 262, 277, 284  # tags of a TIFF: SAMPLES are its bands
 KIND, FLOATING = 339, 3  # the tag that says what samples are, and floating-point numbers
+FLOATING_SAMPLES = "floating-point samples have no agreed range"
+MOST_BITS = 32  # of a sample that is read, if only as a class number
 NUMBERS = {256: 0, 257: 0, BITS: 1, 274: 1, SAMPLES: 1, COMPRESSION: 1, PHOTOMETRIC: 0, PLANES: 1, KIND: 1}
 """Tags: width, height, bits of a sample, orientation, bands and how they lie; what they are where there is none."""
 LOCATING = {33550: (12, "d"), 33922: (12, "d"), 34264: (12, "d"), 34735: (3, "H")}
@@ -108,10 +110,15 @@ def many_bands(file: IO[bytes] | None) -> ManyBands | None:
     return ManyBands(first) if first is not None and first.tags.get(SAMPLES, 1) > FOUR else None
 
 
-def is_floating(file: IO[bytes] | None) -> bool:
-    """Whether a file is a TIFF of floating-point numbers; it is left where it was."""
+def odd_samples(file: IO[bytes] | None) -> str:
+    """What of the samples of a TIFF keeps it from being read; nothing of other files. The file is left where it was."""
     first = first_directory(file)
-    return first is not None and first.tags.get(KIND) == FLOATING
+    if first is None:
+        return ""
+    bits = first.tags.get(BITS, 1)
+    return (
+        FLOATING_SAMPLES if first.tags.get(KIND) == FLOATING else f"samples of {bits} bits" if bits > MOST_BITS else ""
+    )
 
 
 def first_directory(file: IO[bytes] | None) -> Directory | None:
