@@ -62,16 +62,9 @@ WAYS: tuple[tuple[Strip, Strip], ...] = (
 
 def pair_masks(images: Stems, drawn: Stems) -> Stems:
     """Masks by the names of their images; those without an image by their own."""
-    answers = []
-    for strip, strip_image in WAYS:
-        masks: Stems = defaultdict(list)
-        shared = _shared(images, strip_image)
-        for stem, paths in drawn.items():
-            masks[_image_of(stem, images, shared, strip)] += paths
-        answers.append(masks)
-        if not masks.keys().isdisjoint(images):
-            return masks
-    return answers[0]
+    answers = (_pair(images, drawn, *way) for way in WAYS)
+    fitting = (masks for masks in answers if not masks.keys().isdisjoint(images))
+    return next(fitting, None) or _pair(images, drawn, *WAYS[0])
 
 
 def pair_flat_masks(images: Stems, drawn: Stems) -> Stems:
@@ -85,25 +78,17 @@ def pair_flat_masks(images: Stems, drawn: Stems) -> Stems:
 
 def pair_beside(files: Stems) -> tuple[Stems, Stems]:
     """Images and masks in one folder: `X.jpg` with `X.png`, or `X.png` with `X_mask.png` or `mask_X.png`."""
-    answers = []
-    for way in WAYS:
-        answers.append(_beside(files, *way))
-        if answers[-1][1]:
-            return answers[-1]
-    return answers[0]
+    answers = (_beside(files, *way) for way in WAYS)
+    fitting = ((images, masks) for images, masks in answers if masks)
+    return next(fitting, None) or _beside(files, *WAYS[0])
 
 
-def _image_of(stem: str, images: Collection[str], shared: Mapping[str, str], strip: Strip) -> str:
-    """The name of the image to which a mask of this name belongs; its own where there is none.
-
-    A mask may have a word in addition, which `strip` takes away; images that have one are in `shared`, by what is left.
-    """
-    names = (stem, strip(stem), shared.get(stem), shared.get(strip(stem)))
-    return next((name for name in names if name is not None and name in images), stem)
-
-
-def _shared(stems: Iterable[str], strip: Strip) -> dict[str, str]:
-    return {strip(stem): stem for stem in stems if strip(stem) != stem}
+def _pair(images: Stems, drawn: Stems, strip: Strip, strip_image: Strip) -> Stems:
+    masks: Stems = defaultdict(list)
+    shared = _shared(images, strip_image)
+    for stem, paths in drawn.items():
+        masks[_image_of(stem, images, shared, strip)] += paths
+    return masks
 
 
 def _beside(files: Stems, strip: Strip, strip_image: Strip) -> tuple[Stems, Stems]:
@@ -123,11 +108,17 @@ def _beside(files: Stems, strip: Strip, strip_image: Strip) -> tuple[Stems, Stem
     return images, masks
 
 
-def _beginning_of(stem: str, images: Stems) -> str | None:
-    """The longest name of an image that the name of a mask begins with, up to a sign such as `_`."""
-    start = stem.rfind("/") + 1
-    ends = (end for end in range(len(stem) - 1, start, -1) if not stem[end].isalnum())
-    return next((stem[:end] for end in ends if stem[:end] in images), None)
+def _image_of(stem: str, images: Collection[str], shared: Mapping[str, str], strip: Strip) -> str:
+    """The name of the image to which a mask of this name belongs; its own where there is none.
+
+    A mask may have a word in addition, which `strip` takes away; images that have one are in `shared`, by what is left.
+    """
+    names = (stem, strip(stem), shared.get(stem), shared.get(strip(stem)))
+    return next((name for name in names if name is not None and name in images), stem)
+
+
+def _shared(stems: Iterable[str], strip: Strip) -> dict[str, str]:
+    return {strip(stem): stem for stem in stems if strip(stem) != stem}
 
 
 def mismatches(images: Stems, masks: Stems, predicted: Collection[Path]) -> Iterator[Problem]:
@@ -151,16 +142,28 @@ def mismatches(images: Stems, masks: Stems, predicted: Collection[Path]) -> Iter
         else:
             yield Problem(first, "no image has the name of this mask. Add the image, or remove the mask.")
     for stem, paths in longer.items():
-        image, alone = images[stem][0].name, len(paths) == 1 and stem not in masks
-        name = f"{PurePosixPath(stem).name}{paths[0].suffix}"
-        way_out = f"rename it to {name}" if alone else f"paint all masks of this image into one, {name}"
-        for path in paths:
-            yield Problem(
-                path, f"no image has the name of this mask. It seems to be that of the image {image}: {way_out}."
-            )
+        yield from _with_longer_names(paths, images[stem][0], stem, stem in masks)
     for folder, count in misplaced.items():
         yield Problem(
             folder,
             f"{count} masks here have the names of images elsewhere. Give both the same subfolders; where masks show "
             "one class each, paint those of an image into one, with a number for each class.",
+        )
+
+
+def _beginning_of(stem: str, images: Stems) -> str | None:
+    """The longest name of an image that the name of a mask begins with, up to a sign such as `_`."""
+    start = stem.rfind("/") + 1
+    ends = (end for end in range(len(stem) - 1, start, -1) if not stem[end].isalnum())
+    return next((stem[:end] for end in ends if stem[:end] in images), None)
+
+
+def _with_longer_names(masks: Sequence[Path], image: Path, stem: str, has_mask: bool) -> Iterator[Problem]:
+    """Masks whose names begin with that of one image: it may be theirs."""
+    name = f"{PurePosixPath(stem).name}{masks[0].suffix}"
+    alone = len(masks) == 1 and not has_mask
+    way_out = f"rename it to {name}" if alone else f"paint all masks of this image into one, {name}"
+    for path in masks:
+        yield Problem(
+            path, f"no image has the name of this mask. It seems to be that of the image {image.name}: {way_out}."
         )
