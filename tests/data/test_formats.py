@@ -20,6 +20,7 @@ from PIL import Image
 
 from data.folders import labelled, listing, mask, names, photo, refusal, write
 from oneway.common.errors import UserError
+from oneway.common.words import counted
 from oneway.data.cache.index import files_of
 from oneway.data.folder import find
 
@@ -289,6 +290,37 @@ def test_bombs_in_pictures_of_masks_are_refused(tmp_path):
     path.write_text(json.dumps(tree))
     with pytest.raises(UserError, match=r"a\.jpg\.json: objects\[1\]: 'bus' is none of the classes"):
         label_map(listing(tmp_path))
+
+
+def apart(results: list[dict]) -> list[dict]:
+    """What Label Studio exports where `Labels` are a tag of their own: each shape, and once more with its label."""
+    made = []
+    for result in results:
+        kind = result["type"].removesuffix("labels")
+        shape = {key: value for key, value in result["value"].items() if not key.endswith("labels")}
+        made.append(result | {"type": kind, "value": shape})
+        made.append(result | {"type": "labels", "value": shape | {"labels": result["value"][f"{kind}labels"]}})
+    return made
+
+
+def test_labels_of_label_studio_may_have_a_tag_of_their_own(tmp_path):
+    """They are read as labels of polygons and brushes are; what has none is left out, and counted."""
+    expected = label_map(listing(export(tmp_path / "one", "label_studio")))
+    root = export(tmp_path / "apart", "label_studio")
+    file = root / "project-1.json"
+    tasks = json.loads(file.read_text())
+    for annotation in (one for task in tasks for one in task["annotations"]):
+        annotation["result"] = apart(annotation["result"])
+        (drawn, *_) = annotation["result"]
+        annotation["result"].append(drawn | {"id": "nameless"})
+        keypoint = {"x": 1.0, "y": 2.0, "width": 0.3, "labels": ["road"]}
+        annotation["result"].append(drawn | {"id": "k", "type": "labels", "value": keypoint})
+    file.write_text(json.dumps(tasks))
+    found = listing(root)
+    assert np.array_equal(label_map(found), expected)
+    said = "".join(found.remarks)
+    assert f"{counted(len(tasks), 'shape')} without a label" in said
+    assert f"Shapes without an area are left out: {len(tasks)} of kind 'labels'" in said
 
 
 def test_a_video_of_cvat_is_refused(tmp_path):

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from oneway.common.errors import UserError
+from oneway.common.words import counted
 from oneway.data.dataset import class_name
 from oneway.data.decode.json_files import read_json
 from oneway.data.decode.regions import Region, Regions, Shape
@@ -27,6 +28,8 @@ from oneway.data.folder.walk import Problem, require_inside
 SIGN = re.compile(rb'\A\s*\[\s*\{.*"(annotations|completions)"\s*:', re.DOTALL)
 UPLOADED = re.compile(r"^[0-9a-f]{8}-")  # what Label Studio puts before the names of files that are uploaded to it
 PERCENT = 100.0
+DRAWN = {"rle": "brush", "points": "polygon", "radiusX": "ellipse", "height": "rectangle"}
+"""What was drawn, by a key that only it has: where `Labels` are a tag of their own, the type of results is `labels`."""
 
 
 def find(root: Path, folder: str) -> str | None:
@@ -41,11 +44,11 @@ def read(source: AnnotationSource) -> Annotations:
     tasks = read_json(path)
     if not isinstance(tasks, list):
         raise UserError(f"{path}: no list of tasks. Export it from Label Studio as JSON.")
-    left_out, found, several = Counter[str](), dict[Path, Regions](), 0
+    left_out, found, several, nameless = Counter[str](), dict[Path, Regions](), 0, 0
     for index, task in enumerate(tasks):
         try:
             entry, results, more = _task(task)
-            several += more
+            several, nameless = several + more, nameless + _count_nameless(results)
             regions = _regions_of(path, index, results, left_out)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UserError(f"{path}: [{index}]: {str(error)[:200]}.") from None
@@ -56,9 +59,12 @@ def read(source: AnnotationSource) -> Annotations:
         else:
             found[image] = regions
     names = {region.name for regions in found.values() for region in regions.regions if region.name}
-    note = f"{several} tasks have several annotations, of which the first is used."
-    remarks = (*without_area(left_out), *((note,) if several else ()))
-    return of_one_file(path, found, sorted(names), False, remarks)
+    remarks = [*without_area(left_out)]
+    if several:
+        remarks.append(f"{several} tasks have several annotations, of which the first is used.")
+    if nameless:
+        remarks.append(f"{counted(nameless, 'shape')} without a label {'is' if nameless == 1 else 'are'} left out.")
+    return of_one_file(path, found, sorted(names), False, tuple(remarks))
 
 
 def _task(task: dict[str, Any]) -> tuple[str, list[Any], bool]:
@@ -70,6 +76,12 @@ def _task(task: dict[str, Any]) -> tuple[str, list[Any], bool]:
     made = [one for one in task.get("annotations", task.get("completions", [])) if not one.get("was_cancelled")]
     results = made[0]["result"] if made else []
     return entry, list(results), len(made) > 1
+
+
+def _count_nameless(results: list[Any]) -> int:
+    """How many shapes have no label: where those have a tag of their own, they are results with the same id."""
+    labelled = {result.get("id") for result in results if str(result.get("type", "")).endswith("labels")}
+    return sum(result.get("type") in DRAWN.values() and result.get("id") not in labelled for result in results)
 
 
 def _matching(source: AnnotationSource, entry: str) -> Path | None:
@@ -85,10 +97,11 @@ def _regions_of(path: Path, task: int, results: list[Any], left_out: Counter[str
     for index, result in enumerate(results):
         kind, value = str(result.get("type", "")), result.get("value", {})
         if not kind.endswith("labels"):
-            continue  # a relation, a choice, or the outline to which a label belongs under another entry
-        shape = _shape(kind, value)
+            continue  # a relation, a choice, or a shape whose label is a result of its own, with the shape once more
+        drawn = kind.removesuffix("labels") or next((DRAWN[key] for key in DRAWN if key in value), kind)
+        shape = _shape(drawn, value)
         if shape is None:
-            left_out[kind.removesuffix("labels") or kind] += 1
+            left_out[drawn] += 1
             continue
         if turned := result.get("image_rotation"):  # regions then lie on the turned image, in percent of its sides
             raise ValueError(
@@ -102,21 +115,21 @@ def _regions_of(path: Path, task: int, results: list[Any], left_out: Counter[str
     return Regions(path, tuple(regions), size)
 
 
-def _shape(kind: str, value: dict[str, Any]) -> Shape | None:
-    """What was drawn, in percent of the image; None where it has no area.
+def _shape(drawn: str, value: dict[str, Any]) -> Shape | None:
+    """The shape, in percent of the image; None where it has no area.
 
     A rectangle is turned clockwise about its upper left corner, an ellipse about its centre.
     """
-    if kind == "brushlabels":
+    if drawn == "brush":
         return partial(brush_runs, value.get("rle"))
-    if kind == "polygonlabels":
+    if drawn == "polygon":
         return partial(polygon, value.get("points"), whole=PERCENT)
     degrees = float(value.get("rotation") or 0)
-    if kind == "rectanglelabels":
+    if drawn == "rectangle":
         x, y = float(value["x"]), float(value["y"])
         opposite = x + float(value["width"]), y + float(value["height"])
         return rectangle((x, y), opposite, whole=PERCENT, turn=Turn(degrees, x, y) if degrees else None)
-    if kind == "ellipselabels":
+    if drawn == "ellipse":
         x, y, across, down = (float(value[key]) for key in ("x", "y", "radiusX", "radiusY"))
         return ellipse(x, y, across, down, whole=PERCENT, degrees=degrees)
     return None
