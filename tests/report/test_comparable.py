@@ -223,6 +223,10 @@ def test_a_page_says_that_it_rests_on_predictions(tmp_path: Path) -> None:
     truth = photographs(photos)
     draw(photos, truth, "abcd")
     run = trained(photos, tmp_path / "first")
+    assert (
+        "No validation set: 1 of the 4 images with a mask is held out to validate."
+        in open_run(run).summary["about_images"]
+    )
     (name, *_) = open_run(run).split.validating
     oneway.load(run, device="cpu").predict(photos / name).save(photos / "masks" / Path(name).name)
     said = io.StringIO()

@@ -149,6 +149,18 @@ def test_few_validation_images_are_warned_of(copies: list[Path]) -> None:
     assert page.index('class="caution"') < page.index('class="facts"')
 
 
+@pytest.mark.usefixtures("words_alone")
+def test_what_was_said_about_the_images_is_on_the_page(copies: list[Path]) -> None:
+    """Each line once, as text: whoever gets the page has not seen the training."""
+    assert "said about the images" not in write_report(copies, None).read_text(encoding="utf-8")
+    lines = ["Names that both train and validate: write `groups: (*)_s*`", "5 of 24 <held> out"]
+    for copy in copies:
+        change_json(copy / "summary.json", about_images=lines)
+    page = write_report(copies, None).read_text(encoding="utf-8")
+    assert page.count("<li>Names that both train and validate: write <code>") == 1
+    assert page.count("<li>5 of 24 &lt;held&gt; out</li>") == 1
+
+
 def test_false_alarms_of_a_rare_class_are_on_the_page(copies: list[Path], page: str) -> None:
     """By hand: all 10 pixels of the second class are found, with 30 of the first, and none is taken for the third."""
     matrix = np.zeros((len(CLASSES), len(CLASSES)), dtype=int)

@@ -64,6 +64,9 @@ class Summary(_Record):
     validation_samples: Count
     skipped_steps: Count = 0
     changes: list[str] = []
+    about_images: list[str] = []
+    """What the review of the images said before the run was trained."""
+
     seconds: Duration
     peak_memory_mib: Duration
 

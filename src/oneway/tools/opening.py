@@ -68,6 +68,9 @@ class Training:
     notes: Notes
     """What checkpoints keep beside the tensors."""
 
+    reviewed: tuple[str, ...] = ()
+    """What was said about the images."""
+
     run: runs.Run | None = None
     """The folder, in the first process, or the only one: what it finds there, it tells the others."""
 
@@ -192,7 +195,8 @@ def open_training(
 
         samples, held_out = _read_images(dataset, origin, ranks)
         config, fitted = fit_crops(config, samples.sizes[: samples.labelled])
-        note(*dataset.review(), fitted)
+        reviewed = tuple(dataset.review())
+        note(*reviewed, fitted)
         split = ranks.broadcast(partial(_find_split, config, continued, dataset, samples, held_out))
         note(about_beginning(out, split, dataset, held_out.names), _about_labels(config, split, dataset))
         if origin.teacher is not None:
@@ -215,7 +219,7 @@ def open_training(
         validator = Validator(state.kept, held_out, len(dataset.classes), say, ranks, captured)
         training = Training(
             config, out, ranks, say, device, dataset, samples, held_out, split, state, validator, plan, fed, iterations,
-            Notes(student.filled, origin.teacher_digest),
+            Notes(student.filled, origin.teacher_digest), reviewed,
         )  # fmt: skip
         _give_folder(training, continued, resources)
         yield training

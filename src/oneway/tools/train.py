@@ -251,6 +251,8 @@ def _finish(training: Training) -> dict[str, Any]:
         "seconds": training.elapsed,
         "peak_memory_mib": memory.peak_mib(training.device),
     }
+    if training.reviewed:
+        summary["about_images"] = [*training.reviewed]
     if pool is not None and pool.broken:
         summary["broken_images"] = len(pool.broken)
     if run is not None:

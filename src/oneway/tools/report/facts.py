@@ -61,6 +61,7 @@ class RunFacts:
     by_image: Counts | None  # of the same pixels; not known of earlier versions, nor where whole images are classified
     validation_samples: int
     validating: tuple[str, ...]  # names of the images that validate; none of runs of earlier versions
+    about_images: tuple[str, ...]  # what was said about them before it was trained
     iterations: int
     seconds: float
     peak_memory_mib: float
@@ -192,6 +193,7 @@ def _read(run: runs.Run, name: str, colour: int) -> RunFacts:
         by_image=_by_image(run, split.validating, confusion),
         validation_samples=summary["validation_samples"],
         validating=split.validating,
+        about_images=tuple(summary.get("about_images", ())),
         iterations=summary["iterations"],
         seconds=summary["seconds"],
         peak_memory_mib=summary["peak_memory_mib"],

@@ -196,6 +196,7 @@ def _gather(
         "measurement_note": words.measurement_note(runs, measured) if measured else "",
         "curves": _curves(runs),
         "validating": _hardest_first(runs)[:MOST_LISTED],
+        "about_images": [*dict.fromkeys(line for run in runs for line in run.about_images)],
         "validating_count": len(last.validating),
         "bars": _bars(runs) if last.validation_samples else None,
         "class_by_class": words.class_by_class(runs),
