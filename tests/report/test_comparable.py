@@ -20,7 +20,7 @@ from oneway.config import build, merge
 from oneway.config.recipes import recipe
 from oneway.runs import open_run
 from oneway.tools.evaluate_run import evaluate_run
-from oneway.tools.report import words, write_report
+from oneway.tools.report import cautions, words, write_report
 from oneway.tools.report.facts import read_runs
 from oneway.tools.train import train
 from small_runs import METHODS, QUIET, SMALL
@@ -241,7 +241,9 @@ def test_a_page_says_that_it_rests_on_predictions(tmp_path: Path) -> None:
 def test_labels_that_are_the_predictions_of_the_first_run_are_said(copies: list[Path]) -> None:
     """Where no file says what they were made from, the agreement does; a single run proves nothing."""
     runs = read_runs(copies)
-    assert not words.like_predictions(runs)
+    assert not cautions.like_predictions(runs)
     agreeing = replace(runs[0], confusion=np.diag([99_000, 900, 0, *[0] * 6]) + np.eye(9, dtype=int), value=99.0)
-    assert "100.0 % of the labelled pixels that validate are just what" in words.like_predictions([agreeing, runs[1]])
-    assert not words.like_predictions([agreeing])
+    assert "100.0 % of the labelled pixels that validate are just what" in cautions.like_predictions(
+        [agreeing, runs[1]]
+    )
+    assert not cautions.like_predictions([agreeing])

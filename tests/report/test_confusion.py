@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from oneway.tools.report import confusion, plots, words
+from oneway.tools.report import class_words, confusion, plots
 
 LONG = "very large and heavy overhead power line"
 
@@ -60,7 +60,7 @@ def test_the_most_confused_of_many_classes_are_shown() -> None:
     second[21, 31] = 0.1
     shown = confusion.choose_classes([first, second])
     assert shown == [*range(14), 20, 30, *range(46, 60)]
-    assert "Of 60 classes, the 30 with the largest confusions" in words.matrix_note(len(shown), 60)
+    assert "Of 60 classes, the 30 with the largest confusions" in class_words.matrix_note(len(shown), 60)
     assert first.trace() == 60, "what was given is left as it was"
 
 
@@ -68,7 +68,7 @@ def test_few_classes_are_all_shown() -> None:
     """Also those that nothing is confused with; the plot needs no note."""
     assert confusion.choose_classes([np.eye(11)]) == list(range(11))
     assert confusion.choose_classes([np.eye(30)]) == list(range(30))
-    assert words.matrix_note(11, 11) == ""
+    assert class_words.matrix_note(11, 11) == ""
 
 
 def test_long_names_keep_their_beginning_and_end() -> None:

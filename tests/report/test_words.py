@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from files import change_json
+from oneway.common.words import counted
 from oneway.data.streets import CLASSES
-from oneway.tools.report import words
+from oneway.tools.report import cautions, class_words, robustness_words, words
 from oneway.tools.report.facts import RunFacts, read_runs
 from oneway.tools.report.robustness import Robustness
 
@@ -38,7 +39,7 @@ def test_gains_of_classes_are_those_a_reader_finds_by_subtracting(copies: list[P
     """98.106 and 97.952 stand there as 98.1 and 98.0, so that the loss is 0.1 and not 0.2."""
     for folder, value in zip(copies, (98.106, 97.952), strict=True):
         change_json(folder / "summary.json", per_class=dict.fromkeys(CLASSES, value), absent=[])
-    assert set(words.class_gains(*read_runs(copies)).values()) == {-0.1}
+    assert set(class_words.class_gains(*read_runs(copies)).values()) == {-0.1}
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def test_gains_of_classes_are_those_a_reader_finds_by_subtracting(copies: list[P
 )
 def test_one_is_singular(counts: list[int], expected: str) -> None:
     """And what is the same for all runs is said once."""
-    assert words.counted(counts, "image") == expected
+    assert counted(counts, "image") == expected
 
 
 def test_one_of_everything_is_singular(copies: list[Path]) -> None:
@@ -54,8 +55,8 @@ def test_one_of_everything_is_singular(copies: list[Path]) -> None:
     change_json(copies[1] / "summary.json", validation_samples=1, iterations=1)
     (run,) = read_runs(copies[1:])
     runs = [replace(run, labelled=run.labelled[:1], further=1)]
-    said = " ".join([words.lead(runs), words.caution(runs), *words.subtitle(runs)])
-    said += words.measurement_note(runs, Robustness([], [], 1, None))
+    said = " ".join([words.lead(runs), cautions.caution(runs), *words.subtitle(runs)])
+    said += robustness_words.measurement_note(runs, Robustness([], [], 1, None))
     assert not re.findall(r"\b1 (?:\w+ )?(?:labels|images|iterations)\b", said), said
 
 
@@ -63,7 +64,7 @@ def test_one_of_everything_is_singular(copies: list[Path]) -> None:
 def test_a_warning_where_few_images_validate(folders: list[Path], count: int, warned: bool) -> None:
     """Below ten."""
     runs = [replace(run, validation_samples=count) for run in read_runs(folders[:1])]
-    assert bool(words.caution(runs)) == warned
+    assert bool(cautions.caution(runs)) == warned
 
 
 def test_a_warning_where_few_validation_images_show_a_class(folders: list[Path]) -> None:
@@ -74,13 +75,13 @@ def test_a_warning_where_few_validation_images_show_a_class(folders: list[Path])
     counts[:2, :, 1] = 5
     runs = [replace(run, validation_samples=12, by_image=counts)]
     said = f"Of 12 validation images, 2 show {CLASSES[1]}, too few to mean much: others could change its IoU"
-    assert words.caution(runs).startswith(said)
-    assert words.caution(runs).endswith("Label more images that show it, and name some as val in dataset.yaml.")
+    assert cautions.caution(runs).startswith(said)
+    assert cautions.caution(runs).endswith("Label more images that show it, and name some as val in dataset.yaml.")
     counts[0, :, 2] = 5
     said = f"Of 12 validation images, fewer than 4 show {CLASSES[1]} or {CLASSES[2]}, too few"
-    assert words.caution(runs).startswith(said)
+    assert cautions.caution(runs).startswith(said)
     counts[:4, :, 1:3] = 5
-    assert not words.caution(runs)
+    assert not cautions.caution(runs)
 
 
 def test_the_worst_class_is_named(copies: list[Path]) -> None:
@@ -88,7 +89,7 @@ def test_the_worst_class_is_named(copies: list[Path]) -> None:
     known = dict.fromkeys(CLASSES[2:], 80.0)
     change_json(copies[0] / "summary.json", per_class={CLASSES[0]: 99.9, CLASSES[1]: None, **known, "car": 70.0})
     change_json(copies[1] / "summary.json", per_class={CLASSES[0]: 99.9, CLASSES[1]: None, **known, "car": 48.41})
-    said = words.lowest_class(read_runs(copies)).replace("\N{NO-BREAK SPACE}", " ")
+    said = class_words.lowest_class(read_runs(copies)).replace("\N{NO-BREAK SPACE}", " ")
     assert said == "Of the classes, car has the lowest IoU: 70.0 → 48.4 %."
 
 
@@ -96,7 +97,7 @@ def test_the_small_print_says_on_how_many_images_was_measured(copies: list[Path]
     change_json(copies[0] / "summary.json", validation_samples=40)
     runs = read_runs(copies[:1])
     assert words.subtitle(runs)[-1] == "the last iteration’s model on 40 validation images"
-    assert words.measurement_note(runs, Robustness([], [], 8, (64, 128))) == (
+    assert robustness_words.measurement_note(runs, Robustness([], [], 8, (64, 128))) == (
         "Measured on 8 of 40 validation images, 128×64 pixels of each."
     )
 
@@ -118,19 +119,19 @@ def test_most_confused_class_is_read_off_the_rows(copies: list[Path]) -> None:
     matrix[1, 1] = 7
     change_json(copies[0] / "summary.json", confusion=matrix.tolist(), absent=list(CLASSES[2:]))
     run: RunFacts = read_runs(copies[:1])[0]
-    found = words.most_confused(run)
+    found = class_words.most_confused(run)
     assert found[CLASSES[0]] == (CLASSES[2], 30.0)
     assert found[CLASSES[1]] is None
-    assert words.present_classes(run) == list(CLASSES[:2])
+    assert class_words.present_classes(run) == list(CLASSES[:2])
 
 
 def test_the_mean_of_an_earlier_version_is_told_apart(copies: list[Path]) -> None:
     """It has a number for a class that no validation image has; no word where all are there."""
-    assert words.about_absent(read_runs(copies)) == ""
+    assert class_words.about_absent(read_runs(copies)) == ""
     known = dict.fromkeys(CLASSES[1:], 50.0)
     change_json(copies[0] / "summary.json", per_class={CLASSES[0]: 0.0, **known}, absent=[CLASSES[0]])
     change_json(copies[1] / "summary.json", per_class={CLASSES[0]: None, **known}, absent=[CLASSES[0]])
-    note = words.about_absent(read_runs(copies))
+    note = class_words.about_absent(read_runs(copies))
     assert "is absent, and not in the mean" in note
     assert note.endswith("In the mean of supervised, by an earlier version, it counts as zero.")
 
@@ -151,12 +152,14 @@ def test_small_differences_decide_nothing(
 ) -> None:
     """Under two points no run is called better."""
     found = Robustness([[40.0, end[0]] for end in ends], [[40.0, end[1]] for end in ends], 8, None)
-    assert expected in words.robustness_text(read_runs(folders), found)
+    assert expected in robustness_words.robustness_text(read_runs(folders), found)
 
 
 def test_figures_of_parts_are_said_to_be_so(folders: list[Path]) -> None:
     """In the sentence that has them: the headline has others, of whole images."""
-    sentence = words.robustness_text(read_runs(folders[:1]), Robustness([[40.0, 30.0]], [[40.0, 20.0]], 8, (96, 128)))
+    sentence = robustness_words.robustness_text(
+        read_runs(folders[:1]), Robustness([[40.0, 30.0]], [[40.0, 20.0]], 8, (96, 128))
+    )
     assert sentence.endswith(
         "Of each image, only 128×96 pixels were measured, those around the rarest class that it shows, so scores "
         "differ from those of whole images."
@@ -169,7 +172,7 @@ def test_the_best_of_several_under_strong_perturbation(copies: list[Path], tmp_p
     found = Robustness(
         [[40.0, end] for end in (10.0, 20.0, 30.0)], [[40.0, end] for end in (10.0, 29.0, 30.0)], 8, None
     )
-    sentence = words.robustness_text(runs, found)
+    sentence = robustness_words.robustness_text(runs, found)
     assert "third ahead with 30.0 % mIoU" in sentence
     assert "a warp leaves no run clearly ahead" in sentence
 

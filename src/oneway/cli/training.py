@@ -219,7 +219,8 @@ def _train_one(config: Config, folder: Path, begun: bool, allow_changes: bool, l
         return
     from oneway.tools.intervals import in_brackets
     from oneway.tools.report import after_training, describe_gain, read_runs, write_report
-    from oneway.tools.report.words import lowest_class, rests_on_few
+    from oneway.tools.report.cautions import rests_on_few
+    from oneway.tools.report.class_words import lowest_class
 
     given, facts = counted(summary["labels"], "label"), read_runs([folder])
     if summary["value"] is None:

@@ -20,8 +20,10 @@ from oneway.runs.atomic import write_json
 from oneway.tools.evaluate import METRIC_NAMES
 from oneway.tools.opening import Turn
 from oneway.tools.report import after_training, write_report
+from oneway.tools.report.cautions import rests_on_few, too_short
+from oneway.tools.report.class_words import lowest_class
+from oneway.tools.report.differences import shown_gain, with_other_images
 from oneway.tools.report.facts import interval_between, read_runs
-from oneway.tools.report.words import lowest_class, rests_on_few, shown_gain, too_short, with_other_images
 from oneway.tools.train import train
 
 

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from oneway.common.words import command, counted
 from oneway.config.recipes import recipe
 from oneway.tools.baseline import BASELINE, is_baseline_of, train_command, with_method
+from oneway.tools.report.cautions import hardly_moved, too_short
+from oneway.tools.report.differences import shown_gain, signed, with_other_images
 from oneway.tools.report.facts import RunFacts, interval_between
-from oneway.tools.report.words import hardly_moved, shown_gain, signed, too_short, with_other_images
+
+CONDITIONS = "with the same labels, seed and number of iterations"
 
 
 @dataclass(frozen=True)
@@ -27,27 +30,28 @@ class Gain:
 
 def describe_gain(runs: Sequence[RunFacts]) -> Gain:
     """What unlabelled images brought where a run has its baseline beside it; else how to have them compared."""
-    compared = list(_pairs(runs))
-    if not compared:
+    pairs = list(_pairs(runs))
+    if not pairs:
         return _how_to_compare(runs[-1])
-    same = "with the same labels, seed and number of iterations"
-    metric = runs[0].metric_name
-    if len(compared) == 1:
-        ((baseline, run),) = compared
-        gain = shown_gain(baseline.value, run.value)
-        verdict = f"brought {signed(gain)}" if gain > 0 else f"cost {-gain:.1f}" if gain < 0 else "changed nothing: 0.0"
+    if len(pairs) == 1:
+        return Gain(_of_one(*pairs[0]), of_a_pair=len(runs) == 2)
+    gains = [f"{run.name} {signed(shown_gain(baseline.value, run.value))}" for baseline, run in pairs]
+    brought = f"What unlabelled images brought, in points of {runs[0].metric_name} over labels alone"
+    return Gain(f"{brought} {CONDITIONS}: {', '.join(gains)}.")
+
+
+def _of_one(baseline: RunFacts, run: RunFacts) -> str:
+    gain, metric = shown_gain(baseline.value, run.value), run.metric_name
+    if gain < 0 and hardly_moved(run.config, run.iterations):  # no image is to blame
+        said = f"{run.name} is {-gain:.1f} points of {metric} below {baseline.name}"
+    else:
         images = counted(run.further, "unlabelled image")
-        what = images if run.further else "Learning without labels too, from images that all have some,"
-        caution = too_short(run.config, run.iterations, gain)
-        if gain < 0 and hardly_moved(run.config, run.iterations):  # no image is to blame
-            what, verdict = run.name, f"is {-gain:.1f}"
-            metric = f"{metric} below {baseline.name}"
-        scores = f"{baseline.name} {baseline.value:.1f}, {run.name} {run.value:.1f}, {same}."
-        doubt = with_other_images(interval_between(baseline, run))
-        said = (f"{what} {verdict} points of {metric}: {scores}", doubt, caution)
-        return Gain(" ".join(filter(None, said)), of_a_pair=len(runs) == 2)
-    gains = [f"{run.name} {signed(shown_gain(baseline.value, run.value))}" for baseline, run in compared]
-    return Gain(f"What unlabelled images brought, in points of {metric} over labels alone {same}: {', '.join(gains)}.")
+        cause = images if run.further else "Learning without labels too, from images that all have some,"
+        verdict = f"brought {signed(gain)}" if gain > 0 else f"cost {-gain:.1f}" if gain < 0 else "changed nothing: 0.0"
+        said = f"{cause} {verdict} points of {metric}"
+    scores = f"{baseline.name} {baseline.value:.1f}, {run.name} {run.value:.1f}, {CONDITIONS}"
+    doubt = with_other_images(interval_between(baseline, run))
+    return " ".join(filter(None, (f"{said}: {scores}.", doubt, too_short(run.config, run.iterations, gain))))
 
 
 def _pairs(runs: Sequence[RunFacts]) -> Iterator[tuple[RunFacts, RunFacts]]:

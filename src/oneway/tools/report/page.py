@@ -26,13 +26,15 @@ from oneway.runs.atomic import refuse_unwritable, write_atomically
 from oneway.tools.baseline import compared_runs
 from oneway.tools.evaluate import Scores
 from oneway.tools.intervals import miou_of_images
-from oneway.tools.report import confusion, plots, words
+from oneway.tools.report import cautions, class_words, confusion, plots, words
+from oneway.tools.report.differences import signed
 from oneway.tools.report.facts import RunFacts, common_images, curve_titles, differing_settings, read_runs
 from oneway.tools.report.gain import describe_gain
 from oneway.tools.report.gallery import gallery
 from oneway.tools.report.next_steps import next_steps
 from oneway.tools.report.rescore import rescore, without_predictions
 from oneway.tools.report.robustness import STRENGTHS, Robustness, robustness
+from oneway.tools.report.robustness_words import measurement_note, robustness_text
 from oneway.tools.run_data import load_data, refuse_other_style
 from oneway.tools.trained_on import about_beginning, about_predictions, compare_validating, refuse_trained_on
 
@@ -82,7 +84,7 @@ def write_report(
         if common:
             facts, note = rescore(facts, models, dataset.read("val"), common)
             say(console, note)
-        if doubt := about_predictions(facts[-1].validating, dataset.predicted) or words.like_predictions(facts):
+        if doubt := about_predictions(facts[-1].validating, dataset.predicted) or cautions.like_predictions(facts):
             say(console, doubt)
         for run in facts:
             if began := about_beginning(run.path, run.folder.split, dataset, facts[-1].validating):
@@ -183,7 +185,7 @@ def _gather(
         "headline": words.headline(runs),
         "lead": "" if gain.of_a_pair else words.lead(runs),
         "gain": gain,
-        "caution": words.caution(runs),
+        "caution": cautions.caution(runs),
         "subtitle": words.subtitle(runs),
         "runs": runs,
         "intervals": intervals if any(intervals) else [],
@@ -192,17 +194,17 @@ def _gather(
         "uris": uris,
         "strengths": f"photometric strength {perturb.photometric:g}, geometric {perturb.geometric:g}",
         "robustness": _robustness_plots(runs, measured) if measured else [],
-        "robustness_text": words.robustness_text(runs, measured) if measured else "",
-        "measurement_note": words.measurement_note(runs, measured) if measured else "",
+        "robustness_text": robustness_text(runs, measured) if measured else "",
+        "measurement_note": measurement_note(runs, measured) if measured else "",
         "curves": _curves(runs),
         "validating": _hardest_first(runs)[:MOST_LISTED],
         "about_images": [*dict.fromkeys(line for run in runs for line in run.about_images)],
         "validating_count": len(last.validating),
         "bars": _bars(runs) if last.validation_samples else None,
-        "class_by_class": words.class_by_class(runs),
-        "about_absent": words.about_absent(runs),
+        "class_by_class": class_words.class_by_class(runs),
+        "about_absent": class_words.about_absent(runs),
         "heat_maps": _heat_maps(runs, shown),
-        "matrix_note": words.matrix_note(len(shown), len(last.classes)),
+        "matrix_note": class_words.matrix_note(len(shown), len(last.classes)),
         "confused": _confused(runs),
         "precision": _precision(runs),
         "differences": differing_settings(runs),
@@ -252,13 +254,13 @@ def _curves(runs: Sequence[RunFacts]) -> list[Plot]:
 
 def _bars(runs: Sequence[RunFacts]) -> Plot:
     """IoU per class; with two runs the classes are sorted by gain, else they stand in their own order."""
-    gains = words.class_gains(*runs) if len(runs) == 2 else {}
+    gains = class_words.class_gains(*runs) if len(runs) == 2 else {}
     classes = sorted(runs[0].classes, key=lambda name: -gains.get(name, float("-inf"))) if gains else runs[0].classes
     absent = set(runs[0].absent)
     bars = [
         plots.Bars([None if name in absent else run.per_class[name] for name in classes], run.colour) for run in runs
     ]
-    notes = ["absent" if name in absent else words.signed(gains[name]) if name in gains else "" for name in classes]
+    notes = ["absent" if name in absent else signed(gains[name]) if name in gains else "" for name in classes]
     measured = "IoU per class, %" if runs[0].metric == "miou" else "Share of a class that is recognised, %"
     title = f"{measured}, and the gain in points" if gains else measured
     return Plot(title, plots.draw_class_bars("classes", title, classes, bars, notes))
@@ -276,10 +278,10 @@ def _heat_maps(runs: Sequence[RunFacts], shown: list[int]) -> list[Plot]:
 
 def _confused(runs: Sequence[RunFacts]) -> dict[str, list[str]]:
     """For each class of the validation images and each run: what its pixels are taken for most often."""
-    found = [words.most_confused(run) for run in runs]
+    found = [class_words.most_confused(run) for run in runs]
     return {
         name: [f"{other[0]} {other[1]:.1f} %" if (other := of_run[name]) else "–" for of_run in found]
-        for name in words.present_classes(runs[0])
+        for name in class_words.present_classes(runs[0])
     }
 
 
