@@ -18,6 +18,7 @@ from PIL import Image
 from rich.console import Console
 
 from files import change_json, contents
+from oneway.common.errors import UserError
 from oneway.config import build, merge
 from oneway.data import streets
 from oneway.runs import open_run
@@ -124,6 +125,26 @@ def test_methods_are_paired_by_seed(tmp_path):
     assert "| `mt-phtps` | 45.5 ± 2.6 (+2.5 ± 0.6) |" in table
     assert "| `mt-phtps` | 33 % |" in table
     assert "over 3 seeds" in table
+
+
+def test_any_row_can_be_the_one_that_others_are_compared_with(tmp_path):
+    """Seed by seed, as with labels alone; the distance to all labels is that of labels alone, and left out."""
+    scores = {("supervised", "50"): [40.0, 46.0], ("mt-phtps", "50"): [42.5, 47.5], ("supervised", "all"): [50.0, 50.5]}
+    facade(tmp_path, scores)
+    said = Console(file=StringIO(), width=500)
+    reproduce("facade", Request(tmp_path, over="mt-phtps", table_only=True), said)
+    results = json.loads((tmp_path / "facade/results.json").read_text())
+    cells = {(cell["row"], cell["column"]): cell for cell in results["cells"]}
+    assert results["over"] == "mt-phtps"
+    assert cells["supervised", "50"]["difference"]["values"] == [-2.5, -1.5]
+    assert cells["mt-phtps", "50"]["difference"] is None
+    assert all(cell["distance"] is None for cell in results["cells"])
+    assert "the difference to `mt-phtps` of the same seed" in (tmp_path / "facade/table.md").read_text()
+    assert "over mt-phtps" in said.file.getvalue()
+    with pytest.raises(UserError, match=r"Unknown row of facade 'mt-phpts'. Did you mean 'mt-phtps'\?"):
+        reproduce("facade", Request(tmp_path, over="mt-phpts", table_only=True), QUIET)
+    with pytest.raises(UserError, match="--over supervised: cifar10 has no pairs of rows; camvid, facade, "):
+        reproduce("cifar10", Request(tmp_path, over="supervised", table_only=True), QUIET)
 
 
 def test_any_number_of_labels_is_a_column(tmp_path):

@@ -22,6 +22,7 @@ def reproduce(
     methods: Annotated[Several, Parameter(name=("--methods", "--row"), consume_multiple=True)] = (),
     labels: Annotated[Several, Parameter(name=("--labels", "--column"), consume_multiple=True)] = (),
     drives: Annotated[Several, Parameter(consume_multiple=True)] = (),
+    over: str | None = None,
     iterations: Positive | None = None,
     weights: str | None = None,
     table_only: Switch = False,
@@ -40,6 +41,7 @@ def reproduce(
         methods: Only these rows of the table, which are methods in most.
         labels: Only these columns of the table, which are numbers of labels, or shares; lists of images are for train.
         drives: With camvid, hold out only these drives.
+        over: With camvid and facade, the row with which others are compared, seed by seed, if not labels alone.
         iterations: Length of every run, if not the table's.
         weights: Initial weights of every run: imagenet, a file, or none.
         table_only: Train nothing; write the table of the runs that are there.
@@ -56,7 +58,17 @@ def reproduce(
         given = str(Path(weights).absolute()) if Path(weights).exists() else weights
         changes = merge(changes, {"model": {"weights": given}})
     asked = Request(
-        out, seeds, data, methods, labels, iterations, changes, side_by_side, drives=drives, table_only=table_only
+        out,
+        seeds,
+        data,
+        methods,
+        labels,
+        iterations,
+        changes,
+        side_by_side,
+        drives=drives,
+        over=over,
+        table_only=table_only,
     )
     reproduce(name, asked, console)
 

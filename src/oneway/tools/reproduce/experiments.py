@@ -8,7 +8,8 @@ from functools import partial
 
 from rich.console import Console
 
-from oneway.common.errors import unknown
+from oneway.common.errors import UserError, unknown
+from oneway.common.words import listed
 from oneway.tools.reproduce.fill_table import fill_table
 from oneway.tools.reproduce.jobs import Request
 from oneway.tools.reproduce.paired_tables import PAIRED_TABLES
@@ -39,4 +40,6 @@ def reproduce(name: str, request: Request, console: Console) -> None:
     """Run an experiment by its name, in a folder of that name."""
     if name not in EXPERIMENTS:
         raise unknown("experiment", name, EXPERIMENTS)
+    if request.over is not None and name not in PAIRED_TABLES:
+        raise UserError(f"--over {request.over}: {name} has no pairs of rows; {listed(PAIRED_TABLES, None)} have.")
     EXPERIMENTS[name].run(replace(request, out=request.out / name), console)

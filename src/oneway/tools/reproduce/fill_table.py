@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from oneway.common.errors import UserError
+from oneway.common.errors import UserError, unknown
 from oneway.common.run_files import SUMMARY
 from oneway.common.words import command, counted, listed, say
 from oneway.runs.atomic import write_atomically, write_json
@@ -30,12 +30,16 @@ Lines = Sequence[Sequence[str]]
 def fill_table(name: str, request: Request, console: Console) -> None:
     """Train the missing runs of those asked for; prints the results of all runs, and writes them beside the runs."""
     table = with_columns(ALL_TABLES[name], request)
+    if request.over is not None and request.over not in table.rows:
+        raise unknown(f"row of {name}", request.over, table.rows)
+    table = replace(table, over=request.over or table.over)
     if not request.table_only:
         train_all(jobs_of(name, table, request), request.side_by_side or 1, console)
     runs = read_runs(request.out, table.rows, table.columns, table.parts)
     if not runs:
         raise UserError(f"{request.out}: no run of {name} has ended there.")
-    baseline, all_labels = (BASELINE, table.columns[-1]) if table.paired else ("", "")
+    baseline = table.over if table.paired else ""
+    all_labels = table.columns[-1] if baseline == BASELINE else ""
     cells = measure_all(runs, baseline, all_labels, table.parts)
     by_drive = {drive: measure_all(runs, baseline, all_labels, (drive,)) for drive in table.drives}
     shown = {"": cells} if cells else by_drive  # until a seed has all its drives
@@ -44,6 +48,7 @@ def fill_table(name: str, request: Request, console: Console) -> None:
             console.print(to_rich(table, found, drive))
     results = {
         "experiment": name,
+        **({"over": table.over} if table.paired else {}),
         "cells": [cell.as_json() | {"paper": table.paper(cell.row, cell.column)} for cell in cells],
         "by_drive": {drive: [cell.as_json() for cell in found] for drive, found in by_drive.items()},
         "quoted": [asdict(row) for row in table.quoted],
@@ -55,7 +60,7 @@ def fill_table(name: str, request: Request, console: Console) -> None:
     if left_out := cells_of_others(table, request.out):
         rows = f"Rows of methods that only the program that trained them knows are left out: {listed(left_out)}"
         say(console, f"Note: {rows}. Use that program in the place of `oneway`.")
-    if drawn := draw_settings(request.out, cells):
+    if table.over == BASELINE and (drawn := draw_settings(request.out, cells)):
         say(console, f"Figures, as .png and .svg: {listed(drawn, most=None)}")
     say(console, f"A page about runs with the same labels: {report_command(request.out, runs)}")
 
@@ -92,7 +97,7 @@ def to_rich(table: RunTable, cells: Sequence[Cell], drive: str) -> Table:
     """A line for each cell, those of one number of labels together, then what is quoted for it."""
     beside: tuple[str, ...] = ("the paper",) if table.published else ()
     if table.paired:
-        beside = (f"over {BASELINE}", "n", "distance closed")
+        beside = (f"over {table.over}", "n", *(("distance closed",) if table.over == BASELINE else ()))
     lines: list[Sequence[str]] = [("method", "labels", "in %", "n", *beside)]
     for column in table.columns:
         ours = [cell for cell in cells if cell.column == column]
@@ -138,7 +143,7 @@ def _describe(table: RunTable, cells: Sequence[Cell], terminal: bool = False) ->
     same = f"seed and drive, the mean over {listed(table.drives, most=None)}" if table.drives else "seed"
     folds = " Each drive is held out in turn; a seed's value is the mean over them." if table.drives else ""
     return (
-        f"{scores}{folds} Signed: the difference to `{BASELINE}` of the same {same}, ± its standard error over seeds."
+        f"{scores}{folds} Signed: the difference to `{table.over}` of the same {same}, ± its standard error over seeds."
     )
 
 

@@ -62,6 +62,9 @@ class Request:
     drives: tuple[str, ...] = ()
     """Drives to hold out; all of the table's if none are named."""
 
+    over: str | None = None
+    """The row of a paired table with which the others are compared; labels alone if none is named."""
+
     table_only: bool = False
     """Whether to train nothing, and show the runs that are there."""
 

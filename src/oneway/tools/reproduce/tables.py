@@ -10,6 +10,7 @@ from typing import Any
 from oneway.config import Config
 from oneway.config.recipes import recipe
 from oneway.methods import METHODS, VariantName
+from oneway.tools.baseline import BASELINE
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ class RunTable:
 
     usual_columns: tuple[str, ...] = ()
     quoted: tuple[Quoted, ...] = ()
+    over: str = BASELINE
+    """The row with which others are compared, where they are."""
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -70,7 +73,7 @@ class RunTable:
 
     @property
     def paired(self) -> bool:
-        """Whether a cell is compared with labels alone, and not with what the paper has in its place."""
+        """Whether a cell is compared with another row, and not with what the paper has in its place."""
         return self.length is not None
 
     @property
