@@ -175,14 +175,16 @@ def test_what_cannot_be_compared_is_refused_at_once(words, message, both, tmp_pa
 def test_a_loss_is_called_one(values, further, line, validating, monkeypatch, tmp_path, capsys):
     """Whatever the order in which the two were trained."""
     found = dict(zip(("supervised", "simple-phtps"), values, strict=True))
-    summary = {"labels": 50, "metric": "miou", "iterations": 100 * validating, "validation_samples": validating}
-    monkeypatch.setattr(
-        compare_module,
-        "train",
-        lambda config, *_: summary | {"value": found[config.method]},
-    )
-    facts = SimpleNamespace(further=further, by_image=None, validation_samples=validating, per_class={}, metric="miou")
-    monkeypatch.setattr(compare_module, "read_runs", lambda folders: [facts] * len(folders))
+    iterations = 100 * validating
+
+    def facts(folder):
+        run = {"path": folder, "config": small_streets(method=folder.name), "value": found[folder.name]}
+        labels = {"labelled": range(50), "further": further, "iterations": iterations}
+        scores = {"metric": "miou", "metric_name": "mIoU", "validation_samples": validating}
+        return SimpleNamespace(**run, **labels, **scores, by_image=None, per_class={})
+
+    monkeypatch.setattr(compare_module, "train", lambda *_: None)
+    monkeypatch.setattr(compare_module, "read_runs", lambda folders: [facts(folder) for folder in folders])
     monkeypatch.setattr(compare_module, "write_report", lambda runs, out, factory, **more: out)
     configs = [small_streets(method=method) for method in found]
     for number, order in enumerate((configs, configs[::-1])):
@@ -191,7 +193,7 @@ def test_a_loss_is_called_one(values, further, line, validating, monkeypatch, tm
         said = " ".join(capsys.readouterr().out.split())
         better = f" The better model is that of labels alone: {out / 'supervised'}" if values[0] > values[1] else ""
         start = f"Two trainings: {order[0].method}, then {order[1].method}."
-        caution = f" {rests_on_few([facts] * 2)}" if validating < 10 else ""
+        caution = f" {rests_on_few([facts(out / method) for method in found])}" if validating < 10 else ""
         short = " 200 iterations are few: labels alone learn faster at first. Compare 1,000 or more."
         caution = f"{short if better and validating < 10 else ''}{caution}"
         assert said == f"{start} {line}{better}{caution} Report: {out / 'report.html'}"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -17,13 +16,13 @@ from oneway.data import list_files
 from oneway.methods import METHODS
 from oneway.runs import refuse_occupied
 from oneway.runs.atomic import write_json
-from oneway.tools.evaluate import METRIC_NAMES
+from oneway.tools.intervals import Interval
 from oneway.tools.opening import Turn
 from oneway.tools.report import after_training, write_report
 from oneway.tools.report.cautions import rests_on_few, too_short
 from oneway.tools.report.class_words import lowest_class
 from oneway.tools.report.differences import shown_gain, with_other_images
-from oneway.tools.report.facts import interval_between, read_runs
+from oneway.tools.report.facts import RunFacts, interval_between, read_runs
 from oneway.tools.train import train
 
 
@@ -44,35 +43,39 @@ def compare(
     for config in configs:
         if not resume:
             refuse_occupied(out / config.method)
-    names = [config.method for config in configs]
-    say(console, f"Two trainings: {', then '.join(names)}.")
-    summaries: dict[str, Any] = {}
+    say(console, f"Two trainings: {', then '.join(config.method for config in configs)}.")
     said: set[str] = set()
     for number, config in enumerate(configs, start=1):
         folder, turn = out / config.method, Turn(f"{number} of {len(configs)}: ", said)
         again = resume and (folder / CONFIG).is_file()
-        summaries[config.method] = train(config, folder, again, console, allow_changes, log, turn)
-    baseline, chosen = sorted(configs, key=lambda config: not METHODS[config.method].supervised)
-    values = {config.method: summaries[config.method]["value"] for config in (baseline, chosen)}
-    before, after = values.values()
-    folders, page = [out / config.method for config in (baseline, chosen)], out / "report.html"
-    facts = read_runs(folders)
-    interval = interval_between(*facts)
-    write_json(out / SUMMARY, {**values, "gain": after - before, "gain_interval": interval})
-    last, gain = summaries[chosen.method], shown_gain(before, after)
-    cause = "with unlabelled images" if facts[-1].further else "and every image is labelled"
-    say(
-        console,
-        f"{counted(last['labels'], 'label')}: {before:.1f} → {after:.1f} % {METRIC_NAMES[last['metric']]} "
-        f"({gain:+.1f} {cause})",
-    )
-    better = f"The better model is that of labels alone: {folders[0]}" if gain < 0 else ""
-    cautions = too_short(chosen, last["iterations"], gain), rests_on_few(facts)
-    for sentence in filter(None, (with_other_images(interval), lowest_class(facts), better, *cautions)):
+        train(config, folder, again, console, allow_changes, log, turn)
+    folders = [out / config.method for config in sorted(configs, key=lambda config: not _is_baseline(config))]
+    baseline, chosen = read_runs(folders)
+    values = {run.config.method: run.value for run in (baseline, chosen)}
+    interval = interval_between(baseline, chosen)
+    write_json(out / SUMMARY, {**values, "gain": chosen.value - baseline.value, "gain_interval": interval})
+    for sentence in _outcome(baseline, chosen, interval):
         say(console, sentence)
+    page = out / "report.html"
     with after_training(out):
         write_report(folders, page, factory=configs[0].model.factory, trained=configs[0].data)
     say(console, f"Report: {page}")
+
+
+def _is_baseline(config: Config) -> bool:
+    return METHODS[config.method].supervised
+
+
+def _outcome(baseline: RunFacts, chosen: RunFacts, interval: Interval | None) -> Iterator[str]:
+    """The scores of both, and what there is to know about their difference, which lies in an interval."""
+    gain = shown_gain(baseline.value, chosen.value)
+    scores = f"{baseline.value:.1f} → {chosen.value:.1f} % {chosen.metric_name}"
+    cause = "with unlabelled images" if chosen.further else "and every image is labelled"
+    yield f"{counted(len(chosen.labelled), 'label')}: {scores} ({gain:+.1f} {cause})"
+    better = f"The better model is that of labels alone: {baseline.path}" if gain < 0 else ""
+    both = [baseline, chosen]
+    doubts = (with_other_images(interval), lowest_class(both), better)
+    yield from filter(None, (*doubts, too_short(chosen.config, chosen.iterations, gain), rests_on_few(both)))
 
 
 def _refuse_incomparable(configs: Sequence[Config], out: Path) -> None:
@@ -80,7 +83,7 @@ def _refuse_incomparable(configs: Sequence[Config], out: Path) -> None:
         raise UserError("A comparison is trained by one process. With torchrun, train either method by itself.")
     if (out / CONFIG).is_file():
         raise UserError(f"{out}: holds a run, whose summary would be overwritten. Choose another folder with --out.")
-    if all(METHODS[config.method].supervised for config in configs):
+    if all(map(_is_baseline, configs)):
         raise UserError(
             f"--compare: {configs[0].method} uses no unlabelled images, and would be compared with labels alone. "
             "Choose another --method, or leave it out."
