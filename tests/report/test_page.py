@@ -16,6 +16,7 @@ from explore import chromium
 from files import change_json
 from oneway.common.errors import UserError
 from oneway.data.streets import CLASSES
+from oneway.runs import lock
 from oneway.tools.report import write_report
 from oneway.tools.report.facts import read_runs
 from oneway.tools.report.gallery import SCENES
@@ -241,6 +242,8 @@ def test_run_that_has_not_ended_is_refused_by_name(copies: list[Path]) -> None:
     """The message has the folder and the way out."""
     (copies[1] / "summary.json").unlink()
     with pytest.raises(UserError, match=rf"{re.escape(str(copies[1]))}: this run has not ended.*--resume"):
+        write_report(copies, None)
+    with lock.hold(copies[1]), pytest.raises(UserError, match=r"it is being trained.*oneway watch"):
         write_report(copies, None)
 
 

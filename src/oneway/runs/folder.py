@@ -229,7 +229,10 @@ def no_run(path: Path) -> UserError:
 
 
 def not_ended(path: Path) -> UserError:
-    """The error for a run that has not ended: how to continue it, or to end it at its last checkpoint."""
+    """The error for a run that has not ended: how to watch, to continue, or to end it at its last checkpoint."""
+    if lock.is_touched(path):
+        watch = command("oneway", "watch", path)
+        return UserError(f"{path}: this run has not ended: it is being trained. To see how far it is: {watch}")
     resume = ("oneway", "train", path, "--resume")
     ways = f"Continue it with: {command(*resume)}"
     if saved := checkpoint.list_complete(path / "checkpoint"):
