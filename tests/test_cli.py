@@ -116,7 +116,7 @@ def test_eval_agrees_with_the_summary(run):
     table = forked("eval", run, cwd=run.parent).stdout
     assert f"{summary['value']:.1f}" in table
     (row,) = (line for line in table.splitlines() if "road" in line)
-    values = [result[key]["road"] for key in ("per_class", "recall", "precision")]
+    values = [result[key]["road"] for key in ("per_class", "recall", "precision", "dice")]
     iou, *sides = ("–" if value is None else f"{value:.1f}" for value in values)
     interval = " – ".join(f"{bound:.1f}" for bound in result["class_intervals"]["road"])
     assert [cell.strip() for cell in row.strip("│").split("│")] == ["road", iou, interval, *sides]

@@ -74,7 +74,12 @@ def test_names_in_any_script_are_printed_as_they_are():
 def test_eval_prints_any_name_of_a_class(monkeypatch, capsys):
     """`[/foo]` ended it with an error about markup."""
     found = {"samples": 1, "metric": "miou", "value": 5.0, "per_class": {"[/foo]": 5.0, "[bold]": None, ":car:": None}}
-    found |= {"interval": None, "recall": (half := dict.fromkeys(found["per_class"], 50.0)), "precision": half}
+    found |= {
+        "interval": None,
+        "recall": (half := dict.fromkeys(found["per_class"], 50.0)),
+        "precision": half,
+        "dice": half,
+    }
     found |= {"absent": ["[bold]", ":car:"], "confusion": [[999, 1, 0], [0, 0, 0], [0, 0, 0]]}
     monkeypatch.setattr("oneway.tools.evaluate_run.evaluate_run", lambda *arguments, **named: found)
     app(["eval", "run"], exit_on_error=False, result_action="return_value")

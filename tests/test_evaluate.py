@@ -13,6 +13,7 @@ from rich.console import Console
 from torch import nn
 from torchmetrics.classification import (
     MulticlassConfusionMatrix,
+    MulticlassF1Score,
     MulticlassJaccardIndex,
     MulticlassPrecision,
     MulticlassRecall,
@@ -70,13 +71,14 @@ def test_miou_is_torchmetrics(present, predicted):
     assert scores.absent == [index for index in range(CLASSES) if index not in present]
 
 
-def test_recall_and_precision_are_torchmetrics():
+def test_recall_precision_and_dice_are_torchmetrics():
     """What is missed and what is a false alarm, class by class; unknown where there is nothing to count."""
     predictions, labels = random_case(0, [0, 1, 4], [0, 1, 2])
     scores = Scores(confusion_matrices(predictions, labels, CLASSES).sum(dim=0))
     for found, oracle, known in (
         (scores.recall, MulticlassRecall, [0, 1, 4]),
         (scores.precision, MulticlassPrecision, [0, 1, 2, 4]),  # half of the predictions are the labels
+        (scores.dice, MulticlassF1Score, [0, 1, 4]),
     ):
         expected = 100 * oracle(CLASSES, average=None, ignore_index=IGNORE)(predictions, labels)
         assert [index for index, value in enumerate(found) if value is not None] == known

@@ -354,7 +354,7 @@ def _scores_table(result: dict[str, Any]) -> Table:
     if result["interval"] is not None:
         columns["95 % interval"] = result["class_intervals"]
     if result["metric"] == "miou":
-        columns |= {"recall in %": result["recall"], "precision in %": result["precision"]}
+        columns |= {f"{name} in %": result[name.lower()] for name in ("recall", "precision", "Dice")}
     for column in columns:
         table.add_column(column, justify="right")
     for name in result["per_class"]:

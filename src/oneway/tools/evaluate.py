@@ -84,6 +84,11 @@ class Scores:
         """Percent of the pixels taken for a class that are of it. None where nothing is taken for it."""
         return self._share_of(self.confusion.sum(dim=0))
 
+    @property
+    def dice(self) -> list[float | None]:
+        """Percent, of masks: Dice's coefficient, or F1, which is twice the hits over labelled and predicted pixels."""
+        return [value and 200 * value / (100 + value) for value in self.per_class]
+
     def _share_of(self, totals: Tensor) -> list[float | None]:
         """The share of hits, class by class."""
         pairs = zip(self.confusion.diagonal().tolist(), totals.tolist(), strict=True)

@@ -65,7 +65,7 @@ def evaluate_run(
     if scores.by_image is not None:
         by_class["class_intervals"] = intervals_of_classes(scores.by_image)
     if scores.task == "segmentation":
-        by_class |= {"recall": scores.recall, "precision": scores.precision}
+        by_class |= {"recall": scores.recall, "precision": scores.precision, "dice": scores.dice}
     named = {kind: dict(zip(trained.classes, values, strict=True)) for kind, values in by_class.items()}
     return {**about, **as_json(scores, trained.classes), **named}
 
