@@ -243,15 +243,21 @@ def unused_bits(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     if few:
         message = (
             f"no value of the {counted(len(brightest), 'image')} in 16 bits exceeds {256 * most + 255} of 65535, so "
-            f"that of 256 levels {most + 1} are seen; `bits: {bits_in_use(most)}` in dataset.yaml spreads them over all"
+            f"that of 256 levels {most + 1} are seen; `bits: {_usual_bits(most)}` in dataset.yaml spreads them over all"
         )
         yield Finding("warning", "Dark images in 16 bits", WHOLE_SET, message)
     if dark:
-        bits = bits_in_use(most if few else max(dark.values()))  # one number, or images would differ that were alike
+        bits = _usual_bits(most if few else max(dark.values()))  # one number, or images would differ that were alike
         way_out = f"`bits: {bits}` in dataset.yaml spreads them over all levels"
         for item, value in dark.items():
             message = f"no value exceeds {256 * value + 255} of 65535, as from a camera of {bits} bits; {way_out}"
             yield Finding("warning", "Nearly black images in 16 bits", image_file(item, listing), message)
+
+
+def _usual_bits(brightest: int) -> int:
+    """An even number, as cameras have: images that are predicted may be brighter. Of 8 bits in 16, the least."""
+    bits = bits_in_use(brightest)
+    return bits + bits % 2 if brightest else bits
 
 
 def same_images(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
