@@ -56,6 +56,16 @@ def test_good_parts_are_background_where_a_description_says_so(tmp_path):
     assert found.val
 
 
+def test_what_is_said_to_be_unlabelled_is_not_asked_about(tmp_path):
+    """In the data set, and in a folder beside it."""
+    inspection(tmp_path / "set")
+    photo(tmp_path / "camera" / "good" / "9.png", 90)
+    write(tmp_path / "set" / "dataset.yaml", f"{PARTS}\nunlabelled: train/good")
+    found = listing(tmp_path / "set", tmp_path / "camera")
+    (hint,) = [remark for remark in found.remarks if "have no labels" in remark]
+    assert "`background: [test/good]`" in hint
+
+
 def test_decoded_good_parts_have_labels(tmp_path, monkeypatch):
     """And with other folders of background, the labels of before are not used."""
     inspection(tmp_path / "parts")

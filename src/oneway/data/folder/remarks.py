@@ -68,7 +68,9 @@ def naming(root: Path, legend: str = "") -> str:
 
 def _good_parts(found: Found) -> Iterator[str]:
     """How images without labels are background, where their folder is called as that of good parts is."""
-    folders = Counter(PurePosixPath(item.name).parent for item in found.train if not item.labelled)
+    images = [found.root / part.images for part in found.description.parts]
+    bare = (item for item in found.train if not item.labelled and any(map(item.image.is_relative_to, images)))
+    folders = Counter(PurePosixPath(item.name).parent for item in bare)
     if good := {folder.as_posix(): count for folder, count in folders.items() if folder.name.lower() in GOOD}:
         line, is_one = to_flow([*found.description.background, *good]), sum(good.values()) == 1
         yield (
