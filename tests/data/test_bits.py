@@ -181,7 +181,10 @@ def test_files_are_predicted_so(place, tmp_path):
     model = load_model(place / "run", "cpu")
     Image.fromarray(samples(9)).save(tmp_path / "x.png")
     expected = model.predict(np.repeat((samples(9) >> 4).astype(np.uint8)[..., None], 3, axis=2)).labels
-    assert np.array_equal(model.predict(tmp_path / "x.png").labels, expected)
+    for given in (tmp_path / "x.png", samples(9), np.dstack([samples(9)] * 3), Image.open(tmp_path / "x.png")):
+        assert np.array_equal(model.predict(given).labels, expected)
+    with pytest.raises(UserError, match=r"image: a sample of \d+ needs 13 bits, and `bits: 12`"):
+        model.predict(samples(9) + np.uint16(4000))
     assert predict_files(model, [str(tmp_path / "x.png")], Outputs(tmp_path / "out"), QUIET) == 0
     assert np.array_equal(np.asarray(Image.open(tmp_path / "out" / "masks" / "x.png")), expected)
 

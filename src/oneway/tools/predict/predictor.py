@@ -24,6 +24,7 @@ from oneway.common.terms import COARSEST_STRIDE
 from oneway.common.words import first_line
 from oneway.data.dataset import Bytes, Colour, factor_of
 from oneway.data.decode.images import read_image, reduced
+from oneway.data.decode.many_bands import upper_bits
 from oneway.data.image_style import COLOURS, ImageStyle
 from oneway.data.mask_style import MaskStyle
 from oneway.engine.replay import ReplayedFunction, on
@@ -91,8 +92,8 @@ class Predictor:
         """The class of every pixel of an image, at its own size.
 
         Args:
-            image: A Pillow image, a path, or an array of bytes: H×W×3 in RGB, or in the order of the model's bands; or
-                H×W in greyscale.
+            image: A Pillow image, a path, or an array of 8 or 16 bits: H×W×3 in RGB, or in the order of the model's
+                bands; or H×W in greyscale.
             tile: Height and width of overlapping tiles; by default, only of images of more than 2**24 pixels. Where
                 the model sees images smaller than they are, of what it sees.
         """
@@ -256,7 +257,12 @@ def _enlarged(found: tuple[Tensor, Tensor], size: Size, factor: int) -> tuple[Te
 
 
 def pixels_of(image: Picture, style: ImageStyle = COLOURS) -> Bytes:
-    """H×W×3 bytes in RGB, upright; of a file or a Pillow image, the bands of a style. Arrays are in order already."""
+    """H×W×3 bytes in RGB, upright; of a file or a Pillow image, the bands of a style. Arrays are in order already.
+
+    Of 16 bits, the upper 8 of those in use by the style.
+    """
+    if isinstance(image, Image.Image) and image.mode == "I;16":
+        image = np.asarray(ImageOps.exif_transpose(image))
     if isinstance(image, Image.Image):
         if image.mode[0] in "IF":
             raise UserError(f"image: samples of kind {image.mode} have no agreed range. Convert it to RGB first.")
@@ -271,6 +277,8 @@ def pixels_of(image: Picture, style: ImageStyle = COLOURS) -> Bytes:
         return np.stack([np.asarray(upright.getchannel(band - 1)) for band in bands], axis=2)
     if isinstance(image, str | PathLike):
         return read_image(Path(image), style=style)
+    if isinstance(image, np.ndarray) and image.dtype == np.uint16 and image.size:
+        image = upper_bits(Path("image"), image, style.bits)
     if isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 2 and style.bands is None:
         image = np.repeat(image[..., None], 3, axis=2)
     if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
