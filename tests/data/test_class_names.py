@@ -11,7 +11,7 @@ import torch
 from data.folders import coco, listing, pairs, photo, refusal, write
 from oneway.config import Model
 from oneway.data.folder.described import describe
-from oneway.data.folder.description import to_flow
+from oneway.data.folder.yaml_text import to_flow, to_yaml
 from oneway.models import build
 from oneway.runs import TrainedModel, load_model, save_model
 
@@ -192,7 +192,7 @@ def test_a_legend_of_another_name_is_pointed_at(tmp_path):
     assert "notes.txt" not in refusal(tmp_path)
     write(tmp_path / "legend.csv", "name,r,g,b\nother,0,0,0\nroad,128,64,128\ncar,0,0,142\n")
     assert "in which they have the names of legend.csv, which lists all of these colours" in refusal(tmp_path)
-    write(tmp_path / "dataset.yaml", describe(tmp_path).description.to_yaml())
+    write(tmp_path / "dataset.yaml", to_yaml(describe(tmp_path).description))
     assert listing(tmp_path).classes == ("other", "road", "car")
     (tmp_path / "dataset.yaml").unlink()
     (tmp_path / "legend.csv").rename(tmp_path / "classes.txt")

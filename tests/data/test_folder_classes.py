@@ -17,6 +17,7 @@ from oneway.data.check import apply_rules
 from oneway.data.check.survey import survey_all
 from oneway.data.dataset import Known
 from oneway.data.folder import describe, mask_summary
+from oneway.data.folder.yaml_text import to_yaml
 
 
 def test_all_kinds_of_masks_of_one_scene_give_the_same_label_map(tmp_path):
@@ -87,7 +88,7 @@ def test_a_colour_that_hardly_occurs_is_marked_in_the_proposal(tmp_path):
         values[60:70, :10] = 2 * (index == 0)
         photo(tmp_path / "images" / f"{index}.jpg", index, values.shape)
         Image.fromarray(colours[values]).save(tmp_path / "masks" / f"{index}.png")
-    proposal = describe(tmp_path).description.to_yaml()
+    proposal = to_yaml(describe(tmp_path).description)
     (marked,) = (line for line in proposal.splitlines() if "a stray?" in line)
     assert "[1, 2, 3]" in marked
     write(tmp_path / "dataset.yaml", proposal)
@@ -102,7 +103,7 @@ def test_colours_without_a_table_are_shown_and_proposed(tmp_path):
     assert "`oneway check --save` writes a dataset.yaml" in message
     proposal = describe(tmp_path).description
     assert proposal.names == ("class 0", "class 1", "class 2")
-    write(tmp_path / "dataset.yaml", proposal.to_yaml())
+    write(tmp_path / "dataset.yaml", to_yaml(proposal))
     found = listing(tmp_path)
     assert np.array_equal(found.read_labels(found.val[0]), np.array([0, 2, 1])[SCENE])
 
@@ -218,7 +219,7 @@ def test_stray_pixels_do_not_make_the_foreground_ignored(tmp_path):
 def test_proposed_classes_of_numbers_far_apart_are_read_alike(tmp_path):
     """What `check --save` writes means what was inferred."""
     root = pairs(tmp_path, values=np.array((0, 128, 255), np.uint8)[SCENE])
-    write(root / "dataset.yaml", describe(root).description.to_yaml())
+    write(root / "dataset.yaml", to_yaml(describe(root).description))
     found = listing(root)
     assert np.array_equal(found.read_labels(found.val[0]), SCENE)
 

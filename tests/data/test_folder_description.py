@@ -13,6 +13,7 @@ from data.folders import SCENE, coco, listing, mask, pairs, photo, refusal, writ
 from oneway.common.terms import IGNORE
 from oneway.data.folder import describe
 from oneway.data.folder.description import FILE, Description, read_description
+from oneway.data.folder.yaml_text import to_yaml
 
 
 def test_a_description_has_the_last_word(tmp_path):
@@ -177,7 +178,7 @@ def test_a_saved_description_gives_the_same_listing(tmp_path, kind):
     """Written with comments, read back, and listed again: same items, classes, colours and labels."""
     FOLDERS[kind](tmp_path)
     before, description = listing(tmp_path), describe(tmp_path).description
-    file = write(tmp_path / "dataset.yaml", description.to_yaml())
+    file = write(tmp_path / "dataset.yaml", to_yaml(description))
     assert read_description(file) == description
     after = listing(tmp_path)
     for attribute in ("classes", "colours", "train", "val"):
@@ -189,12 +190,12 @@ def test_a_saved_description_gives_the_same_listing(tmp_path, kind):
 def test_descriptions_without_classes_only_name_folders():
     """Nothing has to be said."""
     assert Description().names == ()
-    assert "classes" not in Description(train={"images": "a"}).to_yaml().split("\n", 1)[1]
+    assert "classes" not in to_yaml(Description(train={"images": "a"})).split("\n", 1)[1]
 
 
 def test_only_classes_that_can_be_renamed_are_offered_for_it(tmp_path):
     """COCO brings its own, and `classes` beside them is refused."""
     photo(tmp_path / "coco" / "images" / "a.jpg")
     coco(tmp_path / "coco" / "instances.json", ["a.jpg"])
-    assert "Rename" not in describe(tmp_path / "coco").description.to_yaml()
-    assert "Rename" in describe(pairs(tmp_path / "masks")).description.to_yaml()
+    assert "Rename" not in to_yaml(describe(tmp_path / "coco").description)
+    assert "Rename" in to_yaml(describe(pairs(tmp_path / "masks")).description)

@@ -9,6 +9,7 @@ import pytest
 
 from data.folders import SCENE, coco, labelled, listing, mask, names, pairs, photo, refusal, write
 from oneway.data.folder import describe, find
+from oneway.data.folder.yaml_text import to_yaml
 from oneway.tools.predict.sources import find_sources
 
 
@@ -192,7 +193,7 @@ def test_labelled_test_images_are_a_split_of_their_own(tmp_path, parts):
     assert remark == "3 test images neither train nor validate; `oneway eval RUN --split test` scores a model by them."
     sources = find_sources([str(tmp_path)], tmp_path / "out", unlabelled=True)
     assert [source.path.name for source in sources] == ["bare.jpg"]
-    write(tmp_path / "dataset.yaml", describe(tmp_path).description.to_yaml())
+    write(tmp_path / "dataset.yaml", to_yaml(describe(tmp_path).description))
     assert listing(tmp_path).splits == found.splits
     write(tmp_path / "dataset.yaml", f"unlabelled: [{parts[0].format('test')}]\n")
     assert {name: len(items) for name, items in listing(tmp_path).splits.items()} == {"train": 7, "val": 3, "test": 0}

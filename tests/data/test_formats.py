@@ -23,6 +23,7 @@ from oneway.common.errors import UserError
 from oneway.common.words import counted
 from oneway.data.cache.index import files_of
 from oneway.data.folder import find
+from oneway.data.folder.yaml_text import to_yaml
 
 EXPORTS = json.loads((Path(__file__).parent / "exports.json").read_text())
 SIZE = (24, 32)
@@ -93,7 +94,7 @@ def test_what_is_saved_as_a_description_is_read_the_same(tmp_path, kind):
     """The format has a key there."""
     root = export(tmp_path, kind)
     before = listing(root)
-    saved = write(root / "dataset.yaml", find(root).description.to_yaml()).read_text()
+    saved = write(root / "dataset.yaml", to_yaml(find(root).description)).read_text()
     assert f"{kind}: " in saved
     after = listing(root)
     assert (after.classes, after.train, after.val) == (before.classes, before.train, before.val)

@@ -12,6 +12,7 @@ from oneway.common.terms import IGNORE
 from oneway.data.check import apply_rules
 from oneway.data.check.survey import survey_all
 from oneway.data.folder import find
+from oneway.data.folder.yaml_text import to_yaml
 
 
 @pytest.mark.parametrize("place", ["instances.json", "annotations/instances.json"])
@@ -104,7 +105,7 @@ def test_lists_of_pascal_voc_are_the_splits(tmp_path):
     assert names(found.val) == ["JPEGImages/b.jpg", "JPEGImages/d.jpg"]
     assert not any("held out" in remark for remark in found.remarks)
     assert not find(tmp_path).problems
-    saved = find(tmp_path).description.to_yaml()
+    saved = to_yaml(find(tmp_path).description)
     assert "list: ImageSets/Segmentation/val.txt" in saved
     write(tmp_path / "dataset.yaml", saved)
     assert (listing(tmp_path).train, listing(tmp_path).val) == (found.train, found.val)

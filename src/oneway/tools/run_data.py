@@ -15,7 +15,7 @@ from oneway.common.words import listed, say
 from oneway.config import Data
 from oneway.data.dataset import Colour, Dataset, Samples
 from oneway.data.folder.classes import is_placeholder
-from oneway.data.folder.description import to_flow
+from oneway.data.folder.yaml_text import to_flow
 from oneway.data.image_style import ImageStyle
 from oneway.data.mask_style import MaskStyle
 from oneway.tools.trained_on import (

@@ -26,7 +26,7 @@ from oneway.data.check.result import check_data
 from oneway.data.check.text import findings_text, summary
 from oneway.data.dataset import Listing
 from oneway.data.folder import FILE, Found, describe, list_described
-from oneway.data.folder.description import Description
+from oneway.data.folder.yaml_text import classes_to_yaml, to_yaml
 from oneway.data.pictures import is_marked
 from oneway.data.pool import is_pool
 
@@ -71,7 +71,7 @@ def check_folder(
     written = save and _makes_a_set(folder, share, defaults.seed)
     if written:
         with _writing(file):
-            file.write_text(folder.description.to_yaml(), encoding="utf-8")
+            file.write_text(to_yaml(folder.description), encoding="utf-8")
         folder = describe(root, further)  # as it is read from now on
     known = [
         Finding("warning", "Files that are not used, or do not pair up", relative(problem.file, root), problem.message)
@@ -99,10 +99,10 @@ def _advise(folder: Found, file: Path, inferred: bool, by_hand: str | None, cons
     if inferred:
         writes = f"unpack the archive ({by_hand}), and `--save` writes" if by_hand else "`--save` writes"
         say(console, f"There is no {FILE}; {writes} this one, which you can edit:")
-        say(console, indent(folder.description.to_yaml().rstrip(), "    "))
+        say(console, indent(to_yaml(folder.description).rstrip(), "    "))
     elif folder.inferred and (folder.inferred.numbered or not folder.inferred.named):
         say(console, f"To name the classes, put these lines into {file}, and edit them:")
-        say(console, indent(Description(classes=folder.inferred.classes).classes_to_yaml(), "    "))
+        say(console, indent(classes_to_yaml(folder.inferred.classes), "    "))
 
 
 def _makes_a_set(folder: Found, holdout: float, seed: int) -> bool:

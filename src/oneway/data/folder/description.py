@@ -14,21 +14,17 @@ likewise `val` name the folders, `unlabelled: [video]` those of images without l
 
 `background: [good]` are folders of images that need no mask, since they show background alone.
 
-`groups` are images that belong together, such as the frames of a video: all of them are held out to validate, or none.
-A group is a `folder`, or the part of a name that a pattern marks: of `(*)_frame*`, what stands before `_frame`. An
-asterisk stands for any characters; a name that the pattern does not fit is a group of its own.
+`groups` are images that belong together: see `groups.py`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 from itertools import combinations
-from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Literal
 
-import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -55,6 +51,7 @@ from oneway.data.folder.classes import (
     parse_merge,
     parse_values,
 )
+from oneway.data.folder.groups import parse_pattern
 from oneway.data.image_style import MOST_BITS
 
 FILE = "dataset.yaml"
@@ -68,19 +65,6 @@ OPTIONS = ("merge", "crowds", "unannotated", "groups", "bands", "bits", "resize_
 Folders = Annotated[tuple[str, ...], BeforeValidator(lambda one: (one,) if isinstance(one, str) else one)]
 Band = Annotated[int, Field(ge=1, le=64)]
 MOST_COMMENTS = 2**16  # bytes in a file of nothing but comments
-
-FOLDER = "folder"
-MOST_ASTERISKS = 3  # more of them could take very long to compare
-
-
-def parse_pattern(text: str) -> str:
-    """Return `folder` or a pattern with one part in parentheses; else raises a ValueError."""
-    if text != FOLDER and (not re.fullmatch(r"[^()]*\([^()]+\)[^()]*", text) or text.count("*") > MOST_ASTERISKS):
-        raise ValueError(
-            f"write folder, or a pattern of names with the group in parentheses, such as '(*)_frame*', with up to "
-            f"{MOST_ASTERISKS} asterisks; {text!r:.80} is neither"
-        )
-    return text
 
 
 class Section(BaseModel):
@@ -212,15 +196,6 @@ class Description(Section):
         packed = {pack(value) if isinstance(value, tuple) else value: label for value, label in table.items()}
         return Coding(packed, coloured, self.names, self.colour_tolerance)
 
-    def classes_to_yaml(self) -> str:
-        """The lines of a `dataset.yaml` that name the classes."""
-        return "\n".join(_lines(Description(classes=self.classes)))
-
-    def to_yaml(self) -> str:
-        """The content of a `dataset.yaml` that is read as this description, with comments."""
-        rename = " Rename the classes as you like." if self.classes else ""
-        return "\n".join([f"# How this folder is read.{rename}", *_lines(self), ""])
-
 
 def read_description(path: Path) -> Description:
     """A checked `dataset.yaml`; a UserError names the file, the key, and the nearest known key."""
@@ -243,15 +218,19 @@ def _is_blank(path: Path) -> bool:
     return len(start) <= MOST_COMMENTS and all(not line or line.startswith(b"#") for line in lines)
 
 
-def _too_near(classes: Classes, tolerance: int) -> Iterator[str]:
-    """Why a tolerance is too large: between two classes, a colour could be either."""
-    colours = [(value, label) for value, label in classes.table.items() if isinstance(value, tuple)]
-    for (one, label), (other, another) in combinations(colours, 2):
-        apart = max(abs(first - second) for first, second in zip(one, other, strict=True))
-        if label != another and apart <= 2 * tolerance:
-            names = [f"{classes.names[index]!r} {list(colour)}" for colour, index in ((one, label), (other, another))]
-            most = f"at most {(apart - 1) // 2} tells" if apart > 2 else "leave it out, which tells"
-            yield f"colour_tolerance: {tolerance} reaches from {names[0]} to {names[1]}; {most} them apart"
+def _explain(error: ValidationError) -> str:
+    """The first thing that is wrong, in the user's words."""
+    details = error.errors(include_url=False)
+    detail = min(details, key=lambda detail: detail["type"] != "extra_forbidden")  # may explain why another is missing
+    key = ".".join(str(part) for part in detail["loc"])
+    if detail["type"] == "extra_forbidden":
+        parts = [f"{part}.{name}" for part in ("train", "val", "test") for name in DatasetPart.model_fields]
+        known = [*Description.model_fields, *parts]
+        near = get_close_matches(key, known, n=1)
+        return f"unknown key {key!r}." + (f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(known)}.")
+    ways_out = {"model_type": "write {images: FOLDER, masks: FOLDER}", "tuple_type": "write [FOLDER, …]"}
+    message = ways_out.get(detail["type"], detail["msg"].removeprefix("Value error, "))
+    return f"{key}: {message}." if key else f"{message}."
 
 
 def _refusals(description: Description) -> Iterator[str]:
@@ -261,20 +240,28 @@ def _refusals(description: Description) -> Iterator[str]:
             yield f"{key}: name the folders of `train` as well"
     if both := {*description.unlabelled} & {*description.background}:
         yield f"unlabelled and background: both name {sorted(both)[0]}; leave it out of one"
-    kinds = [part.annotations and part.annotations[0] for part in description.parts]
+    kinds = [part.annotations[0] if part.annotations else "masks" for part in description.parts]
     if len({*kinds}) > 1:
-        one, other, *_ = dict.fromkeys(kind or "masks" for kind in kinds)
+        one, other, *_ = dict.fromkeys(kinds)
         yield f"train, val and test: all need {one}, or all {other}"
-    if any(kinds):
-        if description.classes and not description.classes.plain:
-            yield f"classes: labels come from {kinds[0]}, where classes have names; write [name, …], or leave it out"
-        if description.ignore or description.colours:
-            yield f"labels come from {kinds[0]}, not from masks; leave out `colours` and `ignore`"
-        if description.colour_tolerance:
-            yield f"labels come from {kinds[0]}, not from masks of colours; leave out `colour_tolerance`"
-        if description.resize_masks and "objects" in kinds:
-            yield "labels come from objects, whose masks have the size of their image; leave out `resize_masks`"
-        return
+    if {*kinds} - {"masks"}:
+        yield from _refusals_beside_annotations(description, kinds[0])
+    else:
+        yield from _refusals_beside_masks(description)
+
+
+def _refusals_beside_annotations(description: Description, kind: str) -> Iterator[str]:
+    if description.classes and not description.classes.plain:
+        yield f"classes: labels come from {kind}, where classes have names; write [name, …], or leave it out"
+    if description.ignore or description.colours:
+        yield f"labels come from {kind}, not from masks; leave out `colours` and `ignore`"
+    if description.colour_tolerance:
+        yield f"labels come from {kind}, not from masks of colours; leave out `colour_tolerance`"
+    if description.resize_masks and kind == "objects":
+        yield "labels come from objects, whose masks have the size of their image; leave out `resize_masks`"
+
+
+def _refusals_beside_masks(description: Description) -> Iterator[str]:
     if description.parts and description.unannotated == "background":
         yield (
             "unannotated: is about images that annotations list, and labels come from masks; write `background: "
@@ -298,71 +285,12 @@ def _refusals(description: Description) -> Iterator[str]:
             yield f"ignore: {value} stands for the class {classes.names[classes.table[value]]!r} already"
 
 
-def _lines(description: Description) -> Iterator[str]:
-    if classes := description.classes:
-        named = description.train is not None and description.train.annotations is not None
-        where = "the number behind each" if classes.plain else "the number before each"
-        meaning = "the colour of each in the masks: red, green, blue" if classes.coloured else f"masks hold {where}"
-        yield f"classes:  # {'in the order of class numbers' if named else meaning}"
-        for value, label in classes.table.items():
-            name = to_flow(classes.names[label])
-            stray = "hardly occurs, in a single mask: a stray?" if value in classes.rare else ""
-            if classes.plain:
-                yield f"  - {name}  # {value}{stray and f', {stray}'}"
-            else:
-                entry = f"{name}: {to_flow(value)}" if classes.coloured else f"{value}: {name}"
-                yield f"  {entry}{stray and f'  # {stray}'}"
-    if description.colours is not None:
-        yield "colours:  # in which the classes are shown"
-        yield from (f"  - {to_flow(colour)}" for colour in description.colours)
-    if description.ignore is not None:
-        yield f"ignore: {to_flow(description.ignore)}  # neither trains nor counts"
-    for key, part in (("train", description.train), ("val", description.val), ("test", description.test)):
-        if part is not None:
-            yield f"{key}: {to_flow(part.model_dump(exclude_none=True))}"
-    for key in ("unlabelled", "background"):
-        if folders := getattr(description, key):
-            yield f"{key}: {to_flow(folders)}"
-    for option in OPTIONS:
-        if option in description.model_fields_set:
-            yield f"{option}: {to_flow(getattr(description, option))}"
-
-
-def to_flow(value: Any) -> str:
-    """A value on one line of YAML."""
-    return yaml.dump(
-        [value], Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=2**20, sort_keys=False
-    )[1:-2]
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes tuples as lists, without references to those it wrote before."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _explain(error: ValidationError) -> str:
-    """The first thing that is wrong, in the user's words."""
-    details = error.errors(include_url=False)
-    detail = min(details, key=lambda detail: detail["type"] != "extra_forbidden")  # may explain why another is missing
-    key = ".".join(str(part) for part in detail["loc"])
-    if detail["type"] == "extra_forbidden":
-        parts = [f"{part}.{name}" for part in ("train", "val", "test") for name in DatasetPart.model_fields]
-        known = [*Description.model_fields, *parts]
-        near = get_close_matches(key, known, n=1)
-        return f"unknown key {key!r}." + (f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(known)}.")
-    ways_out = {"model_type": "write {images: FOLDER, masks: FOLDER}", "tuple_type": "write [FOLDER, …]"}
-    message = ways_out.get(detail["type"], detail["msg"].removeprefix("Value error, "))
-    return f"{key}: {message}." if key else f"{message}."
-
-
-def group_of(name: str, groups: str) -> str:
-    """The group of an item, by its name."""
-    path = PurePosixPath(name)
-    if groups == FOLDER:
-        return path.parent.as_posix()
-    special = {"*": ".*?", "(": "(", ")": ")"}
-    pattern = "".join(special.get(character, re.escape(character)) for character in groups)
-    found = re.fullmatch(pattern, path.stem)
-    return found[1] if found else name
+def _too_near(classes: Classes, tolerance: int) -> Iterator[str]:
+    """Why a tolerance is too large: between two classes, a colour could be either."""
+    colours = [(value, label) for value, label in classes.table.items() if isinstance(value, tuple)]
+    for (one, label), (other, another) in combinations(colours, 2):
+        apart = max(abs(first - second) for first, second in zip(one, other, strict=True))
+        if label != another and apart <= 2 * tolerance:
+            names = [f"{classes.names[index]!r} {list(colour)}" for colour, index in ((one, label), (other, another))]
+            most = f"at most {(apart - 1) // 2} tells" if apart > 2 else "leave it out, which tells"
+            yield f"colour_tolerance: {tolerance} reaches from {names[0]} to {names[1]}; {most} them apart"

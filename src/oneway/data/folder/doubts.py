@@ -10,10 +10,12 @@ from pathlib import PurePosixPath
 
 from oneway.common.words import counted, listed
 from oneway.data.dataset import Item
-from oneway.data.folder.description import FILE, FOLDER, group_of, to_flow
+from oneway.data.folder.description import FILE
 from oneway.data.folder.files import Found
+from oneway.data.folder.groups import FOLDER, group_of
 from oneway.data.folder.inferred import as_one_class
 from oneway.data.folder.palettes import conflict_with
+from oneway.data.folder.yaml_text import to_flow
 
 SEVERAL = 3  # folders from which on, each with two labelled images or more, they may be patients, places or videos
 LONG = 6  # letters from which on names that are one letter apart are rarely two words; COCO-Stuff has no such pair

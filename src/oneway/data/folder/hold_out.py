@@ -13,7 +13,8 @@ from oneway.common.terms import IGNORE
 from oneway.common.threads import in_threads
 from oneway.data.dataset import Bytes, Item
 from oneway.data.decode.plausible import MOST_PIXELS
-from oneway.data.folder.description import FILE, group_of
+from oneway.data.folder.description import FILE
+from oneway.data.folder.groups import group_of
 
 MOST_LOOKED_AT = 100  # labelled images up to which a draw may miss a class, and looking at all takes little time
 

@@ -10,13 +10,14 @@ from oneway.common.errors import UserError
 from oneway.common.words import counted, listed
 from oneway.data.dataset import Item
 from oneway.data.decode.images import SUFFIXES
-from oneway.data.folder.description import FILE, to_flow
+from oneway.data.folder.description import FILE
 from oneway.data.folder.files import Found
 from oneway.data.folder.formats.interface import begins_with, files_with
 from oneway.data.folder.mask_summary import looks_like_mask
 from oneway.data.folder.names import INSTANCES
 from oneway.data.folder.pairing import LOSSY, unmarked
 from oneway.data.folder.walk import folders_in, require_inside, stem_below, walk
+from oneway.data.folder.yaml_text import to_flow
 
 FITS = 0.5  # of the images that have a mask, the share that has one there as well
 ANNOTATIONS = {

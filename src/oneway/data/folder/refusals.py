@@ -12,7 +12,7 @@ from oneway.common.errors import UserError
 from oneway.common.run_files import is_output
 from oneway.common.words import counted, listed
 from oneway.data.dataset import Item
-from oneway.data.folder.description import FILE, read_description, to_flow
+from oneway.data.folder.description import FILE, read_description
 from oneway.data.folder.doubts import doubts
 from oneway.data.folder.files import Found
 from oneway.data.folder.hold_out import may_validate
@@ -22,6 +22,7 @@ from oneway.data.folder.pairing import pair_masks, stems
 from oneway.data.folder.remarks import misfits, naming
 from oneway.data.folder.unreadable_labels import brushed_masks, masks_of_other_kinds, unsupported_labels
 from oneway.data.folder.walk import MOST_BELOW, folders_in, images_in
+from oneway.data.folder.yaml_text import to_flow
 
 PAIRED = 0.5  # share of the files in a folder, from which on those of the same names in another may be their images
 ENDINGS = 4  # of names that are looked at

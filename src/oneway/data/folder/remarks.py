@@ -10,13 +10,15 @@ from oneway.common.terms import IGNORE
 from oneway.common.words import counted, listed
 from oneway.data.dataset import Item
 from oneway.data.decode.regions import undrawn_class
-from oneway.data.folder.description import FILE, group_of, to_flow
+from oneway.data.folder.description import FILE
 from oneway.data.folder.files import Found
+from oneway.data.folder.groups import group_of
 from oneway.data.folder.inferred import SHOWN
 from oneway.data.folder.names import GOOD
 from oneway.data.folder.other_labels import remark_other_labels
 from oneway.data.folder.unreadable_labels import unsupported_labels
 from oneway.data.folder.unused import remark_unused
+from oneway.data.folder.yaml_text import to_flow
 
 
 def remarks_on(found: Found, held_out: Sequence[Item], labelled: int, holdout: float) -> Iterator[str]:

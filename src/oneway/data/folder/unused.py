@@ -10,13 +10,14 @@ from pathlib import Path, PurePosixPath
 from oneway.common.errors import UserError
 from oneway.common.words import command, counted, listed
 from oneway.data.decode.video import VIDEO_SUFFIXES
-from oneway.data.folder.description import FILE, to_flow
+from oneway.data.folder.description import FILE
 from oneway.data.folder.files import Found
 from oneway.data.folder.layout import BELOW, CAMVID
 from oneway.data.folder.names import IMAGES, MASK_FOLDERS, MASKS, PHOTOS
 from oneway.data.folder.other_labels import count_masks, fits_as_well
 from oneway.data.folder.pairing import pair_beside, pair_masks, stems, stems_below
 from oneway.data.folder.walk import choose_folder, entries_of, folders_in, images_in, walk
+from oneway.data.folder.yaml_text import to_flow
 
 SHOWN = 4  # folders or videos that a remark names
 

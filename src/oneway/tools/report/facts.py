@@ -18,7 +18,7 @@ from oneway.common.errors import UserError
 from oneway.common.words import command, listed
 from oneway.config import Config
 from oneway.data.folder import find
-from oneway.data.folder.description import to_flow
+from oneway.data.folder.yaml_text import to_flow
 from oneway.methods import METHODS
 from oneway.tools.evaluate import METRIC_NAMES
 from oneway.tools.intervals import Counts, Interval, interval_of, interval_of_gain
