@@ -5,7 +5,7 @@ named states the order of its own rules:
 
 1. which folders hold the images that train, validate or test, and those without labels: `layout.py`;
 2. which mask, or which annotations, belong to each image: `parts.py` with `pairing.py` and `formats/`;
-3. if images are called otherwise than is usual, which of the folders beside the masks is theirs: `files.py`;
+3. if images are called otherwise than is usual, which of the folders beside the masks is theirs: `partners.py`;
 4. which classes there are: those of annotations (`labels.py`), of a table (`class_table.py`), or else by the values of
    all masks (`infer.py`); and how they are called: `described.py`;
 5. which of the labelled images validate, where nothing says so: `hold_out.py`;
