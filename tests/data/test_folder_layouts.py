@@ -288,6 +288,17 @@ def test_one_folder_too_deep(tmp_path, inside):
     )
 
 
+@pytest.mark.parametrize("inside", ["images", "labels", "images/train", "labels/val", "images/test"])
+def test_one_folder_too_deep_in_a_yolo_export(tmp_path, inside):
+    """Or the file that names its classes, as YOLO wants it."""
+    for part in ("train", "val", "test"):
+        photo(tmp_path / "images" / part / f"{part}.jpg")
+        write(tmp_path / "labels" / part / f"{part}.txt", "0 0.1 0.1 0.9 0.1 0.9 0.9\n")
+    file = write(tmp_path / "data.yaml", "train: images/train\nval: images/val\nnames: [road]\n")
+    assert f"It is part of {tmp_path}, which looks like a data set: name that folder" in refusal(tmp_path / inside)
+    assert refusal(file).endswith(f"Name the folder that holds both: {tmp_path}")
+
+
 def patients(root, *, yaml: str = ""):
     """`p1/images` and `p1/masks` to `p4/masks`, with three labelled images each, and one without a mask."""
     for patient in ("p1", "p2", "p3", "p4"):

@@ -9,7 +9,7 @@ from oneway.common.run_files import is_output
 from oneway.common.words import listed
 from oneway.data.folder.description import FILE, DatasetPart
 from oneway.data.folder.layout import read_layout
-from oneway.data.folder.names import IMAGES, MASK_FOLDERS, TRAIN, UNLABELLED, VAL
+from oneway.data.folder.names import IMAGES, MASK_FOLDERS, TEST, TRAIN, UNLABELLED, VAL
 from oneway.data.folder.walk import MOST_BELOW, folders_in, images_in
 
 
@@ -37,15 +37,15 @@ def _annotations_alone(folder: Path) -> Path | None:
 
 
 def _above(root: Path) -> Path | None:
-    """The farthest folder, of the two above, that is a data set whose images or masks are in this one."""
+    """The farthest folder, of the two above, that is a data set some of whose images or masks are in this one."""
     found, above, inside = None, root, root.resolve()
     for _ in range(2):
         called = above.resolve().name.lower()
         above = above.parent if above.name not in ("", "..") else above / ".."
         # Others may have anything above them, which would take long to look at.
-        if called in (*IMAGES, *MASK_FOLDERS, *TRAIN, *VAL, *UNLABELLED) or (above / FILE).is_file():
-            places = [place for part in _labelled_parts(above) for place in (part.images, part.masks) if place]
-            if any((above / place).resolve() == inside for place in places):
+        if called in (*IMAGES, *MASK_FOLDERS, *TRAIN, *VAL, *TEST, *UNLABELLED) or (above / FILE).is_file():
+            places = [place for part in _labelled_parts(above) for place in (part.images, part.labels) if place]
+            if any((above / place).resolve().is_relative_to(inside) for place in places):
                 found = above
     return found
 

@@ -101,6 +101,11 @@ class DatasetPart(Section):
         return {key: given[key] for key in given if key in ("images", "masks", "coco") or given[key] is not None}
 
     @property
+    def labels(self) -> str | None:
+        """Where its masks or annotations are, unless masks lie beside their images."""
+        return self.annotations[1] if self.annotations else self.masks
+
+    @property
     def annotations(self) -> tuple[str, str] | None:
         """The format of annotations in place of masks, and where they are."""
         return next(((key, path) for key in ANNOTATIONS if (path := getattr(self, key)) is not None), None)

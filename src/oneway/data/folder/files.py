@@ -18,11 +18,13 @@ from oneway.data.folder.another import name_another
 from oneway.data.folder.description import FILE, Description
 from oneway.data.folder.formats import Annotations
 from oneway.data.folder.inferred import Inferred
+from oneway.data.folder.names import MASK_FOLDERS
 from oneway.data.folder.partners import described_parts
 from oneway.data.folder.parts import name_below, shows_background, subfolder
 from oneway.data.folder.walk import Problem, images_in, unsupported_images
 
 ELSEWHERE = "unlabelled"  # what the names of images from another folder begin with
+LABEL_FILES = frozenset((".yaml", ".yml", ".json", ".xml", ".txt", ".csv"))  # suffixes of what lies beside images
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,9 @@ def _require_folder(folder: Path) -> None:
         raise UserError(f"{folder}: an archive. Unpack it, and name the folder: {unzip_command(folder)}")
     if not folder.exists():
         raise missing(folder)
+    if folder.suffix.lower() in LABEL_FILES and folder.is_file():
+        beside = folder.parent.parent if folder.parent.name.lower() in MASK_FOLDERS else folder.parent
+        raise UserError(f"{folder}: a file that may say what images show. Name the folder that holds both: {beside}")
     if not folder.is_dir():
         raise UserError(f"{folder}: not a folder. Folders and .zip files are read; unpack any other archive.")
 
