@@ -32,8 +32,8 @@ from oneway.config import Data
 from oneway.data.cache.index import Index, Record, UnusableIndex, stamp_files
 from oneway.data.cache.locked import ANOTHER_CACHE, cache_root, locked, new_folder
 from oneway.data.cache.rows import AGAIN, OnDisk, Originals, checksum
-from oneway.data.check.defects import Surveys
 from oneway.data.check.findings import NAMED, leave_out, left_out_note
+from oneway.data.check.rules.interface import Surveys
 from oneway.data.check.survey import Survey, decode_and_survey
 from oneway.data.dataset import Bytes, Item, Listing, Samples
 from oneway.data.decode.images import image_size

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, ValidationError
 from oneway.common.errors import UserError, cannot_read
 from oneway.common.terms import IGNORE
 from oneway.common.words import listed
-from oneway.data.check.defects import Surveys
+from oneway.data.check.rules.interface import Surveys
 from oneway.data.check.survey import GRID, Survey
 from oneway.data.dataset import Item
 

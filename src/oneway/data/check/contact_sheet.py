@@ -17,8 +17,8 @@ from oneway.common.links import replace_file
 from oneway.common.safe_matplotlib import matplotlib
 from oneway.common.terms import IGNORE
 from oneway.common.words import visible
-from oneway.data.check.defects import Surveys, mentioned_as
 from oneway.data.check.result import Check
+from oneway.data.check.rules.interface import Surveys, mentioned_as
 from oneway.data.check.survey import decode_and_survey
 from oneway.data.dataset import Bytes, Colour, Item
 from oneway.data.pictures import GROUND, encoded, hatched, mark, palette

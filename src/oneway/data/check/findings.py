@@ -13,14 +13,7 @@ from oneway.common.errors import UserError
 from oneway.common.terms import SplitName
 from oneway.common.words import counted, listed
 from oneway.config import Data
-from oneway.data.check.defects import (
-    RULES,
-    WHOLE_SET,
-    Finding,
-    Surveys,
-    decoding_errors,
-    unreadable_without_labels,
-)
+from oneway.data.check.rules import RULES, WHOLE_SET, Finding, Surveys, decoding_errors, unreadable_without_labels
 from oneway.data.dataset import Listing
 
 NAMED = 5  # files that a message names

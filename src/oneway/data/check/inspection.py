@@ -20,9 +20,9 @@ from oneway.common.words import say
 from oneway.config import Data
 from oneway.data.cache.unpack import as_folder, as_images, unzip_command
 from oneway.data.check.contact_sheet import write_contact_sheet
-from oneway.data.check.defects import WHOLE_SET, Finding, relative
 from oneway.data.check.pool import check_pool
 from oneway.data.check.result import check_data
+from oneway.data.check.rules.interface import WHOLE_SET, Finding, relative
 from oneway.data.check.text import findings_text, summary
 from oneway.data.dataset import Listing
 from oneway.data.folder import FILE, Found, describe, list_described

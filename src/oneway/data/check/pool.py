@@ -14,9 +14,9 @@ from oneway.common.progress import progress_bar
 from oneway.common.streams import permuted
 from oneway.common.threads import in_threads
 from oneway.config import Data
-from oneway.data.check.defects import Finding
 from oneway.data.check.findings import errors_first
 from oneway.data.check.result import Check
+from oneway.data.check.rules.interface import Finding
 from oneway.data.check.survey import pixel_digest
 from oneway.data.pool import Pool, open_pool_beside
 from oneway.data.pool.pool import FEW

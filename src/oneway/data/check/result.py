@@ -11,8 +11,8 @@ from rich.console import Console
 
 from oneway.common.progress import progress_bar
 from oneway.common.terms import IGNORE, SplitName
-from oneway.data.check.defects import Finding, Surveys, pixels_by_label
 from oneway.data.check.findings import apply_rules, errors_first
+from oneway.data.check.rules.interface import Finding, Surveys, pixels_by_label
 from oneway.data.check.survey import survey_all
 from oneway.data.dataset import Colour, Item, Listing
 

@@ -12,9 +12,9 @@ from rich.text import Text
 
 from oneway.common.words import counted, listed
 from oneway.data.check.contact_sheet import percentage
-from oneway.data.check.defects import Finding
 from oneway.data.check.findings import in_few_words, wording
 from oneway.data.check.result import Check
+from oneway.data.check.rules.interface import Finding
 
 EXAMPLES = 5  # findings of a kind that are shown
 SELDOM = ("for testing", "cannot be used")  # kinds of images that are not counted where there are none
