@@ -135,7 +135,7 @@ def test_windows_separators_are_folders(tmp_path, settings):
 
 def test_a_bomb_is_refused_by_what_it_announces_and_by_what_it_is(tmp_path, settings, monkeypatch):
     """A ratio that images never have; and a file that announces less than it holds is cut off there, and damaged."""
-    monkeypatch.setattr("oneway.data.cache.unpack.FREE_BYTES", 2**16)
+    monkeypatch.setattr("oneway.data.cache.archives.FREE_BYTES", 2**16)
     path = tmp_path / "x.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.png", bytes(2**24))

@@ -18,7 +18,8 @@ from oneway.common.console import print_result
 from oneway.common.errors import UserError
 from oneway.common.words import say
 from oneway.config import Data
-from oneway.data.cache.unpack import as_folder, as_images, unzip_command
+from oneway.data.cache.archives import unzip_command
+from oneway.data.cache.unpack import as_folder, as_images
 from oneway.data.check.contact_sheet import write_contact_sheet
 from oneway.data.check.pool import check_pool
 from oneway.data.check.result import check_data

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from oneway.common.errors import UserError, missing
 from oneway.common.run_files import is_output
-from oneway.data.cache.unpack import unzip_command
+from oneway.data.cache.archives import unzip_command
 from oneway.data.dataset import Item, in_order
 from oneway.data.folder.another import name_another
 from oneway.data.folder.description import FILE, Description

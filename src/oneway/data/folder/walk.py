@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from oneway.common.errors import UserError
 from oneway.common.run_files import is_contact_sheet, is_output
 from oneway.common.words import command, composed
-from oneway.data.cache.unpack import ZIP, unzip_command
+from oneway.data.cache.archives import ZIP, unzip_command
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.masks import MASK_SUFFIXES
 from oneway.data.decode.video import VIDEO_SUFFIXES

@@ -15,7 +15,7 @@ from pathlib import Path
 from oneway.common.errors import UserError
 from oneway.common.run_files import is_contact_sheet, is_output
 from oneway.common.words import command, counted, listed
-from oneway.data.cache.unpack import unzip_command
+from oneway.data.cache.archives import unzip_command
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.video import VIDEO_SUFFIXES
 from oneway.data.folder import FILE, find
