@@ -229,6 +229,7 @@ def test_predict_writes_them_beside_its_masks(trained_run, tmp_path):
         said = Console(file=io.StringIO(), width=200)
         assert predict_files(model, [str(photos)], Outputs(out, indices=True), said, export=export) == 0
         assert "Annotations for coco" in said.file.getvalue()
+        assert "\nIds of categories are 1 " in said.file.getvalue()
         assert "within 1 pixel:" in AnnotationSettings("coco").export(model, out / "none").finish()
         contents.append((out / "coco/annotations/instances_default.json").read_bytes())
     assert contents[0] == contents[1]

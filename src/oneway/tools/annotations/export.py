@@ -101,11 +101,19 @@ class Export:
         left_out = f"; {counted(specks, 'region')} below {least} left out" if specks else ""
         regions = f"{counted(found, 'region')} in {counted(len(self.parts), 'image')}"
         said = f"Annotations for {self.settings.to}: {regions}, {within}{left_out}: {self.folder}"
-        if self.settings.to == "yolo" and len(self.scheme.wanted) < len(self.scheme.classes):
-            # Only numbers stand in its files: among others, they would be those of other classes.
-            first = listed((f"{number} {name}" for number, name in enumerate(self.scheme.names)), most=2)
-            said += f"\nNumbers are {first}. Where a data.yaml of yours numbers the background too, use --background."
-        return said
+        return said + self._about_numbers()
+
+    def _about_numbers(self) -> str:
+        """What to mind where numbers stand for classes: among others, they may be those of other classes."""
+        first = {"yolo": 0, "coco": 1}.get(self.settings.to)
+        if first is None:
+            return ""
+        shown = listed((f"{number} {name}" for number, name in enumerate(self.scheme.names, first)), most=2)
+        if self.settings.to == "coco":
+            return f"\nIds of categories are {shown}. A file of yours may have other ids: merge by names."
+        if len(self.scheme.wanted) == len(self.scheme.classes):
+            return ""
+        return f"\nNumbers are {shown}. Where a data.yaml of yours numbers the background too, use --background."
 
     def _describe_classes(self) -> None:
         """Write a description: with its images, the folder is a data set of all the model's classes, in their order."""
