@@ -140,7 +140,10 @@ def test_only_what_has_labels_is_counted(tmp_path):
     shutil.copytree(moved / "masks", moved / "test/masks")
     for index, file in enumerate(sorted((moved / "test/images").iterdir())):
         Image.fromarray(np.full((32, 64, 3), index, dtype=np.uint8)).save(file)
-    assert evaluate_run(tmp_path / "run", "test", moved, QUIET)["samples"] == masks
+    tested = evaluate_run(tmp_path / "run", "test", moved, QUIET)
+    assert tested["samples"] == masks
+    assert [*tested["images"]] == [f"test/images/{file.name}" for file in sorted((moved / "test/masks").iterdir())]
+    assert all(0 <= value <= 100 for value in tested["images"].values())
     shutil.rmtree(moved / "test")
     (moved / "dataset.yaml").write_text("classes: [background, foreground]\nignore: [255]\n")
     for file in (moved / "masks").iterdir():

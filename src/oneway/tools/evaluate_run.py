@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from oneway.common.run_files import MODEL
 from oneway.common.terms import COARSEST_STRIDE, SplitName
 from oneway.common.words import listed
 from oneway.config.recipes import recipe
+from oneway.data.dataset import Samples
 from oneway.models.favoured import favoured
 from oneway.models.mirrored import Mirrored
-from oneway.tools.evaluate import as_json, evaluate
-from oneway.tools.intervals import intervals_of_classes
+from oneway.tools.evaluate import Scores, as_json, evaluate
+from oneway.tools.intervals import intervals_of_classes, miou_of_images
 from oneway.tools.predict import load
 from oneway.tools.run_data import read_split, refuse_other_style
 
@@ -67,7 +69,16 @@ def evaluate_run(
     if scores.task == "segmentation":
         by_class |= {"recall": scores.recall, "precision": scores.precision, "dice": scores.dice}
     named = {kind: dict(zip(trained.classes, values, strict=True)) for kind, values in by_class.items()}
-    return {**about, **as_json(scores, trained.classes), **named}
+    return {**about, **as_json(scores, trained.classes), **named, **_by_image(scores, samples, seen)}
+
+
+def _by_image(scores: Scores, samples: Samples, seen: Collection[int]) -> dict[str, dict[str, float | None]]:
+    """The mIoU of each image by itself, over the classes it has; None for one without a labelled pixel."""
+    if scores.by_image is None:
+        return {}
+    names = [samples.names[number] for number in range(samples.labelled) if number not in seen]
+    values = [None if math.isnan(value) else value for value in miou_of_images(scores.by_image).tolist()]
+    return {"images": dict(zip(names, values, strict=True))}
 
 
 def _open(path: Path, split: SplitName, data_path: Path | None, device: str, factory: str | None) -> runs.Run:
