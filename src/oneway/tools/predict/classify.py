@@ -14,7 +14,8 @@ from oneway.data.decode.images import read_image
 from oneway.tools.predict.about import about_model
 from oneway.tools.predict.oddities import Oddities
 from oneway.tools.predict.predictor import Predictor
-from oneway.tools.predict.sources import Skipped, Source
+from oneway.tools.predict.skipped import Skipped
+from oneway.tools.predict.sources import Source
 
 
 def classify_files(model: Predictor, sources: Sequence[Source], skipped: Skipped, as_json: bool) -> int:

@@ -25,7 +25,8 @@ from oneway.tools.predict.job import Job
 from oneway.tools.predict.origin import maker_of, origin_of
 from oneway.tools.predict.outputs import SETTINGS, STOPPED, Outputs
 from oneway.tools.predict.predictor import Predictor, Size
-from oneway.tools.predict.sources import Skipped, Source, find_sources
+from oneway.tools.predict.skipped import Skipped
+from oneway.tools.predict.sources import Source, find_sources
 
 if TYPE_CHECKING:
     from oneway.tools.annotations import Export

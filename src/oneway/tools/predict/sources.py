@@ -1,29 +1,26 @@
-"""Which files are meant by what a user types, and under which names their results are kept."""
+"""Which images and videos are meant by what a user types."""
 
 from __future__ import annotations
 
 import glob
 import os
-import shlex
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from oneway.common.errors import UserError
 from oneway.common.run_files import is_contact_sheet, is_output
-from oneway.common.words import command, counted, listed
-from oneway.data.cache.archives import unzip_command
+from oneway.common.words import command, listed
 from oneway.data.decode.images import SUFFIXES, hidden
 from oneway.data.decode.video import VIDEO_SUFFIXES
-from oneway.data.folder import FILE, find
-from oneway.data.folder.names import IMAGES, MASK_FOLDERS
-from oneway.data.folder.unused import labelled_apart
-from oneway.data.folder.walk import PICTURES, choose_folder, kind_of
+from oneway.data.folder.walk import PICTURES, kind_of
+from oneway.tools.predict.labelled_files import labelled_in, masks_in
+from oneway.tools.predict.result_names import shortest_names
+from oneway.tools.predict.skipped import ARCHIVES, Skipped, how_to_unpack
 
-ARCHIVES = frozenset({".tar", ".zip", ".tgz", ".gz"})
 KINDS = SUFFIXES | VIDEO_SUFFIXES | PICTURES | ARCHIVES  # of files about which there is something to say
 
 
@@ -44,43 +41,6 @@ class Source:
     def is_video(self) -> bool:
         """Whether it is a video, going by its suffix."""
         return Path(self.file_name).suffix.lower() in VIDEO_SUFFIXES
-
-
-@dataclass
-class Skipped:
-    """Files within folders and patterns that are not predicted."""
-
-    kinds: Counter[str] = field(default_factory=Counter)
-    """Pictures that are not read, by suffix."""
-
-    archives: list[Path] = field(default_factory=list)
-    """Among them shards, which training alone can read."""
-
-    masks: list[Path] = field(default_factory=list)
-
-    links: list[Path] = field(default_factory=list)
-    """To other folders, or to nothing."""
-
-    unlisted: list[OSError] = field(default_factory=list)
-    """Why some folders cannot be listed."""
-
-    def messages(self) -> Iterator[str]:
-        """A line for each kind."""
-        if self.kinds:
-            counts = listed(f"{count} of kind {suffix}" for suffix, count in sorted(self.kinds.items()))
-            yield f"Not read, and left out: {counts}. Convert them to JPEG or PNG."
-        if self.archives:
-            what = counted(len(self.archives), "shard or archive", "shards or archives")
-            yield f"Not read, and left out: {what} ({self.archives[0]} is the first). {_unpack(*self.archives)}"
-        if self.links:
-            which = f"{counted(len(self.links), 'link')} to folders or to nothing ({self.links[0]} is the first)"
-            yield f"Not followed, and left out: {which}. Name the folders too, to predict what is in them."
-        if self.unlisted:
-            first, what = self.unlisted[0], counted(len(self.unlisted), "folder")
-            yield f"Left out: {what} that cannot be listed ({first.filename} is the first: {first.strerror})."
-        if self.masks:
-            what = "1 file is a mask" if len(self.masks) == 1 else f"{len(self.masks)} files are masks"
-            yield f"{what} of a data set, and left out ({self.masks[0]} is the first). To predict them, name the files."
 
 
 def find_sources(
@@ -109,11 +69,11 @@ def find_sources(
             found.setdefault(target, (root, path.relative_to(root)))
     named = {Path(text).resolve() for text in paths}
     skipped.links = [link for link in skipped.links if not _leads_into(link, named)]
-    for labelled in (_labelled(Path(text)) for text in paths if unlabelled):
+    for labelled in (labelled_in(Path(text)) for text in paths if unlabelled):
         found = {path: name for path, name in found.items() if path not in labelled}
     if not found:
         raise UserError(f"--unlabelled: every image of {listed(paths)} has labels. Leave it out to predict them.")
-    return [Source(path, *names) for path, names in zip(found, _names(found), strict=True)]
+    return [Source(path, *names) for path, names in zip(found, shortest_names(found), strict=True)]
 
 
 def _matches(text: str, out: Path, skipped: Skipped) -> list[tuple[Path, Path]]:
@@ -133,7 +93,7 @@ def _matches(text: str, out: Path, skipped: Skipped) -> list[tuple[Path, Path]]:
 
 def _in_folder(folder: Path, out: Path, skipped: Skipped) -> list[tuple[Path, Path]]:
     """What there is to predict in a folder and its subfolders; neither results nor masks of a data set."""
-    is_mask = _masks(folder)
+    is_mask = masks_in(folder)
     inside = [file for file in _wanted(_below_folder(folder, skipped), folder, skipped) if not _below(file, out)]
     masks = {file for file in inside if is_mask(file)}
     files = [(folder, file) for file in inside if file not in masks]
@@ -154,7 +114,7 @@ def _named_file(text: str) -> tuple[Path, Path]:
     if not path.exists():
         raise UserError(f"{path}: no such file or folder.")
     if kind_of(path) in ARCHIVES and path.is_file():
-        raise UserError(f"{path}: shards and archives are not predicted. {_unpack(path)}")
+        raise UserError(f"{path}: shards and archives are not predicted. {how_to_unpack(path)}")
     return path.parent, path
 
 
@@ -215,103 +175,26 @@ def _leads_into(link: Path, folders: set[Path]) -> bool:
 
 def _wanted(paths: Iterable[Path], root: Path, skipped: Skipped) -> list[Path]:
     """Images and videos among paths below a folder, in order of name: for all to see, and nothing we wrote."""
-    ours = cache(is_output)
-
-    def wanted(path: Path) -> bool:
-        suffix = kind_of(path)
-        leads_nowhere = path.is_symlink() and not path.is_file()
-        if not (leads_nowhere or (suffix in KINDS and path.is_file())) or hidden(path.relative_to(root)):
-            return False
-        if is_contact_sheet(path) or any(ours(folder) for folder in path.parents if folder.is_relative_to(root)):
-            return False
+    ours, wanted = cache(is_output), list[Path]()
+    for path in sorted(paths):
+        is_file, suffix = path.is_file(), kind_of(path)
+        leads_nowhere = path.is_symlink() and not is_file
+        if not leads_nowhere and not (is_file and suffix in KINDS):
+            continue
+        if hidden(path.relative_to(root)) or is_contact_sheet(path):
+            continue
+        if any(ours(folder) for folder in path.parents if folder.is_relative_to(root)):
+            continue
         if leads_nowhere:
             skipped.links.append(path)
-            return False
-        if suffix in ARCHIVES:
+        elif suffix in ARCHIVES:
             skipped.archives.append(path)
         elif suffix in PICTURES:
             skipped.kinds[suffix] += 1
-        return suffix not in PICTURES | ARCHIVES
-
-    return list(filter(wanted, sorted(paths)))
-
-
-def _unpack(first: Path, *others: Path) -> str:
-    """How to come by the files in archives."""
-    tar = shlex.quote(str(first))
-    if first.suffix.lower() == ".zip":
-        return f"Unpack {'each' if others else 'it'}, and give the folder: {unzip_command(first)}"
-    if not others:
-        return f"Unpack it, and give the folder: mkdir photos && tar -xf {tar} -C photos"
-    every = f"{shlex.quote(str(first.parent))}/*{first.suffix}"
-    return f'Unpack them, and give the folder: mkdir photos; for f in {every}; do tar -xf "$f" -C photos; done'
-
-
-def _masks(folder: Path) -> Callable[[Path], bool]:
-    """Whether a file below a folder is a mask: of a data set that it is, or in a folder that lies beside its images."""
-    pairs: set[Path] = set()
-    folders: list[Path] = []
-    with suppress(UserError):  # one that cannot be trained on may still hold photos
-        found, described = find(folder), (folder / FILE).is_file()
-        folders = [(folder / part.masks).resolve() for part in found.description.parts if part.masks]
-        files = [(item.image, item.mask) for item in (*found.train, *found.val, *found.test) if item.mask]
-        files += [pair for apart in labelled_apart(found).values() for pair in apart]
-        # Unless someone says so, a.png beside a.jpg may be another photo.
-        pairs = {mask.resolve() for image, mask in files if described or mask.with_suffix("") != image.with_suffix("")}
-
-    @cache
-    def beside_images(place: Path) -> bool:
-        return place.name.lower() in MASK_FOLDERS and any(
-            choose_folder(place.parent, ".", (name,), with_images=True) for name in IMAGES
-        )
-
-    def is_mask(file: Path) -> bool:
-        target = file.resolve()
-        above = [place for place in file.parents if place != folder and place.is_relative_to(folder)]
-        return (
-            target in pairs or any(target.is_relative_to(place) for place in folders) or any(map(beside_images, above))
-        )
-
-    return is_mask
-
-
-def _labelled(folder: Path) -> set[Path]:
-    """The images with labels of a data set, and those of test sets beside it."""
-    labelled: set[Path] = set()
-    if folder.is_dir():
-        with suppress(UserError):
-            found = find(folder)
-            labelled = {item.image.resolve() for item in (*found.train, *found.val, *found.test) if item.labelled}
-            labelled |= {image.resolve() for pairs in labelled_apart(found).values() for image, _ in pairs}
-    if not labelled:
-        raise UserError(f"--unlabelled: no labels are found in {folder}. Give the folder that holds images and masks.")
-    return labelled
+        else:
+            wanted.append(path)
+    return wanted
 
 
 def _below(path: Path, folder: Path) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
-
-
-def _names(found: dict[Path, tuple[Path, Path]]) -> list[tuple[str, str]]:
-    """Names and file names as short as can be that still differ; names differ in more than upper and lower case."""
-    choices = [_choices(path, *place) for path, place in found.items()]
-    length = [0] * len(choices)
-    while True:
-        names = [forms[at] for forms, at in zip(choices, length, strict=True)]
-        files = [forms[max(at, 1)] for forms, at in zip(choices, length, strict=True)]
-        count, count_files = Counter(name.casefold() for name in names), Counter(files)
-        clashing = [index for index, name in enumerate(names) if count[name.casefold()] > 1]
-        either = {*clashing, *(index for index, file in enumerate(files) if count_files[file] > 1)}
-        longer = [index for index in either if length[index] < len(choices[index]) - 1]
-        if not longer:
-            # What differs in nothing but case gets a number behind it.
-            numbered = [f"{name}-{clashing.index(at) + 1}" if at in clashing else name for at, name in enumerate(names)]
-            return list(zip(numbered, files, strict=True))
-        for index in longer:
-            length[index] += 1
-
-
-def _choices(path: Path, root: Path, relative: Path) -> tuple[str, ...]:
-    """Names of one source, the shortest first."""
-    forms = (relative.with_suffix(""), relative, root.resolve().name / relative, path.relative_to(path.anchor))
-    return tuple(form.as_posix() for form in forms)
