@@ -20,19 +20,9 @@ from oneway.runs import atomic, checkpoint, lock, records
 from oneway.runs.checkpoint.state import bytes_needed
 from oneway.runs.environment import add_stretch, begin_stretches, environment_of
 from oneway.runs.folder import Run, open_run, refuse_links
+from oneway.runs.kept_settings import compare_settings
 from oneway.runs.own_code import own_code
 from oneway.runs.reading import CannotRead, is_there
-
-MAY_CHANGE = (
-    *("data.path", "data.unlabelled", "data.cache", "data.refresh", "data.skip_unreadable", "train.device"),
-    *("data.pool", "data.most_broken"),
-)
-"""Settings that may differ when a run is resumed: paths and the device; data are compared by their content."""
-
-BY_CONTENT = ("teacher",)
-"""Paths that may differ when a run is resumed, as long as the content is the same."""
-
-PATHS = ("data.path", "data.unlabelled", "data.cache", "model.weights", "teacher")
 
 
 class Notes(NamedTuple):
@@ -84,30 +74,6 @@ class Continued:
         self.changes.extend(change for change in changes if change not in self.changes)
 
 
-def keep_resolved_settings(path: Path, config: Config, say: Callable[[str], None]) -> Config:
-    """The settings of a resumed run, with paths, `data.reduction` and crops as they were resolved when it began.
-
-    A path that does not exist here, and whose typed part the run's own path ends with, counts as typed in another
-    working directory: the run's path is kept.
-    """
-    here, before, now = Path.cwd(), open_run(path).config.flat(), config.flat()
-    changes: dict[str, Any] = {}
-    if now["data.reduction"] == "auto":
-        changes = _nested("data.reduction", before["data.reduction"])
-    if now["jitter.fit"]:
-        for key in ("jitter.crop", "jitter.fit"):
-            changes = configuration.merge(changes, _nested(key, before[key]))
-    for key in PATHS:
-        then, given = before[key], now[key]
-        if None in (then, given) or then == given or not Path(given).is_relative_to(here) or is_there(Path(given)):
-            continue
-        typed = Path(given).relative_to(here).parts
-        if Path(then).parts[-len(typed) :] == typed:
-            say(f"{key}: {Path(*typed)} is {then}, as it was when the run began.")
-            changes = configuration.merge(changes, _nested(key, then))
-    return configuration.build(configuration.merge(config.model_dump(), changes), str(path)) if changes else config
-
-
 def load_ended(path: Path, config: Config) -> dict[str, Any] | None:
     """The summary of a run that has ended; None where there is something left to train.
 
@@ -116,12 +82,27 @@ def load_ended(path: Path, config: Config) -> dict[str, Any] | None:
     """
     run = open_run(path)
     summary = run.summary
-    if summary is not None and (changes := _compare_settings(run.config.flat(), config.flat())):
+    if summary is not None and (changes := compare_settings(run.config.flat(), config.flat())):
         raise UserError(
             f"{path}: this run has ended, and continuing would change it ({'; '.join(changes)}). "
             f"Start another run with --out; with --model.weights {path} it begins where this one ended."
         )
     return summary
+
+
+def changed_code(path: Path, config: Config) -> str:
+    """A note on a run that has ended whose method or network was written otherwise than the one here; or nothing."""
+    now, changed = own_code(config), list[str]()
+    if now:
+        with suppress(UserError):  # its environment.json is gone or damaged, and says nothing
+            then = open_run(path).environment.get("code", {})
+            changed = [name for name in now if then.get(name, now[name]) != now[name]]
+    if not changed:
+        return ""
+    return (
+        f"{path}: {listed(changed)} was another when this run ended, and its numbers are of that. If what has changed "
+        "matters to them, train again with another --out."
+    )
 
 
 @contextmanager
@@ -131,7 +112,7 @@ def reopen(path: Path, config: Config, allow_changes: bool) -> Iterator[Continue
     with lock.hold(path) as held:
         continued = Continued(Run(path, config, held), before, allow_changes)
         refuse_links(path)
-        continued.require_allowed(_compare_settings(before.flat(), config.flat()))
+        continued.require_allowed(compare_settings(before.flat(), config.flat()))
         yield continued
 
 
@@ -146,6 +127,32 @@ def keep_split(continued: Continued, samples: Samples, held_out: Samples) -> Spl
     begun = checkpoint.read_notes(continued.run.checkpoints) is not None
     began_with = stored.taught if begun else stored.began_with
     return replace(choose(samples, now.labels, now.seed), validation=held_out.content, began_with=began_with)
+
+
+def _compare_data(stored: Split, samples: Samples, held_out: Samples) -> Iterator[str]:
+    was, now = set(stored.unlabelled), set(samples.names)
+    for names, kind in ((was - now, "gone"), (now - was, "new")):
+        if names:
+            yield f"training images: {len(stored.unlabelled)} → {kind}: {listed(sorted(names))}"
+    if stored.pool != samples.pool_record:
+        yield f"pool of unlabelled images: {_describe_pool(stored.pool)} → {_describe_pool(samples.pool_record)}"
+    if stored.content != samples.content:
+        yield f"content of the training data, as they are read: {stored.content[:8]} → {samples.content[:8]}"
+    if stored.validation != held_out.content:
+        yield f"content of the validation data, as they are read: {stored.validation[:8]} → {held_out.content[:8]}"
+
+
+def _describe_pool(pool: PoolRecord | None) -> str:
+    return "none" if pool is None else f"{pool.images} with digest {pool.digest[:8]}"
+
+
+def keep_teacher(continued: Continued, then: str | None, now: str) -> None:
+    """Refuse another teacher than the run had; `then` and `now` are digests, and the former may be unknown."""
+    before, after = continued.before.teacher, continued.run.config.teacher
+    if then is None and before != after:
+        continued.require_allowed([f"teacher: {before} → {after}"])
+    elif then is not None and then != now:
+        continued.require_allowed([f"teacher {after}: its content is {then[:8]} → {now[:8]}"])
 
 
 def restore(
@@ -175,58 +182,52 @@ def restore(
     if found:
         # It may come from another run, or config.yaml may have been edited by hand.
         then = configuration.build(found.configuration, source=str(run.checkpoints))
-        continued.require_allowed(_compare_settings(then.flat(), run.config.flat()))
+        continued.require_allowed(compare_settings(then.flat(), run.config.flat()))
         if found.split != split.hash:
             continued.require_allowed([f"split: {found.split[:8]} → {split.hash[:8]}"])
     run.require()
     atomic.sweep(run.path)
     checkpoint.remove_incomplete(run.checkpoints)
     checkpoint.require_room(run.checkpoints, bytes_needed(state))
+    _record(continued, split, done)
+    if record is not None:
+        run.write(ENVIRONMENT, record)
+    run.write_lines(METRICS, logged)
+    checkpoint.prune(run.checkpoints)  # now that the newest is known to be whole
+    for note in filter(None, (_about_hole(continued, logged, done), _about_environment(differences))):
+        say(note)
+    return done, seconds
+
+
+def _record(continued: Continued, split: Split, done: int) -> None:
+    """Write the settings and the split of a run as they are from now on, and what has changed."""
+    run = continued.run
     if continued.changes:
         now = [f"after {done} iterations, {change}" for change in continued.changes]
         run.write(CHANGES, {"changes": [*run.changes, *now]})
     if run.config != continued.before or split != run.split:
         run.write_settings(split)
-    if record is not None:
-        run.write(ENVIRONMENT, record)
-    run.write_lines(METRICS, logged)
-    checkpoint.prune(run.checkpoints)  # now that the newest is known to be whole
+
+
+def _about_hole(continued: Continued, logged: Sequence[Mapping[str, Any]], done: int) -> str:
+    """A note on iterations that the log lacks, though the checkpoint has done them; or nothing."""
     last, every = max((line["iteration"] for line in logged), default=0), continued.before.train.log_every
-    if done // every > last // every:
-        say(
-            f"Note: {run.path / METRICS} ends at iteration {last}, and the checkpoint is of iteration {done}, as where "
-            "a folder is copied while it trains. Curves have no values in between; the model is not affected."
-        )
-    if differences:
-        say(
-            f"Note: not as in the iterations before: {'; '.join(differences)}. The run continues, and its numbers may "
-            "differ from those of an uninterrupted one."
-        )
-    return done, seconds
-
-
-def changed_code(path: Path, config: Config) -> str:
-    """A note on a run that has ended whose method or network was written otherwise than the one here; or nothing."""
-    now, changed = own_code(config), list[str]()
-    if now:
-        with suppress(UserError):  # its environment.json is gone or damaged, and says nothing
-            then = open_run(path).environment.get("code", {})
-            changed = [name for name in now if then.get(name, now[name]) != now[name]]
-    if not changed:
+    if done // every <= last // every:
         return ""
     return (
-        f"{path}: {listed(changed)} was another when this run ended, and its numbers are of that. If what has changed "
-        "matters to them, train again with another --out."
+        f"Note: {continued.run.path / METRICS} ends at iteration {last}, and the checkpoint is of iteration {done}, as "
+        "where a folder is copied while it trains. Curves have no values in between; the model is not affected."
     )
 
 
-def keep_teacher(continued: Continued, then: str | None, now: str) -> None:
-    """Refuse another teacher than the run had; `then` and `now` are digests, and the former may be unknown."""
-    before, after = continued.before.teacher, continued.run.config.teacher
-    if then is None and before != after:
-        continued.require_allowed([f"teacher: {before} → {after}"])
-    elif then is not None and then != now:
-        continued.require_allowed([f"teacher {after}: its content is {then[:8]} → {now[:8]}"])
+def _about_environment(differences: Sequence[str]) -> str:
+    """A note on another environment; or nothing."""
+    if not differences:
+        return ""
+    return (
+        f"Note: not as in the iterations before: {'; '.join(differences)}. The run continues, and its numbers may "
+        "differ from those of an uninterrupted one."
+    )
 
 
 def _update_environment(run: Run, done: int, say: Callable[[str], None]) -> tuple[dict[str, Any] | None, list[str]]:
@@ -263,31 +264,3 @@ def _refuse_lost(run: Run, newest: int | None, every: int) -> None:
             f"been changed. Bring them back, or start another run with --out; to go on without them in this folder, "
             f"move {run.path / METRICS} elsewhere."
         )
-
-
-def _nested(key: str, value: Any) -> dict[str, Any]:
-    section, _, name = key.rpartition(".")
-    return {section: {name: value}} if section else {name: value}
-
-
-def _compare_settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    moved = [key for key in BY_CONTENT if None not in (before[key], after[key])]
-    changed = [key for key in before if before[key] != after[key] and key not in (*MAY_CHANGE, *moved)]
-    return [f"{key}: {before[key]} → {after[key]}" for key in changed]
-
-
-def _describe_pool(pool: PoolRecord | None) -> str:
-    return "none" if pool is None else f"{pool.images} with digest {pool.digest[:8]}"
-
-
-def _compare_data(stored: Split, samples: Samples, held_out: Samples) -> Iterator[str]:
-    was, now = set(stored.unlabelled), set(samples.names)
-    for names, kind in ((was - now, "gone"), (now - was, "new")):
-        if names:
-            yield f"training images: {len(stored.unlabelled)} → {kind}: {listed(sorted(names))}"
-    if stored.pool != samples.pool_record:
-        yield f"pool of unlabelled images: {_describe_pool(stored.pool)} → {_describe_pool(samples.pool_record)}"
-    if stored.content != samples.content:
-        yield f"content of the training data, as they are read: {stored.content[:8]} → {samples.content[:8]}"
-    if stored.validation != held_out.content:
-        yield f"content of the validation data, as they are read: {stored.validation[:8]} → {held_out.content[:8]}"

@@ -34,8 +34,9 @@ from oneway.engine.rendezvous import join
 from oneway.engine.step import Measured
 from oneway.methods import METHODS
 from oneway.models.seed import seed_device
-from oneway.runs import TrainedModel, continuation
+from oneway.runs import TrainedModel
 from oneway.runs.checkpoint.writer import Writer
+from oneway.runs.kept_settings import keep_resolved_settings
 from oneway.tools.evaluate import METRIC_NAMES, as_json, by_image_as_json
 from oneway.tools.loggers import About, follow_run, require_services, services_of
 from oneway.tools.opening import ONLY_ONE, Training, Turn, find_ended, open_training, require_agreement
@@ -72,7 +73,7 @@ def train(
     with ranks.watching(), note_run_folder(out), memory.explain_out_of_memory(config):
         require_agreement(config, resume, ranks)
         if resume:
-            config = ranks.broadcast(partial(continuation.keep_resolved_settings, out, config, say))
+            config = ranks.broadcast(partial(keep_resolved_settings, out, config, say))
             if (ended := find_ended(config, out, ranks, say)) is not None:
                 return ended
         with (
