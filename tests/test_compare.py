@@ -29,8 +29,8 @@ from oneway.tools import quickstart as quickstart_module
 from oneway.tools.baseline import is_baseline_of, train_command, with_method
 from oneway.tools.report.cautions import rests_on_few
 from oneway.tools.report.differences import signed
-from oneway.tools.report.facts import read_runs
 from oneway.tools.report.gain import describe_gain
+from oneway.tools.report.reading import read_runs
 from processes import forked
 from small_runs import SMALL, SMALL_FLAGS, small_streets
 from test_check_cli import write_folder

@@ -21,7 +21,7 @@ from oneway.config.recipes import recipe
 from oneway.runs import open_run
 from oneway.tools.evaluate_run import evaluate_run
 from oneway.tools.report import cautions, words, write_report
-from oneway.tools.report.facts import read_runs
+from oneway.tools.report.reading import read_runs
 from oneway.tools.train import train
 from small_runs import METHODS, QUIET, SMALL
 

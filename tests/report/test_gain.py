@@ -12,8 +12,8 @@ from oneway.common.errors import UserError
 from oneway.config.recipes import PRESETS, PresetName, recipe
 from oneway.tools.baseline import train_command, with_method
 from oneway.tools.report import write_report
-from oneway.tools.report.facts import read_runs
 from oneway.tools.report.gain import describe_gain
+from oneway.tools.report.reading import read_runs
 
 
 def test_nothing_is_asked_of_images_that_are_not_there(folders: list[Path]) -> None:

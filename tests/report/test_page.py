@@ -18,10 +18,10 @@ from oneway.common.errors import UserError
 from oneway.data.streets import CLASSES
 from oneway.runs import lock
 from oneway.tools.report import write_report
-from oneway.tools.report.facts import read_runs
 from oneway.tools.report.gallery import SCENES
 from oneway.tools.report.next_steps import next_steps
 from oneway.tools.report.page import _file_name, _origin, _precision
+from oneway.tools.report.reading import read_runs
 from small_runs import METHODS
 
 

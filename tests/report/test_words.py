@@ -14,7 +14,8 @@ from files import change_json
 from oneway.common.words import counted
 from oneway.data.streets import CLASSES
 from oneway.tools.report import cautions, class_words, robustness_words, words
-from oneway.tools.report.facts import RunFacts, read_runs
+from oneway.tools.report.facts import RunFacts
+from oneway.tools.report.reading import read_runs
 from oneway.tools.report.robustness import Robustness
 
 

@@ -22,7 +22,8 @@ from oneway.tools.report import after_training, write_report
 from oneway.tools.report.cautions import rests_on_few, too_short
 from oneway.tools.report.class_words import lowest_class
 from oneway.tools.report.differences import shown_gain, with_other_images
-from oneway.tools.report.facts import RunFacts, interval_between, read_runs
+from oneway.tools.report.facts import RunFacts, interval_between
+from oneway.tools.report.reading import read_runs
 from oneway.tools.train import train
 
 

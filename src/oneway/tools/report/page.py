@@ -27,11 +27,13 @@ from oneway.tools.baseline import compared_runs
 from oneway.tools.evaluate import Scores
 from oneway.tools.intervals import miou_of_images
 from oneway.tools.report import cautions, class_words, confusion, plots, words
+from oneway.tools.report.comparable import common_images
 from oneway.tools.report.differences import signed
-from oneway.tools.report.facts import RunFacts, common_images, curve_titles, differing_settings, read_runs
+from oneway.tools.report.facts import RunFacts, curve_titles, differing_settings
 from oneway.tools.report.gain import describe_gain
 from oneway.tools.report.gallery import gallery
 from oneway.tools.report.next_steps import next_steps
+from oneway.tools.report.reading import read_runs
 from oneway.tools.report.rescore import rescore, without_predictions
 from oneway.tools.report.robustness import STRENGTHS, Robustness, robustness
 from oneway.tools.report.robustness_words import measurement_note, robustness_text
