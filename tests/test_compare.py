@@ -181,7 +181,7 @@ def test_a_loss_is_called_one(values, further, line, validating, monkeypatch, tm
         run = {"path": folder, "config": small_streets(method=folder.name), "value": found[folder.name]}
         labels = {"labelled": range(50), "further": further, "iterations": iterations}
         scores = {"metric": "miou", "metric_name": "mIoU", "validation_samples": validating}
-        return SimpleNamespace(**run, **labels, **scores, by_image=None, per_class={})
+        return SimpleNamespace(**run, **labels, **scores, by_image=None, drawn=None, groups=(), per_class={})
 
     monkeypatch.setattr(compare_module, "train", lambda *_: None)
     monkeypatch.setattr(compare_module, "read_runs", lambda folders: [facts(folder) for folder in folders])

@@ -14,6 +14,7 @@ from oneway.tools.intervals import (
     intervals_of_classes,
     miou_of_images,
     seldom_shown,
+    together,
 )
 
 CLASSES = 4
@@ -54,6 +55,18 @@ def test_the_interval_holds_the_truth():
     truth = miou(images(20_000, 0))
     held = sum(low <= truth <= high for low, high in (interval_of(images(60, seed)) for seed in range(1, 201)))
     assert 180 <= held <= 198
+
+
+def test_images_of_a_group_are_drawn_together():
+    """Frames of a video say no more than one of them: each five times over, they have the interval of single ones."""
+    single = images(20, 0)
+    groups = [f"video {number // 5}" for number in range(100)]
+    frames = np.repeat(single, 5, axis=0)
+    assert interval_of(together(frames, groups)) == pytest.approx(interval_of(single), abs=1)
+    (low, high), (least, most) = interval_of(frames), interval_of(single)
+    assert high - low < 0.6 * (most - least)
+    assert interval_of(together(frames, [f"{number // 20}" for number in range(100)])) is None
+    assert together(frames, ()) is frames
 
 
 def test_models_alike_differ_by_little():

@@ -167,6 +167,27 @@ def test_runs_before_and_after_more_labels_are_compared_by_images_that_taught_ne
         assert f"{100 * np.mean(hits / total):.1f}" in page
 
 
+def test_images_of_a_group_count_as_one(tmp_path: Path) -> None:
+    """In the interval of a score, and where it is said that few validate."""
+    photos, numbers = tmp_path / "photos", np.random.default_rng(0)
+    for kind in ("images", "masks"):
+        (photos / kind).mkdir(parents=True)
+    (photos / "dataset.yaml").write_text("groups: (*)_*\n")
+    for index in range(60):
+        for kind, high, shape in (("images", 256, (32, 64, 3)), ("masks", 2, (32, 64))):
+            pixels = numbers.integers(high, size=shape).astype(np.uint8)
+            Image.fromarray(pixels).save(photos / kind / f"p{index // 6}_{index % 6}.png")
+    run = trained(photos, tmp_path / "run")
+    assert len(open_run(run).split.validating) == 12
+    assert open_run(run).summary["interval"] is None
+    (facts,) = read_runs([run])
+    assert facts.interval is None
+    assert [name.split("/")[1].split("_")[0] for name in facts.validating] == [*facts.groups]
+    assert "rests on 2 groups of 12 validation images, too few" in cautions.caution([facts])
+    scores = evaluate_run(run, "val", None, QUIET)
+    assert (scores["interval"], {*scores["class_intervals"].values()}) == (None, {None})
+
+
 def test_runs_with_other_classes_are_scored_on_those_that_they_share(tmp_path: Path) -> None:
     """As the refusal says: the same pixels count for both, and what the labels do not name costs neither anything."""
     photos, new, numbers = tmp_path / "photos", tmp_path / "new", np.random.default_rng(1)

@@ -104,6 +104,7 @@ class Listing:
     unlabelled: Path | str | None = None  # another folder, whose images are among those of training; or a pool
     masks: MaskStyle | None = None  # how its masks are stored; None where labels are in no masks
     image_style: ImageStyle = COLOURS  # what of its images is seen
+    group_of: Callable[[str], str] | None = None  # by the name of an item; None where nobody has said
     read_as: str = ""
     """How values that nothing names were taken for classes of a run; empty where there is nothing to say."""
 
@@ -164,6 +165,7 @@ class Samples:
     dense: bool  # whether pixels have labels, or whole inputs
     content: str  # a digest of the data
     pool: Pool | None = None  # further images without labels, whose numbers follow on those of the others
+    groups: tuple[str, ...] = ()  # of each input: which others it belongs to; empty where nobody has said
 
     def __len__(self) -> int:
         return len(self.names)

@@ -86,6 +86,9 @@ class ImageCounts(_Record):
     """A line of `validation.jsonl`: pixels of an image, for each class."""
 
     image: str
+    group: str | None = None
+    """Which other images it belongs to, where that is known."""
+
     hits: list[Count]
     """Those that are right."""
 

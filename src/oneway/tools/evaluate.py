@@ -22,7 +22,7 @@ from oneway.engine.ranks import ALONE, Ranks
 from oneway.models.norm import population_statistics
 from oneway.ops.losses import pixels_of, upsample
 from oneway.ops.most_probable import is_exact, most_probable
-from oneway.tools.intervals import Counts, Interval, interval_of
+from oneway.tools.intervals import Counts, Interval, interval_of, together
 from oneway.tools.windows import predict_in_windows
 
 Indices = npt.NDArray[np.int64]
@@ -42,6 +42,9 @@ class Scores:
     task: Task = "segmentation"
     by_image: Counts | None = None
     """Of the same pixels, for segmentation; unless somebody has the matrix alone."""
+
+    groups: tuple[str, ...] = ()
+    """Of each image among these, where it is known which belong together."""
 
     @property
     def metric(self) -> Literal["miou", "accuracy"]:
@@ -72,7 +75,7 @@ class Scores:
     @property
     def interval(self) -> Interval | None:
         """Where `value` would lie with other images; None where too few are scored to tell."""
-        return None if self.by_image is None else interval_of(self.by_image)
+        return None if self.by_image is None else interval_of(together(self.by_image, self.groups))
 
     @property
     def recall(self) -> list[float | None]:
@@ -120,7 +123,8 @@ class Tally:
         """What has been counted, by all processes together."""
         confusion, by_image = (ranks.sum(counts).cpu() for counts in (self.confusion, self.by_image))
         kept = by_image.numpy()[self.counted] if self.samples.task == "segmentation" else None
-        return Scores(confusion, self.samples.task, kept)
+        groups = tuple(self.samples.groups[number] for number in self.counted) if self.samples.groups else ()
+        return Scores(confusion, self.samples.task, kept, groups)
 
 
 def confusion_matrices(predictions: Tensor, labels: Tensor, classes: int) -> Tensor:
@@ -235,7 +239,8 @@ def as_json(scores: Scores, classes: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def by_image_as_json(counts: Counts, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+def by_image_as_json(counts: Counts, names: Sequence[str], groups: Sequence[str]) -> Iterator[dict[str, Any]]:
     """What `validation.jsonl` keeps of each image."""
-    for name, rows in zip(names, counts.tolist(), strict=True):
-        yield {"image": name, **dict(zip(("hits", "labelled", "predicted"), rows, strict=True))}
+    for number, (name, rows) in enumerate(zip(names, counts.tolist(), strict=True)):
+        group = {"group": groups[number]} if groups else {}
+        yield {"image": name, **group, **dict(zip(("hits", "labelled", "predicted"), rows, strict=True))}

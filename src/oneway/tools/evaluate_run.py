@@ -19,7 +19,7 @@ from oneway.data.dataset import Samples
 from oneway.models.favoured import favoured
 from oneway.models.mirrored import Mirrored
 from oneway.tools.evaluate import Scores, as_json, evaluate
-from oneway.tools.intervals import intervals_of_classes, miou_of_images
+from oneway.tools.intervals import intervals_of_classes, miou_of_images, together
 from oneway.tools.predict import load
 from oneway.tools.run_data import read_split, refuse_other_style
 
@@ -65,7 +65,7 @@ def evaluate_run(
     about = {"run": str(path), "split": split, "samples": samples.labelled - len(seen), **asked}
     by_class: dict[str, Sequence[Any]] = {}
     if scores.by_image is not None:
-        by_class["class_intervals"] = intervals_of_classes(scores.by_image)
+        by_class["class_intervals"] = intervals_of_classes(together(scores.by_image, scores.groups))
     if scores.task == "segmentation":
         by_class |= {"recall": scores.recall, "precision": scores.precision, "dice": scores.dice}
     named = {kind: dict(zip(trained.classes, values, strict=True)) for kind, values in by_class.items()}

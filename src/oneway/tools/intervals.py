@@ -4,7 +4,8 @@ The intervals are by the bootstrap.
 
 From the images that validate, as many are drawn with replacement, and scored, two thousand times over. 95 % of those
 scores lie within the interval. It takes images for independent of one another: frames of one video, which are alike,
-have intervals that are too narrow. What another seed of the training would change is not in it.
+have intervals that are too narrow, unless it is known which belong together: then groups are drawn, and not images.
+What another seed of the training would change is not in it.
 
 Shapes: N images, C classes, B draws.
 """
@@ -25,15 +26,26 @@ Interval = tuple[float, float]
 """In percent, or in points."""
 
 FEWEST = 10
-"""Images: fewer say too little about how images differ."""
+"""Images, or groups of them: fewer say too little about how images differ."""
 
 SELDOM = 4
-"""Images: where fewer show a class, one draw in forty or more has none of it, and scores the other classes alone."""
+"""Images, or groups of them: where fewer show a class, one draw in forty or more has none of it, and scores the other
+classes alone."""
 
 DRAWS = 2000
 TAILS = (2.5, 97.5)
 AT_ONCE = 2**24
 """Numbers that a part of the draws takes."""
+
+
+def together(counts: Counts, groups: Sequence[str]) -> Counts:
+    """The counts of each group of images, in place of each image; where there are no groups, as they are."""
+    if not groups:
+        return counts
+    _, places = np.unique(groups, return_inverse=True)
+    sums = np.zeros((places.max() + 1, *counts.shape[1:]), dtype=np.int64)
+    np.add.at(sums, places, counts)
+    return sums
 
 
 def interval_of(counts: Counts) -> Interval | None:

@@ -260,7 +260,7 @@ def _finish(training: Training) -> dict[str, Any]:
         if changes := run.changes:
             summary["changes"] = changes
         if scores.by_image is not None:
-            run.write_lines(VALIDATION, by_image_as_json(scores.by_image, training.held_out.names))
+            run.write_lines(VALIDATION, by_image_as_json(scores.by_image, training.held_out.names, scores.groups))
         run.write(SUMMARY, summary)
     summary = training.ranks.broadcast(lambda: summary)
     if summary["skipped_steps"]:

@@ -94,6 +94,7 @@ class Cache:
                 labelled=labelled,
                 dense=True,
                 content=index.content(self._style),
+                groups=tuple(map(self.listing.group_of, index.surveys)) if self.listing.group_of else (),
             )
 
     def surveys(self, *splits: SplitName) -> Surveys:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from oneway.common.terms import SplitName
@@ -11,6 +12,7 @@ from oneway.data.dataset import NO_RUN, Bytes, Item, Known, Listing
 from oneway.data.folder.described import describe
 from oneway.data.folder.doubts import doubts
 from oneway.data.folder.files import Found
+from oneway.data.folder.groups import group_of
 from oneway.data.folder.hold_out import hold_out, may_validate, with_all_classes
 from oneway.data.folder.labels import labels_of
 from oneway.data.folder.reduction import Reduction, with_reduction
@@ -76,6 +78,7 @@ def list_described(
         unlabelled=found.unlabelled,
         image_style=ImageStyle(description.bands, description.bits or MOST_BITS),
         masks=labels.masks,
+        group_of=partial(group_of, groups=description.groups) if description.groups else None,
         read_as=found.read_as,
     )
     return with_reduction(listing, reduction)

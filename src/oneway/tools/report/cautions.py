@@ -32,20 +32,20 @@ def caution(runs: Sequence[RunFacts]) -> str:
 
 def rests_on_few(runs: Sequence[RunFacts]) -> str:
     """That few images validate, one at the least, or that few show a class."""
-    count = runs[0].validation_samples
-    if count >= FEWEST:
+    count, images = runs[0].validation_samples, _validating(runs[0])
+    if (count := len({*runs[0].groups}) or count) >= FEWEST:
         return _rests_on_few_of(runs[0])
     others = "another one" if count == 1 else f"another {count}"
     ahead = ", and which run is ahead" if len(runs) > 1 else ""
     return (
-        f"Every number here rests on {counted(count, 'validation image')}, too few to mean much: {others} could "
+        f"Every number here rests on {images}, too few to mean much: {others} could "
         f"change them by many points{ahead}. Look at the pictures, and label more images for validation."
     )
 
 
 def _rests_on_few_of(run: RunFacts) -> str:
     """That a mean is largely of classes which hardly any validation image shows."""
-    seldom = {} if run.by_image is None else seldom_shown(run.by_image)
+    seldom = {} if run.drawn is None else seldom_shown(run.drawn)
     if not seldom:
         return ""
     names = [run.classes[label] for label in seldom]
@@ -55,9 +55,15 @@ def _rests_on_few_of(run: RunFacts) -> str:
     else:
         show, its, it = f"fewer than {SELDOM} show {listed(names, 6, 'or')}", "their", "them"
     return (
-        f"Of {run.validation_samples} validation images, {show}, too few to mean much: others could change {its} IoU, "
+        f"Of {_validating(run)}, {show}, too few to mean much: others could change {its} IoU, "
         f"and so the mean, by many points. Label more images that show {it}, and name some as val in dataset.yaml."
     )
+
+
+def _validating(run: RunFacts) -> str:
+    """How many images validate a run; by groups, where they are known: those of a group count as one."""
+    images, groups = counted(run.validation_samples, "validation image"), len({*run.groups})
+    return f"{counted(groups, 'group')} of {images}" if groups else images
 
 
 def like_predictions(runs: Sequence[RunFacts]) -> str:

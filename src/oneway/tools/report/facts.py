@@ -15,7 +15,7 @@ from oneway import runs
 from oneway.config import Config
 from oneway.methods import METHODS
 from oneway.tools.evaluate import METRIC_NAMES
-from oneway.tools.intervals import Counts, Interval, interval_of, interval_of_gain
+from oneway.tools.intervals import Counts, Interval, interval_of, interval_of_gain, together
 
 RUN_COLOURS = 6
 """Number of colours the style sheet has for runs: `--run-0` is the baseline's grey, `--run-1` the accent."""
@@ -50,6 +50,7 @@ class RunFacts:
     absent: tuple[str, ...]  # classes without a pixel in the validation images
     confusion: npt.NDArray[np.int64]  # C×C, rows are true classes
     by_image: Counts | None  # of the same pixels; not known of earlier versions, nor where whole images are classified
+    groups: tuple[str, ...]  # of each image among these, where it is known which belong together
     validation_samples: int
     validating: tuple[str, ...]  # names of the images that validate; none of runs of earlier versions
     about_images: tuple[str, ...]  # what was said about them before it was trained
@@ -82,7 +83,12 @@ class RunFacts:
     @cached_property
     def interval(self) -> Interval | None:
         """Where its mIoU would lie with other validation images."""
-        return None if self.by_image is None else interval_of(self.by_image)
+        return None if self.drawn is None else interval_of(self.drawn)
+
+    @property
+    def drawn(self) -> Counts | None:
+        """The counts of what an interval draws: of groups where they are known, or else of images."""
+        return None if self.by_image is None else together(self.by_image, self.groups)
 
     @property
     def row_shares(self) -> npt.NDArray[np.float64]:
@@ -122,7 +128,8 @@ def interval_between(before: RunFacts, after: RunFacts) -> Interval | None:
     """Where the difference of two runs, which the same images validated, would lie with other images."""
     if before.by_image is None or after.by_image is None:
         return None
-    return interval_of_gain(before.by_image, after.by_image)
+    groups = after.groups or before.groups
+    return interval_of_gain(together(before.by_image, groups), together(after.by_image, groups))
 
 
 def differing_settings(facts: list[RunFacts]) -> dict[str, list[Any]]:

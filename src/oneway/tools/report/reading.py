@@ -67,6 +67,7 @@ def _read(run: runs.Run, name: str, colour: int) -> RunFacts:
         absent=tuple(summary["absent"]),
         confusion=(confusion := np.array(summary["confusion"], dtype=np.int64)),
         by_image=_by_image(run, split.validating, confusion),
+        groups=_groups(run),
         validation_samples=summary["validation_samples"],
         validating=split.validating,
         about_images=tuple(summary.get("about_images", ())),
@@ -85,3 +86,8 @@ def _by_image(run: runs.Run, validating: Sequence[str], confusion: npt.NDArray[n
     counts = np.array(kept, dtype=np.int64).reshape(-1, 3, len(confusion))
     sums = np.array([confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)])
     return counts if np.array_equal(counts.sum(axis=0), sums) else None
+
+
+def _groups(run: runs.Run) -> tuple[str, ...]:
+    groups = [line.get("group") for line in run.validation]
+    return tuple(group for group in groups if group is not None) if None not in groups else ()

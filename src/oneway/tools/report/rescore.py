@@ -45,6 +45,7 @@ def rescore(
             absent=tuple(model.classes[index] for index in scores.absent),
             confusion=scores.confusion.numpy().astype(np.int64),
             by_image=scores.by_image,
+            groups=scores.groups,
             validation=samples.content,
             validation_samples=len(samples),
             validating=samples.names,
