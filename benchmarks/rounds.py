@@ -32,7 +32,8 @@ from oneway.data.check.survey import fingerprint
 from oneway.data.dataset import Samples
 from oneway.tools.evaluate import Scores, as_input, confusion_matrices
 from oneway.tools.suggest.choose import choose, standardise
-from oneway.tools.suggest.scores import Floats, Score, balance_classes
+from oneway.tools.suggest.judge import Floats
+from oneway.tools.suggest.scores import Score, balance_classes
 
 ROUNDS = (20, 35, 50)
 STRIDE, CELLS = 8, 160  # of a labelled image; one that validates has twice as many

@@ -39,8 +39,10 @@ from oneway.runs import choose_device, open_run
 from oneway.runs.environment import environment
 from oneway.tools.evaluate import as_input
 from oneway.tools.explore.compute import probabilities_of
+from oneway.tools.suggest.candidates import candidates_of_run
 from oneway.tools.suggest.choose import choose
-from oneway.tools.suggest.scores import candidates_of_run, load_judge, score_images
+from oneway.tools.suggest.judge import load_judge
+from oneway.tools.suggest.scores import score_images
 from oneway.tools.train import train
 
 DRAW: dict[str, set[Any]] = {

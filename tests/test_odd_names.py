@@ -15,8 +15,9 @@ from oneway.common.errors import UserError
 from oneway.config import Data, build
 from oneway.data import load
 from oneway.tools.export.card import _table
+from oneway.tools.suggest.candidates import Candidate
 from oneway.tools.suggest.command import to_csv
-from oneway.tools.suggest.scores import Candidate, Score
+from oneway.tools.suggest.scores import Score
 from processes import forked
 
 NAMES = {

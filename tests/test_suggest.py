@@ -26,22 +26,11 @@ from oneway.ops.losses import masked_kl, pixels_of, upsample
 from oneway.perturb import phtps, tps
 from oneway.runs import load_model, open_run
 from oneway.tools.suggest import suggest
+from oneway.tools.suggest.candidates import Candidate
 from oneway.tools.suggest.choose import choose, choose_among
 from oneway.tools.suggest.command import brightness
-from oneway.tools.suggest.scores import (
-    DRAWS,
-    MOST_PIXELS_CPU,
-    SEED,
-    SHEET_PIXELS,
-    Candidate,
-    Judge,
-    Score,
-    balance_classes,
-    bring_back,
-    load_judge,
-    score_images,
-    weaken,
-)
+from oneway.tools.suggest.judge import DRAWS, MOST_PIXELS_CPU, SEED, SHEET_PIXELS, Judge, bring_back, load_judge, weaken
+from oneway.tools.suggest.scores import Score, balance_classes, score_images
 from oneway.tools.train import train
 from processes import forked
 from small_runs import QUIET, small_streets, train_two

@@ -26,7 +26,7 @@ PARTS = {
     "oneway.engine.feed:feed": "data",
     "oneway.tools.opening:_read_images": "data",
     "oneway.tools.evaluate_run:read_split": "data",
-    "oneway.tools.suggest.scores:candidates_of_run": "data",
+    "oneway.tools.suggest.candidates:candidates_of_run": "data",
     "oneway.models.named:build": "network",
     "oneway.engine.start:training_state": "network",
     "oneway.runs.weights:locate": "weights",

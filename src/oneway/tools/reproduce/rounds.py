@@ -27,8 +27,9 @@ from oneway.tools.reproduce.figures import STYLE, save
 from oneway.tools.reproduce.fill_table import as_markdown, as_rich, grid, with_difference
 from oneway.tools.reproduce.jobs import Job, Request, cell_folder, check_request, run_config, train_all
 from oneway.tools.reproduce.results import Cell, measure_all, read_runs, runs_as_json
+from oneway.tools.suggest.candidates import candidates_of_run
 from oneway.tools.suggest.choose import choose_among
-from oneway.tools.suggest.scores import candidates_of_run, load_judge
+from oneway.tools.suggest.judge import load_judge
 
 SHOWS = (
     "Rounds of labelling on façades, or any folder with a validation set: images that `suggest` names, or random ones"

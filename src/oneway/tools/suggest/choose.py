@@ -16,7 +16,9 @@ from oneway.data import QUIET
 from oneway.data.check.duplicates import ALIKE, nearest
 from oneway.data.check.survey import fingerprint
 from oneway.models.features import feature_channels, has_encoder
-from oneway.tools.suggest.scores import NEEDS_FEATURES, Candidate, Floats, Judge, Score, score_images
+from oneway.tools.suggest.candidates import Candidate
+from oneway.tools.suggest.judge import NEEDS_FEATURES, Floats, Judge
+from oneway.tools.suggest.scores import Score, score_images
 
 SMALLEST = 1e-6
 

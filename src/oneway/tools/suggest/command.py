@@ -34,8 +34,10 @@ from oneway.runs.atomic import place_below, refuse_unwritable, write_atomically
 from oneway.tools.annotations import AnnotationSettings, Export
 from oneway.tools.explore import heat
 from oneway.tools.predict import Predictor, load
+from oneway.tools.suggest.candidates import Candidate, candidates_in_folder, candidates_of_run
 from oneway.tools.suggest.choose import Choice, choose_among
-from oneway.tools.suggest.scores import Candidate, Judge, Score, candidates_in_folder, candidates_of_run, load_judge
+from oneway.tools.suggest.judge import Judge, load_judge
+from oneway.tools.suggest.scores import Score
 
 ALIKE = 0.97
 """Share of the largest doubt among suggested images: where the least doubt is above it, they do not differ."""
