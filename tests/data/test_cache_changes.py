@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,6 @@ from rich.console import Console
 from data.decoded import paint, photograph, refusal, same, settings, train
 from oneway.common.errors import UserError
 from oneway.data import load
-from oneway.data.cache import index
 
 
 def remove(path: Path) -> None:
@@ -71,22 +69,6 @@ def test_refresh_does_not_accept_what_cannot_be_decoded(root):
     assert "oneway check" in message
     file.write_bytes(original)
     assert same(train(root), before)
-
-
-def test_a_touched_or_copied_file_is_the_same(root, monkeypatch):
-    """Its content tells, which is read once, however often a command asks."""
-    before = train(root)
-    for path in root.glob("train/*/*"):
-        copy = path.with_name("copy")
-        copy.write_bytes(path.read_bytes())
-        copy.replace(path)
-        os.utime(path, (1, 1))
-    read, digest = [], index._digest
-    monkeypatch.setattr(index, "_digest", lambda path: read.append(path) or digest(path))
-    again = load(settings(root))
-    assert same(again.read("train"), before)
-    again.review()
-    assert sorted(path for path in read if "/train/" in path) == sorted(map(str, root.glob("train/*/*")))
 
 
 def test_a_new_image_is_decoded_with_the_rest(root):

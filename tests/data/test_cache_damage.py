@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -215,25 +214,6 @@ def test_a_file_that_never_rests_is_named(root, monkeypatch):
     monkeypatch.setattr(cache, "decode_and_survey", disturbed)
     assert f"{root}/train/images/e.jpg: it or its mask changes while it is read" in refusal(root)
     assert not (cache_folder(root) / "train").exists()
-
-
-@pytest.fixture
-def outlines(tmp_path) -> dict[str, Any]:
-    """What is in labels.json, which holds the outlines of the images in the folder `outlined`."""
-    root = tmp_path / "outlined"
-    (root / "images").mkdir(parents=True)
-    tree = {
-        "images": [{"id": n, "file_name": f"{n}.png", "height": 20, "width": 30} for n in (0, 3, 6)],
-        "categories": [{"id": 1, "name": "road"}],
-        "annotations": [
-            {"image_id": n, "category_id": 1, "segmentation": [[0, 0, 9, 0, 9, 9, 0, 9]]} for n in (0, 3, 6)
-        ],
-    }
-    for n in (0, 3, 6):
-        photograph(root / "images" / f"{n}.png", n)
-    (root / "labels.json").write_text(json.dumps(tree))
-    (root / "dataset.yaml").write_text(json.dumps({"train": {"images": "images", "coco": "labels.json"}}))
-    return tree
 
 
 def test_outlines_that_change_after_they_were_listed_are_not_taken_for_the_new_ones(tmp_path, outlines):

@@ -21,7 +21,7 @@ from PIL import Image
 from data.folders import labelled, listing, mask, names, photo, refusal, write
 from oneway.common.errors import UserError
 from oneway.common.words import counted
-from oneway.data.cache.index import files_of
+from oneway.data.cache.stamps import files_of
 from oneway.data.folder import find
 from oneway.data.folder.yaml_text import to_yaml
 

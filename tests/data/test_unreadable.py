@@ -11,7 +11,7 @@ import yaml
 from PIL import Image
 from rich.console import Console
 
-from data.decoded import DESCRIPTION, SIZES, paint, photograph, refusal, settings
+from data.decoded import DESCRIPTION, SIZES, cache_folder, paint, photograph, refusal, settings
 from oneway.common.errors import UserError
 from oneway.data import list_files, load
 from oneway.data.check import check_data
@@ -145,6 +145,18 @@ def test_what_was_left_out_may_be_repaired_or_removed_without_refresh(tmp_path):
     with pytest.raises(UserError, match=r"123\.png has other content"):
         said(root)
     assert len(said(root, refresh=True)[0]) == 198
+
+
+def test_what_was_left_out_may_be_touched(tmp_path):
+    """Its content is compared, as that of others is, and nothing is decoded again."""
+    root = many(tmp_path / "photos", 200, BROKEN)
+    said(root)
+    pixels = cache_folder(root) / "train/pixels"
+    decoded = pixels.stat().st_ino
+    for path in root.glob("train/*/*"):
+        os.utime(path, (1, 1))
+    assert len(said(root)[0]) == 198
+    assert pixels.stat().st_ino == decoded
 
 
 def test_a_few_unlabelled_images_are_left_out_without_being_asked(tmp_path):

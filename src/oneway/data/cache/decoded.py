@@ -29,9 +29,10 @@ from oneway.common.terms import SplitName
 from oneway.common.threads import in_threads
 from oneway.common.words import in_bytes, listed, say
 from oneway.config import Data
-from oneway.data.cache.index import Index, Record, UnusableIndex, stamp_files
+from oneway.data.cache.index import Index, Record, UnusableIndex
 from oneway.data.cache.locked import ANOTHER_CACHE, cache_root, locked, new_folder
 from oneway.data.cache.rows import AGAIN, OnDisk, Originals, checksum
+from oneway.data.cache.stamps import Stamp, changed_files, stamp_files
 from oneway.data.check.findings import NAMED, leave_out, left_out_note
 from oneway.data.check.rules.interface import Surveys
 from oneway.data.check.survey import Survey, decode_and_survey
@@ -40,6 +41,7 @@ from oneway.data.decode.images import image_size
 from oneway.data.image_style import COLOURS
 
 PIXELS, LABELS, INDEX = "pixels", "labels", "index.json"
+COMPARED = "compared.json"  # what is remembered of files whose time alone has changed
 PLACES = 2  # another number gives all folders other names; what older versions left there stays for ever
 LONGEST = 50  # characters of the name of a data folder; more and the key could be too long for a disk
 ATTEMPTS = 3  # to decode an image that is replaced meanwhile
@@ -121,10 +123,10 @@ class Cache:
         if problem:
             say(self.console, f"Note: {self.folder(split)} {problem}: its images are decoded again.")
         if index is not None:
-            changed = any(index.changed_files(self.listing.items))
+            changed = bool(self._changes(split, index))
             if changed and not self.config.refresh:
                 raise UserError(self._explain_changes(index.made))
-            if not changed and index.is_complete_for(items):
+            if not changed and index.is_complete_for(items) and self._leaves_out_the_same(split, index):
                 leave_out(self.listing, split, index.surveys_left_out, self.config)
                 return index
             if split != "train" and (note := index.other_names(items)):
@@ -156,13 +158,25 @@ class Cache:
                 return None, f"is damaged ({name} has {found} of {expected} bytes)"
         return index, ""
 
+    def _changes(self, split: SplitName, index: Index) -> list[tuple[int, str]]:
+        """What has changed of the files of a split since they were decoded: how bad, and in words."""
+        changed = changed_files(stamps_of(index.items), self.folder(split) / COMPARED, self.console)
+        return list(index.explain(changed, self.listing.items))
+
+    def _leaves_out_the_same(self, split: SplitName, index: Index) -> bool:
+        """Whether the files that were left out of a split are as they were, and none may be of use now."""
+        try:
+            return not changed_files(stamps_of(index.left_out), self.folder(split) / COMPARED, self.console)
+        except UserError:
+            return False  # decoding will say what is wrong with it
+
     def _explain_changes(self, made: str) -> str:
         """What has changed in all splits."""
         changes = [
             change
             for split in self.listing.splits
             if (index := self._stored_index(split)[0])
-            for change in index.changed_files(self.listing.items)
+            for change in self._changes(split, index)
         ]
         words = [change for _, change in sorted(changes, key=itemgetter(0))]
         return (
@@ -253,11 +267,16 @@ class Cache:
         which = (PIXELS, LABELS).index(part)
         values = decoded[which]
         if values is None or found.checksums[which] != index.items[number].checksums[which]:
-            if any(index.changed_files(self.listing.items)):
+            if self._changes(split, index):
                 raise UserError(self._explain_changes(index.made))
             (file.parent / INDEX).unlink(missing_ok=True)  # by another decoder, or the index itself is wrong
             raise UserError(f"{file}: the {part} of {name} are damaged, and decoding it again gives others. {AGAIN}")
         return values
+
+
+def stamps_of(records: Sequence[Record]) -> list[Stamp]:
+    """What the files of items were."""
+    return [stamp for record in records for stamp in record.files]
 
 
 def _require_space(listing: Listing, items: Sequence[Item], folder: Path) -> None:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import stat
-import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
-from functools import cached_property, partial
-from hashlib import blake2b, file_digest
+from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import BaseModel, Field, ValidationError
 
-from oneway.common.errors import UserError, cannot_read
 from oneway.common.terms import IGNORE
 from oneway.common.words import listed
+from oneway.data.cache.stamps import Stamp, files_of
 from oneway.data.check.rules.interface import Surveys
 from oneway.data.check.survey import GRID, Survey
 from oneway.data.dataset import Item
@@ -27,10 +24,6 @@ FORMAT = 3
 """The format of index files: one with another number was written by another version, and is not read."""
 SEAL = b', "seal": "'
 """What stands before the digest of all that stands before it, at the end of the file."""
-SETTLED = 2.0
-"""Seconds after which a file that has the same time has the same content: clocks of file systems are coarse."""
-MOST_BYTES = 2**32
-"""The most bytes of a file that is stamped: no image or mask that is decoded has more."""
 
 
 class UnusableIndex(Exception):
@@ -38,30 +31,6 @@ class UnusableIndex(Exception):
 
 
 Word32 = Annotated[int, Field(ge=0, lt=2**32)]
-
-
-class Stamp(BaseModel):
-    """What a file was."""
-
-    path: str
-    bytes: int | None  # None where it was not there
-    modified: int | None
-    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None  # of its content, where it was decoded
-
-    @classmethod
-    def of(cls, path: str) -> Self:
-        """Size and time of a file, if it is there."""
-        status = os.stat(path) if os.path.exists(path) else None
-        return cls(path=path, bytes=status and status.st_size, modified=status and status.st_mtime_ns)
-
-    def holds(self, by_content: bool = False) -> bool:
-        """Whether the file has this size and time, or is still not there; or else has its size and content."""
-        now = Stamp.of(self.path)
-        if now.bytes != self.bytes:
-            return False
-        if by_content and now.modified != self.modified and _digest(self.path) == self.digest:
-            self.modified = now.modified  # what has been copied or touched is read once, and not at every question
-        return now.modified == self.modified
 
 
 class Record(Survey):
@@ -141,17 +110,14 @@ class Index(BaseModel):
         return sum(area for area, _ in areas), sum(area for area, labelled in areas if labelled)
 
     def is_complete_for(self, items: Sequence[Item]) -> bool:
-        """Whether these items were decoded, from these files and in this order, or left out and are as they were."""
+        """Whether these items were decoded, from these files and in this order, or left out."""
+        left_out = {record.name for record in self.left_out}
         decoded = [(record.name, [stamp.path for stamp in record.files]) for record in self.items]
-        left_out = {record.name: record.files for record in self.left_out}
-        return (
-            decoded == [(item.name, files_of(item)) for item in items if item.name not in left_out]
-            and len(decoded) + len(left_out) == len(items)
-            and all(stamp.holds() for files in left_out.values() for stamp in files)
-        )
+        expected = [(item.name, files_of(item)) for item in items if item.name not in left_out]
+        return decoded == expected and len(decoded) + len(left_out) == len(items)
 
-    def changed_files(self, items: Sequence[Item]) -> Iterator[tuple[int, str]]:
-        """Files that have changed or vanished since, or are not listed for their item any more: how bad, and in words.
+    def explain(self, changed: Collection[str], items: Sequence[Item]) -> Iterator[tuple[int, str]]:
+        """Files that have changed since, or are not listed for their item any more: how bad, and in words.
 
         The worst, 0, comes first in a message: an image that is gone, and then its mask, which has lost its image.
 
@@ -162,10 +128,8 @@ class Index(BaseModel):
         for record in self.items:
             for stamp in record.files:
                 path = stamp.path
-                if not os.path.isfile(path):
-                    yield 0, f"{path} is gone"
-                elif not stamp.holds(by_content=True):
-                    yield 1, f"{path} has other content"
+                if path in changed:
+                    yield (1, f"{path} has other content") if os.path.isfile(path) else (0, f"{path} is gone")
                 elif path not in listed.get(record.name, ()):
                     yield 2, f"{path} has no image of its name any more"
 
@@ -175,32 +139,6 @@ class Index(BaseModel):
         sides = {"new": sorted(now - was), "no longer among them": sorted(was - now)}
         words = [f"{what}: {listed(names)}" for what, names in sides.items() if names]
         return f"other images validate now ({'; '.join(words)}): earlier scores are not of these." if words else ""
-
-
-def files_of(item: Item) -> list[str]:
-    """An item's files, by absolute paths: the same in whichever way the data folder was given."""
-    return [os.path.abspath(path) for path in (item.image, item.mask, *item.further) if path]
-
-
-def stamp_files(item: Item, digests: dict[tuple[str, str], str]) -> list[tuple[Stamp, str]]:
-    """What an item's files are, if they are there, each with what else would be different in another file of its name.
-
-    Asked before and after they are decoded, it tells whether others have come in between. Digests that are known, by
-    path and by that, are not computed again: items may share a file of annotations.
-    """
-    found = []
-    for path in files_of(item):
-        stamp, identity = Stamp.of(path), ""
-        with suppress(OSError, UserError):  # decoding will say so
-            status = os.stat(path)
-            identity = f"{status.st_dev} {status.st_ino} {status.st_ctime_ns}"
-            if stat.S_ISREG(status.st_mode) and status.st_size <= MOST_BYTES:
-                key, settled = (path, identity), abs(time.time() - status.st_ctime) > SETTLED
-                if not settled or key not in digests:
-                    digests[key] = _digest(path)
-                stamp.digest = digests[key]
-        found.append((stamp, identity))
-    return found
 
 
 def _seal(content: bytes) -> bytes:
@@ -228,11 +166,3 @@ def _is_whole(record: Record, classes: int) -> bool:
         and (labels is None or sum(labels.values()) == height * width)
         and all(label < classes or label == IGNORE for label in labels or ())
     )
-
-
-def _digest(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            return file_digest(file, partial(blake2b, digest_size=16)).hexdigest()
-    except OSError as error:
-        raise cannot_read(path, error) from None
