@@ -276,6 +276,17 @@ def test_annotations_in_a_folder_of_their_own_belong_beside_the_images(tmp_path)
     assert len(listing(tmp_path).items) == 4
 
 
+def test_annotations_of_names_that_several_images_have_are_refused_with_the_reason(tmp_path):
+    """As a tool that flattens folders lists them: it is not known which image is meant."""
+    for day in ("monday", "tuesday"):
+        for index in range(3):
+            photo(tmp_path / "images" / day / f"{index}.jpg")
+    coco(tmp_path / "annotations" / "all.json", [f"{index}.jpg" for index in range(3)])
+    message = refusal(tmp_path)
+    assert "annotations/all.json annotates none of 6 training images. It has to list them by their names" in message
+    assert "several have this name" in message
+
+
 @pytest.mark.parametrize("inside", ["images", "masks", "train/images", "val/masks"])
 def test_one_folder_too_deep(tmp_path, inside):
     """The data set is the folder above, and nobody is told to put images into a folder of images."""

@@ -32,7 +32,7 @@ def describe(root: Path, unlabelled: Path | None = None, known: Known = NO_RUN) 
     """
     found = find(root, unlabelled)
     masks = [item.mask for item in (*found.train, *found.val) if item.mask]
-    if not masks and (another := name_another(root)):
+    if not masks and not found.annotations and (another := name_another(root)):
         raise UserError(f"{root}: none of its images has labels. {another}")
     if masks and not found.annotations and found.description.classes is None:
         found = _with_inferred_classes(found, masks, known)

@@ -56,6 +56,11 @@ def _too_few(found: Found, labelled: Sequence[Item], both: bool, is_explained: b
     if not labelled and (part is None or not part.is_labelled):
         missing = f"{root}: masks are missing: 0 of {images} {'has' if len(found.train) == 1 else 'have'} labels."
         return missing if is_explained else f"{missing} {_way_out(root)}"
+    if not labelled and part and part.annotations and not (root / FILE).is_file():
+        return (
+            f"{root}: {part.annotations[1]} annotates none of {images}. It has to list them by their names, or by "
+            f"their paths below {part.images}."
+        )
     less = "one will do with --data.holdout 0, or with a `val` folder"
     needed = f"one has to train and one to validate ({less})" if both else "one is needed"
     have = "has" if count == 1 else "have"
