@@ -64,6 +64,21 @@ def test_images_that_coco_lists_without_annotation_are_unlabelled(tmp_path):
     assert not found.read_labels(bare).any()
 
 
+@pytest.mark.parametrize("part", ["train", "val"])
+def test_validation_images_without_annotations_are_said_not_to_count(tmp_path, part):
+    """Empty files of YOLO, as it has them of background: a score on the others alone flatters a model."""
+    for split in ("train", "val"):
+        for name in "ab":
+            photo(tmp_path / "images" / split / f"{split}{name}.jpg")
+            write(tmp_path / "labels" / split / f"{split}{name}.txt", "0 0.1 0.1 0.9 0.1 0.9 0.9\n")
+    write(tmp_path / "data.yaml", "train: images/train\nval: images/val\nnames: [road]\n")
+    write(tmp_path / "labels" / part / f"{part}b.txt", "")
+    (message,) = [text for kind, text in listing(tmp_path).warnings if kind == "Images without annotations"]
+    assert ("1 of them cannot validate, so that false alarms there do not count" in message) == (part == "val")
+    write(tmp_path / "dataset.yaml", "unannotated: background\n")
+    assert len(listing(tmp_path).val) == 2
+
+
 def test_crowds_of_coco(tmp_path):
     """How CVAT exports what was painted with a brush: labels, unless a description ignores them; both is said."""
     for name in ("a.jpg", "b.jpg"):

@@ -153,8 +153,11 @@ def _bare(found: Found) -> Doubts:
         if found.description.unannotated == "background":
             yield "Images without annotations", f"{count}: they are background all over, as {FILE} says"
         else:
+            train = {item.name for item in found.train}
+            apart = sum(name not in train for name in found.bare)
+            judge = f", and {apart} of them cannot validate, so that false alarms there do not count" if apart else ""
             way_out = f"if they show nothing but background, write `unannotated: background` into {FILE}"
-            yield "Images without annotations", f"{count}: they train without labels; {way_out}"
+            yield "Images without annotations", f"{count}: they train without labels{judge}; {way_out}"
 
 
 def _taken_for_background(found: Found) -> Doubts:
