@@ -92,6 +92,7 @@ def test_the_worst_class_is_named(copies: list[Path]) -> None:
     change_json(copies[1] / "summary.json", per_class={CLASSES[0]: 99.9, CLASSES[1]: None, **known, "car": 48.41})
     said = class_words.lowest_class(read_runs(copies)).replace("\N{NO-BREAK SPACE}", " ")
     assert said == "Of the classes, car has the lowest IoU: 70.0 → 48.4 %."
+    assert "Of the classes, car has the lowest IoU: 70.0" in words.lead(read_runs(copies[:1]))
 
 
 def test_the_small_print_says_on_how_many_images_was_measured(copies: list[Path]) -> None:

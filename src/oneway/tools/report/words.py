@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oneway.common.words import counted, listed
+from oneway.tools.report.class_words import lowest_class
 from oneway.tools.report.differences import shown_gain, signed, with_other_images
 from oneway.tools.report.facts import RunFacts, interval_between
 
@@ -37,7 +38,7 @@ def _score(run: RunFacts) -> Phrase:
 
 
 def lead(runs: Sequence[RunFacts]) -> str:
-    """What the later runs gained over the first, and under which conditions; of a single run, how sure its score is."""
+    """What the later runs gained over the first, and how; of one run, its worst class, and how sure its score is."""
     first, *others = runs
     match others:
         case []:
@@ -49,7 +50,7 @@ def lead(runs: Sequence[RunFacts]) -> str:
 
 def _about_one(run: RunFacts) -> str:
     given = listed([counted(len(run.labelled), "label"), *_further_images([run])])
-    trained = f"{run.name}, trained on {given}."
+    trained = f"{run.name}, trained on {given}. {lowest_class([run])}".rstrip()
     if (found := run.interval) is None:
         return trained
     return (
