@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from oneway.common.errors import UserError
-from oneway.data.pool import files as reading
+from oneway.data.pool import patience as reading
 from oneway.data.pool.addresses import connect, redirected
 from oneway.tools.shards import pack as pack_with_index
 from oneway.tools.train import train

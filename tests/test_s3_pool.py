@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from oneway.common.errors import UserError
-from oneway.data.pool import files
+from oneway.data.pool import patience
 from oneway.tools.train import train
 from pools import QUIET, opened
 from ranks import free_port
@@ -71,7 +71,7 @@ def test_a_run_has_the_weights_of_one_on_disk(bucket, place, from_shards, tmp_pa
 def test_what_has_changed_is_named(bucket, place, tmp_path, monkeypatch):
     """A shard that is cut short, and one that is gone; at once."""
     client, _ = bucket
-    monkeypatch.setattr(files, "PAUSES", (100.0,))
+    monkeypatch.setattr(patience, "PAUSES", (100.0,))
     pool, expected = opened(SHARDS, tmp_path / "cache"), opened(place / "shards", tmp_path / "cache")
     assert pool.record == expected.record
     assert all(np.array_equal(pool.decode(at).pixels, expected.decode(at).pixels) for at in (0, 8, 29))

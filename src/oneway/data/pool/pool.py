@@ -20,9 +20,9 @@ from oneway.config import Data
 from oneway.data.cache.locked import cache_root, locked
 from oneway.data.dataset import Listing, PoolRecord, factor_of
 from oneway.data.pool.decoders import Processes, Threads, can_divide
-from oneway.data.pool.files import files_for
 from oneway.data.pool.folder_index import index_folder
 from oneway.data.pool.reader import Broken, Choose, ImageRegion, Reader
+from oneway.data.pool.schemes import files_for
 from oneway.data.pool.shard_index import index_shards
 from oneway.data.pool.sources import PoolSource, find_pool
 

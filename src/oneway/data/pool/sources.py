@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from oneway.common.errors import UserError
 from oneway.data.decode.images import SUFFIXES, hidden
-from oneway.data.pool.files import OtherFiles, scheme_of
+from oneway.data.pool.schemes import scheme_of
+from oneway.data.pool.store_files import StoreFiles
 
 MOST_DECODED = 2**35
 """Bytes that the images of a folder may take decoded, by a rough guess, before it is taken for a pool."""
@@ -97,7 +98,7 @@ def _remote_shards(name: str) -> tuple[str, ...]:
         if any("*" in path for path in paths):
             raise UserError(f"{name}: a web server does not list its files. Name them, as in {{00000..00999}}.tar.")
     else:
-        paths = _expand_globs(name, OtherFiles(scheme or "").glob)
+        paths = _expand_globs(name, StoreFiles(scheme or "").glob)
     if not paths:
         raise UserError(f"{name}: no shard has such a name (--data.unlabelled).")
     for path in paths:
