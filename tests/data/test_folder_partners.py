@@ -193,6 +193,11 @@ def test_labelled_test_images_are_a_split_of_their_own(tmp_path, parts):
     assert remark == "3 test images neither train nor validate; `oneway eval RUN --split test` scores a model by them."
     sources = find_sources([str(tmp_path)], tmp_path / "out", unlabelled=True)
     assert [source.path.name for source in sources] == ["bare.jpg"]
+    again = find(tmp_path, tmp_path / parts[0].format("test"))
+    assert again.train == find(tmp_path).train
+    assert [problem.message for problem in again.problems] == [
+        "adds no image: those in it train, validate or test a model already."
+    ]
     write(tmp_path / "dataset.yaml", to_yaml(describe(tmp_path).description))
     assert listing(tmp_path).splits == found.splits
     write(tmp_path / "dataset.yaml", f"unlabelled: [{parts[0].format('test')}]\n")

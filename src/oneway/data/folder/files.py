@@ -170,7 +170,10 @@ def _from_elsewhere(folder: Path, items: list[Item], taken: set[Path], problems:
             f"{folder}: no image found{unsupported_images(passed)}. Give another folder of unlabelled images."
         )
     problems += passed
-    return [Item(f"{prefix}/{name_below(folder, image)}", image) for image in images if image.resolve() not in used]
+    further = [image for image in images if image.resolve() not in used]
+    if not further:
+        problems.append(Problem(folder, "adds no image: those in it train, validate or test a model already."))
+    return [Item(f"{prefix}/{name_below(folder, image)}", image) for image in further]
 
 
 def _no_image(root: Path, validates: bool, problems: Sequence[Problem]) -> UserError:
