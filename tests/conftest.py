@@ -55,8 +55,9 @@ def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def words_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages without plots, which take longest, for tests about words."""
-    for drawing, nothing in (("robustness", None), ("_curves", []), ("_bars", None), ("_heat_maps", [])):
-        monkeypatch.setattr(f"oneway.tools.report.page.{drawing}", lambda *_, nothing=nothing: nothing)
+    places = (("page.robustness", None), ("figures.curves", []), ("figures.bars", None), ("figures.heat_maps", []))
+    for place, nothing in places:
+        monkeypatch.setattr(f"oneway.tools.report.{place}", lambda *_, nothing=nothing: nothing)
 
 
 @pytest.fixture(scope="session")

@@ -96,8 +96,8 @@ def test_a_quiet_console_stays_quiet(console, capsys):
 
 def test_every_loss_of_a_method_is_logged_shown_and_plotted_by_its_name(tmp_path, monkeypatch):
     """VAT yields three; a supervised run beside it has one."""
-    for drawing, nothing in (("robustness", None), ("_bars", None), ("_heat_maps", [])):
-        monkeypatch.setattr(f"oneway.tools.report.page.{drawing}", lambda *_, nothing=nothing: nothing)
+    for place, nothing in (("page.robustness", None), ("figures.bars", None), ("figures.heat_maps", [])):
+        monkeypatch.setattr(f"oneway.tools.report.{place}", lambda *_, nothing=nothing: nothing)
     console = terminal(130)
     folders = [tmp_path / method for method in ("supervised", "vat-entmin")]
     train(small_streets(method="supervised"), folders[0], resume=False, console=QUIET)

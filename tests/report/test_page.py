@@ -17,10 +17,10 @@ from files import change_json
 from oneway.common.errors import UserError
 from oneway.data.streets import CLASSES
 from oneway.runs import lock
-from oneway.tools.report import write_report
+from oneway.tools.report import tables, write_report
 from oneway.tools.report.gallery import SCENES
 from oneway.tools.report.next_steps import next_steps
-from oneway.tools.report.page import _file_name, _origin, _precision
+from oneway.tools.report.page import _file_name
 from oneway.tools.report.reading import read_runs
 from small_runs import METHODS
 
@@ -167,15 +167,15 @@ def test_false_alarms_of_a_rare_class_are_on_the_page(copies: list[Path], page: 
     matrix = np.zeros((len(CLASSES), len(CLASSES)), dtype=int)
     matrix[0, :2], matrix[1, 1], matrix[2, 0] = (99_970, 30), 10, 2
     change_json(copies[0] / "summary.json", confusion=matrix.tolist(), absent=list(CLASSES[3:]))
-    assert _precision(read_runs(copies[:1])) == {CLASSES[0]: ["100.0 %"], CLASSES[1]: ["25.0 %"]}
+    assert tables.precision(read_runs(copies[:1])) == {CLASSES[0]: ["100.0 %"], CLASSES[1]: ["25.0 %"]}
     table = page[page.index("Right, of what is taken for it (precision)") : page.index("<h2>The runs</h2>")]
-    assert re.findall(r"<tr><th>(.*?)</th><td", table) == list(_precision(read_runs(copies[1:])))
+    assert re.findall(r"<tr><th>(.*?)</th><td", table) == list(tables.precision(read_runs(copies[1:])))
 
 
 def test_a_commit_with_uncommitted_changes_is_named_as_such(copies: list[Path]) -> None:
     for uncommitted, shown in ((True, "abc123, with uncommitted changes"), (False, "abc123"), (None, "abc123")):
         change_json(copies[0] / "environment.json", commit="abc123", uncommitted=uncommitted)
-        assert _origin(read_runs(copies[:1]))["commit"] == [shown]
+        assert tables.origin(read_runs(copies[:1]))["commit"] == [shown]
 
 
 def test_the_metric_is_the_second_column(page: str) -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -24,18 +22,15 @@ from oneway.ops import references
 from oneway.runs import TrainedModel, data_of, load_model
 from oneway.runs.atomic import refuse_unwritable, write_atomically
 from oneway.tools.baseline import compared_runs
-from oneway.tools.evaluate import Scores
-from oneway.tools.intervals import miou_of_images
-from oneway.tools.report import cautions, class_words, confusion, plots, words
+from oneway.tools.report import cautions, class_words, confusion, figures, tables, words
 from oneway.tools.report.comparable import common_images
-from oneway.tools.report.differences import signed
-from oneway.tools.report.facts import RunFacts, curve_titles, differing_settings
+from oneway.tools.report.facts import RunFacts, differing_settings
 from oneway.tools.report.gain import describe_gain
 from oneway.tools.report.gallery import gallery
 from oneway.tools.report.next_steps import next_steps
 from oneway.tools.report.reading import read_runs
 from oneway.tools.report.rescore import rescore, without_predictions
-from oneway.tools.report.robustness import STRENGTHS, Robustness, robustness
+from oneway.tools.report.robustness import robustness
 from oneway.tools.report.robustness_words import measurement_note, robustness_text
 from oneway.tools.run_data import load_data, refuse_other_style
 from oneway.tools.trained_on import about_beginning, about_predictions, compare_validating, refuse_trained_on
@@ -46,15 +41,6 @@ LONGEST_NAME = 80
 
 MOST_LISTED = 1000
 """Validation images on the page; the split names them all."""
-
-
-@dataclass(frozen=True)
-class Plot:
-    """A drawing with its title and, where it is about one run, that run's colour."""
-
-    title: str
-    svg: Markup
-    colour: int | None = None
 
 
 def write_report(
@@ -195,124 +181,22 @@ def _gather(
         "rows": rows,
         "uris": uris,
         "strengths": f"photometric strength {perturb.photometric:g}, geometric {perturb.geometric:g}",
-        "robustness": _robustness_plots(runs, measured) if measured else [],
+        "robustness": figures.robustness_plots(runs, measured) if measured else [],
         "robustness_text": robustness_text(runs, measured) if measured else "",
         "measurement_note": measurement_note(runs, measured) if measured else "",
-        "curves": _curves(runs),
-        "validating": _hardest_first(runs)[:MOST_LISTED],
+        "curves": figures.curves(runs),
+        "validating": tables.hardest_first(runs)[:MOST_LISTED],
         "about_images": [*dict.fromkeys(line for run in runs for line in run.about_images)],
         "validating_count": len(last.validating),
-        "bars": _bars(runs) if last.validation_samples else None,
+        "bars": figures.bars(runs) if last.validation_samples else None,
         "class_by_class": class_words.class_by_class(runs),
         "about_absent": class_words.about_absent(runs),
-        "heat_maps": _heat_maps(runs, shown),
+        "heat_maps": figures.heat_maps(runs, shown),
         "matrix_note": class_words.matrix_note(len(shown), len(last.classes)),
-        "confused": _confused(runs),
-        "precision": _precision(runs),
+        "confused": tables.confused(runs),
+        "precision": tables.precision(runs),
         "differences": differing_settings(runs),
-        "origin": _origin(runs),
+        "origin": tables.origin(runs),
         "next_steps": next_steps(runs, segmentation),
         "command": again,
     }
-
-
-def _hardest_first(runs: Sequence[RunFacts]) -> list[tuple[str, list[str]]]:
-    """The images that validate, with the mIoU of each run where all have kept it; the worst of the last run first."""
-    names = runs[-1].validating
-    if any(run.by_image is None or run.validating != names for run in runs):
-        return [(name, []) for name in names]
-    values = np.stack([miou_of_images(run.by_image) for run in runs if run.by_image is not None], axis=1)
-    return [
-        (names[place], ["–" if np.isnan(value) else f"{value:.1f}" for value in values[place]])
-        for place in np.argsort(values[:, -1], kind="stable")
-    ]
-
-
-def _robustness_plots(runs: Sequence[RunFacts], found: Robustness) -> list[Plot]:
-    """The metric against the strength of each component, on one scale."""
-    top = max(max(values) for values in (*found.photometric, *found.geometric))
-    drawn = []
-    for name, manner, of_runs in (
-        ("photometric", "Changed colours", found.photometric),
-        ("geometric", "Warped", found.geometric),
-    ):
-        title, axis = f"{manner}: {runs[0].metric_name}, %", f"{name} strength"
-        lines = [plots.Line(STRENGTHS, values, run.colour) for run, values in zip(runs, of_runs, strict=True)]
-        drawn.append(Plot(title, plots.draw_curves(f"robustness-{name}", title, axis, lines, STRENGTHS, top)))
-    return drawn
-
-
-def _curves(runs: Sequence[RunFacts]) -> list[Plot]:
-    """The metric on validation, and every loss that some run has."""
-    losses = dict.fromkeys(name for run in runs for name in run.losses)
-    drawn = []
-    for number, (key, title) in enumerate(curve_titles(runs[0].metric, losses).items()):
-        of_runs = [(run.series(key), run.colour) for run in runs]
-        lines = [plots.Line(series.iterations, series.values, colour) for series, colour in of_runs if series.values]
-        if lines:
-            drawn.append(Plot(title, plots.draw_curves(f"curve-{number}", title, "iteration", lines)))
-    return drawn
-
-
-def _bars(runs: Sequence[RunFacts]) -> Plot:
-    """IoU per class; with two runs the classes are sorted by gain, else they stand in their own order."""
-    gains = class_words.class_gains(*runs) if len(runs) == 2 else {}
-    classes = sorted(runs[0].classes, key=lambda name: -gains.get(name, float("-inf"))) if gains else runs[0].classes
-    absent = set(runs[0].absent)
-    bars = [
-        plots.Bars([None if name in absent else run.per_class[name] for name in classes], run.colour) for run in runs
-    ]
-    notes = ["absent" if name in absent else signed(gains[name]) if name in gains else "" for name in classes]
-    measured = "IoU per class, %" if runs[0].metric == "miou" else "Share of a class that is recognised, %"
-    title = f"{measured}, and the gain in points" if gains else measured
-    return Plot(title, plots.draw_class_bars("classes", title, classes, bars, notes))
-
-
-def _heat_maps(runs: Sequence[RunFacts], shown: list[int]) -> list[Plot]:
-    classes = [runs[0].classes[index] for index in shown]
-    drawn = []
-    for index, run in enumerate(runs):
-        title, shares = f"Confusion of {run.name}", run.row_shares[np.ix_(shown, shown)]
-        drawing = confusion.draw_heat_map(f"confusion-{index}", title, classes, shares, run.colour)
-        drawn.append(Plot(run.name, drawing, run.colour))
-    return drawn
-
-
-def _confused(runs: Sequence[RunFacts]) -> dict[str, list[str]]:
-    """For each class of the validation images and each run: what its pixels are taken for most often."""
-    found = [class_words.most_confused(run) for run in runs]
-    return {
-        name: [f"{other[0]} {other[1]:.1f} %" if (other := of_run[name]) else "–" for of_run in found]
-        for name in class_words.present_classes(runs[0])
-    }
-
-
-def _precision(runs: Sequence[RunFacts]) -> dict[str, list[str]]:
-    """For each class and each run: the share of the pixels taken for it that are of it."""
-    found = [Scores(torch.from_numpy(run.confusion)).precision for run in runs]
-    rows = zip(runs[0].classes, zip(*found, strict=True), strict=True)
-    shown = {name: ["–" if value is None else f"{value:.1f} %" for value in values] for name, values in rows}
-    return {name: values for name, values in shown.items() if {*values} != {"–"}}
-
-
-def _origin(runs: Sequence[RunFacts]) -> dict[str, list[str]]:
-    """Where each run comes from; a single value where it is the same for all."""
-    rows = {
-        "command": [run.environment["command"] for run in runs],
-        "started": [run.environment["started"] for run in runs],
-        "hardware": [run.environment["hardware"] for run in runs],
-        "platform": [run.environment["platform"] for run in runs],
-        "versions": [
-            ", ".join(f"{name} {version}" for name, version in run.environment["versions"].items())
-            + f", Python {run.environment['python']}"
-            for run in runs
-        ],
-        "commit": [_commit(run.environment) for run in runs],
-    }
-    return {key: values[:1] if len(set(values)) == 1 else values for key, values in rows.items()}
-
-
-def _commit(environment: dict[str, Any]) -> str:
-    if environment["commit"] is None:
-        return "not a source checkout"
-    return environment["commit"] + (", with uncommitted changes" if environment.get("uncommitted") else "")
