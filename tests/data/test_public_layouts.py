@@ -79,6 +79,26 @@ def test_validation_images_without_annotations_are_said_not_to_count(tmp_path, p
     assert len(listing(tmp_path).val) == 2
 
 
+def test_an_empty_file_of_annotations_is_no_missing_mask(tmp_path):
+    """It is spoken of once; an image without a file among many that have one may have been forgotten."""
+    for index in range(40):
+        photo(tmp_path / "images" / f"{index:02}.jpg", index)
+        write(tmp_path / "labels" / f"{index:02}.txt", "0 0.1 0.1 0.9 0.1 0.9 0.9\n" if index else "")
+    write(tmp_path / "data.yaml", "train: images\nnames: [road]\n")
+
+    def kinds():
+        found = listing(tmp_path)
+        return {
+            one.kind
+            for one in apply_rules(found, survey_all(found, found.items, int))
+            if "nnot" in one.kind or "missing" in one.kind
+        }
+
+    assert kinds() == {"Images without annotations"}
+    (tmp_path / "labels" / "00.txt").unlink()
+    assert kinds() == {"Masks that may be missing: these images train unlabelled"}
+
+
 def test_crowds_of_coco(tmp_path):
     """How CVAT exports what was painted with a brush: labels, unless a description ignores them; both is said."""
     for name in ("a.jpg", "b.jpg"):

@@ -104,6 +104,7 @@ class Listing:
     unlabelled: Path | str | None = None  # another folder, whose images are among those of training; or a pool
     masks: MaskStyle | None = None  # how its masks are stored; None where labels are in no masks
     image_style: ImageStyle = COLOURS  # what of its images is seen
+    bare: frozenset[str] = frozenset()  # names of images that annotations list, and on which nothing is annotated
     group_of: Callable[[str], str] | None = None  # by the name of an item; None where nobody has said
     read_as: str = ""
     """How values that nothing names were taken for classes of a run; empty where there is nothing to say."""

@@ -78,6 +78,7 @@ def list_described(
         unlabelled=found.unlabelled,
         image_style=ImageStyle(description.bands, description.bits or MOST_BITS),
         masks=labels.masks,
+        bare=frozenset(found.bare),
         group_of=partial(group_of, groups=description.groups) if description.groups else None,
         read_as=found.read_as,
     )

@@ -73,9 +73,10 @@ def absent_masks(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
     for item in listing.train:
         folders[item.image.parent].append(item)
     for beside in folders.values():
-        bare = [item for item in beside if not item.labelled]
+        bare = [item for item in beside if not item.labelled and item.name not in listing.bare]
         if len(bare) <= FORGOTTEN * len(beside):
-            message = f"no mask, but {len(beside) - len(bare)} of the {len(beside)} images in its folder have one"
+            count = sum(item.labelled for item in beside)
+            message = f"no mask, but {count} of the {len(beside)} images in its folder have one"
             for item in bare:
                 yield Finding("warning", "Masks that may be missing: these images train unlabelled", item.name, message)
 
