@@ -29,7 +29,7 @@ def touch(root: Path, when: float = 1) -> list[str]:
 
 
 def memory(root: Path, split: str = "train") -> Path:
-    return cache_folder(root) / split / "compared.json"
+    return cache_folder(root) / f"{split}.compared.json"
 
 
 @pytest.fixture
@@ -183,10 +183,10 @@ def test_a_cache_that_cannot_be_written_to_is_no_error(root, tmp_path):
     """The files are compared each time."""
     expected = digest(root)
     touch(root)
-    folder = cache_folder(root) / "train"
+    folder = cache_folder(root)
     folder.chmod(0o500)
     assert called(tmp_path, "data.readers:read_unprivileged", root=str(root)) == expected
-    assert {path.name for path in folder.iterdir()} == {"pixels", "labels", "index.json"}
+    assert {path.name for path in folder.iterdir()} == {"train", ".train.lock"}
 
 
 @pytest.mark.parametrize("locks", [True, False], ids=["locks", "no locks"])
@@ -199,7 +199,8 @@ def test_processes_that_compare_at_once_all_succeed(root, tmp_path, compared, lo
     compared.clear()
     assert digest(root) == expected
     assert not compared
-    assert {path.name for path in memory(root).parent.iterdir()} == {"pixels", "labels", "index.json", "compared.json"}
+    assert {path.name for path in cache_folder(root).iterdir()} == {"train", ".train.lock", "train.compared.json"}
+    assert {path.name for path in (cache_folder(root) / "train").iterdir()} == {"pixels", "labels", "index.json"}
 
 
 @pytest.mark.parametrize("event", ["open", "os.rename"])

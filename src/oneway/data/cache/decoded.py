@@ -41,7 +41,6 @@ from oneway.data.decode.images import image_size
 from oneway.data.image_style import COLOURS
 
 PIXELS, LABELS, INDEX = "pixels", "labels", "index.json"
-COMPARED = "compared.json"  # what is remembered of files whose time alone has changed
 PLACES = 2  # another number gives all folders other names; what older versions left there stays for ever
 LONGEST = 50  # characters of the name of a data folder; more and the key could be too long for a disk
 ATTEMPTS = 3  # to decode an image that is replaced meanwhile
@@ -160,13 +159,17 @@ class Cache:
 
     def _changes(self, split: SplitName, index: Index) -> list[tuple[int, str]]:
         """What has changed of the files of a split since they were decoded: how bad, and in words."""
-        changed = changed_files(stamps_of(index.items), self.folder(split) / COMPARED, self.console)
+        changed = changed_files(stamps_of(index.items), self._memory(split), self.console)
         return list(index.explain(changed, self.listing.items))
+
+    def _memory(self, split: SplitName) -> Path:
+        """Where it is remembered which touched files are the same: beside the folder, which others may be replacing."""
+        return self.folder(split).with_name(f"{split}.compared.json")
 
     def _leaves_out_the_same(self, split: SplitName, index: Index) -> bool:
         """Whether the files that were left out of a split are as they were, and none may be of use now."""
         try:
-            return not changed_files(stamps_of(index.left_out), self.folder(split) / COMPARED, self.console)
+            return not changed_files(stamps_of(index.left_out), self._memory(split), self.console)
         except UserError:
             return False  # decoding will say what is wrong with it
 

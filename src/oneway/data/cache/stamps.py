@@ -1,8 +1,8 @@
 """What files were when they were decoded, and whether they are so still: by size and time, or else by content.
 
-A file that was touched, copied or restored has another time and the same content, which is compared once: beside the
-index, a file remembers which files have had which content at which time. Each entry is true by itself, whoever wrote it
-and whatever index lies there now. So it needs no lock, and what is lost of it costs time alone.
+A file that was touched, copied or restored has another time and the same content, which is compared once: in the
+cache, a file remembers which files have had which content at which time. Each entry is true by itself, whoever wrote it
+and whichever index is there now. So it needs no lock, and what is lost of it costs time alone.
 
 The time at which its status changed (ctime) would tell a file of the same size and time from another one. But copies on
 the disks of several computers differ in it, and backups change it: all files would be compared at every start.
