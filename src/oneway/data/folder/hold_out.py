@@ -53,13 +53,6 @@ def _draw(labelled: Sequence[Item], seed: int, groups: str | None) -> dict[str, 
     }
 
 
-def _classes_in(labels: Bytes) -> set[int]:
-    """The classes of a mask; a UserError where annotations claim a size that no image has."""
-    if labels.size > MOST_PIXELS:
-        raise UserError(f"{labels.shape[1]}×{labels.shape[0]} labels are more than an image has pixels.")
-    return {*np.unique(labels).tolist()} - {IGNORE}
-
-
 def _count(labelled: Sequence[Item], holdout: float) -> int:
     return min(max(round(holdout * len(labelled)), 1), len(labelled) - 1)
 
@@ -84,20 +77,28 @@ def with_all_classes(
     except UserError:  # decoding will say why
         return plain
     classes = {group: set[int]().union(*(shown[item] for item in members[group])) for group in members}
-    counts = Counter(label for group in members for label in classes[group])
+    groups_with = Counter(label for group in members for label in classes[group])
+    in_several = {label for label, count in groups_with.items() if count > 1}
 
     def one_sided(validating: Collection[str]) -> int:
         """How many classes are on one side alone, if these groups validate."""
         sides = [set[int](), set[int]()]
         for group in members:
             sides[group in validating] |= classes[group]
-        return sum(counts[label] > 1 for label in sides[0] ^ sides[1])
+        return len((sides[0] ^ sides[1]) & in_several)
 
-    chosen = list[str]()
-    while sum(len(members[group]) for group in chosen) < _count(labelled, holdout) and len(chosen) < len(members) - 1:
+    chosen, count = list[str](), _count(labelled, holdout)
+    while sum(len(members[group]) for group in chosen) < count and len(chosen) < len(members) - 1:
         rest = [group for group in members if group not in chosen]
         chosen.append(min(rest, key=lambda group: one_sided([*chosen, group])))  # of equal ones, the first drawn
     now = [group for group in members if members[group][0] in plain]
     if one_sided(chosen) >= one_sided(now):
         return plain
     return tuple(sorted((item for group in chosen for item in members[group]), key=lambda item: item.name))
+
+
+def _classes_in(labels: Bytes) -> set[int]:
+    """The classes of a mask; a UserError where annotations claim a size that no image has."""
+    if labels.size > MOST_PIXELS:
+        raise UserError(f"{labels.shape[1]}×{labels.shape[0]} labels are more than an image has pixels.")
+    return {*np.unique(labels).tolist()} - {IGNORE}
