@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,11 @@ SEES_OTHERS = r"has learnt from the colours \(12 bits of 16\) of images, and the
 def samples(seed, shape=(32, 64), bits=12):
     """Every number of so many bits, in some order, as far as there is room."""
     return np.random.default_rng(seed).integers(2**bits, size=shape, dtype=np.uint16)
+
+
+def in_colours(seed):
+    """An ordinary image."""
+    return samples(seed, (32, 64, 3), bits=8).astype(np.uint8)
 
 
 def _findings(config):
@@ -103,14 +109,16 @@ def test_a_sample_with_more_bits_is_named(tmp_path, shape):
 
 
 def test_the_line_that_check_names_is_all_it_takes(place, tmp_path):
-    """Nearly black images without it; none with it, and it is said."""
+    """Nearly black images are refused without it; with it there are none, and it is said."""
     for kind in ("images", "masks"):
         (tmp_path / kind).mkdir()
         for file in (place / "data" / kind).iterdir():
             (tmp_path / kind / file.name).write_bytes(file.read_bytes())
     config = Data(name="folder", path=tmp_path, cache=tmp_path / "cache")
     (message,) = {one.message for one in _findings(config) if "black" in one.kind}
-    assert "as from a camera of 12 bits; `bits: 12` in dataset.yaml" in message
+    assert "of 256 levels 16 are seen; `bits: 12` in dataset.yaml spreads them over all" in message
+    with pytest.raises(UserError, match=r"1 error in the data(?s:.*)`bits: 12` in dataset\.yaml spreads"):
+        load(config).review()
     write(tmp_path / "dataset.yaml", "bits: 12\n")
     assert not [one for one in _findings(config) if "black" in one.kind]
     assert any("16 bits are taken to use 12 of them" in remark for remark in load(config).review())
@@ -149,10 +157,13 @@ def test_the_data_set_and_the_model_know_it(place):
     assert load_model(place / "run", "cpu").image_style == TWELVE
 
 
-@pytest.mark.parametrize("line", ["bits: 12", "bands: [3, 2, 1]"])
-def test_a_run_that_goes_on_sees_images_as_it_began(tmp_path, line):
-    """A line that training itself proposes would make them sixteen times as bright in the middle of the run."""
-    picture = samples if "bits" in line else lambda seed: samples(seed, (32, 64, 3), 8).astype(np.uint8)
+@pytest.mark.parametrize(
+    ("picture", "line"),
+    [(partial(samples, bits=14), "bits: 14"), (in_colours, "bands: [3, 2, 1]")],
+    ids=["bits", "bands"],
+)
+def test_a_run_that_goes_on_sees_images_as_it_began(tmp_path, picture, line):
+    """A line that training itself proposes would make them four times as bright in the middle of the run."""
     trained_on_stripes(tmp_path, picture, "png", "")
     (tmp_path / "run" / "summary.json").unlink()
     config = Config.model_validate(read_yaml(tmp_path / "run" / "config.yaml"))
@@ -171,8 +182,8 @@ def test_a_teacher_sees_what_it_has_learnt_to_see(place, tmp_path):
     told, smaller = io.StringIO(), config.changed(data={"reduction": 3})
     train(smaller, tmp_path / "run", resume=False, console=Console(file=told, width=999))
     assert "large images were read at up to 1/1 of their size for it, and at up to 1/3 here" in told.getvalue()
-    write(tmp_path / "data" / "dataset.yaml", "classes: [a, b]\n")
-    with pytest.raises(UserError, match=SEES_OTHERS):
+    write(tmp_path / "data" / "dataset.yaml", "classes: [a, b]\nbits: 14\n")
+    with pytest.raises(UserError, match=r"has learnt from the colours \(12 bits of 16\) .* \(14 bits of 16\)"):
         train(config.changed(data={"path": tmp_path / "data"}), tmp_path / "other", resume=False, console=QUIET)
 
 

@@ -64,17 +64,24 @@ def further_bands(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
 
 
 def unused_bits(listing: Listing, surveys: Surveys) -> Iterator[Finding]:
-    """Images in 16 bits that use only the lower ones, as those of many cameras do, or as reflectance is scaled."""
+    """Images in 16 bits that use only the lower ones, as those of many cameras do, or as reflectance is scaled.
+
+    Where that leaves too few levels to learn from in all of them, it is an error; another number of bits mends it.
+    """
     seen = ((item, surveys[item.name].brightest) for item in listing.items)
     brightest = {item: value for item, value in seen if value is not None}
     dark = {item: value for item, value in brightest.items() if value < DARK}
     most = max(brightest.values(), default=0)
-    few = DARK <= most < FEW_LEVELS and listing.image_style.bits == MOST_BITS
-    if few:
+    few = bool(brightest) and most < FEW_LEVELS and listing.image_style.bits == MOST_BITS
+    nearly_black = few and most < DARK
+    if few and not (nearly_black and len(brightest) < len(listing.items)):
         message = (
             f"no value of the {counted(len(brightest), 'image')} in 16 bits exceeds {256 * most + 255} of 65535, so "
             f"that of 256 levels {most + 1} are seen; `bits: {_usual_bits(most)}` in dataset.yaml spreads them over all"
         )
+        if nearly_black:
+            yield Finding("error", "Nearly black images in 16 bits", WHOLE_SET, message)
+            return
         yield Finding("warning", "Dark images in 16 bits", WHOLE_SET, message)
     if dark:
         bits = _usual_bits(most if few else max(dark.values()))  # one number, or images would differ that were alike
