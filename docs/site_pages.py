@@ -64,6 +64,8 @@ PYTHON = {
     "oneway.fit": "",
     "oneway.evaluate": "",
     "oneway.load": "",
+    "oneway.report": "",
+    "oneway.export": "",
     "oneway.UserError": "",
     "oneway.config.tree.Config": "changed flat to_yaml",
     "oneway.runs.folder.Run": "summary metrics split environment",

@@ -63,6 +63,22 @@ def test_a_run_is_scored_as_the_command_line_scores_it(run, capsys):
     assert repr(run) == f"Run({str(run.path)!r})"
 
 
+def test_a_run_is_reported_and_exported_as_by_the_command_line(run, tmp_path):
+    """Each returns what it wrote, and says nothing where it is asked to be quiet."""
+    page = oneway.report(run, quiet=True)
+    assert page == run.path / "report.html"
+    assert f"{run.summary['value']:.1f}" in page.read_text(encoding="utf-8")
+    assert oneway.report(run, out=str(tmp_path / "page.html"), quiet=True) == tmp_path / "page.html"
+    file = oneway.export(run, tmp_path / "model.pt2", quiet=True)
+    assert file.is_file()
+    assert (tmp_path / "model.pt2.md").is_file()
+    image = np.random.default_rng(0).integers(256, size=(32, 64, 3), dtype=np.uint8)
+    exported = torch.export.load(file).module()(torch.from_numpy(image)[None])[0].numpy()
+    assert (exported == oneway.load(run).predict(image).labels).mean() > 0.999
+    with pytest.raises(oneway.UserError, match=r"model\.xyz"):
+        oneway.export(run, tmp_path / "model.xyz")
+
+
 def test_fit_can_be_called_again(run):
     """With `resume` it returns a run that has ended as it is; without, it refuses the folder."""
     written = (run.path / "summary.json").stat().st_mtime_ns

@@ -9,15 +9,17 @@ from oneway.common.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
+    from pathlib import Path
 
     from oneway.common.terms import SplitName
     from oneway.config import Config, Precision
     from oneway.config.recipes import PresetName
     from oneway.runs import Run
+    from oneway.tools.export import Output
     from oneway.tools.predict import Predictor
 
 __version__ = "0.1.0"
-__all__ = ["UserError", "__version__", "configure", "evaluate", "fit", "load"]
+__all__ = ["UserError", "__version__", "configure", "evaluate", "export", "fit", "load", "report"]
 
 # PyTorch takes seconds to import, and the science must load alone: each function imports what it needs.
 
@@ -143,3 +145,64 @@ def load(
     from oneway.tools import predict
 
     return predict.load(run, device, factory, mirror, precision, favour)
+
+
+def export(
+    run: str | PathLike[str],
+    to: str | PathLike[str],
+    output: Output = "labels",
+    int8_loss: float | None = None,
+    favour: Mapping[str, float] | None = None,
+    factory: str | None = None,
+    quiet: bool = False,
+) -> Path:
+    """Export a trained model to a file that runs without oneway, with a model card beside it; returns the file.
+
+    Args:
+        run: A run, its folder, or its model.safetensors.
+        to: The file: .onnx for ONNX Runtime and its like, .xml for OpenVINO, .pt2 for PyTorch.
+        output: The class of each pixel, or the `logits` of all classes.
+        int8_loss: Quantise to 8-bit integers, if so many points of mIoU at most are lost on the validation set.
+        favour: As in `load`.
+        factory: As in `load`.
+        quiet: Show no notes.
+
+    Raises:
+        UserError: The network cannot be exported, or the file does not agree with it; no file is left behind.
+    """
+    from pathlib import Path
+
+    from oneway.common.console import Console
+    from oneway.tools.export import Int8, export_model
+    from oneway.tools.export_names import refuse_export_name
+
+    file, int8 = Path(to), None if int8_loss is None else Int8(int8_loss)
+    refuse_export_name(file, int8 is not None)
+    console = Console(quiet=quiet)
+    export_model(Path(run), file, output, console, factory=factory, int8=int8, favour=favour)
+    return file
+
+
+def report(
+    *runs: str | PathLike[str],
+    out: str | PathLike[str] | None = None,
+    data: str | PathLike[str] | None = None,
+    factory: str | None = None,
+    quiet: bool = False,
+) -> Path:
+    """Write one self-contained HTML page about one run, or about several side by side; returns the page.
+
+    Args:
+        runs: Runs or their folders, the baseline first; or the folder of both runs of a comparison.
+        out: The page; by default report.html in the folder given, or report-A-B.html in the last of several.
+        data: Folder of the data set, where it is not the one trained on.
+        factory: As in `load`.
+        quiet: Show no notes.
+    """
+    from pathlib import Path
+
+    from oneway.common.console import Console
+    from oneway.tools.report import write_report
+
+    page, folder = (None if path is None else Path(path) for path in (out, data))
+    return write_report([*map(Path, runs)], page, factory=factory, data=folder, console=Console(quiet=quiet))
