@@ -252,6 +252,7 @@ def test_a_model_is_trained_on_a_folder_and_evaluated(trained):
     table = call("eval", "run", cwd=trained)
     assert "class 8" in table.stdout
     assert f"{summary['value']:.1f}" in table.stdout
+    assert "No interval: with 2 images, fewer than 10, others could change every number here" in table.stdout
 
 
 def test_a_run_on_a_folder_that_has_ended_is_not_trained_again(trained):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shutil
 
 import numpy as np
@@ -25,7 +26,7 @@ from oneway.models.mirrored import Mirrored
 from oneway.ops import most_probable
 from oneway.ops.losses import upsample
 from oneway.tools.evaluate import Scores, confusion_matrices, predict
-from oneway.tools.evaluate_run import evaluate_run
+from oneway.tools.evaluate_run import about_interval, evaluate_run
 from oneway.tools.train import train
 from small_runs import QUIET, small_streets
 from test_windows import Largest
@@ -232,3 +233,18 @@ def test_classes_of_whole_images_are_those_of_their_logits():
     network = nn.Module()
     network.forward = lambda x: logits
     assert predict(network, torch.zeros(2, 3, 8, 8)).tolist() == [2, 0]
+
+
+@pytest.mark.parametrize(
+    ("scores", "says"),
+    [
+        ({"samples": 99, "interval": (40.0, 50.0)}, "^$"),
+        ({"samples": 9}, "with 9 images, fewer than 10"),
+        ({"samples": 99, "groups": 2}, "with 2 groups of images, fewer than 10"),
+        ({"samples": 99, "groups": 20}, "classes or more are shown by hardly any image"),
+        ({"samples": 9, "metric": "accuracy"}, "^$"),
+    ],
+)
+def test_why_there_is_no_interval_is_said(scores, says):
+    """Of masks; images that are classified have none."""
+    assert re.search(says, about_interval({"metric": "miou", "interval": None, **scores}))

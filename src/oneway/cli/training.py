@@ -317,7 +317,7 @@ def evaluate(
         as_json: Print JSON, for machines.
     """
     from oneway.models.favoured import in_words
-    from oneway.tools.evaluate_run import about_absent, evaluate_run
+    from oneway.tools.evaluate_run import about_absent, about_interval, evaluate_run
 
     factors = factors_of(favour)
     result = evaluate_run(
@@ -342,7 +342,7 @@ def evaluate(
     windows = f", in windows of {window[0]}×{window[1]} pixels" if window else ""
     say(results, f"{run} on {counted(result['samples'], f'{split} sample')}{taught}{windows}{averaged}{favouring}")
     results.print(_scores_table(result))
-    if note := about_absent(result):
+    for note in filter(None, (about_interval(result), about_absent(result))):
         say(results, note)
 
 

@@ -13,13 +13,13 @@ from oneway import data, runs
 from oneway.common.errors import UserError
 from oneway.common.run_files import MODEL
 from oneway.common.terms import COARSEST_STRIDE, SplitName
-from oneway.common.words import listed
+from oneway.common.words import counted, listed
 from oneway.config.recipes import recipe
 from oneway.data.dataset import Samples
 from oneway.models.favoured import favoured
 from oneway.models.mirrored import Mirrored
 from oneway.tools.evaluate import Scores, as_json, evaluate
-from oneway.tools.intervals import intervals_of_classes, miou_of_images, together
+from oneway.tools.intervals import FEWEST, intervals_of_classes, miou_of_images, together
 from oneway.tools.predict import load
 from oneway.tools.run_data import read_split, refuse_other_style
 
@@ -63,6 +63,8 @@ def evaluate_run(
     how["left_out"] = [samples.names[number] for number in seen]
     asked = {name: value for name, value in how.items() if value}
     about = {"run": str(path), "split": split, "samples": samples.labelled - len(seen), **asked}
+    if scores.groups:
+        about["groups"] = len({*scores.groups})
     by_class: dict[str, Sequence[Any]] = {}
     if scores.by_image is not None:
         by_class["class_intervals"] = intervals_of_classes(together(scores.by_image, scores.groups))
@@ -115,6 +117,17 @@ def _refuse_unsuited(run: runs.Run, split: SplitName, mirror: bool, window: tupl
         raise UserError(f"--mirror: {path} classifies {name}; only segmentation is averaged so.")
     if window and classifies:
         raise UserError(f"--window: {path} classifies {name}, whole inputs at once; leave it out.")
+
+
+def about_interval(scores: Mapping[str, Any]) -> str:
+    """Why there is no interval of mIoU; nothing where there is one."""
+    if scores["interval"] is not None or scores["metric"] != "miou":
+        return ""
+    groups = scores.get("groups")
+    if (groups or scores["samples"]) >= FEWEST:
+        return "No interval: half of the classes or more are shown by hardly any image, and the mean is largely theirs."
+    shown = counted(scores["samples"], "image") if groups is None else f"{counted(groups, 'group')} of images"
+    return f"No interval: with {shown}, fewer than {FEWEST}, others could change every number here by many points."
 
 
 def about_absent(scores: Mapping[str, Any]) -> str:
