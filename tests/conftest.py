@@ -18,9 +18,10 @@ from small_runs import train_two
 
 # Tests run several to a machine; more threads each would only make them wait for one another.
 torch.set_num_threads(1)
-# A job in the background ignores Ctrl-C, and so would every process that tests send it to.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A job in the background ignores Ctrl-C, one of `nohup` SIGHUP too, and so would every process that tests send them to.
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, usual)
 # On a GPU, single precision is compared with single precision, also in processes that tests start.
 os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
 
