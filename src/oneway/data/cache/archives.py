@@ -48,7 +48,7 @@ def unpack_archive(path: Path, cache: Path | None, console: Console) -> Path:
             )
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise UserError(f"{path}: a damaged archive ({str(error)[:200]}). Export or download it again.") from None
-    except (NotImplementedError, RuntimeError) as error:
+    except RuntimeError as error:  # of an unknown compression, say
         reason = str(error)[:200]
         raise UserError(f"{path}: cannot be unpacked here ({reason}). Unpack it yourself: {by_hand}") from None
     return _innermost(folder)
